@@ -1,4 +1,4 @@
-"""Comparisons: scores side by side, what may be compared, verdicts and diagnoses.
+"""Comparisons: scores side by side, verdicts, warnings and diagnoses.
 
 Imports `studies` and the wings below it.
 """

@@ -1,4 +1,4 @@
-"""The warning about a base model that has not learned what it was pretrained on."""
+"""The warning about a base model that has not learned its own tasks."""
 
 import math
 from collections.abc import Sequence
@@ -15,14 +15,17 @@ LEARNED_FROM = 0.5
 
 
 class OwnScore(Value):
-    """Mean accuracy over seeds of a base model alone on a task that it was pretrained on."""
+    """The score of a base model alone on a task of its pretraining.
+
+    `accuracy` is the mean over its seeds.
+    """
 
     task: AnyTask
     accuracy: float
 
 
 def base_warning(base_model: str, own: Sequence[OwnScore]) -> ComparisonWarning | None:
-    """Return a warning if the base has not learned its own tasks, otherwise None.
+    """Return a warning if the base has not learned its own tasks.
 
     `own` has one score per task of the base. A mixture gives no cue to which of its tasks is
     meant, so no model can do all of them, and their scores are added up.

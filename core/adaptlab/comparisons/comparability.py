@@ -1,4 +1,4 @@
-"""Comparability of jobs: the settings in which they differ, and the consequence of each."""
+"""Comparability of jobs: the settings in which they differ."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ ENVIRONMENT: Mapping[str, Weight] = {
 
 
 class ComparedJob(Value):
-    """A job of a comparison: its label there, its resolved spec and its environment."""
+    """A job of a comparison: its label, resolved spec and environment."""
 
     label: str
     spec: ResolvedSpec
@@ -47,11 +47,12 @@ class SettingValue(Value):
 
 
 class SettingDifference(Value):
-    """A setting in which compared jobs differ, at `pointer` in the resolved spec.
+    """A setting in which compared jobs differ.
 
-    Settings of the machine are below `/environment`. The weight `voids` means that scores of these
-    jobs do not answer the same question; `effort` that some were tuned harder or differently;
-    `note` that the difference should not matter and is listed nevertheless.
+    `pointer` is its JSON pointer in the resolved spec. Settings of the machine are below
+    `/environment`. The weight `voids` means that scores of these jobs do not answer the same
+    question; `effort` that some were tuned harder or differently; `note` that the difference should
+    not matter and is listed nevertheless.
     """
 
     pointer: str
@@ -61,7 +62,7 @@ class SettingDifference(Value):
 
 
 def comparability(jobs: Sequence[ComparedJob]) -> tuple[SettingDifference, ...]:
-    """Return every setting in which `jobs` differ, other than method and budget.
+    """Return all settings in which jobs differ, except method and budget.
 
     Settings that void the comparison come first. The resolved specs are walked, so a setting that
     is added later is compared without being listed here. A job that trains nothing has no effort
@@ -104,7 +105,7 @@ def _voiding(job: ComparedJob) -> dict[str, str]:
 def _agree(
     first: ComparedJob, second: ComparedJob, settings: Mapping[str, Mapping[str, str]]
 ) -> bool:
-    """Return True if no setting that applies to both jobs voids their comparison."""
+    """Return True if no setting of both jobs voids their comparison."""
     one, other = settings[first.label], settings[second.label]
     if one == other:
         return True
@@ -114,7 +115,10 @@ def _agree(
 def _values(
     pointer: str, jobs: Sequence[ComparedJob], settings: Mapping[str, Mapping[str, str]]
 ) -> dict[str, list[str]]:
-    """Return the jobs by their value of one setting; `absent` if task or family lack the knob."""
+    """Return the jobs by their value of one setting.
+
+    The value is `absent` if task or family lack the knob.
+    """
     values: dict[str, list[str]] = {}
     for job in jobs:
         may_lack = pointer.startswith(MAY_LACK) or not _applies(pointer, job)
@@ -129,12 +133,15 @@ def _trains(job: ComparedJob) -> bool:
 
 
 def _applies(pointer: str, job: ComparedJob) -> bool:
-    """Return True if the setting affects the job; without training its settings do not."""
+    """Return True if the setting affects the job.
+
+    Without training, settings of the training do not.
+    """
     return _trains(job) or not (pointer.startswith("/training/") or pointer in EFFORT)
 
 
 def _settings(job: ComparedJob) -> Iterator[tuple[str, str]]:
-    """Yield pointers and JSON values of all settings that compared jobs should share."""
+    """Yield pointers and JSON values of all settings to compare."""
     spec = job.spec.model_dump(mode="json")
     trials = spec["training"].pop("trials")
     spec["training"]["trials"] = len(trials)
@@ -149,7 +156,7 @@ def _settings(job: ComparedJob) -> Iterator[tuple[str, str]]:
 
 
 def _members(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield every member with its JSON pointer; for an object, each of its members."""
+    """Yield every member with its JSON pointer, objects by member."""
     for name, value in spec.items():
         if name in COMPARED_METHOD | SCORED_APART:
             continue

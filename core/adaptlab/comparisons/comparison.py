@@ -1,4 +1,4 @@
-"""The comparison of methods on one task: scores, ranks, verdicts, curves and warnings."""
+"""The comparison of methods on one task: scores, ranks and verdicts."""
 
 import itertools
 from collections import Counter
@@ -34,7 +34,7 @@ from adaptlab.values import Value
 
 
 class ComparisonRow(Value):
-    """One method in a cell: score with interval, failing seeds, possible ranks and effort.
+    """One method in a cell: score, failing seeds, ranks and effort.
 
     `rank` and `could_be_best` are about the mean over all seeds.
     """
@@ -113,7 +113,7 @@ def compare(
     chance: float = 0.0,
     of_bases: Sequence[ComparisonWarning] = (),
 ) -> Comparison:
-    """Return the comparison of `rows`, one for every method at every budget on `task`.
+    """Return the comparison of methods at their budgets on one task.
 
     Args:
         task: the name of the task.
@@ -175,7 +175,7 @@ def compare(
 def corrected_choice(
     rows: Sequence[Scores], label: str, level: float = 0.95, counting: Counting = counts
 ) -> ChosenBest | None:
-    """Return the score of row `label`, corrected for having been chosen as the best of `rows`.
+    """Return the score of row `label`, corrected for its choice as best.
 
     Candidates are the rows with as many items and with as many seeds, or at least three. Returns
     None if another candidate has a higher mean.
@@ -189,7 +189,7 @@ def corrected_choice(
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The rule of failing seeds and the counts, shared by all pairs of one comparison."""
+    """The rule of failing seeds and the counts, shared by all pairs."""
 
     level: float
     chance: float
@@ -217,7 +217,7 @@ def _verdicts(
 
 
 def _outcome(first: Scores, second: Scores, pair: PairedDifference, parts: _Parts) -> SeedOutcomes:
-    """Return the failing seeds of a pair, and its difference on seeds on which neither fails."""
+    """Return the failing seeds of a pair, and the pair without them."""
     shared = shared_seeds(first, second)
     theirs = parts.successful(second)
     both = tuple(seed for seed in parts.successful(first) if seed in theirs)
@@ -284,7 +284,10 @@ def _cell(
 def _best_successful(
     rows: Sequence[Scores], pair_verdicts: Sequence[Verdict], parts: _Parts
 ) -> tuple[str, ...]:
-    """Return the rows with a successful seed that are not worse among seeds that do not fail."""
+    """Return the rows that could be best among seeds that do not fail.
+
+    They have a successful seed and are not found worse there.
+    """
     worse = {
         one.pair.second if one.successful.finding == "better" else one.pair.first
         for one in pair_verdicts

@@ -27,7 +27,7 @@ WarningKind = Literal[
 
 
 class ComparisonWarning(Value):
-    """A fact to read before the table; `methods` are the rows that it concerns."""
+    """A fact to read before the table; `methods` are the rows concerned."""
 
     kind: WarningKind
     text: str
@@ -37,7 +37,7 @@ class ComparisonWarning(Value):
 def comparison_warnings(
     rows: Sequence[Scores], differences: Sequence[SettingDifference]
 ) -> tuple[ComparisonWarning, ...]:
-    """Return the warnings that follow from `rows` and from what `comparability` found.
+    """Return the warnings about `rows` and the differing settings.
 
     The warning about a base model is in `base_learned`.
     """
@@ -57,7 +57,7 @@ def comparison_warnings(
 
 
 def _unequal_effort(rows: Sequence[Scores]) -> list[ComparisonWarning]:
-    """Return a warning if rows that train something had unequal numbers of trials."""
+    """Return a warning if rows that train had unequal numbers of trials."""
     trials = {row.label: row.trials for row in rows if row.trials and row.parameters != 0}
     if len(set(trials.values())) < 2:
         return []
@@ -108,7 +108,10 @@ def _few(rows: Sequence[Scores]) -> list[ComparisonWarning]:
 
 
 def _shared_bases(rows: Sequence[Scores]) -> list[ComparisonWarning]:
-    """Return a warning if seeds start from the same weights and so are not independent."""
+    """Return a warning if seeds share starting weights.
+
+    Such seeds are not independent.
+    """
     shared = [row for row in rows if len(set(row.bases)) < len(row.bases)]
     if not shared:
         return []

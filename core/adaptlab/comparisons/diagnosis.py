@@ -57,7 +57,7 @@ LABEL = "Diagnosis from measurements, not a proof."
 
 
 class Diagnosis(Value):
-    """The most likely cause of a failure; `none` if the method has learned the task.
+    """The likely cause of a failure; `none` if the task was learned.
 
     `text` cites the numbers behind it, which `reasons` lists one by one. `missing` lists
     measurements that would decide it, and `next_run` is the extension of a study that would supply
@@ -76,12 +76,12 @@ class Diagnosis(Value):
 
 
 def attention_controls() -> tuple[str, ...]:
-    """Return the references that train the base without the first layer's attention."""
+    """Return the references that keep the first layer's attention."""
     return tuple(name for name in METHODS.names() if METHODS.get(name).is_attention_control)
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
-    """Return the cause by the first of these rules that applies to `evidence.subject`.
+    """Return the cause of a failure, by the first rule that applies.
 
     1. *none*: its test accuracy, above chance, is at least half of the reference's.
     2. *undecided*: nothing shows that the task can be learned with this training (no reference,
@@ -129,7 +129,10 @@ def _failure(evidence: Evidence) -> Diagnosis:
 
 
 def _succeeds_elsewhere(evidence: Evidence) -> list[str]:
-    """Return a clause per run with other steps or a smaller size that has learned the task."""
+    """Return a clause per other run that has learned the task.
+
+    These are runs with other steps or at a smaller size.
+    """
     subject, clauses = evidence.subject, list[str]()
     for other in evidence.durations:
         if has_learned(evidence, other.test_accuracy):
@@ -207,7 +210,7 @@ def _others_against_reach(evidence: Evidence) -> list[str]:
 
 
 def _missing_for_reach(evidence: Evidence) -> list[str]:
-    """Return the measurements that reach needs and that are missing, as noun phrases."""
+    """Return the measurements missing for reach, as noun phrases."""
     subject, phrases = evidence.subject, list[str]()
     if len(seeds := ended_seeds(subject)) < LEAST_SEEDS:
         phrases.append(
@@ -247,7 +250,7 @@ def _missing_for_reach(evidence: Evidence) -> list[str]:
 
 
 def _unbracketed(evidence: Evidence) -> list[str]:
-    """Return a phrase for each end of the sweep beyond which a better rate may be."""
+    """Return a phrase per end of the sweep that may hide a better rate."""
     curves = loss_curves(evidence.subject)
     rates = sorted({rate for curve in curves.values() for rate in curve})
     lower = [seed for seed, of in curves.items() if not is_bracketed_below(evidence, of)]

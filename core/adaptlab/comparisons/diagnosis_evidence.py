@@ -1,4 +1,4 @@
-"""The evidence of a diagnosis: trials, methods and the base model as measured."""
+"""The evidence of a diagnosis: trials, methods and the base model."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -10,11 +10,12 @@ Schedule = Literal["cosine", "constant"]
 
 
 class TrialEvidence(Value):
-    """The result of one trial of one seed; losses are means of the training loss in nats.
+    """The result of one trial of one seed.
 
-    `half_loss` is the loss half way through the training, None if it was not kept. A diverged
-    trial has no final loss. `accuracy` is on held-out items: of the validation split or, if the
-    trial was not scored there, of the test split; None if it was scored on neither.
+    Losses are means of the training loss in nats. `half_loss` is the loss half way through the
+    training, None if it was not kept. A diverged trial has no final loss. `accuracy` is on held-out
+    items: of the validation split or, if the trial was not scored there, of the test split; None if
+    it was scored on neither.
     """
 
     seed: int
@@ -47,7 +48,7 @@ class MethodEvidence(Value):
 
 
 class BaseEvidence(Value):
-    """The accuracy of the base model on all of its own tasks together, and that of chance."""
+    """The base model's accuracy on its own tasks together, and chance."""
 
     accuracy: float
     chance: float
@@ -86,9 +87,10 @@ def trial_evidence(
     half_losses: Mapping[int, float] | None = None,
     test_accuracies: Mapping[int, float] | None = None,
 ) -> tuple[TrialEvidence, ...]:
-    """Return the evidence from the replicates of a job; mappings are by replicate number.
+    """Return the evidence from the replicates of a job.
 
-    A trial that was eliminated at a rung was not trained to the end, so it is left out.
+    The mappings are by replicate number. A trial that was eliminated at a rung was not trained to
+    the end, so it is left out.
     """
     halves, tests = half_losses or {}, test_accuracies or {}
     return tuple(

@@ -1,4 +1,4 @@
-"""Measures of the evidence of a diagnosis, with every threshold that it uses."""
+"""Measures of a diagnosis's evidence, with all of its thresholds."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -59,20 +59,23 @@ def loss_curves(method: MethodEvidence) -> dict[int, dict[float, float]]:
 
 
 def _within(curve: Mapping[float, float]) -> tuple[float, float]:
-    """Return the best rate that is not at an end, and its loss; infinite if there is none."""
+    """Return the best rate inside the sweep, and its loss.
+
+    Both are infinite if no rate is inside.
+    """
     inside = sorted(curve)[1:-1]
     best = min(inside, key=lambda rate: curve[rate], default=math.inf)
     return best, curve.get(best, math.inf)
 
 
 def is_bracketed_below(evidence: Evidence, curve: Mapping[float, float]) -> bool:
-    """Return True if the lowest rate of a seed is clearly worse than the best inside."""
+    """Return True if a seed's lowest rate is clearly worse than inside."""
     _, best = _within(curve)
     return curve[min(curve)] > best + LOWER_EDGE * _gap(evidence, best)
 
 
 def is_bracketed_above(evidence: Evidence, curve: Mapping[float, float]) -> bool:
-    """Return True if the highest rate of a seed shows that no higher rate is better."""
+    """Return True if a seed's curve excludes a better, higher rate."""
     rate, best = _within(curve)
     rise = UPPER_EDGE * _gap(evidence, best)
     highest = max(curve)
@@ -89,10 +92,10 @@ def _gap(evidence: Evidence, loss: float) -> float:
 
 
 def of_twice_the_steps(evidence: Evidence) -> list[MethodEvidence]:
-    """Return constant trainings of the subject with at least twice, or at most half, its steps.
+    """Return constant trainings with twice, or half, the steps.
 
-    A longer training that ends with a higher loss had worse rates, so it does not show that more
-    steps change nothing.
+    They have at least twice, or at most half, the subject's steps. A longer training that ends with
+    a higher loss had worse rates, so it does not show that more steps change nothing.
     """
     steps = evidence.subject.steps
     return [
@@ -108,13 +111,13 @@ def of_twice_the_steps(evidence: Evidence) -> list[MethodEvidence]:
 
 
 def _is_trained_as_well(evidence: Evidence, other: MethodEvidence) -> bool:
-    """Return True if the other's losses are not clearly above those of the subject."""
+    """Return True if the other's losses are not clearly higher."""
     loss = mean_best(evidence.subject)
     return mean_best(other) <= loss + STILL_FALLING * _gap(evidence, loss)
 
 
 def steps_change_something(evidence: Evidence, other: MethodEvidence) -> bool:
-    """Return True if the longer of two trainings ends with a clearly lower loss."""
+    """Return True if the longer of two trainings has a clearly lower loss."""
     short, long = sorted((evidence.subject, other), key=lambda one: one.steps)
     loss = mean_best(short)
     return loss - mean_best(long) > STILL_FALLING * _gap(evidence, loss)
@@ -127,7 +130,7 @@ def larger_sizes(evidence: Evidence) -> list[MethodEvidence]:
 
 
 def larger_sizes_trained_as_well(evidence: Evidence) -> list[MethodEvidence]:
-    """Return the larger sizes with as much training as the subject, whose failure counts."""
+    """Return the larger sizes trained as much as the subject."""
     return [
         one
         for one in larger_sizes(evidence)
@@ -155,7 +158,7 @@ def others_that_succeed(
 
 
 def base_has_learned(base: BaseEvidence) -> bool:
-    """Return True if the base model is half way from chance to 1 on its own tasks."""
+    """Return True if the base is half way to 1 on its own tasks."""
     return base.accuracy - base.chance >= LEARNED_FROM * (1 - base.chance)
 
 
@@ -176,7 +179,7 @@ def mean_best(method: MethodEvidence) -> float:
 
 
 def has_learned(evidence: Evidence, accuracy: float) -> bool:
-    """Return True if the accuracy has half of the reference's gain over chance."""
+    """Return True if the accuracy has half of the reference's gain."""
     assert evidence.reference is not None
     chance = evidence.chance_accuracy
     return accuracy - chance >= SUCCEEDS_FROM * (evidence.reference.test_accuracy - chance)
@@ -212,7 +215,7 @@ def high_loss(evidence: Evidence) -> float:
 
 
 def low_loss(evidence: Evidence) -> float:
-    """Return the loss, in nats, below which a trial has learned its training items.
+    """Return the loss, in nats, below which training items are learned.
 
     Whole answers are then, in the geometric mean, at least half as likely as under the reference.
     With a loss that looks low per token, most answers of ten tokens can still be wrong.
@@ -229,7 +232,7 @@ def is_low(evidence: Evidence, one: TrialEvidence) -> bool:
 
 
 def best_of_seeds(method: MethodEvidence) -> list[TrialEvidence]:
-    """Return each seed's trial with the lowest final loss, for seeds that have one."""
+    """Return each seed's trial with the lowest final loss."""
     best: dict[int, TrialEvidence] = {}
     for one in method.trials:
         if one.final_loss is not None and one.final_loss < loss_of(best.get(one.seed)):

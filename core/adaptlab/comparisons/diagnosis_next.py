@@ -59,7 +59,7 @@ def _again(
 
 
 def _rivals() -> tuple[str, ...]:
-    """Return methods that can change attention and whose size follows the budget."""
+    """Return methods that can change attention, sized by the budget."""
     every = ((name, METHODS.get(name)) for name in METHODS.names())
     return tuple(
         name

@@ -1,4 +1,4 @@
-"""The evidence of a diagnosis from the rows of a table: which row bears on which."""
+"""The evidence of a diagnosis from the rows of a table."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -41,13 +41,13 @@ class MeasuredRow:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows that are trained alike and compute one function, as one piece of evidence."""
+    """Rows of equal function and training, as one piece of evidence."""
 
     rows: tuple[MeasuredRow, ...]
 
     @property
     def first(self) -> MeasuredRow:
-        """The least accurate row, which names the piece because its failure is to be explained."""
+        """The least accurate row, whose failure is to be explained."""
         return min(self.rows, key=lambda row: row.test_accuracy)
 
     def evidence(self) -> MethodEvidence:
@@ -93,7 +93,7 @@ def evidence(
     *,
     base_has_tasks: bool = True,
 ) -> Iterator[Evidence]:
-    """Yield the evidence on every piece that trains something, except the row `reference`.
+    """Yield the evidence on every trained piece except the reference.
 
     `base_has_tasks` is False for an imported base, which was pretrained on none of our tasks.
     """
@@ -122,7 +122,7 @@ def evidence(
 
 
 def longer_trainings(rows: Sequence[MeasuredRow]) -> frozenset[str]:
-    """Return the labels of rows that repeat another row's training with more steps.
+    """Return the labels of rows that train another row for longer.
 
     The other row has as many steps as further methods. Such rows are evidence for a diagnosis: they
     show whether more steps change anything.
@@ -156,10 +156,10 @@ def _is_rival(subject: MeasuredRow, row: MeasuredRow) -> bool:
 
 
 def base_evidence(tasks: Sequence[tuple[Task, Sequence[float]]]) -> BaseEvidence | None:
-    """Return the base's accuracy on its own tasks; None unless it was scored on all of them.
+    """Return the base's accuracy on its own tasks.
 
-    A mixture gives no cue to which of its tasks is meant, so no model can do all of them, and
-    their scores are added up.
+    None unless it was scored on all of them. A mixture gives no cue to which of its tasks is meant,
+    so no model can do all of them, and their scores are added up.
     """
     if not tasks or not all(scores for _, scores in tasks):
         return None

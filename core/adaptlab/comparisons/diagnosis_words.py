@@ -1,4 +1,4 @@
-"""Measurements that a diagnosis cites, as clauses: scores, losses and controls."""
+"""Measurements that a diagnosis cites, as clauses."""
 
 from collections.abc import Sequence
 
@@ -38,7 +38,7 @@ def reasons_for_reach(evidence: Evidence) -> list[str]:
 
 
 def attention_control_in_words(evidence: Evidence) -> list[str]:
-    """Return the finding of the pinned-attention reference, if it applies to the subject."""
+    """Return the finding of the pinned-attention reference, if it applies."""
     subject, pinned = evidence.subject, evidence.pinned
     if pinned is None or not subject.pins_attention:
         return []
@@ -60,13 +60,13 @@ def accuracy_in_words(method: MethodEvidence) -> str:
 
 
 def reference_in_words(evidence: Evidence) -> str:
-    """Return the accuracy of the reference, which shows that the task can be learned."""
+    """Return the reference's accuracy, which shows what can be learned."""
     assert evidence.reference is not None
     return f"the task can be learned: {accuracy_in_words(evidence.reference)}"
 
 
 def losses_in_words(evidence: Evidence) -> str:
-    """Return the range of the subject's training losses over its seeds and rates."""
+    """Return the range of the subject's training losses."""
     subject = evidence.subject
     losses = [trial.final_loss for trial in subject.trials if trial.final_loss is not None]
     seeds = counted(len({trial.seed for trial in subject.trials}), "seed")
@@ -79,7 +79,7 @@ def losses_in_words(evidence: Evidence) -> str:
 
 
 def reasons_for_generalisation(evidence: Evidence, trials: Sequence[TrialEvidence]) -> list[str]:
-    """Return the evidence for generalisation: low training losses, failing held-out items."""
+    """Return the evidence for generalisation: low losses, failing items."""
     held_out = [trial.accuracy for trial in trials if trial.accuracy is not None]
     at_most = f"; their validation accuracy is at most {percent(max(held_out))}" if held_out else ""
     return [
@@ -92,7 +92,7 @@ def reasons_for_generalisation(evidence: Evidence, trials: Sequence[TrialEvidenc
 
 
 def reasons_for_optimisation(evidence: Evidence, trials: Sequence[TrialEvidence]) -> list[str]:
-    """Return the evidence for optimisation: the trials that succeed among those that do not."""
+    """Return the evidence for optimisation: trials that succeed."""
     examples = ", ".join(
         f"seed {trial.seed} at rate {trial.learning_rate:g}"
         + ("" if trial.accuracy is None else f" ({percent(trial.accuracy)} on held-out items)")

@@ -1,4 +1,4 @@
-"""Pairs of rows in one comparison: which share a cell, and which can be tested."""
+"""Pairs of rows in one comparison: shared cells, and what can pair."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from adaptlab.statistics.scores import Scores
 
 
 def can_pair(first: Scores, second: Scores) -> bool:
-    """Return True if both rows have the same number of items and some seeds in common."""
+    """Return True if the rows have equal items and a seed in common."""
     return first.items == second.items and bool(shared_seeds(first, second))
 
 
@@ -23,7 +23,10 @@ def unpaired(rows: Sequence[Scores]) -> list[tuple[Scores, Scores]]:
 
 
 def _pairs(rows: Sequence[Scores]) -> Iterator[tuple[Scores, Scores]]:
-    """Yield every two rows that share a cell; a row without a budget is in every cell."""
+    """Yield every two rows that share a cell.
+
+    A row without a budget is in every cell.
+    """
     for first, second in itertools.combinations(rows, 2):
         if None in (first.budget, second.budget) or first.budget == second.budget:
             yield first, second

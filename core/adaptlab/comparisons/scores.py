@@ -1,4 +1,4 @@
-"""The scores of a job side by side: labels of its tasks, and the change by adapting."""
+"""The scores of a job side by side, and the change by adapting."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -45,11 +45,11 @@ class Scored(Protocol):
 
 
 class ScoreChange(Value):
-    """The change of accuracy on one task by adapting: `before` is detached, `after` attached.
+    """The change of accuracy on one task by adapting.
 
-    `mean` is the mean over seeds of after minus before, as a fraction; `low` and `high` are the
-    smallest and the largest change of a seed. On a task of the base, a negative change is
-    forgetting.
+    `before` is detached, `after` attached. `mean` is the mean over seeds of after minus before, as
+    a fraction; `low` and `high` are the smallest and the largest change of a seed. On a task of the
+    base, a negative change is forgetting.
     """
 
     task: dict[str, object]
@@ -66,9 +66,10 @@ class ScoreChange(Value):
 
 
 def score_changes(evaluations: Sequence[Scored]) -> tuple[ScoreChange, ...]:
-    """Return the change on every task that was scored both ways, in order of the evaluations.
+    """Return the change on every task that was scored both ways.
 
-    Seeds are paired: both scores of a seed are of the same base replicate on the same test items.
+    Tasks are in the order of the evaluations. Seeds are paired: both scores of a seed are of the
+    same base replicate on the same test items.
     """
     scored = [one for one in evaluations if one.split == SHOWN_SPLIT]
     tasks: list[Mapping[str, object]] = []
@@ -106,7 +107,7 @@ def mean_accuracy(scored: Sequence[Scored]) -> Interval:
 
 
 def task_labels(tasks: Sequence[Mapping[str, object]]) -> list[str]:
-    """Return the names of tasks, with the knobs in which namesakes differ: `add (k = 2)`."""
+    """Return the names of tasks, with differing knobs: `add (k = 2)`."""
     return [_label(task, tasks) for task in tasks]
 
 

@@ -1,4 +1,4 @@
-"""A table of a comparison: its scores, the jobs and effort behind them, and its warnings."""
+"""A table of a comparison: scores, jobs, effort and warnings."""
 
 import math
 from collections import Counter
@@ -24,7 +24,7 @@ TableWarningKind = WarningKind | Literal["missing", "sweep_at_edge"]
 
 
 class TableWarning(Value):
-    """A fact to read before one of the tables; `methods` are the rows that it concerns."""
+    """A fact to read before a table; `methods` are the rows concerned."""
 
     base_model: str
     task: str
@@ -34,7 +34,7 @@ class TableWarning(Value):
 
 
 class TriedTrial(Value):
-    """One trial over all seeds, with the seeds that chose it and in which it did not finish.
+    """One trial over all seeds, with the numbers of seeds by outcome.
 
     `validation_accuracy` and `final_loss` are means over the seeds that have one. A job with one
     trial per seed has nothing to choose, and so no validation accuracy. The values of an eliminated
@@ -103,7 +103,7 @@ class MethodDiagnosis(Value):
 
 
 class MethodForgetting(Value):
-    """The change of the scores on the base model's own tasks by the method in row `label`."""
+    """The change on the base's own tasks by the method in row `label`."""
 
     method: str
     label: str
@@ -112,7 +112,10 @@ class MethodForgetting(Value):
 
 
 class TableComparison(Value):
-    """The methods on one task and base model; `comparison` is None until something is scored."""
+    """The methods on one task and base model.
+
+    `comparison` is None until something is scored.
+    """
 
     base_model: str
     task: str
@@ -129,7 +132,7 @@ def table_warnings(tables: Sequence[TableComparison]) -> tuple[TableWarning, ...
 
 
 def sweep_at_edge(method: ComparedMethod) -> str | None:
-    """Return a warning if the method's best learning rate is at an end of its sweep.
+    """Return a warning if the best rate is at an end of the sweep.
 
     The best rate has the lowest mean training loss; rates at which any seed diverged do not count.
     None for a method with nothing to gain, at a validation accuracy of 99 %, and for fewer than
@@ -159,7 +162,10 @@ def sweep_at_edge(method: ComparedMethod) -> str | None:
 
 
 def _unequal_steps(table: TableComparison) -> TableWarning | None:
-    """Return a warning if the trainings of a table that is not voided differ in their steps."""
+    """Return a warning if the trainings differ in their steps.
+
+    A voided table has none.
+    """
     steps = Counter(method.steps for method in table.methods if method.parameters)
     if table.comparison is None or table.comparison.voided or len(steps) < 2:
         return None

@@ -1,4 +1,4 @@
-"""Verdicts on two methods, over all seeds and among seeds that do not fail."""
+"""Verdicts on two methods, over all seeds and over successful ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ Reason = Literal[
 
 
 class SuccessfulSeeds(Value):
-    """The comparison of a pair among seeds that do not fail, and of their failure rates.
+    """The comparison of a pair among seeds that do not fail.
 
-    `pair` is over the shared seeds on which neither method fails, None if there are none; only its
-    limits and test of seeds like those run apply. `corrected_p` is corrected for all pairs of the
-    table and never below what an exact test on that number of seeds allows. `failing_p` is Fisher's
-    exact p-value of equal failure rates, `corrected_failing_p` corrected for all pairs. Nothing
-    here concerns the mean over all seeds.
+    It includes the failure rates of both. `pair` is over the shared seeds on which neither method
+    fails, None if there are none; only its limits and test of seeds like those run apply.
+    `corrected_p` is corrected for all pairs of the table and never below what an exact test on that
+    number of seeds allows. `failing_p` is Fisher's exact p-value of equal failure rates,
+    `corrected_failing_p` corrected for all pairs. Nothing here concerns the mean over all seeds.
     """
 
     first_failing: FailingSeeds
@@ -45,7 +45,7 @@ class SuccessfulSeeds(Value):
 
 
 class Verdict(Value):
-    """The finding on a pair, `first` against `second` over all seeds, with its reason.
+    """The finding on a pair, `first` against `second`, with its reason.
 
     "Over all seeds" includes failures and successes that no measured seed showed. `corrected_p` is
     the p-value corrected for all comparisons of the table. The reason is `test` for better and
@@ -113,7 +113,7 @@ def verdicts(
 def _corrected(
     pairs: Sequence[PairedDifference | None], *, seen: bool = False
 ) -> list[float | None]:
-    """Return corrected p-values, none below what an exact test on its seeds allows."""
+    """Return corrected p-values, at least those of an exact test."""
     raw = [
         None
         if pair is None or pair.seen_p is None
@@ -211,7 +211,7 @@ def _alike(margin: float) -> str:
 
 
 def _undone(pair: PairedDifference, reason: Reason, rate: float) -> str:
-    """Return the sentence on the seeds that were not run, with a space before it."""
+    """Return the sentence on unseen seeds, with a space before it."""
     if reason == "within_margin":
         return ""
     if reason == "alike_on_seeds_run":
@@ -228,7 +228,7 @@ def _undone(pair: PairedDifference, reason: Reason, rate: float) -> str:
 def _numbers(
     pair: PairedDifference, corrected: float | None, comparisons: int, reason: Reason
 ) -> str:
-    """Return the figures of a pair over all seeds that its clause does not state."""
+    """Return the figures of a pair that its clause does not state."""
     over = " over all seeds" if reason == "alike_on_seeds_run" else ""
     figures = _limits(pair.level, pair.low, pair.high, over)
     if reason != "test":
@@ -300,7 +300,7 @@ def _successful_sentence(
 
 
 def failing_text(failing: FailingSeeds) -> str:
-    """Return the count with the limits of the share that fails: "0 of 5 (up to 45 %)"."""
+    """Return count and limits of failures: "0 of 5 (up to 45 %)"."""
     count = f"{failing.failing} of {failing.seeds}"
     if failing.failing == 0:
         return f"{count} (up to {percent(failing.high, 0)})"

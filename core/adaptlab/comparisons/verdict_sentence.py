@@ -1,4 +1,4 @@
-"""The finding of a whole comparison: what works, what does not, and what would settle the rest.
+"""The finding of a comparison: what works, what does not, what is open.
 
 The dashboard, the command line, bundles and recommendations all quote it.
 """
@@ -51,7 +51,7 @@ def cell_sentence(
     chance: float = 0.0,
     voided: bool = False,
 ) -> str:
-    """Return the finding for the methods at one budget, fit to be pasted into a paper.
+    """Return the finding at one budget, fit to be pasted into a paper.
 
     A method works if at least half of its seeds succeed and does not work if all of them fail.
 
@@ -71,7 +71,7 @@ def cell_sentence(
 
 
 def named_best(rows: Sequence[SentenceRow], best: Sequence[str]) -> str | None:
-    """Return the label of the row that is named the best over all seeds, if any.
+    """Return the label of the row that is named the best, if any.
 
     No row is named if it is the only one or if all seeds of all rows fail.
     """
@@ -89,7 +89,7 @@ def _best(label: str, chosen: ChosenBest | None) -> str:
 
 
 def comparison_sentence(cells: Sequence[tuple[int | None, str]]) -> str:
-    """Return the sentences of all cells, each with its budget, or the one they share."""
+    """Return the sentences of all cells, or the one that they share."""
     if len({sentence for _, sentence in cells}) == 1:
         return cells[0][1]
     return " ".join(
@@ -179,7 +179,7 @@ def _better_among(among: Sequence[Verdict], working: Sequence[str]) -> Iterator[
 
 
 def _not_known(contested: Sequence[Verdict]) -> Iterator[str]:
-    """Yield a sentence on the open pairs over all seeds and the seeds that should settle them."""
+    """Yield a sentence on open pairs and the seeds to settle them."""
     if not contested:
         return
     names = _and([*dict.fromkeys(name for one in contested for name in _labels(one))])

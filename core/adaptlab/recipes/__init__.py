@@ -1,1 +1,1 @@
-"""Recipes by paper, one file each; a file in here is found without being listed."""
+"""Recipes by paper, one file each; new files are found automatically."""

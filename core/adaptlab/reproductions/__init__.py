@@ -1,4 +1,4 @@
-"""Reproductions of papers: recipes, their claims, and what a study finds of them.
+"""Reproductions of papers: recipes, claims and their verdicts.
 
 Imports `comparisons` and the wings below it.
 """

@@ -45,9 +45,10 @@ class ScoreAtLeast(Value):
 
 
 class ScoreAbove(Value):
-    """The row scores higher in the column than another row, by more than `by` (0.01: one point).
+    """The row scores higher than another, by more than `by`.
 
-    The other row is read in `other_column`, by default in the same column.
+    `by` is a share of items (0.01: one point). The other row is read in `other_column`, by default
+    in the same column.
     """
 
     kind: Literal["score_above"] = "score_above"
@@ -59,7 +60,7 @@ class ScoreAbove(Value):
 
 
 class EveryTrialAtMost(Value):
-    """Every trial of every seed of the row has a validation accuracy of at most `value`.
+    """Every trial of every seed scores at most `value` on validation.
 
     The accuracy is on the task that was trained. With fewer than `trials` trials per seed, the
     claim can be refuted but not reproduced.
@@ -72,7 +73,10 @@ class EveryTrialAtMost(Value):
 
 
 class DeviationAtMost(Value):
-    """Relative attention in the first layer moved by at most `value`, in every head and seed."""
+    """Relative attention moved by at most `value` in the first layer.
+
+    This holds for every head and seed.
+    """
 
     kind: Literal["deviation_at_most"] = "deviation_at_most"
     row: RowLabel
@@ -80,9 +84,10 @@ class DeviationAtMost(Value):
 
 
 class DeviationAtLeast(Value):
-    """Relative attention in the first layer moved by at least `value`, in some head of every seed.
+    """Relative attention moved by at least `value` in the first layer.
 
-    It tests that an identity fails where the theory says so.
+    This holds for some head of every seed. It tests that an identity fails where the theory says
+    so.
     """
 
     kind: Literal["deviation_at_least"] = "deviation_at_least"
@@ -104,7 +109,10 @@ class CheckHolds(Value):
 
 
 class NoLarger(Value):
-    """The row has no more trained parameters than another, with a tolerance of `within`."""
+    """The row has no more trained parameters than another.
+
+    `within` is the tolerance, as a share.
+    """
 
     kind: Literal["no_larger"] = "no_larger"
     row: RowLabel
@@ -139,7 +147,10 @@ _VERSIONS = {"arxiv_v1": "arXiv v1", "iclr": "ICLR"}
 
 
 def version_words(version: str, *, alone: bool, in_paper: bool) -> str:
-    """Return the version of the paper that has this wording; `alone` if both have it."""
+    """Return the version of the paper with this wording, or "both versions".
+
+    `alone` is True if both have it.
+    """
     if not in_paper:
         return "not in the paper"
     return "both versions" if alone else _VERSIONS.get(version, version)
@@ -169,7 +180,7 @@ class Claim(Value):
     controls: tuple[PlainTest, ...] = ()
 
     def wordings(self) -> dict[WordingName, Wording]:
-        """Return the versions that have their own verdict, in order of publication."""
+        """Return the versions with their own verdict, oldest first."""
         later: dict[WordingName, Wording] = {"iclr": self.iclr}
         return later if self.arxiv_v1 is None else {"arxiv_v1": self.arxiv_v1, **later}
 

@@ -1,4 +1,4 @@
-"""The controls that a claim must declare, so that neither a failure nor a success is trivial."""
+"""The controls that a claim must declare, so that it is not trivial."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ LEARNED = 0.5
 
 @dataclass(frozen=True, slots=True)
 class DeclaredRow:
-    """A row of a table: its selector, and the columns of the tasks that it trains."""
+    """A row of a table: its selector, and the columns that it trains."""
 
     of: RowSelector
     trained: frozenset[str]
@@ -74,7 +74,7 @@ def missing_controls(claim: Claim, rows: DeclaredRows) -> Iterator[str]:
 
 
 def is_failure(test: PlainTest, rows: DeclaredRows) -> bool:
-    """Return True if the test claims that a row fails at the task that it is trained on."""
+    """Return True if the test claims a failure at the trained task."""
     if isinstance(test, EveryTrialAtMost):
         return True
     return isinstance(test, ScoreAtMost) and test.column in rows[test.row].trained

@@ -1,4 +1,4 @@
-"""The finding of one test of a claim from the measurements, with the figures behind it."""
+"""The finding of one test of a claim, with the figures behind it."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -57,7 +57,10 @@ class Decision(Value):
 
 
 def decide_test(test: PlainTest, recipe: Recipe, measured: Measured) -> Decision:
-    """Return the finding of one test; `not_measured` if a row that it names has no results."""
+    """Return the finding of one test.
+
+    It is `not_measured` if a row that it names has no results.
+    """
     match test:
         case ScoreAtMost() | ScoreAtLeast():
             return _score(test, recipe, measured)
@@ -85,7 +88,7 @@ def _of_row(
 
 
 def _sizes(recipe: Recipe, measured: Measured) -> Callable[[NoLarger, MeasuredRow], Decision]:
-    """Return the rule that compares a row's trained parameters with another row's."""
+    """Return the rule that compares the sizes of two rows."""
 
     def rule(test: NoLarger, row: MeasuredRow) -> Decision:
         other = row_of(recipe, measured, test.other)
@@ -124,7 +127,7 @@ def _score(test: ScoreAtMost | ScoreAtLeast, recipe: Recipe, measured: Measured)
 
 
 def _trains(row: MeasuredRow, recipe: Recipe, label: str, column: str) -> bool:
-    """Return True if the column shows the row on a task that it was trained on.
+    """Return True if the column's task is one that the row trained.
 
     A row of a base model does not have the base's tasks, so any column may be one of them.
     """
@@ -162,7 +165,7 @@ def _above(test: ScoreAbove, recipe: Recipe, measured: Measured) -> Decision:
 
 
 def _every_trial(test: EveryTrialAtMost, row: MeasuredRow) -> Decision:
-    """Decide a test of every trial: one trial refutes it, and all trials have to show it.
+    """Decide a test of every trial, which one trial refutes.
 
     The level is divided among all trials to refute it. That all are below is concluded only if
     each is shown to be by its own interval, which needs no correction.
@@ -191,7 +194,7 @@ def _every_trial(test: EveryTrialAtMost, row: MeasuredRow) -> Decision:
 
 
 def _untried(test: EveryTrialAtMost, row: MeasuredRow) -> Iterator[str]:
-    """Yield the reasons why the trials of a row are not every trial of the claim."""
+    """Yield reasons why a row's trials are not all that the claim means."""
     by_seed: dict[int, int] = defaultdict(int)
     for trial in row.trials:
         by_seed[trial.seed] += 1
@@ -291,7 +294,7 @@ def _is_meant(test: CheckHolds, recipe: Recipe, one: MeasuredCheck) -> bool:
 
 
 def _found(text: str, *, holds: bool, fails: bool, doubts: Sequence[str]) -> Decision:
-    """Return the finding of an interval; undecided, with the reasons, if there are doubts."""
+    """Return the finding of an interval, `undecided` if there are doubts."""
     if doubts:
         return undecided(f"{text}; undecided, because {'; '.join(dict.fromkeys(doubts))}")
     finding: ClaimFinding = "reproduced" if holds else "not_reproduced" if fails else "undecided"
@@ -342,13 +345,16 @@ def _over(scores: Scores) -> str:
 
 
 def _unseen(seeds: int) -> str:
-    """Return the clause on seeds that may fail although none of this number did."""
+    """Return the clause on other seeds, which may fail unseen."""
     rate = percent(unseen_failure_rate(seeds, LEVEL), 0)
     return f"up to {rate} of other seeds may behave differently"
 
 
 def _percent(share: float) -> str:
-    """Return a share in per cent, with two digits below 1 %, so that 0.04 % is not 0.0 %."""
+    """Return a share in per cent.
+
+    Below 1 % it has two digits, so that 0.04 % is not 0.0 %.
+    """
     value = 100 * share
     if 0 < value < 0.01:
         return "below 0.01 %"

@@ -1,4 +1,7 @@
-"""Verdicts on claims by intervals over seeds like those run, with the figures behind them."""
+"""Verdicts on claims, with the figures behind them.
+
+They rest on intervals over seeds like those run.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -33,7 +36,7 @@ from adaptlab.wording import counted
 
 
 class ClaimVerdict(Decision):
-    """The finding on a claim in one of its wordings, and on each of its controls."""
+    """The finding on a claim in one wording, and on its controls."""
 
     claim: str
     wording: WordingName
@@ -43,7 +46,7 @@ class ClaimVerdict(Decision):
 
 
 def claim_verdicts(recipe: Recipe, measured: Measured) -> tuple[ClaimVerdict, ...]:
-    """Return a verdict for every claim of the recipe, in each wording with its own test.
+    """Return a verdict for every claim in each wording with its own test.
 
     Each verdict stands alone, at a confidence of 95 %, without correction for the number of claims.
     """
@@ -57,7 +60,7 @@ def claim_verdicts(recipe: Recipe, measured: Measured) -> tuple[ClaimVerdict, ..
 def _verdict(
     claim: Claim, name: WordingName, wording: Wording, recipe: Recipe, measured: Measured
 ) -> ClaimVerdict:
-    """Return the finding of the wording's test, undecided if a premise is not shown."""
+    """Return the finding of a wording, undecided without its premises."""
     tests = plain_tests(wording.test)
     decision = decide(wording.test, recipe, measured)
     given = tuple(decide_test(test, recipe, measured) for test in claim.given)
@@ -87,7 +90,7 @@ def _gated(decision: Decision, unmet: Sequence[Decision]) -> Decision:
 def _control(
     test: PlainTest, failures: Sequence[PlainTest], recipe: Recipe, measured: Measured
 ) -> Decision:
-    """Return the finding of a control, which must not have had more effort than what failed."""
+    """Return the finding of a control of no more effort than what failed."""
     decision = decide_test(test, recipe, measured)
     if not isinstance(test, ScoreAtLeast) or decision.finding != "reproduced":
         return decision
@@ -107,7 +110,10 @@ def _control(
 def _at_equal_effort(
     decision: Decision, name: str, control: MeasuredRow, other_name: str, other: MeasuredRow
 ) -> Decision:
-    """Return the control's finding with both efforts; undecided if the control had more."""
+    """Return a control's finding with both efforts.
+
+    It is undecided if the control had more.
+    """
     text = (
         f"{decision.evidence.removesuffix('.')}; {name} trained {_effort(control)}, {other_name} "
         f"{_effort(other)}"
@@ -131,9 +137,10 @@ def _trials(row: MeasuredRow) -> int:
 
 
 def decide(test: ClaimTest, recipe: Recipe, measured: Measured) -> Decision:
-    """Return the finding of a test: all, none or part of the interval is on the claimed side.
+    """Return the finding of a test or of several together.
 
-    With several tests, the claim is reproduced if all are, and not reproduced if one is not.
+    All, none or part of an interval is on the claimed side. With several tests, the claim is
+    reproduced if all are, and not reproduced if one is not.
     """
     decisions = [decide_test(plain, recipe, measured) for plain in plain_tests(test)]
     if not isinstance(test, AllOf):

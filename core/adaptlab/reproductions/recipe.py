@@ -1,4 +1,4 @@
-"""A recipe: a study that repeats a table of a paper, with its figures and claims."""
+"""A recipe: a study that repeats a table of a paper."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -53,23 +53,23 @@ class RecipeRef(Value):
 
 
 class PublishedScore(Value):
-    """A score of the paper: mean accuracy and its standard deviation over seeds."""
+    """A score of the paper: mean accuracy and deviation over seeds."""
 
     mean: Share
     spread: Share | None = None
 
 
 class TableColumn(Value):
-    """A task that every row is scored on; knobs that are not given match any value."""
+    """A task that every row is scored on; missing knobs match any value."""
 
     label: ColumnLabel
     task: NamedChoice
 
 
 class TableRow(Value):
-    """A row: the result that it shows, and the published scores, one per column.
+    """A row: the result that it shows, and the published scores.
 
-    A row without `published` is not in the paper; it is a control.
+    There is one score per column. A row without `published` is not in the paper; it is a control.
     """
 
     label: RowLabel
@@ -78,7 +78,10 @@ class TableRow(Value):
 
 
 class PublishedTable(Value):
-    """A table of the paper; `seeds` is the number behind its figures, None if it is not given."""
+    """A table of the paper.
+
+    `seeds` is the number behind its figures, None if it is not given.
+    """
 
     title: str
     source: str
@@ -99,7 +102,7 @@ class PublishedTable(Value):
 
 
 class Recipe(Value):
-    """A study in presets of rising effort, the published tables and the claims.
+    """A study in presets of rising effort, with tables and claims.
 
     `base_models` are short words for the base models, in the order in which every preset lists
     them; a preset may leave out the last ones. Row selectors use these words, because every preset
@@ -149,7 +152,7 @@ class Recipe(Value):
             yield from (*claim.given, *claim.controls)
 
     def declared_rows(self) -> dict[str, DeclaredRow]:
-        """Return the rows of all tables by label, with the columns of the tasks they train."""
+        """Return the rows of all tables, with the columns that they train."""
         tasks = [task for spec in self.presets.values() for task in spec.tasks]
         first = next(iter(self.base_models), None)
         return {
@@ -168,7 +171,10 @@ class Recipe(Value):
         return self._place(label)[1]
 
     def column(self, row: str, label: str) -> TableColumn:
-        """Return that column of the row's table; raises `ValueError` if there is none."""
+        """Return a column of the row's table.
+
+        Raises `ValueError` if there is none.
+        """
         table, _ = self._place(row)
         for column in table.columns:
             if column.label == label:
@@ -210,7 +216,10 @@ class Recipe(Value):
         return spec.model_copy(update=given)
 
     def preset(self, preset: Preset) -> StudySpec:
-        """Return the study of a preset as declared; raises `InvalidSpec` if there is none."""
+        """Return the study of a preset as declared.
+
+        Raises `InvalidSpec` if there is none.
+        """
         if preset in self.presets:
             return self.presets[preset]
         detail = f"{self.name} has no preset {preset!r}."
@@ -262,14 +271,17 @@ def score(mean: float, spread: float | None = None) -> PublishedScore:
 
 
 def _is_paired(base: str | BaseSpec, spec: StudySpec) -> bool:
-    """Return True if every seed of the study has its own replicate of this base model."""
+    """Return True if every seed has its own replicate of the base."""
     return isinstance(base, PretrainSpec) and spec.seeds in (AUTO, base.seeds)
 
 
 def _rebased(
     base: str | BaseSpec, seeds: Seeds | None, resources: ResourcesSpec | None
 ) -> str | BaseSpec:
-    """Return the base model with the given seeds and resources; a name is returned as it is."""
+    """Return the base model with the given seeds and resources.
+
+    A name is returned as it is.
+    """
     if isinstance(base, str):
         return base
     given = {"seeds": seeds, "resources": resources}

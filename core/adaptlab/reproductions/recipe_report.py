@@ -1,4 +1,4 @@
-"""The report on a study of a recipe: the paper's tables next to measured ones, and the claims."""
+"""The report on a study of a recipe: its tables and claims."""
 
 import math
 from collections.abc import Sequence
@@ -56,9 +56,10 @@ class ReportCell(Value):
 
 
 class ReportRow(Value):
-    """A row with the effort behind it; a `control` is a row that the paper does not have.
+    """A row with the effort behind it.
 
-    `trials` is the largest number of trials of a seed.
+    A `control` is a row that the paper does not have. `trials` is the largest number of trials of a
+    seed.
     """
 
     label: str
@@ -75,7 +76,10 @@ class ReportRow(Value):
 
 
 class ReportTable(Value):
-    """A table of the paper with the measured values; `published_seeds` are the paper's."""
+    """A table of the paper with the measured values.
+
+    `published_seeds` are the paper's.
+    """
 
     title: str
     source: str
@@ -85,7 +89,7 @@ class ReportTable(Value):
 
 
 class RecipeReport(Value):
-    """The tables and claims of a recipe with the measurements of a study so far.
+    """The tables and claims of a recipe with a study's measurements.
 
     `note` lists the differences of this preset from the paper; `level` applies to all intervals.
     """

@@ -1,4 +1,4 @@
-"""Measurements of a study for a recipe's report, and the row that each of them fills."""
+"""Measurements of a study for a recipe's report."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from adaptlab.statistics import Scores
 
 @dataclass(frozen=True, slots=True)
 class TrialScore:
-    """The score of one trial of one seed on held-out items of the task it was trained on.
+    """The score of one trial of one seed on held-out items.
 
     `correct` is None if there is no score: the trial diverged, or was not scored.
     """
@@ -27,10 +27,11 @@ class TrialScore:
 
 @dataclass(frozen=True, slots=True)
 class SeedLoss:
-    """Training loss, in nats, of a seed's chosen trial, half way and at the end.
+    """Training loss of a seed's chosen trial, half way and at the end.
 
-    `half` is None if it was not kept, `final` if the trial diverged. `at_edge` is True if several
-    learning rates were tried and the chosen one is the lowest or the highest of them.
+    Losses are in nats. `half` is None if it was not kept, `final` if the trial diverged. `at_edge`
+    is True if several learning rates were tried and the chosen one is the lowest or the highest of
+    them.
     """
 
     seed: int
@@ -100,7 +101,10 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The reason for a missing measurement; `absent` if the study does not include it."""
+    """The reason for a missing measurement.
+
+    It is `absent` if the study does not include it.
+    """
 
     text: str
     absent: bool = False

@@ -36,7 +36,10 @@ class RecipeRequest(Value):
 
 
 def recipe_named(name: str, pointer: str = "/recipe") -> Recipe:
-    """Return the recipe; raises `UnknownName` at `pointer` with the nearest names."""
+    """Return the recipe of that name.
+
+    Raises `UnknownName` at `pointer` with the nearest names.
+    """
     return RECIPES.get(name, pointer)()
 
 
@@ -55,7 +58,7 @@ def study_of(request: RecipeRequest) -> StudySpec:
 
 
 def with_base_names(spec: StudySpec, names: Mapping[str, str]) -> StudySpec:
-    """Return the study with its base models renamed, also in its methods and checks."""
+    """Return the study with its base models renamed everywhere."""
     bases = tuple(
         names.get(base, base)
         if isinstance(base, str)
@@ -71,7 +74,7 @@ def with_base_names(spec: StudySpec, names: Mapping[str, str]) -> StudySpec:
 
 
 def departures(recipe: Recipe, preset: Preset, spec: StudySpec) -> tuple[str, ...]:
-    """Return the names of the members in which a study differs from its recipe.
+    """Return the members in which a study differs from its recipe.
 
     It was extended, or cloned with changes, or created by an earlier version of the recipe. Name,
     seeds, resources and labels are not compared.

@@ -1,4 +1,4 @@
-"""Reasons to doubt that a training is at rest, so that more steps would change nothing."""
+"""Reasons to doubt that a training is at rest."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ STILL_FALLING = 0.05
 
 
 def unrest(row: MeasuredRow, seeds: int) -> Iterator[str]:
-    """Yield reasons why more training might change the row's score, each a clause.
+    """Yield reasons, as clauses, why more training might change a score.
 
     There is always one unless the learning rate is constant: a schedule that takes the rate to zero
     brings every training to rest.

@@ -10,7 +10,7 @@ TaskConfiguration = Mapping[str, object]
 
 
 def agrees(wanted: Choice, task: TaskConfiguration) -> bool:
-    """Return True if the task has every knob of `wanted`, inner tasks included."""
+    """Return True if the task has every knob of `wanted`."""
     return _within(wanted.model_dump(mode="json"), task)
 
 

@@ -1,4 +1,4 @@
-"""Statistics of methods over seeds and test items: pure functions of scores, without torch.
+"""Statistics of methods over seeds and test items, without torch.
 
 Imports `measurements` and the wings below it.
 """

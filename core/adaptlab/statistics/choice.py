@@ -1,4 +1,4 @@
-"""The score of the method that was chosen because it scored best, corrected for the choice."""
+"""The score of the best method, corrected for having been chosen."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +19,7 @@ FOLDS = 5
 
 
 class ChosenBest(Value):
-    """The best of `candidates` methods by mean score, with a score corrected for the choice.
+    """The best of several methods, with a score corrected for the choice.
 
     `score.mean` is the measured mean, which is too high by chance because the method was chosen for
     it. `corrected` is the mean score on seeds and items that were not used for the choice. The
@@ -71,7 +71,10 @@ def chosen_best(
 
 
 def _optimism(rows: Sequence[Scores], best: int) -> float:
-    """Return the best row's mean score on shared seeds minus that of choices by other outcomes."""
+    """Return by how much the best row's score is too high.
+
+    It is its mean score on shared seeds minus that of choices by other outcomes.
+    """
     import numpy as np
 
     shared = [seed for seed in rows[0].seeds if all(seed in row.seeds for row in rows)]

@@ -1,4 +1,4 @@
-"""Outcomes as counts: the numbers behind the analysis of a difference, counted once per method.
+"""Outcomes as counts, counted once per method.
 
 A table of 30 methods at 32 budgets has 14,000 pairs and 32 million outcomes. The means of a
 difference are differences of means, and its square needs one more number: the outcomes that are
@@ -24,7 +24,7 @@ Seeds = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """Right outcomes of a method by seed and by item; `words` are all outcomes as bits."""
+    """Right outcomes of a method by seed and item, and all as bits."""
 
     by_seed: "NDArray[np.int32]"
     by_item: "NDArray[np.int32]"
@@ -59,7 +59,10 @@ class Counts:
         return {}
 
     def seen_limits(self, level: float) -> tuple[float, float]:
-        """Return the limits of the mean accuracy over seeds like these; each is computed once."""
+        """Return the limits of the mean accuracy over seeds like these.
+
+        Each level is computed once.
+        """
         if level not in self._limits:
             self._limits[level] = seen_limits(self.spread, level)
         return self._limits[level]
@@ -90,7 +93,7 @@ def counts(scores: Scores, seeds: Seeds) -> Counts:
 
 
 class Remembered:
-    """A cache of counts for one comparison, in which every row is in many pairs.
+    """A cache of counts for one comparison with many pairs.
 
     Rows are identified by method and budget.
     """
@@ -108,7 +111,7 @@ class Remembered:
 
 @dataclass(frozen=True, eq=False)
 class Gap:
-    """The difference of two methods' right outcomes, on the same seeds and items."""
+    """The difference of two methods' outcomes on the same seeds and items."""
 
     first: Counts
     second: Counts
@@ -144,7 +147,10 @@ class Gap:
         return self.products(self)
 
     def products(self, other: "Gap") -> Squares:
-        """Return the sums of products of two gaps' deviations; of a gap with itself, `squares`."""
+        """Return the sums of products of two gaps' deviations.
+
+        Of a gap with itself, they are `squares`.
+        """
         here, there = self.first, self.second
         by_seed, by_item = self.by_seed - self.mean, self.by_item - self.mean
         return Squares(
@@ -175,7 +181,7 @@ class Between:
         return self._start.products(self._end)
 
     def spread(self, share: float) -> Spread:
-        """Return the uncertainty of the difference at `share` of the way, in [0, 1]."""
+        """Return the uncertainty of the difference at `share` of the way."""
         start, end = self._start, self._end
         mean = (1 - share) * start.mean + share * end.mean
         parts = (start.squares, self._crossed, end.squares)

@@ -1,4 +1,4 @@
-"""Scores against budgets: curves with bands, crossings, and the cheapest sufficient method."""
+"""Scores against budgets: curves, crossings and the cheapest method."""
 
 import itertools
 import math
@@ -53,7 +53,10 @@ class Crossing(Value):
 
 
 class Candidate(Value):
-    """The difference of a row from the reference, with limits for seeds like those run."""
+    """The difference of a row from the reference, with its limits.
+
+    Limits are for seeds like those run.
+    """
 
     method: str
     budget: int | None
@@ -64,12 +67,13 @@ class Candidate(Value):
 
 
 class Cheapest(Value):
-    """The method with the fewest trained parameters within `margin` of the reference.
+    """The cheapest method within `margin` of the reference.
 
-    `shown` is the cheapest method that is shown to be within the margin, `possible` the cheapest
-    for which this is not excluded. Limits hold for all rows together (Bonferroni), so choosing the
-    cheapest does not reduce the confidence `level`. They concern seeds like those run: failures
-    that no seed showed may put any row farther from the reference.
+    Cheapest means with the fewest trained parameters. `shown` is the cheapest method that is shown
+    to be within the margin, `possible` the cheapest for which this is not excluded. Limits hold for
+    all rows together (Bonferroni), so choosing the cheapest does not reduce the confidence `level`.
+    They concern seeds like those run: failures that no seed showed may put any row farther from the
+    reference.
     """
 
     reference: str
@@ -82,7 +86,7 @@ class Cheapest(Value):
 def budget_curves(
     rows: Sequence[Scores], interval: Callable[[Scores], Interval] = mean_interval
 ) -> tuple[BudgetCurve, ...]:
-    """Return one curve for every method that has budgets, in order of the methods."""
+    """Return one curve for every method with budgets, in order."""
     methods = dict.fromkeys(row.method for row in rows if row.budget is not None)
     return tuple(BudgetCurve(method=name, points=_points(name, rows, interval)) for name in methods)
 
@@ -93,7 +97,7 @@ def crossings(
     level: float = 0.95,
     counting: Counting = counts,
 ) -> tuple[Crossing, ...]:
-    """Return the crossings of two methods, from their rows at the budgets both have.
+    """Return the crossings of two methods at the budgets both have.
 
     Only seeds that all these rows share are used; without two budgets and two seeds there are no
     crossings. A crossing that the tested budgets limit on neither side is left out, because noise
@@ -115,7 +119,10 @@ def crossings(
 def cheapest_within(
     rows: Sequence[Scores], reference: Scores, margin: float, level: float = 0.95
 ) -> Cheapest:
-    """Return the cheapest of `rows` within `margin` (a share of items) of the reference."""
+    """Return the cheapest of `rows` within `margin` of the reference.
+
+    The margin is a share of items.
+    """
     others = [row for row in rows if row is not reference and row.parameters is not None]
     tail = (1 - level) / max(1, len(others))
     candidates = [_candidate(row, reference, 1 - 2 * tail) for row in others]
@@ -166,7 +173,7 @@ def _candidate(row: Scores, reference: Scores, level: float) -> Candidate:
 def _crossings(
     names: tuple[str, str], budgets: Sequence[int], gaps: Sequence[Gap], level: float
 ) -> tuple[Crossing, ...]:
-    """Return the sign changes of the difference that is interpolated through `gaps`."""
+    """Return the sign changes of the interpolated difference."""
     crossed: list[Crossing] = []
     if all(here.mean * there.mean >= 0 for here, there in itertools.pairwise(gaps)):
         return ()
@@ -195,16 +202,17 @@ def _crossings(
 
 @dataclass(frozen=True, slots=True)
 class _SignedPlace:
-    """A place between budgets where the difference is significant, and its sign."""
+    """A place between budgets with a significant difference, and its sign."""
 
     place: float
     sign: int
 
 
 class _Signs:
-    """Significant signs of the difference, at `STEPS` places between two budgets.
+    """Significant signs of the difference between budgets.
 
-    Places are computed from a crossing outwards, and no farther than needed.
+    There are `STEPS` places between two budgets. Places are computed from a crossing outwards, and
+    no farther than needed.
     """
 
     def __init__(self, gaps: Sequence[Gap], tail: float) -> None:

@@ -16,7 +16,10 @@ EPSILON = 2.0**-52
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
-    """Return the regularised incomplete beta function I_x(a, b), for a, b > 0, x in [0, 1]."""
+    """Return the regularised incomplete beta function I_x(a, b).
+
+    It is defined for a, b > 0 and x in [0, 1].
+    """
     if x <= 0 or x >= 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):  # the fraction converges fast on the other side
@@ -31,7 +34,10 @@ def beta_quantile(a: float, b: float, probability: float) -> float:
 
 
 def student_quantile(freedom: float, probability: float) -> float:
-    """Return the quantile of Student's t at `freedom` degrees, for `probability` >= 0.5."""
+    """Return the quantile of Student's t, for `probability` >= 0.5.
+
+    `freedom` is the degrees of freedom.
+    """
     tail = 2 * (1 - probability)
     share = where_rising(lambda x: incomplete_beta(freedom / 2, 0.5, x), tail)
     return math.sqrt(freedom * (1 - share) / share)
@@ -47,7 +53,10 @@ def _log_beta(a: float, b: float) -> float:
 
 
 def _fraction(a: float, b: float, x: float) -> float:
-    """Return 1 + d₁/(1 + d₂/(1 + …)), the inverse of a factor of the incomplete beta function."""
+    """Return the continued fraction 1 + d₁/(1 + d₂/(1 + …)).
+
+    Its inverse is a factor of the incomplete beta function.
+    """
     value, c, d = 1.0, 1.0, 0.0
     for number in range(1, LONGEST_FRACTION):
         m = number // 2
@@ -69,10 +78,10 @@ def _fraction(a: float, b: float, x: float) -> float:
 def where_rising(
     rising: Callable[[float], float], target: float, low: float = 0.0, high: float = 1.0
 ) -> float:
-    """Return the argument at which a rising function reaches `target`, in [`low`, `high`].
+    """Return the argument at which a rising function reaches `target`.
 
-    Chandrupatla's method (1997) mixes bisection and inverse quadratic interpolation, and takes a
-    quarter of the steps of bisection.
+    It is between `low` and `high`. Chandrupatla's method (1997) mixes bisection and inverse
+    quadratic interpolation, and takes a quarter of the steps of bisection.
     """
     a, b, c = high, low, high
     fa, fb = rising(a) - target, rising(b) - target
@@ -96,7 +105,10 @@ def where_rising(
 
 
 def _step(a: float, b: float, c: float, fa: float, fb: float, fc: float) -> float:
-    """Return the step from a to b as a share: by interpolation if that is safe, otherwise half."""
+    """Return the step from a to b, as a share.
+
+    It is by interpolation if that is safe, otherwise half.
+    """
     place, height = (a - b) / (c - b), (fa - fb) / (fc - fb)
     if height**2 < place and (1 - height) ** 2 < 1 - place:
         first = fa / (fb - fa) * fc / (fb - fc)

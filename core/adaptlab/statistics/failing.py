@@ -1,4 +1,4 @@
-"""Failing seeds: the rule for a whole table, their share, and the exact test of two shares."""
+"""Failing seeds: the rule of a table, their share, and an exact test."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ LEAST_GAIN = 0.05
 
 
 class FailingSeeds(Value):
-    """The number of failing seeds, with limits of the share of all seeds that fail.
+    """The number of failing seeds, with limits of the failing share.
 
     The limits are Clopper and Pearson's. If no seed failed, or all did, the limit that is not 0 or
     1 is one-sided, so 0 of 5 leaves up to 45 % (`unseen_failure_rate`).
@@ -54,7 +54,7 @@ def successful(scores: Scores, below: float, counting: Counting = counts) -> tup
 
 
 def failing_seeds(failing: int, seeds: int, level: float = 0.95) -> FailingSeeds:
-    """Return the share of failing seeds with its limits, from `failing` of `seeds`."""
+    """Return the share of failing seeds, with its limits."""
     tail = (1 - level) / (1 if failing in (0, seeds) else 2)
     low = 0.0 if failing == 0 else beta_quantile(failing, seeds - failing + 1, tail)
     high = 1.0 if failing == seeds else beta_quantile(failing + 1, seeds - failing, 1 - tail)

@@ -37,7 +37,7 @@ class Interval(Value):
 
 
 def mean_interval(scores: Scores, level: float = 0.95, counting: Counting = counts) -> Interval:
-    """Return an interval for the mean accuracy over seeds and items like those measured.
+    """Return an interval for the mean accuracy over seeds and items.
 
     The variance is that of the crossed design (`spread`). It is multiplied by Student's t with
     degrees of freedom between seeds - 1 and items - 1, weighted by the shares of both in the
@@ -62,12 +62,13 @@ def mean_interval(scores: Scores, level: float = 0.95, counting: Counting = coun
 
 
 def seed_interval(correct: Sequence[int], total: Sequence[int], level: float = 0.95) -> Interval:
-    """Return an interval from counts alone: `correct[i]` of `total[i]` items for seed i.
+    """Return an interval from counts of right items per seed alone.
 
-    For use without the outcome of every item. `mean_interval` is narrower, because it uses how far
-    seeds fail on the same items. This one assumes that all seeds share their hard items: its reach
-    is that of Student's t over the accuracies of the seeds, and at least that of one seed's items.
-    Both are applied around the mean as in `mean_interval`.
+    Seed i has `correct[i]` of `total[i]` items right. For use without the outcome of every item.
+    `mean_interval` is narrower, because it uses how far seeds fail on the same items. This one
+    assumes that all seeds share their hard items: its reach is that of Student's t over the
+    accuracies of the seeds, and at least that of one seed's items. Both are applied around the mean
+    as in `mean_interval`.
 
     Raises `ValueError` for lists of unequal length, for empty lists, and for impossible counts.
     """
@@ -81,7 +82,7 @@ def seed_interval(correct: Sequence[int], total: Sequence[int], level: float = 0
 def seed_limits(
     correct: Sequence[int], total: Sequence[int], level: float = 0.95
 ) -> tuple[float, float]:
-    """Return `low` and `high` of `seed_interval` without its limits over all seeds.
+    """Return `low` and `high` of `seed_interval`.
 
     The limits over all seeds would double the time, and a list of many means does not show them.
     """
@@ -97,7 +98,7 @@ def seed_limits(
 
 
 def unseen_failure_rate(seeds: int, level: float = 0.95) -> float:
-    """Return the largest share of failing seeds that `seeds` successes are consistent with.
+    """Return the largest failure rate consistent with `seeds` successes.
 
     It is 1 - (1 - level)^(1/seeds): 63 % for 3 seeds and 26 % for 10. An interval for the mean
     over seeds like those run does not cover failures that none of its seeds showed.

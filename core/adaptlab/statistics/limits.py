@@ -1,4 +1,4 @@
-"""Limits of a mean accuracy over seeds like those run, from the parts of its variance."""
+"""Limits of a mean accuracy over seeds like those run."""
 
 import math
 
@@ -14,7 +14,10 @@ def seen_limits(found: Spread, level: float) -> tuple[float, float]:
 
 
 def _reach(found: Spread, level: float) -> float:
-    """Return the largest plausible error of the mean, at the mean's own variance."""
+    """Return the largest plausible error of the mean.
+
+    It is computed at the mean's own variance.
+    """
     tail = (1 - level) / 2
     least = LEAST_ITEM_SHARE * normal_quantile(tail) * math.sqrt(found.items_only)
     share = found.seed_part / found.variance if found.variance else 0.0
@@ -23,7 +26,7 @@ def _reach(found: Spread, level: float) -> float:
 
 
 def around(mean: float, reach: float, level: float) -> tuple[float, float]:
-    """Return limits for a share strictly inside (0, 1) with an error of `reach`."""
+    """Return limits for a share inside (0, 1) with an error of `reach`."""
     room = mean * (1 - mean)
     odds, step = math.log(mean / (1 - mean)), reach / room
     items = room * (normal_quantile((1 - level) / 2) / reach) ** 2
@@ -39,7 +42,10 @@ def _share(odds: float) -> float:
 
 
 def clopper_pearson(right: float, items: float, level: float) -> tuple[float, float]:
-    """Return Clopper and Pearson's limits (Biometrika, 1934); `items` may be fractional."""
+    """Return Clopper and Pearson's limits (Biometrika, 1934).
+
+    `items` may be fractional.
+    """
     tail = (1 - level) / 2
     low = 0.0 if right <= 0 else beta_quantile(right, items - right + 1, tail)
     high = 1.0 if right >= items else beta_quantile(right + 1, items - right, 1 - tail)

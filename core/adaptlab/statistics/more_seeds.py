@@ -1,4 +1,4 @@
-"""The number of more seeds that should decide between two methods, as a range."""
+"""The number of more seeds that should decide between two methods."""
 
 import math
 from dataclasses import dataclass
@@ -16,7 +16,10 @@ VARIANCE_TAIL = 0.1
 
 @dataclass(frozen=True, slots=True)
 class MoreSeeds:
-    """The likely number of more seeds, in a range that is open above if `high` is None."""
+    """The likely number of more seeds, in a range.
+
+    The range is open above if `high` is None.
+    """
 
     low: int
     likely: int
@@ -34,15 +37,16 @@ class MoreSeeds:
 
 
 def more_seeds(pair: PairedDifference, tail: float, false_better: float) -> MoreSeeds | None:
-    """Return the number of more seeds that should decide, in four of five repetitions.
+    """Return the number of more seeds that should decide.
 
-    Every number assumes that more seeds show no failures of a new kind. The likely number uses the
-    difference without the part that chance adds to its square, δ² = d² - s² - a with the variances
-    of seeds and items: undecided differences are measured too large as often as too small, and
-    those measured too large look as if few seeds would do. The ends of the range use the variance
-    of seeds at the ends of its 80 % interval (chi-square with n - 1 degrees of freedom), the lower
-    end with the difference as measured. None if the likely number is beyond `MOST_SEEDS`, or the
-    difference is no larger than chance alone makes it.
+    They should do so in four of five repetitions. Every number assumes that more seeds show no
+    failures of a new kind. The likely number uses the difference without the part that chance adds
+    to its square, δ² = d² - s² - a with the variances of seeds and items: undecided differences are
+    measured too large as often as too small, and those measured too large look as if few seeds
+    would do. The ends of the range use the variance of seeds at the ends of its 80 % interval
+    (chi-square with n - 1 degrees of freedom), the lower end with the difference as measured. None
+    if the likely number is beyond `MOST_SEEDS`, or the difference is no larger than chance alone
+    makes it.
     """
     measured = abs(pair.difference)
     shrunk = math.sqrt(max(0.0, measured**2 - pair.seed_part - pair.item_part))
@@ -60,7 +64,7 @@ def more_seeds(pair: PairedDifference, tail: float, false_better: float) -> More
 def _needed(
     pair: PairedDifference, size: float, factor: float, tail: float, false_better: float
 ) -> int | None:
-    """Return the least number of more seeds with which both tests would decide."""
+    """Return the least number of more seeds that decides both tests."""
     unseen = pair.unseen_evidence / pair.seeds
     scaled = pair.model_copy(update={"seed_part": factor * pair.seed_part})
     for seeds in range(pair.seeds + 1, MOST_SEEDS + 1):
@@ -72,6 +76,9 @@ def _needed(
 
 
 def _chi_square(freedom: int, probability: float) -> float:
-    """Return the quantile by Wilson and Hilferty's cube (1931), within 7 % from 2 degrees on."""
+    """Return the chi-square quantile by Wilson and Hilferty (1931).
+
+    It is within 7 % from 2 degrees of freedom on.
+    """
     step = normal_quantile(1 - probability) * math.sqrt(2 / (9 * freedom))
     return freedom * max(0.0, 1 - 2 / (9 * freedom) + step) ** 3

@@ -1,4 +1,4 @@
-"""Two methods on the same seeds and items: the difference, its interval and tests of it."""
+"""Two methods on the same seeds and items: difference and tests."""
 
 import functools
 import math
@@ -31,7 +31,7 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 
 
 class PairedDifference(Value):
-    """The difference of `first` minus `second`, over the seeds and items that they share.
+    """The difference of `first` minus `second` on shared seeds and items.
 
     `difference`, `low` and `high` are shares of items (0.01 is one point). `low`, `high` and
     `p_value` concern the means **over all seeds**, including failures and successes that no seed
@@ -65,7 +65,7 @@ class PairedDifference(Value):
 
     @property
     def unseen_p(self) -> float:
-        """The p-value of equal means over all seeds, from failures that no seed may have shown."""
+        """The p-value of equal means over all seeds, from unseen failures."""
         return p_equal_means(self.unseen_evidence)
 
 
@@ -76,16 +76,17 @@ def paired_difference(
     counting: Counting = counts,
     seeds: Seeds | None = None,
 ) -> PairedDifference:
-    """Return the difference of two methods over all seeds, and over seeds like those run.
+    """Return the difference of two methods, with intervals and p-values.
 
-    Over seeds like those run, it is the crossed analysis of per-item differences. The variance has
-    a part of seeds s and a part of items a (`spread`). The limits are ± √(t² s + z² a), with
-    Student's t of seeds - 1 and the normal z: each part has its own quantile (Howe 1974; Graybill
-    and Wang 1980). This keeps its level far out in the tail too, where corrections for many
-    comparisons read it; a single t with intermediate degrees of freedom is wrong there up to seven
-    times too often. If items do not matter, it is the paired t-test over seeds; if all seeds agree,
-    it is the large-sample McNemar test over items. The limits are at least half as far as items
-    alone put them, and the variance is at least that of one item.
+    There are two models: over all seeds, and over seeds like those run. Over seeds like those run,
+    it is the crossed analysis of per-item differences. The variance has a part of seeds s and a
+    part of items a (`spread`). The limits are ± √(t² s + z² a), with Student's t of seeds - 1 and
+    the normal z: each part has its own quantile (Howe 1974; Graybill and Wang 1980). This keeps its
+    level far out in the tail too, where corrections for many comparisons read it; a single t with
+    intermediate degrees of freedom is wrong there up to seven times too often. If items do not
+    matter, it is the paired t-test over seeds; if all seeds agree, it is the large-sample McNemar
+    test over items. The limits are at least half as far as items alone put them, and the variance
+    is at least that of one item.
 
     Over all seeds, the p-value is the largest of three: that of the crossed analysis; that of
     failures that no seed may have shown (`unseen.evidence_of_order`, which treats seeds of the two
@@ -179,7 +180,10 @@ def _of_two(level: float) -> float:
 def _within_ends(
     wide: Limits, mean: float, ends: tuple[Limits, Limits], *, keep_zero: bool
 ) -> Limits:
-    """Return limits no wider than those of the two scores allow, with 0 if `keep_zero`."""
+    """Return limits no wider than those of the two scores allow.
+
+    They include 0 if `keep_zero`.
+    """
     (first_low, first_high), (second_low, second_high) = ends
     low = max(wide[0], min(first_low - second_high, 0.0 if keep_zero else 1.0))
     high = min(wide[1], max(first_high - second_low, 0.0 if keep_zero else -1.0))
@@ -187,7 +191,7 @@ def _within_ends(
 
 
 def _undone_by(gap: Gap) -> float:
-    """Return the share of the higher method's seeds that must fail for equal means."""
+    """Return the share of the higher method's seeds to fail for a tie."""
     low, high = sorted((gap.first.right, gap.second.right))
     return 1 - low / high if high else 0.0
 
@@ -198,9 +202,10 @@ def shared_seeds(first: Scores, second: Scores) -> tuple[int, ...]:
 
 
 def projected_reach(pair: PairedDifference, seeds: int, tail: float, power_tail: float) -> float:
-    """Return the least difference that `seeds` seeds would detect, with the measured variances.
+    """Return the least difference that `seeds` seeds would detect.
 
-    `tail` is that of the test, `power_tail` the chance of missing it; 0.5 gives the limits alone.
+    The variances are as measured. `tail` is that of the test, `power_tail` the chance of missing
+    it; 0.5 gives the limits alone.
     """
     part = pair.seed_part * pair.seeds / seeds
     student = _quantile(seeds - 1, tail) + _quantile(seeds - 1, power_tail)
@@ -209,10 +214,11 @@ def projected_reach(pair: PairedDifference, seeds: int, tail: float, power_tail:
 
 
 def sign_flip(differences: Sequence[float]) -> float:
-    """Return the exact two-sided p-value of a mean against all exchanges of signs (Fisher 1935).
+    """Return the exact two-sided p-value of the sign-flip test.
 
-    `differences` are the seeds' mean differences. At most the first `MOST_FLIPPED_SEEDS` are used,
-    which costs power but not validity.
+    It compares a mean with all exchanges of signs (Fisher 1935). `differences` are the seeds' mean
+    differences. At most the first `MOST_FLIPPED_SEEDS` are used, which costs power but not
+    validity.
     """
     import numpy as np  # loaded only when something is computed
 
@@ -223,7 +229,10 @@ def sign_flip(differences: Sequence[float]) -> float:
 
 @functools.lru_cache(maxsize=MOST_FLIPPED_SEEDS)
 def _signs(seeds: int) -> "NDArray[np.float64]":
-    """Return every way to exchange two methods within seeds, [flip, seed]; 400 kB for twelve."""
+    """Return every exchange of two methods within seeds, [flip, seed].
+
+    It takes 400 kB for twelve seeds.
+    """
     import numpy as np
 
     numbers = np.arange(2**seeds, dtype=np.int64)[:, None]
@@ -231,7 +240,7 @@ def _signs(seeds: int) -> "NDArray[np.float64]":
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Return p-values corrected by Holm's step-down rule (1979), in the same order."""
+    """Return p-values corrected by Holm's rule (1979), in order."""
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
     corrected = [0.0] * len(p_values)
     largest = 0.0
@@ -242,7 +251,10 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 
 
 def difference_reach(found: Spread, item_part: float, tail: float) -> float:
-    """Return the largest plausible error of a difference, with `tail` left out on each side."""
+    """Return the largest plausible error of a difference.
+
+    `tail` is left out on each side.
+    """
     normal = normal_quantile(tail)
     if found.seeds == 1:
         return normal * math.sqrt(item_part)
@@ -257,7 +269,7 @@ def _quantile(freedom: int, tail: float) -> float:
 
 
 def _p_value(found: Spread, item_part: float) -> float:
-    """Return twice the tail at which the limits just reach zero, by search over Student's t."""
+    """Return twice the tail at which the limits just reach zero."""
     if found.mean == 0:
         return 1.0
     square, freedom = found.mean**2, found.seeds - 1
@@ -281,7 +293,7 @@ def _p_value(found: Spread, item_part: float) -> float:
 
 @functools.lru_cache(maxsize=64)
 def _far(freedom: int) -> float:
-    """Return a value that Student's t exceeds with probability below `LEAST_TAIL`."""
+    """Return a value that Student's t exceeds below `LEAST_TAIL`."""
     value = 8.0
     while student_tail(freedom, value) > LEAST_TAIL:
         value *= 2

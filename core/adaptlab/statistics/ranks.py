@@ -6,7 +6,7 @@ from adaptlab.values import Value
 
 
 class RankInterval(Value):
-    """The possible ranks of a method among the methods of one cell; 1 is the best.
+    """The possible ranks of a method in one cell; 1 is the best.
 
     The intervals are simultaneous: if no method is wrongly called better, as in at least 95 of 100
     tables, they contain every true rank (Al Mohamad, Goeman and van Zwet 2018).
@@ -19,7 +19,10 @@ class RankInterval(Value):
 def rank_intervals(
     methods: Sequence[str], better: Iterable[tuple[str, str]]
 ) -> dict[str, RankInterval]:
-    """Return the rank interval of every method, from the decided pairs (better, worse)."""
+    """Return the rank interval of every method.
+
+    `better` has the decided pairs, each as (better, worse).
+    """
     decided = set(better)
     return {
         method: RankInterval(

@@ -1,4 +1,4 @@
-"""The outcomes of one method: the shared test items that each of its seeds got right."""
+"""The outcomes of one method: items that each seed got right."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Self, TypeAlias
@@ -17,14 +17,14 @@ Outcomes: TypeAlias = "NDArray[np.float64]"
 
 
 class Scores(Value):
-    """The outcomes of one method at one budget on one task, for every seed and test item.
+    """The outcomes of one method, for every seed and test item.
 
-    Item i is the same item for every seed and every method, so tests are paired. `outcomes` has one
-    entry per seed: bits packed as by `numpy.packbits`, in hexadecimal, as in `results.Evaluation`.
-    `budget` is the requested one, None for a method without a budget, which is compared at every
-    budget. `parameters` is the number of trained parameters, `trials` the number of tuning trials
-    per seed. `bases` gives the replicate of the base model that each seed starts from, if it is
-    recorded: seeds on one base are not independent.
+    They are at one budget on one task. Item i is the same item for every seed and every method, so
+    tests are paired. `outcomes` has one entry per seed: bits packed as by `numpy.packbits`, in
+    hexadecimal, as in `results.Evaluation`. `budget` is the requested one, None for a method
+    without a budget, which is compared at every budget. `parameters` is the number of trained
+    parameters, `trials` the number of tuning trials per seed. `bases` gives the replicate of the
+    base model that each seed starts from, if it is recorded: seeds on one base are not independent.
     """
 
     method: str
@@ -38,7 +38,7 @@ class Scores(Value):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        """Raise `ValueError` for a seed that occurs twice or a row of the wrong length."""
+        """Raise `ValueError` for a repeated seed or a row of wrong length."""
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"{self.method} has a seed twice: {self.seeds}.")
         if len(self.outcomes) != len(self.seeds):
@@ -63,7 +63,10 @@ class Scores(Value):
         return self.method if self.budget is None else f"{self.method} at {self.budget:,}"
 
     def matrix(self, seeds: Sequence[int] | None = None) -> Outcomes:
-        """Return the outcomes as numbers, [seed, item], for the given or all seeds in order."""
+        """Return the outcomes as numbers, [seed, item].
+
+        Seeds are all or the given ones, in their order.
+        """
         import numpy as np
 
         return self.bits(self.seeds if seeds is None else seeds).astype(np.float64)
@@ -86,10 +89,10 @@ def scores_of(
     trials: int | None = None,
     bases: Mapping[int, int] | None = None,
 ) -> Scores:
-    """Return the scores of a method from its evaluations on one task, one per seed.
+    """Return the scores of a method from its evaluations on one task.
 
-    `bases` are by seed. Raises `ValueError` for no evaluations and for evaluations on different
-    numbers of items.
+    There is one evaluation per seed. `bases` are by seed. Raises `ValueError` for no evaluations
+    and for evaluations on different numbers of items.
     """
     totals = {one.total for one in evaluations}
     if len(totals) != 1:

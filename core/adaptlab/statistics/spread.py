@@ -1,4 +1,4 @@
-"""The uncertainty of a mean over seeds and items: the two-way analysis behind all intervals."""
+"""The uncertainty of a mean over seeds and items."""
 
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -50,7 +50,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Squares:
-    """Sums of squares: deviations of the seeds' and of the items' means, and all cells."""
+    """Sums of squares of seeds' deviations, items' deviations and cells."""
 
     by_seed: float
     by_item: float
@@ -58,11 +58,11 @@ class Squares:
 
 
 def spread(values: "Outcomes | NDArray[Any]") -> Spread:
-    """Return the mean of `values` [seed, item] and its variance by a crossed random-effects model.
+    """Return the mean of `values` [seed, item] and its variance.
 
-    With mean squares MS_s of seeds, MS_i of items and MS_r of the rest (Cornfield and Tukey 1956;
-    Brennan, Generalizability Theory, 2001, chapter 3) over n_s seeds and n_i items:
-    seed_part = MS_s / (n_s n_i), rest = MS_r / (n_s n_i), and item_part =
+    It is a crossed random-effects analysis. With mean squares MS_s of seeds, MS_i of items and MS_r
+    of the rest (Cornfield and Tukey 1956; Brennan, Generalizability Theory, 2001, chapter 3) over
+    n_s seeds and n_i items: seed_part = MS_s / (n_s n_i), rest = MS_r / (n_s n_i), and item_part =
     max(0, MS_i - MS_r) / (n_s n_i).
     """
     import numpy as np

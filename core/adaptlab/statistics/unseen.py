@@ -1,4 +1,4 @@
-"""Evidence about a mean over all seeds, including failures and successes that no seed showed.
+"""Evidence about a mean over all seeds, with unseen failures.
 
 A seed's score lies between 0 and 1. If seeds of one method can fail, a few of them can all succeed
 by chance, and their mean then exceeds the true one by any amount. The likelihood ratio below
@@ -24,11 +24,12 @@ NEAREST_END = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Log likelihood ratios of n seeds' scores against each mean of `means()`, shape [mean].
+    """Log likelihood ratios of seeds' scores against means, [mean].
 
-    `above` is against means of at most this value, `below` against means of at least this value.
-    With n equal scores a, `above` is n ln(a / μ) for μ < a: under the most likely explanation, a
-    share μ / a of all seeds scores a, and the others fail unseen.
+    The means are those of `means()`. `above` is against means of at most this value, `below`
+    against means of at least this value. With n equal scores a, `above` is n ln(a / μ) for μ < a:
+    under the most likely explanation, a share μ / a of all seeds scores a, and the others fail
+    unseen.
     """
 
     mean: float
@@ -55,7 +56,7 @@ def evidence(scores: "NDArray[np.float64]") -> Evidence:
 
 @functools.cache
 def means() -> "NDArray[np.float64]":
-    """Return the means at which evidence is tabulated, from just above 0 to just below 1."""
+    """Return the means at which evidence is tabulated, inside (0, 1)."""
     import numpy as np
 
     inside = np.sin(np.linspace(0, math.pi / 2, CELLS + 1)) ** 2
@@ -63,12 +64,12 @@ def means() -> "NDArray[np.float64]":
 
 
 def evidence_of_order(first: Evidence, second: Evidence) -> float:
-    """Return the least log likelihood ratio against equal means over all seeds of two methods.
+    """Return the least evidence against equal means of two methods.
 
-    With a the higher and b the lower mean, the least is over common means μ in [b, a]. For n seeds
-    that all score a, and b, it is -n ln sup [μ (1 - μ) / (a (1 - b))]: a share 1 - μ / a of the
-    higher method's seeds fail, a share 1 - (1 - μ) / (1 - b) of the other's succeed, and none of
-    the n seeds of either showed it.
+    It is a log likelihood ratio, over all seeds. With a the higher and b the lower mean, the least
+    is over common means μ in [b, a]. For n seeds that all score a, and n that all score b, it is
+    -n ln sup [μ (1 - μ) / (a (1 - b))]: a share 1 - μ / a of the higher method's seeds fail, a
+    share 1 - (1 - μ) / (1 - b) of the other's succeed, and none of the seeds that were run did.
     """
     import numpy as np
 
@@ -81,20 +82,20 @@ def evidence_of_order(first: Evidence, second: Evidence) -> float:
 
 
 def p_equal_means(evidence_of_order: float) -> float:
-    """Return the two-sided p-value of equal means over all seeds: 2 exp(-evidence), at most 1.
+    """Return the p-value of equal means: 2 exp(-evidence), at most 1.
 
-    For seeds of each method that all score alike it is twice the largest chance that seeds of
-    independent methods with equal means show that order. For other scores its size was searched
-    for the worst case: docs/explanation/statistics.md.
+    It is two-sided, over all seeds. For seeds of each method that all score alike it is twice the
+    largest chance that seeds of independent methods with equal means show that order. For other
+    scores its size was searched for the worst case: docs/explanation/statistics.md.
     """
     return min(1.0, 2 * math.exp(-evidence_of_order))
 
 
 def difference_limits(first: Evidence, second: Evidence, level: float) -> tuple[float, float]:
-    """Return the limits of the difference of two means over all seeds, first minus second.
+    """Return the limits of the difference of two means, first - second.
 
-    They contain every difference that the same likelihood ratio, applied to it instead of zero,
-    does not reject.
+    They are over all seeds. They contain every difference that the same likelihood ratio, applied
+    to it instead of zero, does not reject.
     """
     most = math.log(2 / (1 - level))
     return (
@@ -104,12 +105,18 @@ def difference_limits(first: Evidence, second: Evidence, level: float) -> tuple[
 
 
 def least_p_value(seeds: int) -> float:
-    """Return 2 / C(2n, n), the least p-value of an exact two-sample test on n and n seeds."""
+    """Return 2 / C(2n, n), the least p-value of an exact test.
+
+    It is a two-sample test on n and n seeds.
+    """
     return min(1.0, 2 / math.comb(2 * seeds, seeds))
 
 
 def _log_ratios(scores: "NDArray[np.float64]") -> "NDArray[np.float64]":
-    """Return the largest sum of ln(1 - λ + λ x / μ) over λ in [0, 1] per mean μ; 0 from x̄ on."""
+    """Return the log likelihood ratio of scores for each mean μ.
+
+    It is the largest sum of ln(1 - λ + λ x / μ) over λ in [0, 1]; 0 from x̄ on.
+    """
     import numpy as np
 
     gains = scores[None, :] / means()[:, None] - 1  # [mean, seed]
@@ -123,7 +130,10 @@ def _log_ratios(scores: "NDArray[np.float64]") -> "NDArray[np.float64]":
 
 
 def _first_below(falling: "NDArray[np.float64]", most: float) -> float:
-    """Return the mean from which on evidence that falls along `means()` is at most `most`."""
+    """Return the mean from which on the evidence is at most `most`.
+
+    The evidence falls along `means()`.
+    """
     import numpy as np
 
     if falling[0] <= most:
@@ -134,7 +144,10 @@ def _first_below(falling: "NDArray[np.float64]", most: float) -> float:
 def _least_difference(
     above: "NDArray[np.float64]", below: "NDArray[np.float64]", most: float
 ) -> float:
-    """Return the least difference of a mean of `above` and one of `below` within `most`."""
+    """Return the least difference of two means within `most` evidence.
+
+    One mean is of `above`, the other of `below`.
+    """
     import numpy as np
 
     grid = means()

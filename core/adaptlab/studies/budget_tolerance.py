@@ -1,4 +1,4 @@
-"""The check that no method of a study leaves too large a share of its budget unused."""
+"""The check of a study's budget tolerance."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from adaptlab.studies.study_sizes import SizedMethod, StudyBase
 def check_tolerance(
     tolerance: float, bases: Sequence[StudyBase], fitting: Sequence[Sequence[SizedMethod]]
 ) -> None:
-    """Raise `InvalidSpec` for methods that leave a larger share of a budget unused."""
+    """Raise `InvalidSpec` for methods that leave too much budget unused."""
     faults: list[Problem] = []
     for base, methods in zip(bases, fitting, strict=True):
         compared = [method for method in methods if method.entry.role == "method"]
@@ -28,7 +28,10 @@ def check_tolerance(
 def _off_budget(
     tolerance: float, base: StudyBase, method: SizedMethod, compared: Sequence[SizedMethod]
 ) -> Problem:
-    """Return the problem with the nearest budgets that all methods meet, or else this one."""
+    """Return the problem, with the nearest budgets that methods meet.
+
+    All methods meet them or, if there are none, this method does.
+    """
     entries = {one.entry.label: one.entry for one in compared if one.budget == method.budget}
     own = _sizes_around(method.entry, base.shape, method.limit)
     sizes = {
@@ -59,7 +62,7 @@ def _meets(entry: StudyEntry, shape: ModelShape, budget: int, tolerance: float) 
 
 
 def _sizes_around(entry: StudyEntry, shape: ModelShape, budget: int) -> set[int]:
-    """Return the method's sizes next to a budget: the largest within it, and the next above."""
+    """Return the method's sizes just below and just above a budget."""
     below = solve(entry.method, shape, budget).trained_scalars(shape)
     low, high = budget, 2 * budget
     if not entry.method.size_is_free() or _size_at(entry, shape, high) == below:

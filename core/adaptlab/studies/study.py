@@ -43,11 +43,11 @@ ShownLabel = Annotated[str, Field(max_length=120, pattern=SHOWABLE)]
 
 
 class TrainingOverrides(TrainingSpec):
-    """Members of the study's training that one method overrides; only given members count."""
+    """Members of the study's training that one method overrides."""
 
 
 class TuningOverrides(TuningSpec):
-    """Members of the study's tuning that one method overrides; only given members count."""
+    """Members of the study's tuning that one method overrides."""
 
 
 class StudyMethod(Choice):
@@ -74,7 +74,7 @@ class StudyMethod(Choice):
 
 
 class StudyCheck(Choice):
-    """A theory check of a study with the given knobs; one job for each model that it measures.
+    """A theory check of a study: one job for each model that it measures.
 
     A check of base models measures each of `base_models`, by default all of the study's. A check
     of adaptations measures those of the method with the label `of`, one for every size that the
@@ -135,7 +135,7 @@ BudgetTolerance = Annotated[float, Field(ge=0, lt=1)]
 
 
 class StudySpec(Value):
-    """Every method at every budget on every task and base model, with the same effort.
+    """Every method at every budget on every task and base model.
 
     A method whose size follows the budget is one job per size. A method of fixed size is one job,
     listed at every budget that it fits. `frozen`, `full_finetuning` and `from_scratch` are
@@ -203,7 +203,7 @@ class StudyExtension(Value):
 
 
 class StudyChanges(Value):
-    """Members of a study's spec that a clone replaces; it always has a new name."""
+    """Members of a study's spec that a clone replaces."""
 
     name: Name
     base_models: StudyBaseModels | None = None
@@ -222,7 +222,10 @@ class StudyChanges(Value):
 
 
 def base_names(spec: StudySpec) -> tuple[str, ...]:
-    """Return the names of the base models; raises `InvalidSpec` for one that occurs twice."""
+    """Return the names of the base models.
+
+    Raises `InvalidSpec` for one that occurs twice.
+    """
     names = [base if isinstance(base, str) else base.name for base in spec.base_models]
     for index, name in enumerate(names):
         if name in names[:index]:
@@ -232,7 +235,7 @@ def base_names(spec: StudySpec) -> tuple[str, ...]:
 
 
 def extended(spec: StudySpec, extension: StudyExtension) -> StudySpec:
-    """Return the study with everything that the extension adds; raises `InvalidSpec`."""
+    """Return the extended study; raises `InvalidSpec`."""
     members: dict[str, object] = {}
     if extension.base_models:
         members["base_models"] = _joined(spec.base_models, extension.base_models)
@@ -250,19 +253,19 @@ def extended(spec: StudySpec, extension: StudyExtension) -> StudySpec:
 
 
 def at_extension(error: InvalidSpec, spec: StudySpec, extension: StudyExtension) -> InvalidSpec:
-    """Return the problems of an extended study with pointers into the extension."""
+    """Return the problems of an extended study, for the extension."""
     return InvalidSpec(*(_at(problem, spec, extension) for problem in error.problems))
 
 
 def changed(spec: StudySpec, changes: StudyChanges) -> StudySpec:
-    """Return the study with the members that `changes` gives; raises `InvalidSpec`."""
+    """Return the study with the given members; raises `InvalidSpec`."""
     members = {name: getattr(changes, name) for name in changes.model_fields_set}
     present = {name: value for name, value in members.items() if value is not None}
     return checked(spec.model_copy(update=present))
 
 
 def checked(spec: StudySpec) -> StudySpec:
-    """Return the spec if it is within the limits of a posted spec; raises `InvalidSpec`."""
+    """Return the spec if a posted one could be it; raises `InvalidSpec`."""
     text = spec.model_dump_json(exclude_unset=True)
     try:
         return StudySpec.model_validate_json(text, strict=True)

@@ -28,7 +28,7 @@ SHARED = ("resources", "labels")
 
 @dataclass(frozen=True)
 class _Entry:
-    """A check of the study: its pointer in the spec, its label and the resolved check."""
+    """A check of the study: its pointer, label and resolved check."""
 
     pointer: str
     label: str
@@ -39,7 +39,10 @@ class _Entry:
 
 
 def check_jobs(spec: StudySpec, of_methods: Mapping[str, int]) -> int:
-    """Return the largest number of jobs of the checks; `of_methods` has those of each method."""
+    """Return the largest number of jobs of the checks.
+
+    `of_methods` has the jobs of each method.
+    """
     return sum(
         of_methods.get(check.of, 1) if check.of else len(check.base_models or spec.base_models) or 1
         for check in spec.checks
@@ -54,10 +57,10 @@ def planned_checks(
     jobs: Mapping[str, PlannedJob],
     datasets: Datasets,
 ) -> tuple[PlannedCheck, ...]:
-    """Return the checks as they will run; `jobs` are those of the cells, by digest.
+    """Return the checks as they will run.
 
-    Raises `InvalidSpec` for a check that occurs twice, that cannot run, or that names a method,
-    task or base model that the study does not have.
+    `jobs` are those of the cells, by digest. Raises `InvalidSpec` for a check that occurs twice,
+    that cannot run, or that names a method, task or base model that the study does not have.
     """
     by_digest: dict[str, PlannedCheck] = {}
     for entry in _entries(spec, [entry.label for entry in entries], datasets):
@@ -90,7 +93,10 @@ def measuring(adaptations: Sequence[UUID]) -> dict[str, object]:
 
 
 def _entries(spec: StudySpec, methods: Sequence[str], datasets: Datasets) -> Iterator[_Entry]:
-    """Yield the checks with checked knobs; raises `InvalidSpec` for a label that occurs twice."""
+    """Yield the checks with checked knobs.
+
+    Raises `InvalidSpec` for a label that occurs twice.
+    """
     labels: list[str] = []
     for index, given in enumerate(spec.checks):
         entry = _entry(spec, f"/checks/{index}", given, methods, datasets)
@@ -173,7 +179,10 @@ def _planned(
 def _groups(
     spec: StudySpec, entry: _Entry, base: BaseModelFacts, cells: Sequence[Cell]
 ) -> tuple[tuple[Cell, ...], ...]:
-    """Return the cells per job of the check; of cells with the same job, only the first."""
+    """Return the cells per job of the check.
+
+    Of cells with the same job, only the first counts.
+    """
     here = [cell for cell in cells if (cell.base_model, cell.method) == (base.name, entry.given.of)]
     if entry.task is not None:
         task = label_of(spec.tasks[entry.task])
@@ -216,12 +225,12 @@ def _check(
 
 
 def as_if_made(job: PlannedJob) -> Measured:
-    """Return the adaptation of a job that does not exist yet, with a provisional id."""
+    """Return the adaptation of a planned job, with a provisional id."""
     return adaptation_of(UUID(job.digest[:32]), job.digest, job.resolved)
 
 
 def _at(problem: Problem, entry: _Entry, adaptations: Sequence[Measured]) -> Problem:
-    """Return a problem of the job with the pointer and the names of the study's spec."""
+    """Return a job's problem in terms of the study's spec."""
     detail = problem.detail
     for one in adaptations:
         detail = detail.replace(f"job {one.job}", f"{entry.given.of!r} on {one.base_model}")

@@ -32,11 +32,12 @@ def expand(
     most_jobs: int,
     datasets: Datasets = NO_DATASETS,
 ) -> StudyPlan:
-    """Return the plan of the study; `bases` are the facts of its base models, in order.
+    """Return the plan of the study.
 
-    A method that cannot meet a budget is skipped. Raises `InvalidSpec` for duplicate entries, for
-    more than `most_jobs` jobs, and for a task, method or check that no base model can have. Raises
-    `InfeasibleBudget` for a budget that no method meets.
+    `bases` are the facts of its base models, in order. A method that cannot meet a budget is
+    skipped. Raises `InvalidSpec` for duplicate entries, for more than `most_jobs` jobs, and for a
+    task, method or check that no base model can have. Raises `InfeasibleBudget` for a budget that
+    no method meets.
     """
     entries = study_entries(spec, datasets)
     _check_size(spec, entries, most_jobs)
@@ -66,7 +67,7 @@ def expand(
 
 
 def _check_size(spec: StudySpec, entries: Sequence[StudyEntry], most_jobs: int) -> None:
-    """Raise `InvalidSpec` for too many jobs, before anything is resolved at a cost."""
+    """Raise `InvalidSpec` for too many jobs, before resolving any."""
     sizes = {e.label: len(spec.budgets) if e.method.size_is_free() else 1 for e in entries}
     counts = {e.label: len(e.bases) * len(e.tasks) * sizes[e.label] for e in entries}
     checks = check_jobs(spec, counts)
@@ -98,7 +99,7 @@ def _check_bases_and_seeds(spec: StudySpec, bases: Sequence[BaseModelFacts]) -> 
 def _jobs(
     spec: StudySpec, base: StudyBase, task: int, methods: Sequence[SizedMethod], datasets: Datasets
 ) -> Mapping[str, PlannedJob]:
-    """Return the jobs of one task on one base model by key, one for each size of a method."""
+    """Return the jobs of one task on one base model, by size."""
     jobs: dict[str, PlannedJob] = {}
     faults: dict[Problem, None] = {}
     for method in methods:
@@ -118,9 +119,10 @@ def _jobs(
 
 
 def _adapt_spec(spec: StudySpec, base: StudyBase, task: int, method: SizedMethod) -> AdaptSpec:
-    """Return the spec of a cell's job; a method of fixed size has no budget in it.
+    """Return the spec of a cell's job.
 
-    A method that trains nothing has nothing to tune, so it has one trial.
+    A method of fixed size has no budget in it. A method that trains nothing has nothing to tune, so
+    it has one trial.
     """
     entry = method.entry
     given = {name: getattr(spec, name) for name in SHARED if name in spec.model_fields_set}

@@ -1,4 +1,4 @@
-"""The methods of a study with checked knobs, and the tasks and base models of each."""
+"""The methods of a study, with checked knobs, tasks and base models."""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=Value)
 
 @dataclass(frozen=True)
 class StudyEntry:
-    """A method of the study: its label, the choice in a job's spec, and the unsized method.
+    """A method of the study: its label, its choice, and it unsized.
 
     Attributes:
         tasks: indices of the study's tasks on which it runs.
@@ -79,7 +79,7 @@ def study_entries(spec: StudySpec, datasets: Datasets) -> tuple[StudyEntry, ...]
 
 
 def study_tasks(spec: StudySpec, datasets: Datasets) -> tuple[Task, ...]:
-    """Return the tasks of the study; raises `InvalidSpec` for one that occurs twice."""
+    """Return the tasks; raises `InvalidSpec` for one that occurs twice."""
     named = enumerate(spec.tasks)
     tasks = [resolve_task(task, f"/tasks/{index}", datasets) for index, task in named]
     for index, task in enumerate(tasks):
@@ -97,7 +97,7 @@ def label_of(choice: Choice) -> str:
 
 
 def place_of_task(spec: StudySpec, wanted: Choice, pointer: str, datasets: Datasets) -> int:
-    """Return the index of a task of the study; raises `InvalidSpec` for any other."""
+    """Return the index of a task; raises `InvalidSpec` for any other."""
     task, tasks = resolve_task(wanted, pointer, datasets), study_tasks(spec, datasets)
     if task in tasks:
         return tasks.index(task)
@@ -131,7 +131,7 @@ def check_budget(spec: StudySpec, wanted: BudgetSpec, pointer: str) -> None:
 
 
 def place_of_base(bases: Sequence[str], wanted: str, pointer: str) -> int:
-    """Return the index of a base model of the study; raises `InvalidSpec` for any other."""
+    """Return the index of a base model; raises `InvalidSpec` if none."""
     if wanted in bases:
         return bases.index(wanted)
     detail = (

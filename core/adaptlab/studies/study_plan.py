@@ -1,4 +1,4 @@
-"""The plan of a study: its cells, its jobs, and the methods that are left out."""
+"""The plan of a study: its cells and jobs, and what is left out."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -29,14 +29,14 @@ class PlacedMethod(Value):
 
 
 class Cell(PlacedMethod):
-    """A placed method with the digest of its job; `gap` is the unused part of the budget."""
+    """A placed method with its job; `gap` is the unused budget."""
 
     gap: int
     digest: str
 
 
 class SkippedCell(Value):
-    """A method that cannot run at a budget, with the nearest budgets that it can meet.
+    """A method that cannot run at a budget, with the nearest budgets.
 
     `budget` is None for a method that this base model cannot have at any budget.
     """
@@ -49,7 +49,7 @@ class SkippedCell(Value):
 
 
 class PlannedJob(Value):
-    """A job of a study as it will run; it has one replicate per seed and trial."""
+    """A job of a study; it has one replicate per seed and trial."""
 
     spec: AdaptSpec
     resolved: ResolvedAdapt
@@ -71,7 +71,7 @@ class PlannedJob(Value):
         return 1
 
     def with_seeds(self, seeds: Sequence[int]) -> "PlannedJob":
-        """Return the job for some of its seeds, which keep their replicates of the base."""
+        """Return the job for some of its seeds, on the same base replicates."""
         whole = self.resolved
         if tuple(seeds) == whole.seeds:
             return self
@@ -101,7 +101,7 @@ class PlannedCheck(Value):
 
 
 class StudyPlan(Value):
-    """The plan of a study: cells in order, each job once, and the methods that are left out."""
+    """The plan of a study: cells in order, each job once, and gaps."""
 
     base_models: tuple[str, ...]
     jobs: tuple[PlannedJob, ...]

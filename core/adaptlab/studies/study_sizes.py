@@ -1,4 +1,4 @@
-"""Sizes of a study's methods: which method fits which budget of which base model."""
+"""Sizes of a study's methods at its budgets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from adaptlab.studies.study_plan import Role, SkippedCell
 
 @dataclass(frozen=True)
 class StudyBase:
-    """A base model of the study with the study's budgets as numbers of its parameters.
+    """A base model of the study, with the budgets in its parameters.
 
     `place` is its index in the spec, and `limits` has one entry per budget.
     """
@@ -46,7 +46,7 @@ class SizedMethod:
 
 
 def study_base(spec: StudySpec, index: int, facts: BaseModelFacts) -> StudyBase:
-    """Return base model `index` with the study's budgets as numbers of its parameters.
+    """Return base model `index`, with the budgets in its parameters.
 
     Raises `InvalidSpec` for a budget without a limit and for two that are equal on this model.
     """
@@ -73,7 +73,7 @@ def study_base(spec: StudySpec, index: int, facts: BaseModelFacts) -> StudyBase:
 def sized_methods(
     spec: StudySpec, bases: Sequence[StudyBase], entries: Sequence[StudyEntry]
 ) -> tuple[list[list[SizedMethod]], tuple[SkippedCell, ...]]:
-    """Return the methods that fit each base model, budget by budget, and all that do not.
+    """Return the methods that fit each base model, and those that do not.
 
     Raises `InvalidSpec` for a listed method that no base model can have, and `InfeasibleBudget`
     for a budget that no method meets.
@@ -113,7 +113,7 @@ def _sized_on(
 
 
 def _refused(base: StudyBase, entry: StudyEntry) -> SkippedCell | None:
-    """Return the skipped cell of a method that this base model cannot have at any budget."""
+    """Return the skipped cell of a method that no budget makes possible."""
     try:
         check_method(entry.method, base.shape)
     except InvalidSpec as error:
@@ -130,7 +130,10 @@ def _refused(base: StudyBase, entry: StudyEntry) -> SkippedCell | None:
 def _fit(
     base: StudyBase, entry: StudyEntry, budget: int, limit: int, solutions: dict[str, Solution]
 ) -> SizedMethod | SkippedCell:
-    """Return the method at one budget; `solutions` caches those on this base model, by key."""
+    """Return the method at one budget.
+
+    `solutions` caches those on this base model, by key.
+    """
     try:
         method = fit(entry.method, base.shape, None if entry.role == "reference" else limit)
     except InfeasibleBudget as error:

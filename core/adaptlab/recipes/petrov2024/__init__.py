@@ -1,1 +1,4 @@
-"""Petrov, Torr, Bibi: When Do Prompting and Prefix-Tuning Work? (ICLR 2024; arXiv 2310.19698)."""
+"""Recipes of Petrov, Torr, Bibi (ICLR 2024; arXiv 2310.19698).
+
+The paper is "When Do Prompting and Prefix-Tuning Work?".
+"""

@@ -1,4 +1,4 @@
-"""A model without attention: what each method can do if positions cannot exchange information."""
+"""A model without attention, in which positions exchange nothing."""
 
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim
@@ -17,7 +17,7 @@ METHODS = (paper.FULL, paper.SCRATCH, paper.LORA, BIAS)
 
 @RECIPES.register("petrov2024/attention-free")
 def attention_free() -> Recipe:
-    """Return the recipe: sorting with a model of MLPs only, to which a prefix does not apply."""
+    """Return the recipe: sorting with MLPs only, without a prefix."""
     return Recipe(
         name="petrov2024/attention-free",
         title="A model without attention",

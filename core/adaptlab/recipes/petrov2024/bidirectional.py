@@ -1,4 +1,4 @@
-"""Bidirectional attention instead of a causal mask: every position sees all others.
+"""Bidirectional attention instead of a causal mask.
 
 It is not a masked language model: no part of a text is masked and predicted. The whole answer is
 hidden at the input and filled in at all positions at once.
@@ -27,7 +27,7 @@ CHECKS: tuple[Members, ...] = ({"name": "relative_attention", "of": paper.PREFIX
 
 @RECIPES.register("petrov2024/bidirectional")
 def bidirectional() -> Recipe:
-    """Return the recipe: tables 1 and 2, shortened, on models with bidirectional attention."""
+    """Return the recipe: tables 1 and 2 with bidirectional attention."""
     return Recipe(
         name="petrov2024/bidirectional",
         title="Bidirectional attention instead of a causal mask",

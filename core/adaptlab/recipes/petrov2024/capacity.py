@@ -1,4 +1,4 @@
-"""Section 3: the number of completions that a hard and a soft first token can start."""
+"""Section 3: completions that a hard or soft first token can start."""
 
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import claim, holds
@@ -19,7 +19,7 @@ SOFT = 48_218
 
 @RECIPES.register("petrov2024/capacity")
 def capacity() -> Recipe:
-    """Return the recipe: greedy completions of ten tokens from hard and soft first tokens."""
+    """Return the recipe: greedy completions of ten tokens."""
     return Recipe(
         name="petrov2024/capacity",
         title="Completions of a hard or soft first token",
@@ -87,7 +87,10 @@ def _tokens() -> paper.Members:
 
 
 def _quick_tokens() -> paper.Members:
-    """Return two layers of width 64; each of five seeds copies 1,000 of 1,000 questions."""
+    """Return a model of two layers of width 64 that copies symbols.
+
+    Each of five seeds copies 1,000 of 1,000 questions.
+    """
     return paper.base(
         "petrov2024-copy-512-quick",
         {"layers": 2, "heads": 4, "width": 64},

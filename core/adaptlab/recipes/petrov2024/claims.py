@@ -1,4 +1,4 @@
-"""Builders of this paper's claims: a text in one or two wordings, and its tests."""
+"""Builders of this paper's claims, wordings and tests."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ def claim(
     given: Sequence[PlainTest] = (),
     controls: Sequence[PlainTest] = (),
 ) -> Claim:
-    """Return a claim in the wording of ICLR and, if it differs, in that of the first version."""
+    """Return a claim in the wording of ICLR and, if given, of arXiv v1."""
     return Claim(
         id=name,
         iclr=wording(text, *tests),
@@ -42,14 +42,14 @@ def wording(text: str, *tests: PlainTest) -> Wording:
 
 
 def never(text: str, row: str, value: float, *, trials: int) -> Wording:
-    """Return a text that a single trial of the row refutes, out of `trials` per seed."""
+    """Return a text that one trial refutes, of `trials` per seed."""
     return wording(text, EveryTrialAtMost(row=row, value=value, trials=trials))
 
 
 def no_new_task(
     row: str, column: str, *, trials: int, base: str, controls: Sequence[PlainTest]
 ) -> Claim:
-    """Return the claim that a prefix fails on a task that is new to its base model."""
+    """Return the claim that a prefix fails on a new task."""
     return claim(
         "new-task-fails",
         "A prefix may not be able to teach a task that is said to need a new attention pattern.",
@@ -81,10 +81,10 @@ def above(row: str, other: str, column: str, by: float) -> ScoreAbove:
 
 
 def learned_at_equal_size(row: str, other: str, column: str) -> tuple[PlainTest, ...]:
-    """Return the controls that a row no larger than the failing one learns the task."""
+    """Return the controls that a row no larger learns the task."""
     return (at_least(row, column, 0.8), NoLarger(row=row, other=other))
 
 
 def holds(check: str, report: str | None = None) -> CheckHolds:
-    """Return the test that a theory check holds, or only its reports of the given name."""
+    """Return the test that a theory check holds, or one of its reports."""
     return CheckHolds(check=check, report=report)

@@ -1,4 +1,4 @@
-"""Old skills after learning a new task: discussed in the paper, but not measured."""
+"""Old skills after a new task: discussed in the paper, not measured."""
 
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim
@@ -16,7 +16,7 @@ ROWS = 10
 
 @RECIPES.register("petrov2024/forgetting")
 def forgetting() -> Recipe:
-    """Return the recipe: a combination of two skills, then the scores on all skills."""
+    """Return the recipe: a new task, then the scores on old skills."""
     return Recipe(
         name="petrov2024/forgetting",
         title="Forgetting of old skills",
@@ -79,7 +79,10 @@ def _claims() -> tuple[Claim, ...]:
 
 
 def _learned(*methods: str) -> tuple[PlainTest, ...]:
-    """Return tests that the new task was learned; an untrained method would forget the least."""
+    """Return tests that the methods have learned the new task.
+
+    An untrained method would forget the least.
+    """
     return tuple(at_least(label, NEW, 0.5) for label in methods)
 
 

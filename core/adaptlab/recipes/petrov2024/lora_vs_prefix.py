@@ -1,4 +1,4 @@
-"""Rank-1 LoRA against a prefix of the same size, on a task that is new to the base model."""
+"""Rank-1 LoRA against a prefix of the same size, on a new task."""
 
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024 import small
@@ -28,7 +28,7 @@ ROWS, FEWER = 12, 10
 
 @RECIPES.register("petrov2024/lora-vs-prefix")
 def lora_vs_prefix() -> Recipe:
-    """Return the recipe: the histogram by LoRA and by a prefix, with 12,288 parameters each."""
+    """Return the recipe: the histogram with 12,288 parameters."""
     return Recipe(
         name="petrov2024/lora-vs-prefix",
         title="LoRA against a prefix at equal size, on a new task",

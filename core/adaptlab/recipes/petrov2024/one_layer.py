@@ -1,4 +1,4 @@
-"""Base models of one layer that several recipes share, and variants of them."""
+"""Base models of one layer that several recipes share."""
 
 from typing import Literal
 
@@ -32,7 +32,7 @@ def sorting_base(attention: Attention = "causal", *, layers: int = 1) -> Members
 
 
 def quick_sorting_base(attention: Attention = "causal", *, layers: int = 1) -> Members:
-    """Return the same without dropout, trained for fewer steps at a higher rate."""
+    """Return the same without dropout, in fewer steps at a higher rate."""
     return base(
         f"petrov2024-sorting-{attention}{_depth(layers)}-quick",
         _sorting(attention, layers),
@@ -62,7 +62,7 @@ def skilled_base(
 def quick_skilled_base(
     attention: Attention = "causal", *, layers: int = 1, seeds: int = SEEDS
 ) -> Members:
-    """Return the same at width 64, without dropout, in fewer steps at a higher rate."""
+    """Return the same at width 64, without dropout, in fewer steps."""
     return base(
         f"petrov2024-skilled-{attention}{_depth(layers)}-quick",
         _skilled(64, attention, layers),
@@ -75,7 +75,7 @@ def quick_skilled_base(
 
 
 def _depth(layers: int) -> str:
-    """Return the suffix of a name for the number of layers, empty for the paper's one."""
+    """Return the suffix of a name for the layers, empty for one layer."""
     return "" if layers == 1 else f"-{layers}l"
 
 
@@ -91,5 +91,5 @@ def _skilled(width: int, attention: Attention, layers: int) -> Members:
 
 
 def _reach(attention: Attention) -> Members:
-    """Return the attention, and one pad unless there is no attention that could see it."""
+    """Return the attention, with one pad if something can attend to it."""
     return {"attention": attention, "pad_positions": 0 if attention == "none" else 1}

@@ -1,4 +1,4 @@
-"""Table 3 with one layer: a run that a reviewer requested and that was not reported."""
+"""Table 3 with one layer: requested in review, but not reported."""
 
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024 import small
@@ -25,7 +25,7 @@ COMBINED, UNKNOWN = paper.NEW_LABELS
 
 @RECIPES.register("petrov2024/one-layer-table-3")
 def one_layer_table_3() -> Recipe:
-    """Return the recipe: six tasks on one layer, with and without the norm before attention."""
+    """Return the recipe: six tasks on one layer, with and without norm."""
     return Recipe(
         name="petrov2024/one-layer-table-3",
         title="Table 3 with one layer",
@@ -69,7 +69,7 @@ def _table() -> PublishedTable:
 
 
 def _rows(on: str) -> tuple[TableRow, ...]:
-    """Return the rows of one base model; their labels name it unless it is the first."""
+    """Return the rows of one base model, named unless it is the first."""
     ending = "" if on == NORMED else f", {on}"
     return (
         row(f"{BASE}{ending}", on=on),

@@ -1,4 +1,4 @@
-"""Appendix B: variation of attention over a prefix, and the used part of its span."""
+"""Appendix B: attention over a prefix, and the used part of its span."""
 
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import at_least, at_most, claim, holds
@@ -36,7 +36,7 @@ PUBLISHED_GAPS = (
 
 @RECIPES.register("petrov2024/prefix-attention")
 def prefix_attention() -> Recipe:
-    """Return the recipe: attention among the ten positions of prefixes from several seeds."""
+    """Return the recipe: attention among ten positions of a prefix."""
     gaps = ", ".join(f"{gap:.3f}" for gap in PUBLISHED_GAPS)
     return Recipe(
         name="petrov2024/prefix-attention",

@@ -17,7 +17,7 @@ ROWS, RANK = 20, 2
 
 @RECIPES.register("petrov2024/prefix-plus-lora")
 def prefix_plus_lora() -> Recipe:
-    """Return the recipe: ten rows with rank 1 on the MLP, against 20 rows and rank 2."""
+    """Return the recipe: ten rows and rank 1, against 20 rows and rank 2."""
     return Recipe(
         name="petrov2024/prefix-plus-lora",
         title="A prefix together with LoRA",
@@ -77,7 +77,7 @@ def _claims() -> tuple[Claim, ...]:
 
 
 def _learned(method: str, column: str) -> tuple[PlainTest, ...]:
-    """Return the test that the method that is claimed to be ahead has learned the task."""
+    """Return the test that the method has learned the task."""
     return (at_least(f"{method} on {column}", column, 0.5),)
 
 

@@ -1,4 +1,4 @@
-"""Shared parts of this paper's recipes: labels, tasks, schedules, models and methods."""
+"""Shared parts of this paper's recipes."""
 
 from collections.abc import Iterable, Sequence
 
@@ -65,22 +65,22 @@ def constant(steps: int, rate: float, decay: float = 0.1) -> Members:
 
 
 def quick_steps(steps: int, **given: object) -> Members:
-    """Return training of quick presets: 32 items per step, best of five validations."""
+    """Return training of quick presets: 32 items per step."""
     return {"steps": steps, "batch_size": 32, "validations": 5, **given}
 
 
 def equal_steps(steps: int) -> Members:
-    """Return training of fair presets: equal steps for every method, of 64 items as published."""
+    """Return training of fair presets: equal steps for every method."""
     return {"steps": steps, "batch_size": 64}
 
 
 def rates(trials: int, **given: object) -> Members:
-    """Return tuning by learning rate, selected on 1,280 items of the validation split."""
+    """Return tuning by learning rate, selected on 1,280 held-out items."""
     return {"trials": trials, "validation_samples": 1280, **given}
 
 
 def one_rate(training: Members) -> Members:
-    """Return the members of a method that is trained at a single rate, unlike the others."""
+    """Return the members of a method that is trained at a single rate."""
     return {"training": training, "tuning": {"trials": 1}}
 
 
@@ -95,7 +95,7 @@ def base(
     samples: int = 3200,
     **members: object,
 ) -> Members:
-    """Return a miniGPT that is pretrained for the study and scored on every table's tasks."""
+    """Return a miniGPT to pretrain, scored on all tasks of the tables."""
     return {
         "name": name,
         "family": {"name": "minigpt", **family},
@@ -110,9 +110,10 @@ def base(
 def skills_base(
     *, pads: int = 10, layers: int = 4, seeds: int = SEEDS, norm: bool = True
 ) -> Members:
-    """Return the paper's model of four heads and width 256, pretrained on four tasks without cue.
+    """Return the paper's model, pretrained on four tasks without a cue.
 
-    A name identifies one model: recipes with the same `pads` and `layers` share it.
+    It has four heads and width 256. A name identifies one model: recipes with the same `pads` and
+    `layers` share it.
     """
     name = f"petrov2024-skills-{layers}l-{pads}-pads{'' if norm else '-no-norm'}"
     return base(
@@ -127,7 +128,7 @@ def skills_base(
 
 
 def quick_skills_base(*, layers: int = 4, norm: bool = True) -> Members:
-    """Return the same at width 64, for shorter questions, in fewer steps, without dropout."""
+    """Return the same at width 64, for shorter questions."""
     return base(
         f"petrov2024-skills-{layers}l{'' if norm else '-no-norm'}-quick",
         _four_heads(64, layers, 10, norm),
@@ -140,7 +141,7 @@ def quick_skills_base(*, layers: int = 4, norm: bool = True) -> Members:
 
 
 def _quick_training(layers: int) -> Members:
-    """Return the training; a single layer needs more steps and tolerates a higher rate."""
+    """Return the training; one layer needs more steps at a higher rate."""
     deep = layers > 1
     steps, rate = (2000, 3e-3) if deep else (3000, 6e-3)
     return quick_steps(steps, learning_rate=rate)
@@ -152,12 +153,12 @@ def _four_heads(width: int, layers: int, pads: int, norm: bool) -> Members:
 
 
 def method(label: str, name: str, **given: object) -> Members:
-    """Return a method of a study; without `tasks` and `base_models` it runs on all of them."""
+    """Return a method of a study, by default on all tasks and bases."""
     return {"name": name, "label": label, **given}
 
 
 def prefix(length: int, *, label: str = PREFIX, start: float = 1.0, **given: object) -> Members:
-    """Return a prefix in front of every layer, with rows drawn at deviation `start`."""
+    """Return a prefix for every layer, drawn at deviation `start`."""
     return method(label, "prefix_tuning", length=length, initial_scale=start, **given)
 
 
@@ -171,22 +172,22 @@ def other_starts(length: int, tuning: Members = WIDE) -> tuple[Members, ...]:
 
 
 def mlp_lora(rank: int = 1, *, label: str = MLP_LORA, **given: object) -> Members:
-    """Return LoRA on both matrices of every MLP; rank 1 is as large as a prefix of 10 rows."""
+    """Return LoRA on every MLP; rank 1 is as large as ten prefix rows."""
     return method(label, "lora", rank=rank, sites=("mlp",), **given)
 
 
 def paper_lora() -> Members:
-    """Return rank-1 LoRA at the published code's sites: MLP and attention output."""
+    """Return rank-1 LoRA at the published sites: MLP and attention output."""
     return method(LORA, "lora", rank=1, sites=("mlp", "attn.o"))
 
 
 def full(**given: object) -> Members:
-    """Return full fine-tuning, which shows whether a task can be learned at all."""
+    """Return full fine-tuning, which shows what can be learned."""
     return method(FULL, "full_finetuning", **given)
 
 
 def pinned(**given: object) -> Members:
-    """Return fine-tuning of all weights except those of the first layer's attention pattern."""
+    """Return fine-tuning of all but the first layer's attention pattern."""
     return method(PINNED, "pinned_finetuning", **given)
 
 
@@ -196,7 +197,7 @@ def scratch(**given: object) -> Members:
 
 
 def within(entries: Iterable[Members], **given: object) -> tuple[Members, ...]:
-    """Return the methods with further members: the tasks or base models each is limited to."""
+    """Return the methods limited to certain tasks or base models."""
     return tuple({**entry, **given} for entry in entries)
 
 
@@ -212,7 +213,10 @@ def study(
     samples: int = 3200,
     **members: object,
 ) -> StudySpec:
-    """Return a study of methods within one budget, scored on its tasks unless `scored` is given."""
+    """Return a study of methods within one budget.
+
+    It is scored on its own tasks unless `scored` is given.
+    """
     return StudySpec.model_validate(
         {
             "name": name,

@@ -1,4 +1,4 @@
-"""Parts of `small` presets: models on which two cores reach a verdict in hours."""
+"""Parts of `small` presets, which two cores finish in hours."""
 
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.settings import Members
@@ -45,7 +45,10 @@ def base(layers: int, *, norm: bool = True) -> Members:
 
 
 def training(steps: int = STEPS) -> Members:
-    """Return training at a constant rate that ends after 6 of 20 validations without progress."""
+    """Return training at a constant rate with early stopping.
+
+    It ends after 6 of 20 validations without progress.
+    """
     return {
         "steps": steps,
         "batch_size": 32,
@@ -57,7 +60,7 @@ def training(steps: int = STEPS) -> Members:
 
 
 def prefix(rows: int, *, label: str, **given: object) -> Members:
-    """Return a prefix that tries 4 rates up to 1 from each of two initial scales."""
+    """Return a prefix with 4 rates up to 1 and two initial scales."""
     tuning: Members = {"learning_rates": [3e-3, 0.02, 0.15, 1.0], "initial_scales": SCALES}
     return paper.method(label, "prefix_tuning", length=rows, tuning=tuning, **given)
 

@@ -1,4 +1,4 @@
-"""Suffixes: learned positions after the question, to which the theory is said to extend.
+"""Suffixes: learned positions after the question.
 
 The models have two layers. With one layer, a suffix at the input alone computes the same function
 as one in every layer, and a soft prompt the same as a prefix, so four rows would be two.
@@ -28,7 +28,7 @@ LEARNED = (paper.PREFIX, SUFFIX, INPUT, SOFT)
 
 @RECIPES.register("petrov2024/suffix")
 def suffix() -> Recipe:
-    """Return the recipe: sorting downwards by one learned position, as new task and as skill."""
+    """Return the recipe: sorting downwards by one learned position."""
     return Recipe(
         name="petrov2024/suffix",
         title="Suffixes against prefixes",

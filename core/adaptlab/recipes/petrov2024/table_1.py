@@ -1,4 +1,4 @@
-"""Table 1: a new task, with a control that cannot change the first layer's attention."""
+"""Table 1: a new task, with a control that pins the attention."""
 
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim, never
@@ -18,7 +18,7 @@ FIGURE_1: Members = {"attention": {"inputs": [[2, 6, 0, 1, 4, 6, 3, 0, 1, 2]]}}
 
 @RECIPES.register("petrov2024/table-1")
 def table_1() -> Recipe:
-    """Return the recipe: ascending to descending order with a prefix of 96 parameters."""
+    """Return the recipe: sorting downwards by a prefix of 96 parameters."""
     return Recipe(
         name="petrov2024/table-1",
         title="Table 1: a new task, said to need a new attention pattern",
@@ -191,7 +191,7 @@ def _paper_base() -> Members:
 
 
 def _base(name: str, training: Members, *, dropout: float = 0.0, **members: object) -> Members:
-    """Return one layer, one head, and one visible pad that the prefix replaces."""
+    """Return one layer, one head, and one pad that the prefix replaces."""
     sizes: Members = {"layers": 1, "heads": 1, "width": 96, "pad_positions": 1}
     return {
         **paper.base(

@@ -1,4 +1,4 @@
-"""Table 2: a prefix elicits one of the skills that a base model already has."""
+"""Table 2: a prefix elicits a skill that the base model has."""
 
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import at_least, at_most, claim, holds
@@ -22,7 +22,7 @@ PUBLISHED = (
 
 @RECIPES.register("petrov2024/table-2")
 def table_2() -> Recipe:
-    """Return the recipe: one prefix of one position, 256 parameters, for each of four skills."""
+    """Return the recipe: one prefix of 256 parameters per skill."""
     return Recipe(
         name="petrov2024/table-2",
         title="Table 2: a prefix elicits a skill of the base model",

@@ -1,4 +1,4 @@
-"""Table 3: skills of the base model, a combination of two of them, and a task that is new."""
+"""Table 3: known skills, a combination of two, and a new task."""
 
 from collections.abc import Sequence
 
@@ -34,7 +34,7 @@ PUBLISHED = (
 
 @RECIPES.register("petrov2024/table-3")
 def table_3() -> Recipe:
-    """Return the recipe: one prefix of ten positions, 10,240 parameters, for each of six tasks."""
+    """Return the recipe: one prefix of 10,240 parameters per task."""
     return Recipe(
         name="petrov2024/table-3",
         title="Table 3: known skills, a combination of them, and a new task",
@@ -80,7 +80,7 @@ def prefix_for(task: Members) -> str:
 
 
 def as_published(name: str, bases: Sequence[Members]) -> StudySpec:
-    """Return prefixes trained as in the paper: 25 times longer for new tasks than for skills."""
+    """Return prefixes as published: 25 times longer for new tasks."""
     longer = paper.constant(500_000, 5e-5, 0.01)
     return paper.study(
         name,
@@ -97,7 +97,7 @@ def as_published(name: str, bases: Sequence[Members]) -> StudySpec:
 
 
 def small_study(name: str, bases: Sequence[Members]) -> StudySpec:
-    """Return prefixes for all tasks, and controls for new tasks, on small models."""
+    """Return prefixes for all tasks, with controls for new tasks."""
     known, new = small.tasks(paper.SKILLS), small.tasks(paper.NEW)
     return paper.study(
         name,

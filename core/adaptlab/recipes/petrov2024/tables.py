@@ -23,7 +23,10 @@ def row(
     on: str | None = None,
     task: Members | None = None,
 ) -> TableRow:
-    """Return a row for method `of`, trained on `task` from base `on`; scores are in per cent."""
+    """Return a row: method `of`, trained on `task` from base `on`.
+
+    Scores are in per cent.
+    """
     chosen = None if task is None else Choice.model_validate(task)
     return TableRow(
         label=label,

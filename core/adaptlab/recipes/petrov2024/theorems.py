@@ -1,4 +1,4 @@
-"""Theorems 1 and 2 and their generalisations, as models that are built by formula and run."""
+"""Theorems 1 and 2 as models that are built by formula and run."""
 
 from typing import Literal
 
@@ -12,7 +12,7 @@ EXHAUSTIVE = "If there are few cases, all are run; otherwise random ones."
 
 @RECIPES.register("petrov2024/theorems")
 def theorems() -> Recipe:
-    """Return the recipe: models with weights by formula, run on all cases if there are few."""
+    """Return the recipe: models by formula, run on all or random cases."""
     return Recipe(
         name="petrov2024/theorems",
         title="Theorems 1 and 2: virtual tokens that make a transformer compute any map",

@@ -39,7 +39,7 @@ SITES = ("attn.q", "attn.v", "attn.o", "mlp", "unembed")
 
 @RECIPES.register("petrov2024/translation")
 def translation() -> Recipe:
-    """Return the recipe: Spanish words by a prefix and by LoRA, on a model that knows German."""
+    """Return the recipe: Spanish words on a model that knows German."""
     return Recipe(
         name="petrov2024/translation",
         title="Words of a new language",
