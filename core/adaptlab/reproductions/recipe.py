@@ -223,8 +223,8 @@ class Recipe(Value):
         if preset in self.presets:
             return self.presets[preset]
         detail = f"{self.name} has no preset {preset!r}."
-        there = tuple(name for name in PRESETS if name in self.presets)
-        raise InvalidSpec(Problem("/preset", "unknown_preset", detail, allowed=there))
+        presets = tuple(name for name in PRESETS if name in self.presets)
+        raise InvalidSpec(Problem("/preset", "unknown_preset", detail, allowed=presets))
 
     def study_name(self, preset: Preset) -> Name:
         """Return the default name of a study of the preset."""

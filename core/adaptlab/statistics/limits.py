@@ -6,23 +6,23 @@ from adaptlab.statistics.distributions import beta_quantile, student_quantile
 from adaptlab.statistics.spread import LEAST_ITEM_SHARE, Spread, normal_quantile
 
 
-def seen_limits(found: Spread, level: float) -> tuple[float, float]:
+def seen_limits(spread: Spread, level: float) -> tuple[float, float]:
     """Return the limits of a mean over seeds like those run."""
-    if found.seeds == 1 or found.mean in (0.0, 1.0):
-        return clopper_pearson(found.mean * found.items, found.items, level)
-    return around(found.mean, _reach(found, level), level)
+    if spread.seeds == 1 or spread.mean in (0.0, 1.0):
+        return clopper_pearson(spread.mean * spread.items, spread.items, level)
+    return around(spread.mean, _reach(spread, level), level)
 
 
-def _reach(found: Spread, level: float) -> float:
+def _reach(spread: Spread, level: float) -> float:
     """Return the largest plausible error of the mean.
 
     It is computed at the mean's own variance.
     """
     tail = (1 - level) / 2
-    least = LEAST_ITEM_SHARE * normal_quantile(tail) * math.sqrt(found.items_only)
-    share = found.seed_part / found.variance if found.variance else 0.0
-    freedom = 1 / (share / (found.seeds - 1) + (1 - share) / max(found.items - 1, 1))
-    return max(least, student_quantile(freedom, 1 - tail) * math.sqrt(found.variance))
+    least = LEAST_ITEM_SHARE * normal_quantile(tail) * math.sqrt(spread.items_only)
+    share = spread.seed_part / spread.variance if spread.variance else 0.0
+    freedom = 1 / (share / (spread.seeds - 1) + (1 - share) / max(spread.items - 1, 1))
+    return max(least, student_quantile(freedom, 1 - tail) * math.sqrt(spread.variance))
 
 
 def around(mean: float, reach: float, level: float) -> tuple[float, float]:

@@ -112,17 +112,17 @@ def paired_difference(
             "seeds."
         )
     gap = Gap(counting(first, seeds), counting(second, seeds))
-    found = gap.spread()
-    item_part = max(found.item_part, 1 / found.items**2 - found.seed_part)
-    seen_p = None if len(seeds) == 1 else _p_value(found, item_part)
+    spread = gap.spread()
+    item_part = max(spread.item_part, 1 / spread.items**2 - spread.seed_part)
+    seen_p = None if len(seeds) == 1 else _p_value(spread, item_part)
     unseen = evidence_of_order(gap.first.evidence, gap.second.evidence)
-    seen = _seen_limits(gap, found, item_part, level, seen_p)
+    seen = _seen_limits(gap, spread, item_part, level, seen_p)
     p_value = _p_over_all_seeds(seen_p, p_equal_means(unseen), len(seeds))
     limits = _limits_over_all_seeds(gap, seen, level, p_value)
     return PairedDifference(
         first=first.label,
         second=second.label,
-        difference=found.mean,
+        difference=spread.mean,
         low=limits[0],
         high=limits[1],
         level=level,
@@ -133,9 +133,9 @@ def paired_difference(
         unseen_evidence=unseen,
         undone_by=_undone_by(gap),
         sign_flip=None if len(seeds) == 1 else sign_flip(gap.by_seed.tolist()),
-        seeds=found.seeds,
-        items=found.items,
-        seed_part=found.seed_part,
+        seeds=spread.seeds,
+        items=spread.items,
+        seed_part=spread.seed_part,
         item_part=item_part,
     )
 
@@ -148,12 +148,12 @@ def _p_over_all_seeds(seen: float | None, unseen: float, seeds: int) -> float | 
 
 
 def _seen_limits(
-    gap: Gap, found: Spread, item_part: float, level: float, p_value: float | None
+    gap: Gap, spread: Spread, item_part: float, level: float, p_value: float | None
 ) -> Limits:
-    reach = difference_reach(found, item_part, (1 - level) / 2)
+    reach = difference_reach(spread, item_part, (1 - level) / 2)
     ends = (gap.first.seen_limits(_of_two(level)), gap.second.seen_limits(_of_two(level)))
-    wide = (found.mean - reach, found.mean + reach)
-    return _within_ends(wide, found.mean, ends, keep_zero=p_value is None or p_value > 1 - level)
+    wide = (spread.mean - reach, spread.mean + reach)
+    return _within_ends(wide, spread.mean, ends, keep_zero=p_value is None or p_value > 1 - level)
 
 
 def _limits_over_all_seeds(gap: Gap, seen: Limits, level: float, p_value: float | None) -> Limits:
@@ -250,17 +250,17 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     return tuple(corrected)
 
 
-def difference_reach(found: Spread, item_part: float, tail: float) -> float:
+def difference_reach(spread: Spread, item_part: float, tail: float) -> float:
     """Return the largest plausible error of a difference.
 
     `tail` is left out on each side.
     """
     normal = normal_quantile(tail)
-    if found.seeds == 1:
+    if spread.seeds == 1:
         return normal * math.sqrt(item_part)
-    student = _quantile(found.seeds - 1, tail)
-    least = LEAST_ITEM_SHARE * normal * math.sqrt(found.rest + item_part)
-    return max(least, math.sqrt(student**2 * found.seed_part + normal**2 * item_part))
+    student = _quantile(spread.seeds - 1, tail)
+    least = LEAST_ITEM_SHARE * normal * math.sqrt(spread.rest + item_part)
+    return max(least, math.sqrt(student**2 * spread.seed_part + normal**2 * item_part))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -268,22 +268,22 @@ def _quantile(freedom: int, tail: float) -> float:
     return student_quantile(freedom, 1 - tail) if tail < 0.5 else 0.0
 
 
-def _p_value(found: Spread, item_part: float) -> float:
+def _p_value(spread: Spread, item_part: float) -> float:
     """Return twice the tail at which the limits just reach zero."""
-    if found.mean == 0:
+    if spread.mean == 0:
         return 1.0
-    square, freedom = found.mean**2, found.seeds - 1
-    least = LEAST_ITEM_SHARE**2 * (found.rest + item_part)
+    square, freedom = spread.mean**2, spread.seeds - 1
+    least = LEAST_ITEM_SHARE**2 * (spread.rest + item_part)
 
     def reached(student: float) -> float:
         normal = normal_quantile(student_tail(freedom, student)) ** 2
-        return max(student**2 * found.seed_part + normal * item_part, normal * least)
+        return max(student**2 * spread.seed_part + normal * item_part, normal * least)
 
     # The normal quantile of a tail is never beyond Student's.
-    low = math.sqrt(square / max(found.seed_part + item_part, least))
+    low = math.sqrt(square / max(spread.seed_part + item_part, least))
     high = _far(freedom)
-    if found.seed_part > 0:
-        high = min(high, math.sqrt(square / found.seed_part))
+    if spread.seed_part > 0:
+        high = min(high, math.sqrt(square / spread.seed_part))
     if low >= high or reached(high) <= square:
         student = high
     else:

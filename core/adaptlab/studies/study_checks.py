@@ -183,15 +183,17 @@ def _groups(
 
     Of cells with the same job, only the first counts.
     """
-    here = [cell for cell in cells if (cell.base_model, cell.method) == (base.name, entry.given.of)]
+    matches = [
+        cell for cell in cells if (cell.base_model, cell.method) == (base.name, entry.given.of)
+    ]
     if entry.task is not None:
         task = label_of(spec.tasks[entry.task])
-        here = [cell for cell in here if cell.task == task]
+        matches = [cell for cell in matches if cell.task == task]
     if entry.given.budget is not None:
         limit = budget_limit(entry.given.budget, family_shape(base.family))
-        here = [cell for cell in here if cell.budget == limit]
-    first = {cell.digest: cell for cell in reversed(here)}
-    different = tuple(cell for cell in here if first[cell.digest] is cell)
+        matches = [cell for cell in matches if cell.budget == limit]
+    first = {cell.digest: cell for cell in reversed(matches)}
+    different = tuple(cell for cell in matches if first[cell.digest] is cell)
     if entry.given.together:
         return (different,) if different else ()
     return tuple((cell,) for cell in different)

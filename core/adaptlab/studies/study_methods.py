@@ -170,6 +170,6 @@ def _with(whole: T, given: T | None) -> T:
     return whole.model_copy(update={name: getattr(given, name) for name in given.model_fields_set})
 
 
-def _not_there(problem: Problem, wanted: str, known: Sequence[str]) -> InvalidSpec:
-    nearest = tuple(get_close_matches(wanted, known, n=3, cutoff=0.3))
-    return InvalidSpec(replace(problem, allowed=tuple(known), nearest=nearest))
+def _not_there(problem: Problem, wanted: str, labels: Sequence[str]) -> InvalidSpec:
+    nearest = tuple(get_close_matches(wanted, labels, n=3, cutoff=0.3))
+    return InvalidSpec(replace(problem, allowed=tuple(labels), nearest=nearest))
