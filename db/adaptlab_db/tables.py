@@ -29,10 +29,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-JOB_STATES = ("waiting", "queued", "running", "paused", "succeeded", "failed", "cancelled")
+from adaptlab_db.job_states import ATTEMPT_OUTCOMES, JOB_STATES
+from adaptlab_db.job_states import TERMINAL_STATES as TERMINAL_STATES
+
 ARTIFACT_STATES = ("ready", "quarantined", "collected", "uploading")
-TERMINAL_STATES = ("succeeded", "failed", "cancelled")
-ATTEMPT_OUTCOMES = ("succeeded", "failed", "cancelled", "released", "paused", "lost")
 STUDY_ROLES = ("method", "reference", "base_model", "check")
 PROJECT_ROLES = ("reader", "submitter", "operator", "admin")
 

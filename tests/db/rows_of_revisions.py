@@ -13,7 +13,7 @@ import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from adaptlab_db.tables import JOB_STATES, TERMINAL_STATES
+from adaptlab_db.job_states import JOB_STATES, TERMINAL_STATES
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 TASK = {"name": "sort_descending", "length": 10}

@@ -11,8 +11,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import make_url
 from tests.db.rows_of_revisions import TRAINING, job_id, write_import, write_rows
 
+from adaptlab_db.job_states import JOB_STATES
 from adaptlab_db.migrate import downgrade, drift, upgrade
-from adaptlab_db.tables import JOB_STATES
 
 TABLES = (
     "users", "tokens", "artifacts", "artifact_chunks", "workers", "jobs", "base_models", "attempts",

@@ -19,7 +19,8 @@ from tests.making import (
 from tests.watching import somebody_waits, until
 
 from adaptlab.specs.resolved import spec_digest
-from adaptlab_db.tables import TERMINAL_STATES, Job, JobEvent
+from adaptlab_db.job_states import TERMINAL_STATES
+from adaptlab_db.tables import Job, JobEvent
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.jobs import jobs
 from adaptlab_services.jobs.job_rows import NewJob, insert_job, insert_jobs

@@ -13,7 +13,8 @@ from sqlalchemy.orm import Session
 
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_answers.jobs import JobView
-from adaptlab_db.tables import TERMINAL_STATES, Job, JobEvent, Study, StudyJob
+from adaptlab_db.job_states import LOST_STATES, TERMINAL_STATES
+from adaptlab_db.tables import Job, JobEvent, Study, StudyJob
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.jobs import jobs, study_lock
 from adaptlab_services.lifecycle import adaptations
@@ -95,7 +96,7 @@ def retry(
     """
     study_lock.take(session)
     job = _locked(session, job_id)
-    if job.state not in ("failed", "cancelled"):
+    if job.state not in LOST_STATES:
         raise Conflict(
             f"{_told(job)}. Only a job that failed or was cancelled can be retried.", job.state
         )

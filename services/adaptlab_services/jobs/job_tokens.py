@@ -10,7 +10,8 @@ from sqlalchemy.orm import Session
 
 from adaptlab.values import Value
 from adaptlab_answers.people import CreatedToken
-from adaptlab_db.tables import TERMINAL_STATES, Job
+from adaptlab_db.job_states import TERMINAL_STATES
+from adaptlab_db.tables import Job
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.people import access, audit, issued_tokens, token_rights, tokens
 from adaptlab_services.people.tokens import WORKER, Principal

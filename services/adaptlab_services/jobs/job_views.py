@@ -27,7 +27,8 @@ from sqlalchemy.orm import Session
 
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_answers.jobs import JobSummary, JobView
-from adaptlab_db.tables import TERMINAL_STATES, Attempt, BaseModel, Job, Project, User, Worker
+from adaptlab_db.job_states import TERMINAL_STATES
+from adaptlab_db.tables import Attempt, BaseModel, Job, Project, User, Worker
 from adaptlab_db.visibility import ACROSS_PROJECTS
 
 JsonObject = dict[str, object]

@@ -22,13 +22,14 @@ from adaptlab.specs.resolved import (
 )
 from adaptlab.specs.spec import AdaptSpec, AnySpec, BaseSpec, ImportSpec, TheorySpec
 from adaptlab_answers.jobs import JobView, Preview
-from adaptlab_db.tables import TERMINAL_STATES, Job
+from adaptlab_db.job_states import TERMINAL_STATES, UNCLAIMED_STATES, JobState
+from adaptlab_db.tables import Job
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.jobs import estimates
 from adaptlab_services.jobs.job_rows import NewJob, WrittenJob, insert_job
 from adaptlab_services.jobs.job_views import columns_of, job_rows, job_view, queue_position
 from adaptlab_services.lifecycle import adaptations, workers
-from adaptlab_services.lifecycle.transitions import JobState, append_event, transition
+from adaptlab_services.lifecycle.transitions import append_event, transition
 from adaptlab_services.limits import limits, quotas, sizes
 from adaptlab_services.models import base_models, datasets
 from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots, resolved_import
@@ -170,7 +171,7 @@ def stop(session: Session, principal: Principal, job_id: UUID) -> Cancelled:
             session,
             job_id,
             to="cancelled",
-            from_states=("waiting", "queued", "paused"),
+            from_states=UNCLAIMED_STATES,
             reason="cancelled_by_user",
             data={"by": principal.name},
         )

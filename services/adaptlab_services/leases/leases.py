@@ -34,6 +34,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from adaptlab.measurements.results import Event
 from adaptlab_db.artifacts import ArtifactStore, StoredArtifact, streamed
 from adaptlab_db.errors import StoreUnreachable
+from adaptlab_db.job_states import AttemptOutcome
 from adaptlab_db.session import one_by_one
 from adaptlab_db.tables import Attempt, Job, LeaseArtifact
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
@@ -54,7 +55,6 @@ from adaptlab_services.lifecycle.poison import fingerprint, furthest_step, has_f
 from adaptlab_services.lifecycle.transitions import (
     Change,
     Moved,
-    Outcome,
     Reason,
     move,
     queues_to_ring,
@@ -335,7 +335,7 @@ class DatabaseLedger:
                 return queues_to_ring(moved)
             if check is not None:
                 check(session, lease)
-            outcomes: set[Outcome] = {change.outcome_of_attempt for _, change in choices}
+            outcomes: set[AttemptOutcome] = {change.outcome_of_attempt for _, change in choices}
             if not _has_ended(session, lease, outcomes):
                 raise LeaseLost(lease.job_id, lease.attempt)
             # This worker's own earlier call got through and only its answer was lost.
@@ -386,7 +386,7 @@ def _first(session: Session, lease: Lease, choices: Sequence[Choice]) -> tuple[M
     return ()
 
 
-def _has_ended(session: Session, lease: Lease, outcomes: set[Outcome]) -> bool:
+def _has_ended(session: Session, lease: Lease, outcomes: set[AttemptOutcome]) -> bool:
     return (
         session.execute(
             select(Attempt.attempt).where(

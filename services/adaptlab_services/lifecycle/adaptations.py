@@ -11,11 +11,10 @@ from adaptlab.plugins.theory_check import Measured
 from adaptlab.specs.resolve_theory import adaptation_of
 from adaptlab.specs.resolved import ResolvedAdapt, readable
 from adaptlab.specs.spec import ResolvedSpec
+from adaptlab_db.job_states import LOST_STATES
 from adaptlab_db.tables import BaseModel, Checkpoint, Job
 from adaptlab_services.lifecycle.claims import AdapterWeights
 from adaptlab_services.people import access
-
-LOST = ("failed", "cancelled")
 
 
 def facts(session: Session, asked: Sequence[UUID], pointer: str = "/adaptation") -> list[Measured]:
@@ -102,7 +101,7 @@ def _faults(asked: UUID, job: Job | None, pointer: str) -> Iterator[Problem]:
     elif job.kind != "adapt":
         detail = f"The job {asked} is of the kind {job.kind}. Name a job of the kind adapt."
         yield Problem(pointer, "not_an_adaptation", detail)
-    elif job.state in LOST:
+    elif job.state in LOST_STATES:
         how = "failed" if job.state == "failed" else "was cancelled"
         detail = (
             f"The job {asked} {how}, so there is nothing to measure. Retry it and name the new job."

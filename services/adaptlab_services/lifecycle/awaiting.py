@@ -8,10 +8,8 @@ from sqlalchemy import ColumnElement, Select, Uuid, column, exists, func, or_, s
 from sqlalchemy.orm import aliased
 from sqlalchemy.sql.selectable import TableValuedAlias
 
+from adaptlab_db.job_states import ACTIVE_STATES, LOST_STATES
 from adaptlab_db.tables import BaseModel, Job
-
-LOST = ("failed", "cancelled")
-NOT_THERE = ("waiting", "queued", "running", "paused", *LOST)
 
 
 def waits_for(ended: Sequence[UUID]) -> ColumnElement[bool]:
@@ -26,19 +24,19 @@ def waits_for(ended: Sequence[UUID]) -> ColumnElement[bool]:
 def has_all() -> ColumnElement[bool]:
     """A job for which everything is there."""
     base = or_(Job.base_model.is_(None), _base_model_in(("succeeded",)))
-    return base & ~_measures_one_of(NOT_THERE)
+    return base & ~_measures_one_of((*ACTIVE_STATES, *LOST_STATES))
 
 
 @cache
 def lacks_base_model() -> ColumnElement[bool]:
     """A job whose base model is not coming."""
-    return _base_model_in(LOST)
+    return _base_model_in(LOST_STATES)
 
 
 @cache
 def lacks_adaptation() -> ColumnElement[bool]:
     """A job that measures an adaptation which is not coming."""
-    return (Job.kind == "theory") & _measures_one_of(LOST)
+    return (Job.kind == "theory") & _measures_one_of(LOST_STATES)
 
 
 def measured_by(states: Sequence[str]) -> Select[UUID]:

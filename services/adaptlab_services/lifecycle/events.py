@@ -9,7 +9,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_answers.jobs import EventPage, EventView
-from adaptlab_db.tables import TERMINAL_STATES, Job, JobEvent
+from adaptlab_db.job_states import TERMINAL_STATES
+from adaptlab_db.tables import Job, JobEvent
 from adaptlab_services.errors import NotFound
 
 LARGEST_EVENT_PAGE = 1000

@@ -1,11 +1,6 @@
-"""The one way in which a job changes state, and what follows from a change.
+"""Changes of a job's state, all made by `move`, with their consequences.
 
-Allowed changes (the database's trigger rejects all others)::
-
-    waiting -> queued, cancelled, failed
-    queued  -> running, cancelled, failed, paused
-    running -> succeeded, failed, cancelled, queued, paused
-    paused  -> queued, cancelled
+`adaptlab_db.job_states` lists the allowed changes; a trigger of the database rejects all others.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,11 +29,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from adaptlab_db.tables import TERMINAL_STATES, Attempt, Job, JobEvent, Json, Table
+from adaptlab_db.job_states import STATES, TERMINAL_STATES, AttemptOutcome, JobState
+from adaptlab_db.tables import Attempt, Job, JobEvent, Json, Table
 from adaptlab_services.lifecycle import awaiting, job_metrics, training_states
 
-JobState = Literal["waiting", "queued", "running", "paused", "succeeded", "failed", "cancelled"]
-Outcome = Literal["succeeded", "failed", "cancelled", "released", "paused", "lost"]
 Reason = Literal[
     "user_error",
     "infeasible_budget",
@@ -62,13 +56,6 @@ Changes = Mapping[InstrumentedAttribute[Any], Any]  # values or SQL expressions 
 LONGEST_ERROR = 20_000
 MAKE_BASE_MODELS = ("pretrain", "import")
 AWAITED = (*MAKE_BASE_MODELS, "adapt")  # kinds of jobs that others may wait for
-_OUTCOME_OF: Mapping[JobState, Outcome] = {
-    "succeeded": "succeeded",
-    "failed": "failed",
-    "cancelled": "cancelled",
-    "queued": "released",
-    "paused": "paused",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +84,16 @@ class Change:
     to: JobState
     reason: Reason | None = None
     error: str | None = None
-    outcome: Outcome | None = None
+    outcome: AttemptOutcome | None = None
     also: Changes | None = None
     data: Json | None = None
 
     @property
-    def outcome_of_attempt(self) -> Outcome:
-        """How an attempt ends that was running when the change was made."""
-        return self.outcome or _OUTCOME_OF[self.to]
+    def outcome_of_attempt(self) -> AttemptOutcome:
+        """Outcome of the attempt that was running at the time of the change, if there was one."""
+        outcome = self.outcome or STATES[self.to].outcome
+        assert outcome is not None, f"no attempt ends when its job becomes {self.to}"
+        return outcome
 
 
 NO_BASE_MODEL = Change(

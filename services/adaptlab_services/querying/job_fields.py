@@ -8,7 +8,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Double, Integer, Text, case, cast, func, or_, select
 from sqlalchemy.dialects.postgresql import JSONB
 
-from adaptlab_db.tables import JOB_STATES, Job, Study, StudyJob
+from adaptlab_db.job_states import JOB_STATES
+from adaptlab_db.tables import Job, Study, StudyJob
 from adaptlab_services.lifecycle.job_metrics import METRICS
 from adaptlab_services.querying.query_fields import Column, Family, Field, Fields, Joins, Kind
 

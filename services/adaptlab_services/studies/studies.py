@@ -31,6 +31,7 @@ from adaptlab.values import Value
 from adaptlab_answers.jobs import Estimate
 from adaptlab_answers.paging import Page
 from adaptlab_answers.studies import StudyPreview, StudySummary, StudyView
+from adaptlab_db.job_states import LOST_STATES
 from adaptlab_db.tables import BaseModel, Job, Project, Study, StudyJob, User
 from adaptlab_services import paging
 from adaptlab_services.jobs import jobs, study_lock
@@ -353,7 +354,7 @@ def _preview(
 def _unmade(session: Session, spec: StudySpec, names: Sequence[str]) -> tuple[BaseSpec, ...]:
     """The inline base models that nobody makes yet; `names` are those that will be used."""
     query = select(BaseModel.name).join(Job, Job.id == BaseModel.job_id)
-    usable = BaseModel.name.in_(names), Job.state.not_in(base_models.GIVEN_UP)
+    usable = BaseModel.name.in_(names), Job.state.not_in(LOST_STATES)
     here = BaseModel.project_id == access.project_of(session)
     known = set(session.scalars(query.where(here, *usable)))
     pairs = zip(spec.base_models, names, strict=True)

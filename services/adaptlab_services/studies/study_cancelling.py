@@ -7,15 +7,13 @@ from uuid import UUID
 from sqlalchemy import case, exists, select
 from sqlalchemy.orm import Session, aliased
 
+from adaptlab_db.job_states import ACTIVE_STATES, UNCLAIMED_STATES
 from adaptlab_db.tables import BaseModel, Job, Study, StudyJob
 from adaptlab_services.jobs import jobs
 from adaptlab_services.lifecycle import awaiting
 from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS, Change, move, queues_to_ring
 from adaptlab_services.people.tokens import Principal
-from adaptlab_services.studies.study_jobs import LIVE
 
-HELD = ("waiting", "queued", "paused")
-ACTIVE = (*LIVE, "paused")
 CANCELLED = Change("cancelled", "cancelled_by_user")
 IN_TURN = (("theory",), ("adapt",), MAKE_BASE_MODELS)
 """Kinds of jobs; what waited for one is cancelled before, and those others wait for go on."""
@@ -37,7 +35,7 @@ def _lock(session: Session, study_id: UUID) -> None:
     """Lock the live jobs as a worker does that ends one: what is waited for before what waits."""
     mine = select(StudyJob.job_id).where(StudyJob.study_id == study_id)
     rank = case({"adapt": 1, "theory": 2}, value=Job.kind, else_=0)
-    query = select(Job.id).where(Job.id.in_(mine), Job.state.in_(ACTIVE))
+    query = select(Job.id).where(Job.id.in_(mine), Job.state.in_(ACTIVE_STATES))
     session.execute(query.order_by(rank, Job.id).with_for_update())
 
 
@@ -53,18 +51,18 @@ def _only_for(session: Session, study_id: UUID, kinds: Sequence[str]) -> tuple[U
         BaseModel.job_id == Job.id,
         waiting.base_model == BaseModel.name,
         waiting.project_id == BaseModel.project_id,
-        waiting.state.in_(ACTIVE),
+        waiting.state.in_(ACTIVE_STATES),
     )
     query = (
         select(Job.id)
         .where(
             exists().where(mine.job_id == Job.id, mine.study_id == study_id),
-            Job.state.in_(ACTIVE),
+            Job.state.in_(ACTIVE_STATES),
             Job.kind.in_(kinds),
             made_for_a_study,
             ~wanted,
             ~awaited,
-            Job.id.not_in(awaiting.measured_by(ACTIVE)),
+            Job.id.not_in(awaiting.measured_by(ACTIVE_STATES)),
         )
         .order_by(Job.id)
         .with_for_update(of=Job)
@@ -75,7 +73,7 @@ def _only_for(session: Session, study_id: UUID, kinds: Sequence[str]) -> tuple[U
 def _stop(session: Session, principal: Principal, job_ids: Sequence[UUID]) -> tuple[str, ...]:
     """Cancel jobs at once, or ask the workers that run them to stop."""
     change = replace(CANCELLED, data={"by": principal.name})
-    moved = move(session, [Job.id.in_(job_ids), Job.state.in_(HELD)], change)
+    moved = move(session, [Job.id.in_(job_ids), Job.state.in_(UNCLAIMED_STATES)], change)
     ended = {job.job_id for job in moved}
     for job_id in job_ids:
         if job_id not in ended:

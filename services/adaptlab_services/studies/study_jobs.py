@@ -13,13 +13,12 @@ from adaptlab.code_version import code_version
 from adaptlab.specs.resolved import seedless_digest, write_resolved
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.studies.study_plan import Cell, PlannedJob, StudyPlan
+from adaptlab_db.job_states import LOST_STATES, PENDING_STATES
 from adaptlab_db.tables import Artifact, Attempt, BaseModel, Checkpoint, Job, StudyJob
 from adaptlab_services.jobs.job_rows import NewJob, insert_jobs
-from adaptlab_services.models.base_models import GIVEN_UP
 from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal
 
-LIVE = ("waiting", "queued", "running")
 IN_CELLS = ("method", "reference")
 
 
@@ -167,7 +166,11 @@ def equal_jobs(
     What another version of the code computed would void the comparison. Of the digests in
     `with_files` only jobs will do whose checkpoints are still to be had.
     """
-    coming = and_(Job.state.in_(LIVE), Job.cancel_requested_at.is_(None), Job.queue.in_(queues))
+    coming = and_(
+        Job.state.in_((*PENDING_STATES, "running")),
+        Job.cancel_requested_at.is_(None),
+        Job.queue.in_(queues),
+    )
     same_code = exists().where(
         Attempt.job_id == Job.id,
         Attempt.attempt == Job.attempt,
@@ -190,7 +193,7 @@ def equal_jobs(
 def goes_on() -> ColumnElement[bool]:
     """A job of a study that it can go on with."""
     ended_well = or_(Job.state == "succeeded", Job.cancel_requested_at.is_(None))
-    return and_(Job.state.not_in(GIVEN_UP), ended_well)
+    return and_(Job.state.not_in(LOST_STATES), ended_well)
 
 
 def _has_lost_files() -> ColumnElement[bool]:

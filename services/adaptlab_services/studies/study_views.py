@@ -21,7 +21,8 @@ from adaptlab_answers.studies import (
     StudySummary,
     StudyView,
 )
-from adaptlab_db.tables import TERMINAL_STATES, Job, Study, StudyJob
+from adaptlab_db.job_states import LOST_STATES, TERMINAL_STATES
+from adaptlab_db.tables import Job, Study, StudyJob
 from adaptlab_services.results.theory_reports import reports_of
 from adaptlab_services.studies.study_jobs import IN_CELLS
 
@@ -144,7 +145,7 @@ def _cells(rows: Iterable[Row[*tuple[Any, ...]]]) -> Iterator[StudyCell]:
         cells.setdefault((row.base_model, row.task, row.method, row.budget), []).append(row)
     for (base_model, task, method, budget), found in cells.items():
         states = {row.state for row in found}
-        ended_badly = states & set(TERMINAL_STATES) - {"succeeded"}
+        ended_badly = states & set(LOST_STATES)
         yield StudyCell(
             base_model=base_model,
             task=task,

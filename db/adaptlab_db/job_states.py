@@ -1,0 +1,55 @@
+"""The states of a job: which can follow which, and the sets of states that code asks for.
+
+The one table of states. A new state takes a line in `JobState`, an entry in `STATES` and a
+migration of the check constraint and of the trigger `guard_job_states`. A test compares both with
+the table.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, get_args
+
+JobState = Literal["waiting", "queued", "running", "paused", "succeeded", "failed", "cancelled"]
+AttemptOutcome = Literal["succeeded", "failed", "cancelled", "released", "paused", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One state of a job.
+
+    Attributes:
+        followers: the states that a job can go to; none if it has ended.
+        outcome: outcome of the attempt that was running when the job came here.
+        is_pending: whether the job will be claimed without anybody's doing, and so counts against
+            the limit of queued jobs.
+    """
+
+    followers: tuple[JobState, ...] = ()
+    outcome: AttemptOutcome | None = None
+    is_pending: bool = False
+
+
+STATES: Mapping[JobState, State] = MappingProxyType(
+    {
+        "waiting": State(("queued", "cancelled", "failed"), is_pending=True),
+        "queued": State(("running", "cancelled", "failed", "paused"), "released", is_pending=True),
+        "running": State(("succeeded", "failed", "cancelled", "queued", "paused")),
+        "paused": State(("queued", "cancelled"), "paused"),
+        "succeeded": State(outcome="succeeded"),
+        "failed": State(outcome="failed"),
+        "cancelled": State(outcome="cancelled"),
+    }
+)
+
+JOB_STATES = tuple(STATES)
+ATTEMPT_OUTCOMES: tuple[AttemptOutcome, ...] = get_args(AttemptOutcome)
+TERMINAL_STATES = tuple(name for name, state in STATES.items() if not state.followers)
+ACTIVE_STATES = tuple(name for name, state in STATES.items() if state.followers)
+"""States of jobs that have not ended."""
+PENDING_STATES = tuple(name for name, state in STATES.items() if state.is_pending)
+"""States of jobs that a worker has yet to claim and will."""
+UNCLAIMED_STATES = tuple(name for name in ACTIVE_STATES if name != "running")
+"""States of jobs that have not ended and that no worker holds."""
+LOST_STATES = tuple(name for name in TERMINAL_STATES if name != "succeeded")
+"""States of jobs whose results will never come."""
