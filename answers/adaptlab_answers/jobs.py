@@ -82,6 +82,7 @@ class JobSummary(Value):
     `state` is waiting, queued, running, paused, succeeded, failed or cancelled. States may be
     added, so programs should test `terminal`. `retry_of` is the job that this one retries, and
     `checks` are the theory checks of a job of kind `theory`.
+    `trainable_parameters` is the number of values that training changes in one replicate.
     """
 
     id: UUID
@@ -127,6 +128,8 @@ class JobView(JobSummary):
 
     `spec` is the request without defaults, and can be posted again. In `resolved_spec`, every
     `auto` is replaced by a value.
+    `budget` is an alias of `resolved_spec.budget`, and `trainable_parameters` in both is an alias
+    of the job's own member of that name.
     """
 
     # A stored spec is returned as accepted and never validated again, because limits change.
