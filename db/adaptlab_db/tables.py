@@ -1,14 +1,17 @@
-"""Every table; what people filter and sort by is a column, the whole spec stands beside it."""
+"""All tables; values that users filter and sort by are columns, next to the complete spec."""
 
 import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, get_args
 
 from sqlalchemy import (
     BigInteger,
     Boolean,
     CheckConstraint,
+    Column,
     DateTime,
     Double,
     ForeignKey,
@@ -29,6 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from adaptlab.specs.spec import Kind
 from adaptlab_db.job_states import ATTEMPT_OUTCOMES, JOB_STATES
 from adaptlab_db.job_states import TERMINAL_STATES as TERMINAL_STATES
 
@@ -64,7 +68,7 @@ class Table(DeclarativeBase):
 
 
 class Project(Table):
-    """What belongs together and is seen by the same people."""
+    """Jobs with their results, studies, datasets and base models that the same users can see."""
 
     __tablename__ = "projects"
 
@@ -74,9 +78,9 @@ class Project(Table):
 
 
 class User(Table):
-    """Somebody who owns jobs and tokens; `is_admin` of the whole server, not of one project.
+    """A user, who owns jobs and tokens; `is_admin` applies to the server, not to one project.
 
-    The last two are quotas that hold in the place of the server's; the first is by queue.
+    `max_queue_hours` (by queue) and `max_stored_bytes` replace the server's quotas.
     """
 
     __tablename__ = "users"
@@ -91,9 +95,9 @@ class User(Table):
 
 
 class UsageCount(Table):
-    """What somebody had used and stored when it was last counted, which is good until a moment.
+    """The last count of a user's usage and stored bytes, valid until `counted_until`.
 
-    `hours` are lists of a queue, a day and the seconds of the attempts that ended on it.
+    `hours` are lists of a queue, a day and the seconds of the attempts that ended on that day.
     """
 
     __tablename__ = "usage_counts"
@@ -106,7 +110,7 @@ class UsageCount(Table):
 
 
 class Membership(Table):
-    """What somebody may do in a project."""
+    """The role of a user in a project."""
 
     __tablename__ = "memberships"
     __table_args__ = (CheckConstraint(_one_of("role", PROJECT_ROLES), name="role"),)
@@ -118,10 +122,9 @@ class Membership(Table):
 
 
 class AuditEntry(Table):
-    """Who did what from where; a trigger refuses every change to what has been written.
+    """An entry of the audit log; a trigger rejects every change to it.
 
-    `actor` is None where nobody could be told, and `object` is what the address or the answer
-    names.
+    `actor` is None if the caller is unknown, and `object` is what the address or the answer names.
     """
 
     __tablename__ = "audit_entries"
@@ -146,9 +149,10 @@ class AuditEntry(Table):
 
 
 class Token(Table):
-    """A bearer token; only its SHA-256 is kept. With a project it opens that one only.
+    """A bearer token, of which only the SHA-256 is stored.
 
-    With a job it opens the leases of that one, in the job's project, until the job is over.
+    With a project, it gives access to that project only. With a job, it gives access to the job's
+    leases until the job has ended.
     """
 
     __tablename__ = "tokens"
@@ -167,7 +171,7 @@ class Token(Table):
 
 
 class BrowserSession(Table):
-    """A signed-in browser; the cookie's value is kept as its SHA-256 only."""
+    """A signed-in browser; of the cookie's value, only the SHA-256 is stored."""
 
     __tablename__ = "browser_sessions"
 
@@ -180,9 +184,9 @@ class BrowserSession(Table):
 class Artifact(Table):
     """A sequence of bytes, named by its SHA-256 (hexadecimal).
 
-    `key` names the bytes in a store outside the database. Of what is not `ready`, `reason` says
-    why; of what is `collected`, only this row is left. What is `uploading` has the name of its
-    upload, no digest. `checked_at` is when the bytes were last read and found to have the digest.
+    `key` names the bytes in a store outside the database. An artifact that is not `ready` has a
+    `reason`; of one that is `collected`, only this row is left. One that is `uploading` has the
+    name of its upload instead of a digest. `checked_at` is the time of the last successful scrub.
     """
 
     __tablename__ = "artifacts"
@@ -206,11 +210,11 @@ class Artifact(Table):
 
 
 class ArtifactChunk(Table):
-    """One piece of an artifact, of 1 MiB but for the last."""
+    """One piece of an artifact, of 1 MiB except the last."""
 
     __tablename__ = "artifact_chunks"
 
-    # Deferred, because a stream's digest is known only when its last chunk has been written.
+    # Deferred, because the digest of a stream is known only after its last chunk.
     sha256: Mapped[str] = mapped_column(
         ForeignKey("artifacts.sha256", ondelete="CASCADE", deferrable=True, initially="DEFERRED"),
         primary_key=True,
@@ -220,10 +224,10 @@ class ArtifactChunk(Table):
 
 
 class Upload(Table):
-    """Bytes that arrive in chunks; `size_bytes` and `sha256` are what their owner announced.
+    """Bytes that arrive in chunks; their owner announced `size_bytes` and `sha256`.
 
-    The artifact is one of state `uploading` until the whole was found to have that digest, and
-    then the one that has it.
+    The artifact has the state `uploading` until the content is complete and has that digest; then
+    it is the one with the digest.
     """
 
     __tablename__ = "uploads"
@@ -242,7 +246,7 @@ class Upload(Table):
 
 
 class UploadChunk(Table):
-    """A chunk of an upload that is there whole; its rows of 1 MiB lie among the artifact's."""
+    """A chunk of an upload that has arrived; its rows of 1 MiB are among the artifact's."""
 
     __tablename__ = "upload_chunks"
 
@@ -254,11 +258,44 @@ class UploadChunk(Table):
     sha256: Mapped[str]
 
 
-class Job(Table):
-    """One job: its spec, its state and its lease. `attempt` is the fencing token.
+ASKED = {"asked": True}
+"""The `info` of a column of jobs that is part of the request: a retry has the same value."""
 
-    `furthest_step` is the furthest that an earlier attempt got, `error_fingerprint` what the last
-    failed attempt failed with, and `retry_of` the job that this one was made from anew.
+
+@dataclass(frozen=True, slots=True)
+class JobField:
+    """A column of jobs as a field of filters, orders and groupings.
+
+    Attributes:
+        means: meaning, in one line for users.
+        name: name in a filter; None for the name of the column.
+        also: other names for it.
+        allowed: values of the column, if there are few.
+        is_indexed: whether a filter on it alone finds its first page at once, however many jobs
+            there are.
+    """
+
+    means: str
+    name: str | None = None
+    also: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+    is_indexed: bool = False
+
+
+def _field(means: str, **more: Any) -> dict[str, object]:  # Any: the rest of JobField's members
+    """Return the `info` of a column of jobs that filters can name."""
+    return {"field": JobField(means, **more)}
+
+
+class Job(Table):
+    """One job: its spec, its state and its lease.
+
+    The `info` of a column states its uses: `ASKED` and `JobField`. The columns that the API shows
+    are those with a member of the same name in `adaptlab_answers.jobs.JobSummary`.
+
+    `attempt` is the fencing token, `furthest_step` the largest step of any attempt but the current
+    one, `error_fingerprint` identifies the error of the last failed attempt, and `retry_of` is the
+    job of which this one is a retry.
     """
 
     __tablename__ = "jobs"
@@ -269,7 +306,7 @@ class Job(Table):
         ),
         Index("ix_jobs_lanes", "queue", "priority", "owner_id", "created_at", "id",
               postgresql_where=text("state = 'queued'")),
-        # None of the lease: what a heartbeat changes stands in no index, so that it touches none.
+        # No column of the lease is in an index, so that a heartbeat changes none.
         Index("ix_jobs_running_owner", "owner_id", postgresql_where=text("state = 'running'")),
         Index("ix_jobs_newest", text("created_at DESC"), text("id DESC")),
         Index("ix_jobs_project_newest", "project_id", text("created_at DESC"), text("id DESC")),
@@ -279,7 +316,7 @@ class Job(Table):
         Index("ix_jobs_labels", "labels", postgresql_using="gin"),
         Index("ix_jobs_spec", "resolved_spec", postgresql_using="gin",
               postgresql_ops={"resolved_spec": "jsonb_path_ops"}),
-        # What results are grouped by, so that groups are read without the specs.
+        # With the columns by which results are grouped, so that no spec is read.
         Index("ix_jobs_results", "project_id", "id", postgresql_where=text("state = 'succeeded'"),
               postgresql_include=["kind", "base_model", "family", "task", "method",
                                   "budget_requested", "trainable_parameters"]),
@@ -288,27 +325,58 @@ class Job(Table):
         Index("ix_jobs_retry_of", "retry_of", unique=True),
     )  # fmt: skip
 
-    id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    id: Mapped[uuid.UUID] = mapped_column(
+        primary_key=True, info=_field("the job's id", also=("job",), is_indexed=True)
+    )
     owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"))
-    state: Mapped[str] = mapped_column(index=True)
-    reason: Mapped[str | None]
+    state: Mapped[str] = mapped_column(
+        index=True, info=_field("state of the job", allowed=JOB_STATES, is_indexed=True)
+    )
+    reason: Mapped[str | None] = mapped_column(info=_field("reason for its state"))
     error: Mapped[str | None]
-    kind: Mapped[str]
-    base_model: Mapped[str | None] = mapped_column(index=True)
-    family: Mapped[str]
-    task: Mapped[str | None] = mapped_column(index=True)
-    method: Mapped[str | None] = mapped_column(index=True)
-    budget_requested: Mapped[int | None] = mapped_column(BigInteger)
-    trainable_parameters: Mapped[int] = mapped_column(BigInteger)
-    spec: Mapped[Json]
-    resolved_spec: Mapped[Json]
-    spec_digest: Mapped[str]
-    labels: Mapped[Json]
-    queue: Mapped[str]
-    priority: Mapped[int]
-    max_seconds: Mapped[int]
-    attempt: Mapped[int] = mapped_column(server_default="0")
+    kind: Mapped[str] = mapped_column(info=ASKED | _field("kind of job", allowed=get_args(Kind)))
+    base_model: Mapped[str | None] = mapped_column(
+        index=True, info=ASKED | _field("base model adapted", is_indexed=True)
+    )
+    family: Mapped[str] = mapped_column(info=ASKED | _field("family of the model"))
+    task: Mapped[str | None] = mapped_column(
+        index=True, info=ASKED | _field("task trained on", is_indexed=True)
+    )
+    method: Mapped[str | None] = mapped_column(
+        index=True, info=ASKED | _field("adaptation method", is_indexed=True)
+    )
+    budget_requested: Mapped[int | None] = mapped_column(
+        BigInteger,
+        info=ASKED
+        | _field(
+            "requested budget, in trainable parameters",
+            name="budget.requested",
+            also=("budget_requested", "budget"),
+        ),
+    )
+    trainable_parameters: Mapped[int] = mapped_column(
+        BigInteger,
+        info=ASKED
+        | _field(
+            "trainable parameters",
+            name="budget.trainable",
+            also=("trainable_parameters", "budget.trainable_parameters"),
+            is_indexed=True,
+        ),
+    )
+    spec: Mapped[Json] = mapped_column(info=ASKED)
+    resolved_spec: Mapped[Json] = mapped_column(info=ASKED)
+    spec_digest: Mapped[str] = mapped_column(
+        info=ASKED | _field("equal for equal jobs", is_indexed=True)
+    )
+    labels: Mapped[Json] = mapped_column(info=ASKED)
+    queue: Mapped[str] = mapped_column(info=ASKED | _field("queue that it waits in"))
+    priority: Mapped[int] = mapped_column(info=ASKED | _field("priority in its queue"))
+    max_seconds: Mapped[int] = mapped_column(info=ASKED)
+    attempt: Mapped[int] = mapped_column(
+        server_default="0", info=_field("number of its latest attempt")
+    )
     attempts_max: Mapped[int] = mapped_column(server_default="3")
     worker_id: Mapped[uuid.UUID | None]
     lease_expires_at: Mapped[datetime | None]
@@ -316,11 +384,13 @@ class Job(Table):
     cancel_requested_at: Mapped[datetime | None]
     pause_requested_at: Mapped[datetime | None]
     step: Mapped[int] = mapped_column(server_default="0")
-    total_steps: Mapped[int]
+    total_steps: Mapped[int] = mapped_column(info=ASKED)
     event_sequence: Mapped[int] = mapped_column(server_default="0")
-    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
-    started_at: Mapped[datetime | None]
-    finished_at: Mapped[datetime | None]
+    created_at: Mapped[datetime] = mapped_column(
+        server_default=func.clock_timestamp(), info=_field("time of submission", is_indexed=True)
+    )
+    started_at: Mapped[datetime | None] = mapped_column(info=_field("time of its first start"))
+    finished_at: Mapped[datetime | None] = mapped_column(info=_field("time of its end"))
     heartbeat_at: Mapped[datetime | None]
     furthest_step: Mapped[int] = mapped_column(server_default="0")
     error_fingerprint: Mapped[str | None]
@@ -328,12 +398,23 @@ class Job(Table):
     claim_id: Mapped[uuid.UUID | None]
 
 
-class SpecNumber(Table):
-    """A number that some job has at this path of its resolved spec; lists are left out.
+def asked_columns() -> tuple[Column[Any], ...]:  # Any: columns of several types
+    """The columns of jobs that are part of the request."""
+    return tuple(column for column in Job.__table__.columns if column.info.get("asked"))
 
-    Says which numbers are in a range, so that the jobs that have them can be looked up. A trigger
-    adds those of new jobs. A number stays when its jobs go, and may be there more than once: with a
-    unique index, jobs created at the same time would wait for each other.
+
+def job_fields() -> Mapping[str, JobField]:
+    """The fields of filters that are columns of jobs, by name of the column."""
+    columns = Job.__table__.columns
+    return {column.name: column.info["field"] for column in columns if "field" in column.info}
+
+
+class SpecNumber(Table):
+    """A number that some job has at this path of its resolved spec, outside lists.
+
+    For the numbers in a range, whose jobs are then looked up. A trigger adds those of new jobs. A
+    number stays when its jobs are deleted, and can be repeated: with a unique index, jobs created
+    at the same time would wait for each other.
     """
 
     __tablename__ = "spec_numbers"
@@ -345,7 +426,7 @@ class SpecNumber(Table):
 
 
 class BaseModel(Table):
-    """A named base model; its weights are the checkpoints of the job that made it."""
+    """A named base model; its weights are the checkpoints of the job that created it."""
 
     __tablename__ = "base_models"
 
@@ -356,10 +437,10 @@ class BaseModel(Table):
 
 
 class Dataset(Table):
-    """Words in three languages that were uploaded; the artifact is their canonical content.
+    """Uploaded words in three languages; the artifact is their canonical content.
 
-    `lengths` counts triples by the characters of their longest form, and `sources` says which
-    packages they were taken from.
+    `lengths` counts triples by the characters of their longest form, and `sources` are the packages
+    that they come from.
     """
 
     __tablename__ = "datasets"
@@ -376,9 +457,9 @@ class Dataset(Table):
 
 
 class Study(Table):
-    """One study: what was asked for, and what could not be met; its state follows from its jobs.
+    """One study: its spec, and the cells that were skipped; its state follows from its jobs.
 
-    `recipe` is the name and the preset of the recipe that the spec was made from, if any.
+    `recipe` has the name and preset of the recipe from which the spec was made, if any.
     """
 
     __tablename__ = "studies"
@@ -400,12 +481,12 @@ class Study(Table):
 
 
 class StudyJob(Table):
-    """A job in one cell of a study; a job of `base_model` role only has that coordinate.
+    """A job in one cell of a study; a job with the role `base_model` has no other coordinate.
 
-    A job of `check` role has the label of a theory check and, if it measures adaptations, the
-    method that made them and the cell if they are of one. `budget` is the limit in trainable
-    parameters that the row of the comparison has; a method of fixed size has one job in many such
-    rows. `reused` marks a job that was there before.
+    A job with the role `check` has the label of a theory check. If it measures adaptations, it also
+    has their method, and their cell if they belong to one. `budget` is the limit in trainable
+    parameters of a row in the comparison; a method of fixed size has one job in many rows. `reused`
+    marks a job that existed before.
     """
 
     __tablename__ = "study_jobs"
@@ -439,7 +520,7 @@ class StudyJob(Table):
 class ComparisonResult(Table):
     """A table of a comparison as it was computed, named by the digest of its inputs.
 
-    `content` is its JSON. All of it can be computed again; what was not used for long is deleted.
+    `content` is its JSON. Every row can be computed again, and is deleted when long unused.
     """
 
     __tablename__ = "comparison_results"
@@ -452,7 +533,7 @@ class ComparisonResult(Table):
 
 
 class IdempotencyKey(Table):
-    """An answer already given to a request with this key: the job or the study it made."""
+    """The answer to an earlier request with this key: the job or study that it created."""
 
     __tablename__ = "idempotency_keys"
     __table_args__ = (CheckConstraint("num_nonnulls(job_id, study_id) = 1", name="one_answer"),)
@@ -466,7 +547,7 @@ class IdempotencyKey(Table):
 
 
 class JobEvent(Table):
-    """Something that happened to a job; never changed, numbered from 1 within the job."""
+    """An event of a job; never changed, and numbered from 1 within the job."""
 
     __tablename__ = "job_events"
 
@@ -481,9 +562,9 @@ class JobEvent(Table):
 
 
 class Worker(Table):
-    """A worker process that claims jobs; `unschedulable` says why it takes none now.
+    """A worker process that claims jobs; `unschedulable` is the reason if it takes none now.
 
-    `token_id` is the token with which it comes by the API; null for one beside the database.
+    `token_id` is the token with which it uses the API; null for one with a database connection.
     """
 
     __tablename__ = "workers"
@@ -550,10 +631,10 @@ class Replicate(Table):
 
 
 class MetricPoint(Table):
-    """One value of one curve; NULL where the value was not finite.
+    """One value of one curve; NULL if the value was not finite.
 
-    Belongs to an attempt, by triggers instead of a foreign key, which would look it up for every
-    point: they do so once a statement, and remove the points of an attempt with it.
+    Triggers instead of a foreign key tie it to its attempt. A key would look the attempt up for
+    every point, triggers do so once per statement. They also delete the points of an attempt.
     """
 
     __tablename__ = "metric_points"
@@ -567,7 +648,7 @@ class MetricPoint(Table):
 
 
 class Evaluation(Table):
-    """The score of one replicate on one task and split; the base's own where not `attached`."""
+    """The score of one replicate on one task and split; the base model's if not `attached`."""
 
     __tablename__ = "evaluations"
     __table_args__ = (
@@ -593,11 +674,11 @@ class Evaluation(Table):
 
 
 class JobMetric(Table):
-    """One figure of a job that has succeeded, over its seeds, each by the trial chosen for it.
+    """One metric of a succeeded job over its seeds, each with its selected trial.
 
-    `seeds` and `values` belong together, and `items` says of how many items a value is a share.
-    `low` and `high` are the limits of the 95 % interval of the mean. All of it follows from what
-    the latest attempt measured, and is kept so that jobs can be looked for by it.
+    `seeds` and `values` belong together. A value that is a share of items has their number in
+    `items`. `low` and `high` are the limits of the 95 % interval of the mean. The row follows from
+    the results of the latest attempt, and is stored so that jobs can be filtered by it.
     """
 
     __tablename__ = "job_metrics"
@@ -623,7 +704,7 @@ class JobMetric(Table):
 
 
 class ItemOutcome(Table):
-    """Which items of an evaluation were right: packed bits, in item order."""
+    """The correct items of an evaluation, as packed bits in item order."""
 
     __tablename__ = "item_outcomes"
 
@@ -706,7 +787,7 @@ class Checkpoint(Table):
 
 
 class TheoryReport(Table):
-    """What one theory check says; `place` is the order in which they were measured."""
+    """The result of one theory check; `place` is its position in the order of measurement."""
 
     __tablename__ = "theory_reports"
     __table_args__ = (
@@ -730,8 +811,8 @@ class TheoryReport(Table):
 class LeaseArtifact(Table):
     """Content that was sent under a lease of a job, whether or not a result names it yet.
 
-    Reports name only what was sent for their job, and what was sent counts as stored. It does not
-    keep the artifact: content that nothing else names goes, and this row with it.
+    Reports can name only content that was sent for their job, and all of it counts as stored. This
+    row does not keep the artifact: if nothing else names it, both are deleted.
     """
 
     __tablename__ = "lease_artifacts"
@@ -746,7 +827,7 @@ class LeaseArtifact(Table):
 
 
 class TrainingState(Table):
-    """The last saved state of a training that has not ended; one a job, the newest."""
+    """The newest saved state of a training that has not ended, one per job."""
 
     __tablename__ = "training_states"
     __table_args__ = (

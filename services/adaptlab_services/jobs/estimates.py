@@ -1,7 +1,7 @@
-"""How long a job will run and how much memory it will take, from runs that were measured.
+"""Estimates of a job's time and memory, from earlier runs that were measured.
 
-`adaptlab.specs.cost` counts what a job computes. A device's rates turn that into seconds, and the
-median ratio of measured to counted in the latest similar runs fits it to this installation.
+`adaptlab.specs.cost` counts the operations of a job. A device's rates convert them to seconds, and
+the median ratio of measured to counted in the latest similar runs corrects for this installation.
 """
 
 import json
@@ -41,12 +41,12 @@ from adaptlab_db.tables import Attempt, Job
 
 LATEST_RUNS = 5
 LATEST_JOBS = 200
-"""Among so many jobs similar runs are looked for; older ones say little of today."""
+"""Number of jobs among which similar runs are searched; older ones say little about today."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What a device does in a second, what a run costs besides, and what a process holds idle."""
+    """Speed of a device in units per second, fixed cost of a run, and memory of an idle process."""
 
     flops: float
     traffic_bytes: float
@@ -55,7 +55,7 @@ class Rates:
     idle_bytes: int
 
     def seconds(self, load: Load) -> float:
-        """As if nothing overlapped."""
+        """Return the seconds that a load takes if nothing overlaps."""
         return (
             load.flops / self.flops
             + load.traffic_bytes / self.traffic_bytes
@@ -63,14 +63,14 @@ class Rates:
         )
 
 
-# Fitted to runs on one core of a server; what a GPU does is its data sheet's tenth part.
+# Fitted to runs on one core of a server; for GPUs a tenth of the data sheet's figures.
 CPU = Rates(4.8e10, 5e10, 1.1e5, overhead_seconds=1.5, idle_bytes=350 * 2**20)
 GPU = Rates(5e12, 3e11, 1e5, overhead_seconds=5.0, idle_bytes=0)
 
 
 @dataclass(frozen=True)
 class _Run:
-    """One measured attempt next to what was counted for it; ratios are None where nothing ran."""
+    """Ratios of measured to counted for one attempt; None where nothing ran."""
 
     device: str
     training: float | None
@@ -81,7 +81,7 @@ class _Run:
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> Self:
-        """From what is stored of an attempt."""
+        """Read a row of `_latest`, without its place."""
         stored, used, environment, started_at, ended_at = row
         spec = readable(ResolvedSpec.model_validate(stored))
         usage = Usage.model_validate(used)
@@ -101,25 +101,25 @@ class _Run:
 
 
 def estimate(session: Session, spec: Resolved, queue: str) -> Estimate:
-    """What a job of this resolved spec will take on this queue."""
-    (found,) = estimate_each(session, [(spec, queue)])
-    return found
+    """Estimate the time and memory of a resolved spec on a queue."""
+    (result,) = estimate_each(session, [(spec, queue)])
+    return result
 
 
-def estimate_each(session: Session, asked: Sequence[tuple[Resolved, str]]) -> tuple[Estimate, ...]:
-    """What each job will take, by resolved spec and queue; more of them cost no more queries."""
-    known: dict[_Likeness, list[_Run]] = {}
-    ordered = [_most_similar_first(spec, queue) for spec, queue in asked]
+def estimate_each(session: Session, jobs: Sequence[tuple[Resolved, str]]) -> tuple[Estimate, ...]:
+    """Estimate jobs, given as resolved spec and queue; more jobs need no more queries."""
+    runs: dict[_Likeness, list[_Run]] = {}
+    ordered = [_most_similar_first(spec, queue) for spec, queue in jobs]
     for same_basis in zip(*ordered, strict=True):
         lacking = (
             like
             for like, likenesses in zip(same_basis, ordered, strict=True)
-            if not any(known.get(earlier) for earlier in likenesses)
+            if not any(runs.get(earlier) for earlier in likenesses)
         )
-        known |= _latest_runs(session, set(lacking))
+        runs |= _latest_runs(session, set(lacking))
     return tuple(
-        _estimate(spec, queue, next((one for one in likenesses if known.get(one)), None), known)
-        for (spec, queue), likenesses in zip(asked, ordered, strict=True)
+        _estimate(spec, queue, next((like for like in likenesses if runs.get(like)), None), runs)
+        for (spec, queue), likenesses in zip(jobs, ordered, strict=True)
     )
 
 
@@ -127,13 +127,13 @@ def _estimate(
     spec: Resolved,
     queue: str,
     likeness: "_Likeness | None",
-    known: Mapping["_Likeness", Sequence[_Run]],
+    runs: Mapping["_Likeness", Sequence[_Run]],
 ) -> Estimate:
     counted = work(spec)
     if likeness is not None:
-        runs = known[likeness]
-        explanation = _explanation(likeness.basis, len(runs), spec, queue)
-        return _from_runs(counted, likeness.basis, runs, explanation)
+        similar = runs[likeness]
+        explanation = _explanation(likeness.basis, len(similar), spec, queue)
+        return _from_runs(counted, likeness.basis, similar, explanation)
     rates = GPU if "gpu" in queue else CPU
     seconds = rates.seconds(counted.training) + rates.seconds(counted.evaluation)
     return Estimate(
@@ -146,7 +146,7 @@ def _estimate(
 
 
 def warnings(estimate: Estimate, max_seconds: int) -> tuple[str, ...]:
-    """What to say of a run that would be stopped before its end."""
+    """Return a warning if the run would be stopped before its end."""
     if estimate.seconds <= max_seconds:
         return ()
     return (
@@ -160,7 +160,7 @@ def _from_runs(counted: Work, basis: Basis, runs: Sequence[_Run], explanation: s
     rates = _rates(runs[0].device)
     training = _median([run.training for run in runs])
     evaluation = _median([run.evaluation for run in runs])
-    # A warm process may still hold what an earlier run left, which then shows no growth.
+    # The memory of a warm process may not grow, because it still holds that of an earlier run.
     growth = max((run.memory for run in runs if run.memory is not None), default=1.0)
     idle = min(run.idle_bytes for run in runs)
     seconds = (
@@ -179,7 +179,7 @@ def _from_runs(counted: Work, basis: Basis, runs: Sequence[_Run], explanation: s
 
 @dataclass(frozen=True)
 class _Likeness:
-    """What counting runs have in common with a job; what `basis` does not ask for is left empty."""
+    """Members that a run has in common with a job; those that `basis` ignores are empty."""
 
     basis: Basis
     queue: str
@@ -208,57 +208,58 @@ def _most_similar_first(spec: Resolved, queue: str) -> tuple[_Likeness, ...]:
     return kind, _Likeness("family", queue, trains, family), _Likeness("any", queue, trains)
 
 
-def _latest_runs(session: Session, asked: Set[_Likeness]) -> dict[_Likeness, list[_Run]]:
+def _latest_runs(session: Session, likenesses: Set[_Likeness]) -> dict[_Likeness, list[_Run]]:
     """The latest measured runs of such jobs, on the device of the very latest."""
-    found: dict[_Likeness, list[_Run]] = {}
+    latest: dict[_Likeness, list[_Run]] = {}
     shapes: dict[tuple[Basis, bool, bool], list[_Likeness]] = {}
-    for one in asked:  # a comparison with NULL would keep an index from being used
-        shapes.setdefault((one.basis, one.task is None, one.method is None), []).append(one)
+    for like in likenesses:  # a comparison with NULL would keep an index from being used
+        shapes.setdefault((like.basis, like.task is None, like.method is None), []).append(like)
     for alike in shapes.values():
         rows = session.execute(_latest(alike)).all()
         for place, group in groupby(rows, key=lambda row: row.place):
             runs = list(_readable([row[1:] for row in group]))
-            found[alike[place]] = [run for run in runs if run.device == runs[0].device]
-    return found
+            latest[alike[place]] = [run for run in runs if run.device == runs[0].device]
+    return latest
 
 
 def _latest(alike: Sequence[_Likeness]) -> Select[Any]:
-    """The latest runs for each of these, with its place; all are of one basis.
+    """Select the latest runs for each likeness, with its place; all have the same basis.
 
-    For each, at most `LATEST_JOBS` are looked at closely, found by the index `ix_jobs_like` alone.
-    Measured with 72 jobs: 8 queries for 221, 0.15 to 0.27 s for 0.67 to 1.27 s; with 100,000 jobs
-    of which most are of another method, 0.2 to 1.2 s for 24 specs and 4.2 to 4.7 s without it.
+    The index `ix_jobs_like` alone finds the at most `LATEST_JOBS` per likeness that are read.
+    Measured with 72 jobs: 8 queries instead of 221, and 0.15 to 0.27 s instead of 0.67 to 1.27 s.
+    With 100,000 jobs, most of another method, 24 specs take 0.2 to 1.2 s, without the index 4.2 to
+    4.7 s.
     """
-    asked = _table_of(alike)
-    among, which = _conditions(alike[0], asked.c)
+    wanted = _table_of(alike)
+    among, which = _conditions(alike[0], wanted.c)
     newest = (Job.created_at.desc(), Job.id.desc())
     jobs = select(Job.id).where(*among).order_by(*newest).limit(LATEST_JOBS)
-    found = jobs.correlate(asked).lateral("found")
+    candidates = jobs.correlate(wanted).lateral("candidates")
     measured = (Job.resolved_spec, Attempt.usage, Attempt.environment)
     runs = (
         select(*measured, Attempt.started_at, Attempt.ended_at, Job.created_at, Job.id)
-        .join(found, found.c.id == Job.id)
+        .join(candidates, candidates.c.id == Job.id)
         .join(Attempt, (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt))
-        .where(Job.state == "succeeded", Job.queue == asked.c.queue, *which)
+        .where(Job.state == "succeeded", Job.queue == wanted.c.queue, *which)
         .where(Attempt.usage.is_not(None), Attempt.ended_at.is_not(None))
         .order_by(*newest)
         .limit(LATEST_RUNS)
-        .correlate(asked)
+        .correlate(wanted)
         .lateral("runs")
     )
-    in_order = (asked.c.place, runs.c.created_at.desc(), runs.c.id.desc())
-    told = (runs.c[name] for name in _MEASURED)
-    return select(asked.c.place, *told).join_from(asked, runs, true()).order_by(*in_order)
+    in_order = (wanted.c.place, runs.c.created_at.desc(), runs.c.id.desc())
+    columns = (runs.c[name] for name in _MEASURED)
+    return select(wanted.c.place, *columns).join_from(wanted, runs, true()).order_by(*in_order)
 
 
 def _table_of(alike: Sequence[_Likeness]) -> TableValuedAlias:
-    """A row for each, with its place, in one parameter: the statement is always the same."""
-    rows = [{"place": place} | asdict(one) for place, one in enumerate(alike)]
-    texts = (column(one.name, Text) for one in fields(_Likeness) if one.name != "trains")
+    """A row per likeness, with its place, in one parameter: the statement is always the same."""
+    rows = [{"place": place} | asdict(like) for place, like in enumerate(alike)]
+    texts = (column(field.name, Text) for field in fields(_Likeness) if field.name != "trains")
     return (
         func.jsonb_to_recordset(literal(rows, JSONB))
         .table_valued(column("place", Integer), column("trains", Boolean), *texts)
-        .render_derived("asked", with_types=True)
+        .render_derived("wanted", with_types=True)
     )
 
 
@@ -267,28 +268,28 @@ _Conditions = tuple[ColumnElement[bool], ...]
 
 
 def _conditions(
-    one: _Likeness, asked: ReadOnlyColumnCollection[str, Any]
+    like: _Likeness, wanted: ReadOnlyColumnCollection[str, Any]
 ) -> tuple[_Conditions, _Conditions]:
-    """Which jobs are looked at, on indexed columns, and which of these count."""
-    trains = (Job.total_steps > 0) == asked.trains
-    if one.basis == "any":
+    """Conditions on the jobs to read, by indexed columns, and on those of them that count."""
+    trains = (Job.total_steps > 0) == wanted.trains
+    if like.basis == "any":
         return (), (trains,)
-    if one.basis == "family":
-        return (), (trains, Job.family == asked.family)
+    if like.basis == "family":
+        return (), (trains, Job.family == wanted.family)
     among = (
-        Job.kind == asked.kind,
-        Job.task.is_(None) if one.task is None else Job.task == asked.task,
-        Job.method.is_(None) if one.method is None else Job.method == asked.method,
+        Job.kind == wanted.kind,
+        Job.task.is_(None) if like.task is None else Job.task == wanted.task,
+        Job.method.is_(None) if like.method is None else Job.method == wanted.method,
     )
     return among, (
-        Job.family == asked.family,
-        Job.resolved_spec["family"] == cast(asked.configuration, JSONB),
-        Job.resolved_spec["training"]["precision"].astext == asked.precision,
+        Job.family == wanted.family,
+        Job.resolved_spec["family"] == cast(wanted.configuration, JSONB),
+        Job.resolved_spec["training"]["precision"].astext == wanted.precision,
     )
 
 
 def _readable(rows: Sequence[Sequence[Any]]) -> Iterator[_Run]:
-    """The runs whose specs today's plug-ins still understand."""
+    """The runs whose specs the installed plug-ins can read."""
     for row in rows:
         try:
             yield _Run.of(row)
@@ -316,7 +317,7 @@ def _explanation(basis: Basis, runs: int, spec: Resolved, queue: str) -> str:
         ),
     }
     early = (
-        " Early stopping may end it sooner."
+        " Early stopping may end it earlier."
         if spec.training and spec.training.early_stopping
         else ""
     )
@@ -332,5 +333,5 @@ def _ratio(measured: float, counted: float) -> float | None:
 
 
 def _median(ratios: Sequence[float | None]) -> float:
-    known = [ratio for ratio in ratios if ratio is not None]
-    return median(known) if known else 1.0
+    measured = [ratio for ratio in ratios if ratio is not None]
+    return median(measured) if measured else 1.0

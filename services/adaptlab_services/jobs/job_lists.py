@@ -1,4 +1,4 @@
-"""Lists of jobs or of their summaries, page by page."""
+"""Pages of jobs, or of their summaries."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,15 +28,14 @@ from adaptlab_services.querying.job_filters import in_study, matching
 
 Order = Literal["created_at", "-created_at"]
 Rows = Select[*tuple[Any, ...]]  # columns of several types
-Which = Select[UUID, datetime]  # jobs, and when they were created
+Which = Select[UUID, datetime]  # ids of jobs, and when they were created
 
 
 @dataclass(frozen=True, slots=True)
 class JobQuery:
-    """Which jobs, and which page of them.
+    """A page of the jobs that match a filter, of one study or of all.
 
-    Those for which `filter_text` holds, with `study` only those that belong to it, newest first
-    unless `order_by` says otherwise.
+    An empty `filter_text` matches every job.
     """
 
     filter_text: str = ""
@@ -47,36 +46,36 @@ class JobQuery:
 
     @property
     def most(self) -> int:
-        """How many rows to read: one more than are shown, to see whether more follow."""
+        """Number of rows to read: one more than are shown, to see whether more follow."""
         return paging.page_limit(self.page_size)
 
     @property
     def is_of_all(self) -> bool:
-        """Whether it asks for the first of all jobs that are seen."""
+        """Whether this is the first page of all visible jobs."""
         return not self.filter_text and self.study is None and self.page_token is None
 
     def bound(self) -> tuple[str, ...]:
-        """What a page token is bound to."""
+        """The members to which a page token is bound."""
         study = () if self.study is None else (str(self.study),)
         return ("jobs", self.filter_text, self.order_by, *study)
 
 
 def page(session: Session, query: JobQuery) -> Page[JobView]:
-    """The jobs asked for; raises `InvalidSpec` for a filter or a page token that makes no sense."""
-    found, token = _page(session, query, job_rows)
-    return Page(data=tuple(map(job_view, found)), next_page_token=token)
+    """Return a page of jobs; raises `InvalidSpec` for an invalid filter or page token."""
+    rows, token = _page(session, query, job_rows)
+    return Page(data=tuple(map(job_view, rows)), next_page_token=token)
 
 
 def summaries(session: Session, query: JobQuery) -> Page[JobSummary]:
-    """The same without their specs, which is most of the work."""
-    found, token = _page(session, query, summary_rows)
-    return Page(data=job_summaries(found), next_page_token=token)
+    """Return a page of jobs without their specs, which are most of the work."""
+    rows, token = _page(session, query, summary_rows)
+    return Page(data=job_summaries(rows), next_page_token=token)
 
 
 def newest(
     session: Session, holds: Sequence[ColumnElement[bool]], most: int
 ) -> tuple[JobView, ...]:
-    """The newest jobs for which all of this holds, so many at most."""
+    """Return the newest jobs that meet all conditions, at most `most`."""
     statement = _ordered(job_rows(), _all().where(*holds), "-created_at", most)
     return tuple(map(job_view, columns_of(session.execute(statement))))
 
@@ -84,14 +83,14 @@ def newest(
 def _page(
     session: Session, query: JobQuery, rows: Callable[[], Rows]
 ) -> tuple[Sequence[Columns], str | None]:
-    """The rows of one page, and the token of the next."""
+    """Return the rows of one page, and the token of the next."""
     if query.is_of_all and _sees_one_kind(session):
         statement = _first_of_all(rows, query.order_by, query.most)
     else:
         statement = _ordered(rows(), _which(session, query), query.order_by, query.most)
-    found = columns_of(session.execute(statement))
-    shown = found[: query.most - 1]
-    if len(found) == len(shown):
+    read = columns_of(session.execute(statement))
+    shown = read[: query.most - 1]
+    if len(read) == len(shown):
         return shown, None
     last = shown[-1]
     cursor = Cursor(last["created_at"].isoformat(), str(last["id"]))
@@ -99,9 +98,9 @@ def _page(
 
 
 def _sees_one_kind(session: Session) -> bool:
-    """Whether the order of the jobs seen is that of an index: of those of one project, or of all.
+    """Return True if the session sees one project or all, which indexes can list in order.
 
-    Of several projects one can have few jobs among very many.
+    Among several projects, one can have few jobs among very many of others.
     """
     visible: Sequence[int] | None = session.info.get(VISIBLE)
     return visible is None or len(visible) <= 1
@@ -125,23 +124,23 @@ def _all() -> Which:
 
 @lru_cache(maxsize=64)
 def _first_of_all(rows: Callable[[], Rows], order_by: Order, most: int) -> Rows:
-    """Kept, as making it takes as long as asking it; it says nothing of who asks.
+    """Select the first `most` of all jobs; kept, because building it takes as long as running it.
 
-    How many is part of the text, so that the database plans it once: of a parameter it would expect
-    a tenth of all jobs, and make another plan each time. With a filter, or for several projects, it
-    is to do that: what is good for a frequent value is bad for a rare one.
+    `most` is part of the text, so that the database keeps one plan: for a parameter it would expect
+    a tenth of all jobs, and plan again each time. With a filter, or for several projects, planning
+    again is right: a plan that suits a frequent value is bad for a rare one.
     """
     return _ordered(rows(), _all(), order_by, literal_column(str(most), Integer()))
 
 
 def _ordered(rows: Rows, which: Which, order_by: Order, most: int | ColumnElement[int]) -> Rows:
-    """The rows of the first so many jobs, in order.
+    """Select the rows of the first `most` jobs, in order.
 
-    First which jobs, on what indexes know of them; the rest is wide and read for a page only.
+    The jobs are chosen by indexed columns first; the other columns are wide, and read for one page.
     """
-    found = which.order_by(*_order(Job.created_at, Job.id, order_by)).limit(most).subquery("found")
-    joined = rows.join(found, found.c.id == Job.id)
-    return joined.order_by(*_order(found.c.created_at, found.c.id, order_by))
+    first = which.order_by(*_order(Job.created_at, Job.id, order_by)).limit(most).subquery("first")
+    joined = rows.join(first, first.c.id == Job.id)
+    return joined.order_by(*_order(first.c.created_at, first.c.id, order_by))
 
 
 def _order(at: Any, job_id: Any, order_by: Order) -> tuple[ColumnElement[Any], ...]:  # columns

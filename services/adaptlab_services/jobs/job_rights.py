@@ -1,4 +1,4 @@
-"""Whether the asker may change something, for who shows buttons; the changes check it again."""
+"""Permission to change a job or a study, for pages with buttons; each change checks it again."""
 
 from uuid import UUID
 
@@ -11,23 +11,23 @@ from adaptlab_services.people import access
 
 
 def may_change(session: Session, job_id: UUID) -> bool:
-    """Whether the asker may cancel, pause, resume or retry this job; False for no such job."""
+    """Return True if the caller may cancel, pause, resume or retry an existing job."""
     return _may_change(session, select(Job.owner_id, Job.project_id).where(Job.id == job_id))
 
 
 def may_change_study(session: Session, study_id: UUID) -> bool:
-    """Whether the asker may cancel this study; False for no such study."""
+    """Return True if the caller may cancel an existing study."""
     return _may_change(
         session, select(Study.owner_id, Study.project_id).where(Study.id == study_id)
     )
 
 
 def _may_change(session: Session, owned: Select[int, int]) -> bool:
-    found = session.execute(owned).one_or_none()
-    if found is None:
+    row = session.execute(owned).one_or_none()
+    if row is None:
         return False
     try:
-        owner_id, project_id = found
+        owner_id, project_id = row
         access.check_change(session, owner_id, project_id)
     except Forbidden:
         return False

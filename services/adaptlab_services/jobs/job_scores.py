@@ -1,4 +1,4 @@
-"""One figure a job, for lists: the mean accuracy on the task that it was trained for."""
+"""Mean accuracy per job on the task that it was trained on, for lists."""
 
 from collections.abc import Collection
 from uuid import UUID
@@ -10,9 +10,9 @@ from adaptlab_db.tables import Evaluation, Job
 
 
 def accuracies(session: Session, job_ids: Collection[UUID]) -> dict[UUID, float]:
-    """The mean over seeds of the test accuracy on the job's own task, of the latest attempt.
+    """Return the mean test accuracy over seeds on each job's own task, of its latest attempt.
 
-    A job without such an evaluation is left out.
+    Jobs without such an evaluation are left out.
     """
     rows = session.execute(
         select(Evaluation.job_id, func.avg(cast(Evaluation.correct, Double) / Evaluation.total))

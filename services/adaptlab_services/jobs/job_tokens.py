@@ -1,4 +1,4 @@
-"""Tokens that open one job: for a worker in a batch system, which carries that one out."""
+"""Tokens for a single job, with which a worker in a batch system runs it."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -18,13 +18,13 @@ from adaptlab_services.people.tokens import WORKER, Principal
 
 DEFAULT_HOURS = 72
 MOST_HOURS = 336
-"""Two weeks: a run may take one, and wait in the batch system's queue for another."""
+"""Two weeks: one for the run, and one in the batch system's queue."""
 
 
 class NewJobToken(Value):
-    """A token to be made with which workers may have one job, and nothing else.
+    """The request for a token with which workers can run one job and do nothing else.
 
-    It ends after so many hours, with the token that makes it or with the job, whichever is first.
+    It expires after these hours, with the caller's own token, or with the job, whichever is first.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=64)] = "batch job"
@@ -32,10 +32,10 @@ class NewJobToken(Value):
 
 
 def create(session: Session, principal: Principal, job_id: UUID, new: NewJobToken) -> CreatedToken:
-    """Make a token of the scope `worker` for a job that the asker may change.
+    """Create a token with the scope `worker` for a job that the caller may change.
 
-    Who may submit or cancel a job may have it carried out, so the asker's own token need not have
-    that scope. Raises `NotFound`, `Forbidden`, and `Conflict` for a job that has ended.
+    The caller's own token needs no such scope, because callers who may submit or cancel a job may
+    also have it run. Raises `NotFound`, `Forbidden`, and `Conflict` for a job that has ended.
     """
     audit.note(session, scopes=[WORKER], expires_in_hours=new.expires_in_hours)
     query = select(Job.owner_id, Job.project_id, Job.state).where(Job.id == job_id)
@@ -49,11 +49,11 @@ def create(session: Session, principal: Principal, job_id: UUID, new: NewJobToke
             "job, and create a token for the new one.",
             job.state,
         )
-    asked = func.clock_timestamp() + timedelta(hours=new.expires_in_hours)
-    ends = token_rights.end_of(session, principal, asked)
+    requested = func.clock_timestamp() + timedelta(hours=new.expires_in_hours)
+    ends = token_rights.end_of(session, principal, requested)
     text = tokens.create_token(
         session, principal.user_id, new.name, (WORKER,), ends, job.project_id, job_id
     )
-    made = issued_tokens.created(session, text)
-    audit.note(session, job=str(job_id), project=made.project, expires_at=str(made.expires_at))
-    return made
+    token = issued_tokens.created(session, text)
+    audit.note(session, job=str(job_id), project=token.project, expires_at=str(token.expires_at))
+    return token

@@ -1,19 +1,15 @@
-"""A job as everybody sees it: the JSON of `/v1/jobs/{id}`."""
+"""Answers about jobs: views and summaries, from rows of the database."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import cache
 from typing import Any
 from uuid import UUID
 
 from pydantic import TypeAdapter
 from sqlalchemy import (
-    ColumnElement,
-    DateTime,
-    Integer,
     Result,
     Select,
-    Text,
     and_,
     bindparam,
     case,
@@ -31,26 +27,26 @@ from adaptlab_db.job_states import TERMINAL_STATES
 from adaptlab_db.tables import Attempt, BaseModel, Job, Project, User, Worker
 from adaptlab_db.visibility import ACROSS_PROJECTS
 
-JsonObject = dict[str, object]
 Columns = Mapping[str, Any]  # of a row, of several types
 
-
 MOST_AHEAD = 500
-"""Jobs are counted so far: what is behind more of them is far from its turn, wherever it is."""
+"""Jobs ahead are counted up to this number; a job behind more of them has no position."""
 
 
 @cache
 def summary_rows() -> Select[*tuple[Any, ...]]:  # columns of several types
-    """Jobs with all that a summary needs of them; refine it and give the rows to `job_summaries`.
+    """Select jobs with the columns that `job_summaries` needs; refine it by conditions.
 
-    Made once: that took a thirtieth of a page of jobs. Columns and not objects of the ORM, which
-    took a third of it.
+    Kept, because building it took a thirtieth of the time of a page of jobs. It selects columns,
+    because objects of the ORM took a third of that time.
     """
     names = cast("$.checks[*].name", JSONPATH)
     of_theory = func.jsonb_path_query_array(Job.resolved_spec, names, type_=JSONB)
     return (
         select(
-            *(getattr(Job, name) for name in _OF_JOBS),
+            *_SHOWN,
+            *(Job.priority, Job.step, Job.total_steps, Job.worker_id),
+            *(Job.cancel_requested_at, Job.pause_requested_at),
             Job.spec["name"].astext.label("name"),
             case((Job.kind == "theory", of_theory)).label("checks"),
             User.name.label("owner"),
@@ -68,34 +64,27 @@ def summary_rows() -> Select[*tuple[Any, ...]]:  # columns of several types
 
 @cache
 def job_rows() -> Select[*tuple[Any, ...]]:  # columns of several types
-    """The same with all that a view needs; refine it and give the rows to `job_view`."""
+    """Select jobs with the columns that `job_view` needs; refine it by conditions."""
     made_here = (BaseModel.name == Job.base_model) & (BaseModel.project_id == Job.project_id)
     whole = (Job.spec, Job.resolved_spec, BaseModel.job_id.label("base_job_id"))
     return summary_rows().add_columns(*whole).outerjoin(BaseModel, made_here)
 
 
-_SAID_AS_IT_IS = (
-    *("id", "kind", "state", "reason", "error", "retry_of", "attempt", "attempts_max"),
-    *("base_model", "family", "task", "method", "budget_requested", "trainable_parameters"),
-    *("spec_digest", "labels", "created_at", "started_at", "finished_at", "heartbeat_at"),
-    *("name", "owner", "project"),
+_SHOWN = tuple(
+    getattr(Job, name) for name in JobSummary.model_fields if name in Job.__table__.columns
 )
-_OF_JOBS = (
-    *_SAID_AS_IT_IS[:-3],
-    *("cancel_requested_at", "pause_requested_at", "step", "total_steps", "queue", "priority"),
-    "worker_id",
-)
+"""The columns of jobs that a summary has under the same name."""
 
 
-def columns_of(found: Result[*tuple[Any, ...]]) -> list[dict[str, Any]]:
-    """The rows that were found, each by the names of its columns."""
-    names = tuple(found.keys())
-    return [dict(zip(names, row, strict=True)) for row in found]
+def columns_of(result: Result[*tuple[Any, ...]]) -> list[dict[str, Any]]:
+    """The rows of a result, as dictionaries by name of the column."""
+    names = tuple(result.keys())
+    return [dict(zip(names, row, strict=True)) for row in result]
 
 
 def job_summaries(rows: Sequence[Columns]) -> tuple[JobSummary, ...]:
     """The summaries of rows of `summary_rows`."""
-    return _SUMMARIES.validate_python(tuple(_told(columns) for columns in rows))
+    return _SUMMARIES.validate_python(tuple(_summary(columns) for columns in rows))
 
 
 _SUMMARIES = TypeAdapter(tuple[JobSummary, ...])
@@ -104,69 +93,54 @@ _SUMMARIES = TypeAdapter(tuple[JobSummary, ...])
 def job_view(columns: Columns, position: int | None = None) -> JobView:
     """The view of one row of `job_rows`."""
     resolved = ResolvedSpec.model_validate(columns["resolved_spec"])
-    told = _told(columns, position)
-    told["spec"] = columns["spec"]
-    told["resolved_spec"] = resolved
-    told["budget"] = resolved.budget
-    told["links"] = _links(columns["id"], columns["base_job_id"])
-    return JobView.model_validate(told)
+    view = _summary(columns, position)
+    view["spec"] = columns["spec"]
+    view["resolved_spec"] = resolved
+    view["budget"] = resolved.budget
+    view["links"] = _links(columns["id"], columns["base_job_id"])
+    return JobView.model_validate(view)
 
 
-def _told(columns: Columns, position: int | None = None) -> dict[str, Any]:
-    """What a summary says, to be checked in one go: its parts by themselves take twice as long."""
-    told: dict[str, Any] = {name: columns[name] for name in _SAID_AS_IT_IS}
+def _summary(columns: Columns, position: int | None = None) -> dict[str, Any]:
+    """The members of a summary, to be validated together; separately, that takes twice as long."""
+    summary = {name: value for name, value in columns.items() if name in JobSummary.model_fields}
     worker, queue = columns["worker_id"], columns["queue"]
-    told["terminal"] = columns["state"] in TERMINAL_STATES
-    told["cancel_requested"] = columns["cancel_requested_at"] is not None
-    told["pause_requested"] = columns["pause_requested_at"] is not None
-    told["checks"] = columns["checks"] or ()
-    told["progress"] = _progress(columns)
-    told["queue"] = {"name": queue, "priority": columns["priority"], "position": position}
-    told["worker"] = None if worker is None else {"id": worker, "host": columns["host"]}
-    return told
+    summary["terminal"] = columns["state"] in TERMINAL_STATES
+    summary["cancel_requested"] = columns["cancel_requested_at"] is not None
+    summary["pause_requested"] = columns["pause_requested_at"] is not None
+    summary["checks"] = columns["checks"] or ()
+    summary["progress"] = _progress(columns)
+    summary["queue"] = {"name": queue, "priority": columns["priority"], "position": position}
+    summary["worker"] = None if worker is None else {"id": worker, "host": columns["host"]}
+    return summary
 
 
 def queue_position(session: Session, job: Columns) -> int | None:
-    """How many queued jobs a worker would take before this one, plus one.
+    """Return the position of a job in its queue, counted from 1.
 
-    None if it is not queued, or behind more than `MOST_AHEAD`. Fairness between owners can change
-    the order, so this is an estimate.
+    None if it is not queued, or behind more than `MOST_AHEAD` jobs. An estimate, because fairness
+    between owners can change the order.
     """
     if job["state"] != "queued":
         return None
     place = {name: job[name] for name in ("queue", "priority", "created_at")}
-    ahead = session.execute(_AHEAD, place, execution_options=ACROSS_PROJECTS).scalar_one()
-    return position_after(ahead)
-
-
-def position_after(ahead: int) -> int | None:
-    """The place behind so many jobs, None if they were not all counted."""
+    ahead = session.execute(_jobs_ahead(), place, execution_options=ACROSS_PROJECTS).scalar_one()
     return ahead + 1 if ahead <= MOST_AHEAD else None
 
 
-def jobs_ahead(
-    queue: ColumnElement[str], priority: ColumnElement[int], created_at: ColumnElement[datetime]
-) -> Select[int]:
-    """How many queued jobs are before a place in a queue, counted to one more than `MOST_AHEAD`."""
-    other = _JOBS.alias("other")
+@cache
+def _jobs_ahead() -> Select[int]:
+    """Count the queued jobs before a place in a queue, up to one more than `MOST_AHEAD`."""
+    priority, created_at = bindparam("priority"), bindparam("created_at")
     is_before = or_(
-        other.c.priority > priority,
-        and_(other.c.priority == priority, other.c.created_at < created_at),
+        Job.priority > priority, and_(Job.priority == priority, Job.created_at < created_at)
     )
-    found = (
-        select(other.c.id)
-        .where(other.c.state == "queued", other.c.queue == queue, is_before)
+    ahead = (
+        select(Job.id)
+        .where(Job.state == "queued", Job.queue == bindparam("queue"), is_before)
         .limit(MOST_AHEAD + 1)
     )
-    return select(func.count()).select_from(found.subquery())
-
-
-_JOBS = Job.metadata.tables[Job.__tablename__]
-_AHEAD = jobs_ahead(
-    bindparam("queue", type_=Text()),
-    bindparam("priority", type_=Integer()),
-    bindparam("created_at", type_=DateTime(timezone=True)),
-)
+    return select(func.count()).select_from(ahead.subquery())
 
 
 def _progress(job: Columns) -> dict[str, object]:

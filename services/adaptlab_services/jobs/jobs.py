@@ -1,10 +1,10 @@
-"""Jobs: create, preview, look at and cancel."""
+"""Jobs: create, preview, get and cancel."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, literal, select, update
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
@@ -22,28 +22,29 @@ from adaptlab.specs.resolved import (
 )
 from adaptlab.specs.spec import AdaptSpec, AnySpec, BaseSpec, ImportSpec, TheorySpec
 from adaptlab_answers.jobs import JobView, Preview
-from adaptlab_db.job_states import TERMINAL_STATES, UNCLAIMED_STATES, JobState
+from adaptlab_db.job_states import TERMINAL_STATES, UNCLAIMED_STATES
 from adaptlab_db.tables import Job
+from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.jobs import estimates
-from adaptlab_services.jobs.job_rows import NewJob, WrittenJob, insert_job
+from adaptlab_services.jobs.job_rows import NewJob, insert_jobs
 from adaptlab_services.jobs.job_views import columns_of, job_rows, job_view, queue_position
 from adaptlab_services.lifecycle import adaptations, workers
 from adaptlab_services.lifecycle.transitions import append_event, transition
 from adaptlab_services.limits import limits, quotas, sizes
 from adaptlab_services.models import base_models, datasets
 from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots, resolved_import
-from adaptlab_services.people import access, idempotency
+from adaptlab_services.people import access, audit, idempotency
 from adaptlab_services.people.audit import Entry
 from adaptlab_services.people.tokens import Principal
 
 Spec = AnySpec
-_Base = ResolvedPretrain | ResolvedImport
+ResolvedBase = ResolvedPretrain | ResolvedImport
 
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """The answer to a creation; `queues` have new work and are rung after the commit."""
+    """The answer to a creation; `queues` have new work, and are rung after the commit."""
 
     job: JobView
     replayed: bool
@@ -51,12 +52,25 @@ class Created:
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
-    """A job as it was written, the queues that have new work, and what makes its base model."""
+class _Inserted:
+    """The id of a new job, and the queues that have new work."""
 
-    written: WrittenJob
+    job_id: UUID
     queues: tuple[str, ...]
-    base_job_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class BasePlan:
+    """A base model that a job would adapt, before anything is created.
+
+    Attributes:
+        facts: what resolving an adaptation needs.
+        job: the resolved job that would create it, and its queue; None if the model exists or is
+            being created.
+    """
+
+    facts: BaseModelFacts
+    job: tuple[ResolvedBase, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,46 +91,52 @@ def create(
     most_queued: int | None = None,
     entry: Entry | None = None,
 ) -> Created:
-    """Store a job, and the job of an inline base model that nobody has made yet.
+    """Create a job, and the job of an inline base model that does not exist yet.
 
-    `roots` are where model folders may lie, and `most_queued` is how many jobs one owner may have
-    waiting or queued. The `entry` of the audit log is written with the job, and not for one that
-    was made before. Raises `InvalidSpec` for a spec that cannot be run, `Conflict` for a taken
-    name, `IdempotencyMismatch` for a key that was used with another spec, `LimitReached`, and
-    `Forbidden` for who may not submit to the project.
+    `roots` are the folders that may contain model folders, and `most_queued` is the number of jobs
+    that one owner can have waiting or queued. The `entry` of the audit log is written with a new
+    job, not when an earlier answer is repeated. Raises `InvalidSpec` for a spec that cannot be run,
+    `Conflict` for a taken name, `IdempotencyMismatch` for a key that was used with another spec,
+    `LimitReached`, `QuotaReached`, and `Forbidden` for callers who may not submit to the project.
     """
     access.to_create(session)
-    if idempotency_key is None:
-        made = _create(session, principal, spec, roots, entry)
-    else:
+    digest = None
+    if idempotency_key is not None:
         digest = idempotency.request_digest(session, spec)
         earlier = idempotency.answered(session, principal.user_id, idempotency_key, digest)
         if earlier is not None:
             return Created(get(session, earlier), replayed=True, queues=())
-        made = _create(session, principal, spec, roots, entry)
-        idempotency.remember(session, principal.user_id, idempotency_key, digest, made.written.id)
+    new = _create(session, principal, spec, roots)
+    if idempotency_key is not None and digest is not None:
+        idempotency.remember(session, principal.user_id, idempotency_key, digest, new.job_id)
+    if entry is not None:
+        audit.record(session, replace(entry, object=str(new.job_id)))
     limits.check_queued(session, principal.user_id, most_queued)
-    quotas.check_jobs(session, principal.user_id, _queues_of(spec), made.written.allowance)
-    project = access.project_name(session)
-    view = made.written.view(principal.name, project, made.base_job_id)
-    return Created(view, replayed=False, queues=made.queues)
+    quotas.check_jobs(session, principal.user_id, _queues_of(spec))
+    return Created(get(session, new.job_id), replayed=False, queues=new.queues)
 
 
 def preview(session: Session, spec: Spec, *, roots: ModelRoots = NO_ROOTS) -> Preview:
-    """Run every check of a creation and say what would become of the spec."""
-    resolved = _resolved(session, spec, roots)
-    (found,) = _previews(session, [(spec, resolved)])
-    base = _unmade_base(session, spec, roots)
-    if base is None:
-        return found
-    estimate = estimates.estimate(session, *base)
-    return found.model_copy(update={"base_estimate": estimate})
+    """Check a spec as for a creation, and return the job that it would become."""
+    base = None
+    if isinstance(spec, AdaptSpec):
+        base = base_plan(session, spec.base_model, roots)
+        resolved: Resolved = _resolved_adaptation(session, spec, base.facts)
+    elif isinstance(spec, TheorySpec):
+        resolved = _resolved_theory(session, spec)
+    else:
+        base_models.check_free(session, spec.name)
+        resolved = resolved_base(session, spec, roots)
+    (job,) = _previews(session, [(spec, resolved)])
+    if base is None or base.job is None:
+        return job
+    return job.model_copy(update={"base_estimate": estimates.estimate(session, *base.job)})
 
 
 def preview_each(session: Session, specs: Sequence[AdaptSpec]) -> list[Preview | AdaptlabError]:
-    """The previews of adaptations of named base models, or what is wrong with each.
+    """Preview adaptations of named base models; errors take the place of invalid specs' previews.
 
-    More of them cost no more statements, unless they name more base models or datasets.
+    More specs need no more statements, unless they name more base models or datasets.
     """
     bases: dict[str, BaseModelFacts] = {}
     resolved: list[ResolvedAdapt | AdaptlabError] = []
@@ -129,36 +149,36 @@ def preview_each(session: Session, specs: Sequence[AdaptSpec]) -> list[Preview |
         except AdaptlabError as error:
             resolved.append(error)
     pairs = zip(specs, resolved, strict=True)
-    sound = [(spec, one) for spec, one in pairs if not isinstance(one, AdaptlabError)]
-    found = iter(_previews(session, sound))
-    return [one if isinstance(one, AdaptlabError) else next(found) for one in resolved]
+    valid = [(spec, result) for spec, result in pairs if not isinstance(result, AdaptlabError)]
+    previews = iter(_previews(session, valid))
+    return [result if isinstance(result, AdaptlabError) else next(previews) for result in resolved]
 
 
 def get(session: Session, job_id: UUID) -> JobView:
-    """One job."""
-    found = columns_of(session.execute(job_rows().where(Job.id == job_id)))
-    if not found:
+    """Return one job; raises `NotFound`."""
+    rows = columns_of(session.execute(job_rows().where(Job.id == job_id)))
+    if not rows:
         raise NotFound("job", job_id)
-    return job_view(found[0], queue_position(session, found[0]))
+    return job_view(rows[0], queue_position(session, rows[0]))
 
 
 def cancel(session: Session, principal: Principal, job_id: UUID) -> Cancelled:
     """Cancel a job at once, or ask the worker that runs it to stop.
 
-    A job that has ended stays as it is, whatever its end; repeating the call changes nothing.
-    Raises `Forbidden` for who may not, being neither its owner nor an operator.
+    A job that has ended does not change, and neither does a repeated call. Raises `NotFound`, and
+    `Forbidden` for callers who are neither the job's owner nor an operator.
     """
-    place = select(Job.owner_id, Job.project_id).where(Job.id == job_id)
-    found = session.execute(place).one_or_none()
-    if found is None:
+    query = select(Job.owner_id, Job.project_id).where(Job.id == job_id)
+    job = session.execute(query).one_or_none()
+    if job is None:
         raise NotFound("job", job_id)
-    access.check_change(session, found.owner_id, found.project_id)
+    access.check_change(session, job.owner_id, job.project_id)
     return stop(session, principal, job_id)
 
 
 def stop(session: Session, principal: Principal, job_id: UUID) -> Cancelled:
-    """Cancel a job, or ask its worker to stop, whoever it is of."""
-    # The lock decides a race with a worker that claims or finishes: one of the two is first.
+    """Cancel a job, or ask its worker to stop, without a check of the caller's rights."""
+    # The lock decides races with a worker that claims or finishes the job.
     row = session.execute(
         select(Job.state, Job.cancel_requested_at).where(Job.id == job_id).with_for_update()
     ).one()
@@ -185,97 +205,89 @@ def _request_stop(session: Session, principal: Principal, job_id: UUID) -> None:
     append_event(session, job_id, "cancel_requested", {"by": principal.name})
 
 
-def _create(
-    session: Session, principal: Principal, spec: Spec, roots: ModelRoots, entry: Entry | None
-) -> _Made:
+def _create(session: Session, principal: Principal, spec: Spec, roots: ModelRoots) -> _Inserted:
+    if isinstance(spec, AdaptSpec):
+        return _create_adaptation(session, principal, spec, roots)
     if isinstance(spec, TheorySpec):
-        return _create_theory(session, principal, spec, entry)
-    if not isinstance(spec, AdaptSpec):
-        resolved = resolved_base(session, spec, roots)
-        written = _insert(session, principal, spec, resolved, "queued", entry=entry)
-        base_models.register(session, spec.name, written.id)
-        return _Made(written, written.wakes, None)
+        return _create_theory(session, principal, spec)
+    resolved = resolved_base(session, spec, roots)
+    new = _insert(session, principal, spec, resolved, is_ready=True)
+    base_models.register(session, spec.name, new.job_id)
+    return new
+
+
+def _create_adaptation(
+    session: Session, principal: Principal, spec: AdaptSpec, roots: ModelRoots
+) -> _Inserted:
     name, queues = spec.base_model, ()
     if not isinstance(name, str):
         name, queues = base_of(session, principal, name, roots)
     base = base_models.remembered(session, name)
     resolved = _resolved_adaptation(session, spec, base.facts)
-    ready = base.job_id if base.is_ready else None
-    state: JobState = "waiting" if ready is None else "queued"
-    written = _insert(session, principal, spec, resolved, state, ready, entry)
-    if not written.has_base:
+    new = _insert(session, principal, spec, resolved, is_ready=base.is_ready)
+    if base.is_ready and not _is_still_ready(session, name, base.job_id):
         base_models.forget(session, name)
         raise Conflict(
             f"The base model {name!r} has changed because the database was restored or "
             "replaced. Nothing was created. Send the request again."
         )
-    return _Made(written, (*queues, *written.wakes), base.job_id)
+    return _Inserted(new.job_id, (*queues, *new.queues))
 
 
-def _create_theory(
-    session: Session, principal: Principal, spec: TheorySpec, entry: Entry | None
-) -> _Made:
+def _is_still_ready(session: Session, name: str, job_id: UUID) -> bool:
+    """Return True if the remembered base model is in the database, created by that job."""
+    project_id = access.project_of(session)
+    is_made = base_models.is_made_by(literal(job_id), literal(project_id), literal(name))
+    return session.execute(select(is_made), execution_options=ACROSS_PROJECTS).scalar_one()
+
+
+def _create_theory(session: Session, principal: Principal, spec: TheorySpec) -> _Inserted:
     resolved = _resolved_theory(session, spec)
     name = resolved.base_model
-    base = None if name is None else base_models.usable_base(session, name)
-    ready = base is None or base.is_ready
-    ready = ready and adaptations.are_ready(session, spec.adaptations)
-    state: JobState = "queued" if ready else "waiting"
-    written = _insert(session, principal, spec, resolved, state, entry=entry)
-    return _Made(written, written.wakes, None if base is None else base.job_id)
+    is_ready = name is None or base_models.usable_base(session, name).is_ready
+    is_ready = is_ready and adaptations.are_ready(session, spec.adaptations)
+    return _insert(session, principal, spec, resolved, is_ready=is_ready)
 
 
 def _resolved_theory(session: Session, spec: TheorySpec) -> ResolvedTheory:
     adaptations.hold_base_models(session, spec.adaptations)
     measured = adaptations.facts(session, spec.adaptations)
     base = measured_base(spec, measured)
-    known = None if base is None else base_models.facts(session, base)
-    return sizes.checked(session, resolve_theory(spec, known, measured))
+    facts = None if base is None else base_models.facts(session, base)
+    return sizes.checked(session, resolve_theory(spec, facts, measured))
 
 
 def base_of(
     session: Session, principal: Principal, spec: BaseSpec, roots: ModelRoots = NO_ROOTS
 ) -> tuple[str, tuple[str, ...]]:
-    """The name of the inline base model, and the queue in which its job now waits, if new."""
+    """Return the name of an inline base model, and the queue of its job if that is new."""
     resolved = _resolved_inline(session, spec, roots)
     digest = spec_digest(resolved)
-    if (known := base_models.equal_to(session, digest, spec.name)) is not None:
-        return known, ()
+    if (name := base_models.equal_to(session, digest, spec.name)) is not None:
+        return name, ()
     try:
         with session.begin_nested():
-            written = _insert(session, principal, spec, resolved, "queued")
-            base_models.register(session, spec.name, written.id)
+            new = _insert(session, principal, spec, resolved, is_ready=True)
+            base_models.register(session, spec.name, new.job_id)
     except Conflict:
-        # Somebody may have created the same model between the look and the attempt.
-        if (known := base_models.equal_to(session, digest, spec.name)) is not None:
-            return known, ()
+        # Somebody else may have created the same model since the lookup.
+        if (name := base_models.equal_to(session, digest, spec.name)) is not None:
+            return name, ()
         raise
-    return spec.name, (spec.resources.queue,)
+    return spec.name, new.queues
 
 
-def facts_without_creating(
-    session: Session, base: str | BaseSpec, roots: ModelRoots = NO_ROOTS
-) -> BaseModelFacts:
-    """What is known of a base model, by name or given inline, which is not made here."""
+def base_plan(session: Session, base: str | BaseSpec, roots: ModelRoots = NO_ROOTS) -> BasePlan:
+    """Look up a base model that is named or given inline; creates nothing."""
     if isinstance(base, str):
-        return base_models.facts(session, base)
+        return BasePlan(base_models.facts(session, base))
     resolved = _resolved_inline(session, base, roots)
     digest = spec_digest(resolved)
-    if (known := base_models.equal_to(session, digest, base.name)) is not None:
-        return base_models.facts(session, known)
+    if (name := base_models.equal_to(session, digest, base.name)) is not None:
+        return BasePlan(base_models.facts(session, name))
     base_models.check_free(session, base.name)
-    return base_models.resolved_facts(base.name, digest, resolved)
-
-
-def _resolved(session: Session, spec: Spec, roots: ModelRoots) -> Resolved:
-    """The job as it would run; nothing is made for it."""
-    if isinstance(spec, AdaptSpec):
-        base = facts_without_creating(session, spec.base_model, roots)
-        return _resolved_adaptation(session, spec, base)
-    if isinstance(spec, TheorySpec):
-        return _resolved_theory(session, spec)
-    base_models.check_free(session, spec.name)
-    return resolved_base(session, spec, roots)
+    facts = base_models.resolved_facts(base.name, digest, resolved)
+    return BasePlan(facts, (resolved, base.resources.queue))
 
 
 def _resolved_adaptation(session: Session, spec: AdaptSpec, base: BaseModelFacts) -> ResolvedAdapt:
@@ -283,18 +295,18 @@ def _resolved_adaptation(session: Session, spec: AdaptSpec, base: BaseModelFacts
 
 
 def _previews(session: Session, resolved: Sequence[tuple[Spec, Resolved]]) -> list[Preview]:
-    """The previews without estimates of base models; more of them cost no more statements."""
+    """Preview jobs, without estimates of base models; more jobs need no more statements."""
     if not resolved:
         return []
-    documents = [write_resolved(one) for _, one in resolved]
-    digests = [spec_digest(one) for one in documents]
-    times = estimates.estimate_each(session, [(one, s.resources.queue) for s, one in resolved])
+    documents = [write_resolved(job) for _, job in resolved]
+    digests = [spec_digest(document) for document in documents]
+    times = estimates.estimate_each(session, [(job, s.resources.queue) for s, job in resolved])
     served, done = workers.live_queues(session), _done_before(session, digests)
     return [
         Preview(
             kind=spec.kind,
             resolved_spec=document,
-            budget=one.budget,
+            budget=job.budget,
             spec_digest=digest,
             estimate=estimate,
             base_estimate=None,
@@ -304,31 +316,21 @@ def _previews(session: Session, resolved: Sequence[tuple[Spec, Resolved]]) -> li
                 *_equal_job_warnings(done.get(digest)),
             ),
         )
-        for (spec, one), document, digest, estimate in zip(
+        for (spec, job), document, digest, estimate in zip(
             resolved, documents, digests, times, strict=True
         )
     ]
 
 
-def _unmade_base(session: Session, spec: Spec, roots: ModelRoots) -> tuple[_Base, str] | None:
-    """The job of an inline base model that nobody has made yet, and its queue."""
-    if not isinstance(spec, AdaptSpec) or isinstance(spec.base_model, str):
-        return None
-    base, resolved = spec.base_model, _resolved_inline(session, spec.base_model, roots)
-    if base_models.equal_to(session, spec_digest(resolved), base.name) is not None:
-        return None
-    return resolved, base.resources.queue
-
-
-def resolved_base(session: Session, spec: BaseSpec, roots: ModelRoots) -> _Base:
-    """The job that makes a base model, as it will run; raises `InvalidSpec`."""
-    known = datasets.known(session)
+def resolved_base(session: Session, spec: BaseSpec, roots: ModelRoots) -> ResolvedBase:
+    """Resolve the job that creates a base model; raises `InvalidSpec`."""
+    sets = datasets.known(session)
     if isinstance(spec, ImportSpec):
-        return sizes.checked(session, resolved_import(spec, roots, known))
-    return sizes.checked(session, resolve(spec, None, known))
+        return sizes.checked(session, resolved_import(spec, roots, sets))
+    return sizes.checked(session, resolve(spec, None, sets))
 
 
-def _resolved_inline(session: Session, spec: BaseSpec, roots: ModelRoots) -> _Base:
+def _resolved_inline(session: Session, spec: BaseSpec, roots: ModelRoots) -> ResolvedBase:
     try:
         return resolved_base(session, spec, roots)
     except InvalidSpec as error:
@@ -340,18 +342,12 @@ def _resolved_inline(session: Session, spec: BaseSpec, roots: ModelRoots) -> _Ba
 
 
 def _insert(
-    session: Session,
-    principal: Principal,
-    spec: Spec,
-    resolved: Resolved,
-    state: JobState,
-    ready_base: UUID | None = None,
-    entry: Entry | None = None,
-) -> WrittenJob:
-    assert state in ("waiting", "queued")
+    session: Session, principal: Principal, spec: Spec, resolved: Resolved, *, is_ready: bool
+) -> _Inserted:
     document = write_resolved(resolved)
-    new = NewJob(spec, document, spec_digest(document), state, ready_base)
-    return insert_job(session, principal, new, entry)
+    new = NewJob(spec, document, spec_digest(document), is_ready)
+    (job_id,) = insert_jobs(session, principal, [new])
+    return _Inserted(job_id, (spec.resources.queue,) if is_ready else ())
 
 
 def _queues_of(spec: Spec) -> set[str]:
@@ -362,7 +358,7 @@ def _queues_of(spec: Spec) -> set[str]:
 
 
 def queue_warnings(session: Session, queues: set[str]) -> tuple[str, ...]:
-    """What to say of queues in which jobs would wait, because no live worker serves them."""
+    """Return a warning for each queue that no live worker serves."""
     return _queue_warnings(queues, workers.live_queues(session))
 
 
@@ -374,7 +370,7 @@ def _queue_warnings(queues: set[str], served: Sequence[str]) -> tuple[str, ...]:
 
 
 def _done_before(session: Session, digests: Sequence[str]) -> dict[str, UUID]:
-    """The first job of each digest that has succeeded in the request's project."""
+    """The first succeeded job of each digest in the request's project."""
     rows = session.execute(
         select(Job.spec_digest, Job.id)
         .where(Job.spec_digest.in_(digests), Job.state == "succeeded")

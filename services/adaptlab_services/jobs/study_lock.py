@@ -1,4 +1,4 @@
-"""The lock under which studies are given jobs, or lose them, one unit of work at a time."""
+"""The lock for adding jobs to studies and removing them, held by one unit of work at a time."""
 
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
@@ -8,10 +8,10 @@ LONGEST_WAIT = "20s"
 
 
 def take(session: Session) -> None:
-    """Let nobody else give studies jobs, or take them, until this unit of work ends.
+    """Take the lock until this unit of work ends.
 
-    Two studies made at once would not see each other's jobs and run them twice, a study could be
-    given a job that is being cancelled, and both would lock the jobs in an order of their own.
+    Without it, two studies created at once would not see each other's jobs and run them twice. A
+    study could also get a job that is being cancelled, and two could deadlock on their jobs.
     """
     session.execute(text(f"SET LOCAL lock_timeout = '{LONGEST_WAIT}'"))
     session.execute(select(func.pg_advisory_xact_lock(KEY)))

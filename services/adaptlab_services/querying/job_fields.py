@@ -1,14 +1,18 @@
-"""What can be asked about jobs and their results: the one table of their fields."""
+"""Fields of jobs and their results, for filters, orders and groupings."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import cache
+from types import MappingProxyType
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import ColumnElement, Double, Integer, Text, case, cast, func, or_, select
 from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import InstrumentedAttribute
 
-from adaptlab_db.job_states import JOB_STATES
+from adaptlab_db import tables
 from adaptlab_db.tables import Job, Study, StudyJob
 from adaptlab_services.lifecycle.job_metrics import METRICS
 from adaptlab_services.querying.query_fields import Column, Family, Field, Fields, Joins, Kind
@@ -32,81 +36,59 @@ def job_fields() -> Fields:
     """The fields of jobs."""
     return Fields(
         "jobs",
-        (*_what(), *_budget(), *_course(), _study()),
+        (*_columns(), *_computed(), _study()),
         (_metrics(), _labels(), _spec()),
     )
 
 
-def _plain(column: Column, kind: Kind, name: str, means: str, **more: Any) -> Field:
-    return Field(name, kind, means, lambda _: column, **more)  # Any: the rest of Field's members
+def _columns() -> Iterator[Field]:
+    """The columns of jobs, as `adaptlab_db.tables.Job` declares them."""
+    for column, field in tables.job_fields().items():
+        attribute: InstrumentedAttribute[Any] = getattr(Job, column)  # Any: of several types
+        yield Field(
+            field.name or column,
+            _KINDS[attribute.type.python_type],
+            field.means,
+            _constant(attribute),
+            field.allowed,
+            field.also,
+            field.is_indexed,
+        )
 
 
-def _what() -> tuple[Field, ...]:
-    kinds = ("pretrain", "import", "adapt", "theory")
-    indexed = {"is_indexed": True}
-    name = Job.spec["name"].astext
-    return (
-        _plain(Job.id, "id", "id", "the job's id", also=("job",), **indexed),
-        _plain(name, "text", "name", "name from its spec"),
-        _plain(Job.kind, "text", "kind", "kind of job", allowed=kinds),
-        _plain(Job.state, "text", "state", "state of the job", allowed=JOB_STATES, **indexed),
-        _plain(Job.reason, "text", "reason", "reason for its state"),
-        _plain(Job.base_model, "text", "base_model", "base model adapted", **indexed),
-        _plain(Job.family, "text", "family", "family of the model"),
-        _plain(Job.task, "text", "task", "task trained on", **indexed),
-        _plain(Job.method, "text", "method", "adaptation method", **indexed),
-        Field("owner", "text", "user who submitted it", lambda joins: joins.owner().name),
-        _plain(Job.queue, "text", "queue", "queue that it waits in"),
-        _plain(Job.spec_digest, "text", "spec_digest", "equal for equal jobs", **indexed),
-    )
+_KINDS: Mapping[type, Kind] = MappingProxyType(
+    {str: "text", int: "integer", datetime: "time", UUID: "id"}
+)
 
 
-def _budget() -> tuple[Field, ...]:
-    vector = Job.resolved_spec["budget"]
+def _computed() -> tuple[Field, ...]:
+    """Fields that follow from the spec of a job, its owner or its latest attempt."""
+    name, budget = Job.spec["name"].astext, Job.resolved_spec["budget"]
+    seeds = func.jsonb_array_length(Job.resolved_spec["seeds"], type_=Integer())
     counted = {
         "stored_bytes": "stored bytes of the adaptation",
         "extra_context_tokens": "positions added to every input",
         "flops_per_token": "floating-point operations per token in a forward pass",
     }
-    return (
-        _plain(
-            Job.trainable_parameters,
-            "integer",
-            "budget.trainable",
-            "trainable parameters",
-            also=("trainable_parameters", "budget.trainable_parameters"),
-            is_indexed=True,
-        ),
-        _plain(
-            Job.budget_requested,
-            "integer",
-            "budget.requested",
-            "requested budget, in trainable parameters",
-            also=("budget_requested", "budget"),
-        ),
-        *(
-            _plain(cast(vector[name].astext, Double), "number", f"budget.{name}", means)
-            for name, means in counted.items()
-        ),
-    )
-
-
-def _course() -> tuple[Field, ...]:
     used = {
         "training_seconds": "seconds of training",
         "evaluation_seconds": "seconds of evaluation",
         "peak_memory_bytes": "peak memory of the run",
     }
-    seeds = func.jsonb_array_length(Job.resolved_spec["seeds"], type_=Integer())
     return (
-        _plain(Job.priority, "integer", "priority", "priority in its queue"),
-        _plain(Job.attempt, "integer", "attempt", "number of its latest attempt"),
-        _plain(seeds, "integer", "seeds", "number of seeds"),
-        _plain(Job.created_at, "time", "created_at", "time of submission", is_indexed=True),
-        _plain(Job.started_at, "time", "started_at", "time of its first start"),
-        _plain(Job.finished_at, "time", "finished_at", "time of its end"),
-        *(Field(f"usage.{name}", "number", means, _usage(name)) for name, means in used.items()),
+        Field("name", "text", "name from its spec", _constant(name)),
+        Field("owner", "text", "user who submitted it", lambda joins: joins.owner().name),
+        Field("seeds", "integer", "number of seeds", _constant(seeds)),
+        *(
+            Field(f"budget.{key}", "number", means, _constant(cast(budget[key].astext, Double)))
+            for key, means in counted.items()
+        ),
+        *(Field(f"usage.{key}", "number", means, _usage(key)) for key, means in used.items()),
     )
+
+
+def _constant(column: Column) -> Callable[[Joins], Column]:
+    return lambda _: column
 
 
 def _usage(name: str) -> Callable[[Joins], Column]:
@@ -128,7 +110,7 @@ def _study() -> Field:
 
 
 def in_studies(names: Sequence[str]) -> ColumnElement[bool]:
-    """Whether a job belongs to one of these studies, which are named by name or id."""
+    """The condition that a job belongs to one of these studies, given by name or id."""
     lowered = [name.lower() for name in names]
     named = or_(Study.name.in_(names), cast(Study.id, Text).in_(lowered))
     members = select(StudyJob.job_id).join(Study, Study.id == StudyJob.study_id).where(named)
@@ -156,7 +138,9 @@ def _metrics() -> Family:
         means=f"metric of a succeeded job over its seeds; names: {', '.join(METRICS)}; "
         f"statistics: {', '.join(STATISTICS)}",
         of=of,
-        known=tuple(f"metrics.{metric}.{one}" for metric in METRICS for one in STATISTICS),
+        known=tuple(
+            f"metrics.{metric}.{statistic}" for metric in METRICS for statistic in STATISTICS
+        ),
         kind="number",
         is_indexed=True,
     )

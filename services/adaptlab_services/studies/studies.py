@@ -1,11 +1,9 @@
-"""Studies: preview, create, look at, list, extend, clone and cancel."""
+"""Studies: preview, create, get, list, extend, clone and cancel."""
 
 import uuid
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, func, null, select, text, tuple_, update
@@ -15,7 +13,6 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import InvalidSpec
 from adaptlab.reproductions.recipe import RecipeRef
 from adaptlab.specs.resolve import BaseModelFacts
-from adaptlab.specs.spec import BaseSpec
 from adaptlab.studies.study import (
     StudyChanges,
     StudyExtension,
@@ -28,11 +25,9 @@ from adaptlab.studies.study import (
 from adaptlab.studies.study_expansion import expand
 from adaptlab.studies.study_plan import StudyPlan
 from adaptlab.values import Value
-from adaptlab_answers.jobs import Estimate
 from adaptlab_answers.paging import Page
 from adaptlab_answers.studies import StudyPreview, StudySummary, StudyView
-from adaptlab_db.job_states import LOST_STATES
-from adaptlab_db.tables import BaseModel, Job, Project, Study, StudyJob, User
+from adaptlab_db.tables import Project, Study, StudyJob, User
 from adaptlab_services import paging
 from adaptlab_services.jobs import jobs, study_lock
 from adaptlab_services.jobs.estimates import estimate
@@ -56,15 +51,15 @@ from adaptlab_services.studies.study_views import Belonging, counted, study_summ
 
 DEFAULT_MOST_JOBS = 1000
 LONGEST_COMPUTING = "15s"
-"""For which a plan may be computed between two statements.
+"""Longest time for computing a plan between two statements.
 
-It is shorter than others wait for the lock of studies.
+Shorter than the longest wait for the lock of studies.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the server allows: jobs of a study, queued jobs of an owner, places of model folders."""
+    """The server's limits: jobs per study, queued jobs per owner, and roots of model folders."""
 
     most_jobs: int = DEFAULT_MOST_JOBS
     roots: ModelRoots = NO_ROOTS
@@ -73,7 +68,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The answer to a change; `queues` have new work and are rung after the commit."""
+    """The answer to a change; `queues` have new work, and are rung after the commit."""
 
     study: StudyView
     replayed: bool
@@ -82,7 +77,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class _Bases:
-    """The base models of a study: what is known of each, and which were made just now."""
+    """The base models of a study; `made` names those that were created just now."""
 
     facts: tuple[BaseModelFacts, ...]
     made: tuple[str, ...]
@@ -99,12 +94,12 @@ def create(
     recipe: RecipeRef | None = None,
     asked: Value | None = None,
 ) -> Changed:
-    """Store a study, its jobs that nobody has run, and those of base models that are not there.
+    """Create a study, with the jobs and base models that do not exist yet.
 
-    `recipe` is the one that the spec was made from, if any, and `asked` is then the request to
-    which the key belongs.
-    Raises `InvalidSpec` for a study that cannot be run as it is, `Conflict` for a taken name and
-    `IdempotencyMismatch` for a key that was used with another request.
+    `recipe` is the recipe of which the spec was made, if any, and `asked` is then the request to
+    which the idempotency key belongs. Raises `InvalidSpec` for a study that cannot be run,
+    `Conflict` for a taken name, and `IdempotencyMismatch` for a key that was used with another
+    request.
     """
     access.to_create(session)
     digest = idempotency.request_digest(session, asked or spec)
@@ -122,7 +117,7 @@ def create(
 
 
 def preview(session: Session, spec: StudySpec, rules: Rules) -> StudyPreview:
-    """Run every check of a creation and say what would become of the study."""
+    """Check a spec as for a creation, and return the study that it would become."""
     check_free(session, spec.name)
     return _preview(session, spec, rules, None)
 
@@ -130,9 +125,9 @@ def preview(session: Session, spec: StudySpec, rules: Rules) -> StudyPreview:
 def extend(
     session: Session, principal: Principal, study: str, extension: StudyExtension, rules: Rules
 ) -> Changed:
-    """Give a study what it lacks of the extension, and run again what has failed.
+    """Add to a study what it lacks of the extension, and run failed jobs again.
 
-    Raises `Conflict` for a study that was cancelled.
+    Raises `Conflict` for a cancelled study.
     """
     study_lock.take(session)
     row = locked_row(session, study)
@@ -154,7 +149,7 @@ def extend(
 def preview_extension(
     session: Session, study: str, extension: StudyExtension, rules: Rules
 ) -> StudyPreview:
-    """Say what would become of a study by an extension; `reused` are also its own jobs."""
+    """Return the study that an extension would lead to; its own jobs count as `reused` too."""
     row = locked_row(session, study)
     spec = spec_of(row)
     try:
@@ -165,17 +160,17 @@ def preview_extension(
 
 
 def cloned(session: Session, study: str, changes: StudyChanges) -> StudySpec:
-    """The spec of a study with some members otherwise, to be created; raises `InvalidSpec`."""
+    """Return the spec of a study with changes, for a clone; raises `InvalidSpec`."""
     return changed(spec_of(study_row(session, study)), changes)
 
 
 def inside_project_of(session: Session, study: str) -> AbstractContextManager[None]:
-    """Let what is made go where a study is: its clone finds the same base models there."""
+    """Work in the project of a study, so that its clone finds the same base models."""
     return access.inside(session, study_row(session, study).project_id)
 
 
 def get(session: Session, study: str) -> StudyView:
-    """One study, by id or name."""
+    """Return one study, by id or name; raises `NotFound`."""
     row = study_row(session, study)
     return study_view(session, row, belonging(session, row))
 
@@ -187,7 +182,7 @@ def page(
     page_size: int = paging.DEFAULT_PAGE_SIZE,
     page_token: str | None = None,
 ) -> Page[StudySummary]:
-    """Studies, newest first; with `job_id` those that the job belongs to."""
+    """Return a page of studies, newest first; with `job_id`, of those that the job belongs to."""
     question = ("studies", str(job_id))
     query = (
         select(Study, User.name, Project.name)
@@ -217,9 +212,9 @@ def page(
 
 
 def cancel(session: Session, principal: Principal, study: str) -> Changed:
-    """Cancel a study and those of its jobs that were made for studies which are all cancelled.
+    """Cancel a study, and its jobs that were created for studies and that only cancelled ones have.
 
-    Jobs that somebody asked for by themselves go on. Repeating the call changes nothing.
+    Jobs that a user submitted directly continue. Repeating the call changes nothing.
     """
     study_lock.take(session)
     row = locked_row(session, study, even_cancelled=True)
@@ -258,7 +253,7 @@ def _insert(
 def _run(
     session: Session, principal: Principal, study_id: UUID, spec: StudySpec, rules: Rules
 ) -> tuple[str, ...]:
-    """Make the jobs that the study lacks; returns the queues in which there is new work."""
+    """Create the jobs that the study lacks; return the queues that have new work."""
     base_names(spec)
     bases = _made_bases(session, principal, spec, rules.roots)
     plan = _plan(session, spec, bases.facts, rules)
@@ -270,10 +265,7 @@ def _run(
     study_jobs.write_bases(session, study_id, plan.base_models, bases.made)
     assignment = study_jobs.assigned(session, plan, study_id)
     ready = {name: base_models.is_ready(session, name) for name in plan.base_models}
-    states: dict[str, Literal["waiting", "queued"]] = {
-        name: "queued" if is_ready else "waiting" for name, is_ready in ready.items()
-    }
-    written = study_jobs.write(session, principal, study_id, assignment, states)
+    written = study_jobs.write(session, principal, study_id, assignment, ready)
     checks = study_checks.assigned(session, plan, assignment, written.jobs, study_id)
     queues = study_checks.write(session, principal, study_id, checks, ready)
     new = {job.spec.resources.queue for job in (*assignment.new, *checks.new)}
@@ -284,9 +276,9 @@ def _run(
 def _plan(
     session: Session, spec: StudySpec, bases: tuple[BaseModelFacts, ...], rules: Rules
 ) -> StudyPlan:
-    """What the study comes to; raises `InvalidSpec` for more or larger jobs than are allowed."""
+    """Expand the study; raises `InvalidSpec` for more or larger jobs than are allowed."""
     known = datasets.known(session)
-    # Seconds for many jobs on deep models, during which the database hears nothing.
+    # Takes seconds for many jobs on deep models, while the session is idle in its transaction.
     session.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{LONGEST_COMPUTING}'"))
     plan = expand(spec, bases, rules.most_jobs, known)
     sizes.check_each(session, [one.resolved for one in (*plan.jobs, *plan.checks)])
@@ -297,7 +289,7 @@ def _plan(
 def _made_bases(
     session: Session, principal: Principal, spec: StudySpec, roots: ModelRoots
 ) -> _Bases:
-    """The base models, after the jobs of those that nobody makes yet have been created."""
+    """Create the jobs of inline base models that do not exist yet; return all base models."""
     facts: list[BaseModelFacts] = []
     made: list[str] = []
     queues: list[str] = []
@@ -314,17 +306,15 @@ def _made_bases(
     return _Bases(tuple(facts), tuple(made), tuple(queues))
 
 
-def _looked_up_bases(
-    session: Session, spec: StudySpec, roots: ModelRoots
-) -> tuple[BaseModelFacts, ...]:
-    """The base models as they would be; nothing is made."""
-    facts: list[BaseModelFacts] = []
+def _base_plans(session: Session, spec: StudySpec, roots: ModelRoots) -> list[jobs.BasePlan]:
+    """Look up all base models; creates nothing."""
+    plans: list[jobs.BasePlan] = []
     for index, base in enumerate(spec.base_models):
         try:
-            facts.append(jobs.facts_without_creating(session, base, roots))
+            plans.append(jobs.base_plan(session, base, roots))
         except InvalidSpec as error:
             raise _at_base(error, index) from error
-    return tuple(facts)
+    return plans
 
 
 def _at_base(error: InvalidSpec, index: int) -> InvalidSpec:
@@ -339,31 +329,16 @@ def _preview(
     session: Session, spec: StudySpec, rules: Rules, study_id: UUID | None
 ) -> StudyPreview:
     base_names(spec)
-    bases = _looked_up_bases(session, spec, rules.roots)
-    plan = _plan(session, spec, bases, rules)
+    bases = _base_plans(session, spec, rules.roots)
+    plan = _plan(session, spec, tuple(base.facts for base in bases), rules)
     assignment = study_jobs.assigned(session, plan, study_id)
     checks = study_checks.assigned(session, plan, assignment, {}, study_id)
-    made = _unmade(session, spec, plan.base_models)
+    new_bases = {base.facts.name: base.job for base in bases if base.job is not None}
     queues = {job.spec.resources.queue for job in (*assignment.new, *checks.new)}
-    queues |= {base.resources.queue for base in made}
+    queues |= {queue for _, queue in new_bases.values()}
     warnings = jobs.queue_warnings(session, queues)
-    estimated = {base.name: _estimate(session, base, rules.roots) for base in made}
+    estimated = {name: estimate(session, *job) for name, job in new_bases.items()}
     return study_preview(session, spec.name, plan, assignment, checks, estimated, warnings)
-
-
-def _unmade(session: Session, spec: StudySpec, names: Sequence[str]) -> tuple[BaseSpec, ...]:
-    """The inline base models that nobody makes yet; `names` are those that will be used."""
-    query = select(BaseModel.name).join(Job, Job.id == BaseModel.job_id)
-    usable = BaseModel.name.in_(names), Job.state.not_in(LOST_STATES)
-    here = BaseModel.project_id == access.project_of(session)
-    known = set(session.scalars(query.where(here, *usable)))
-    pairs = zip(spec.base_models, names, strict=True)
-    return tuple(b for b, name in pairs if not isinstance(b, str) and name not in known)
-
-
-def _estimate(session: Session, base: BaseSpec, roots: ModelRoots) -> Estimate:
-    resolved = jobs.resolved_base(session, base, roots)
-    return estimate(session, resolved, base.resources.queue)
 
 
 def _after(cursor: Cursor) -> ColumnElement[bool]:

@@ -1,4 +1,4 @@
-"""What of a study's jobs is cancelled with it: those that nobody else wants."""
+"""Cancellation of a study's jobs, as far as no other study or user wants them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,11 +16,11 @@ from adaptlab_services.people.tokens import Principal
 
 CANCELLED = Change("cancelled", "cancelled_by_user")
 IN_TURN = (("theory",), ("adapt",), MAKE_BASE_MODELS)
-"""Kinds of jobs; what waited for one is cancelled before, and those others wait for go on."""
+"""Kinds of jobs in the order of cancelling: a job is cancelled after those that wait for it."""
 
 
 def stop_jobs(session: Session, principal: Principal, study_id: UUID) -> tuple[str, ...]:
-    """Stop the jobs that were made for studies which are all cancelled by now.
+    """Stop the study's jobs that were created for studies and that only cancelled ones still have.
 
     Returns the queues that have new work.
     """
@@ -32,7 +32,7 @@ def stop_jobs(session: Session, principal: Principal, study_id: UUID) -> tuple[s
 
 
 def _lock(session: Session, study_id: UUID) -> None:
-    """Lock the live jobs as a worker does that ends one: what is waited for before what waits."""
+    """Lock the active jobs in the order in which workers do: awaited jobs before waiting ones."""
     mine = select(StudyJob.job_id).where(StudyJob.study_id == study_id)
     rank = case({"adapt": 1, "theory": 2}, value=Job.kind, else_=0)
     query = select(Job.id).where(Job.id.in_(mine), Job.state.in_(ACTIVE_STATES))
@@ -40,7 +40,7 @@ def _lock(session: Session, study_id: UUID) -> None:
 
 
 def _only_for(session: Session, study_id: UUID, kinds: Sequence[str]) -> tuple[UUID, ...]:
-    """The live jobs that only cancelled studies want and that no other job waits for."""
+    """The active jobs that only cancelled studies have and that no other job waits for."""
     mine, other = aliased(StudyJob), aliased(StudyJob)
     made_for_a_study = exists().where(other.job_id == Job.id, other.reused.is_(False))
     wanted = exists().where(

@@ -1,4 +1,4 @@
-"""The theory checks of a study as jobs: which there are already, and what each waits for."""
+"""The jobs of a study's theory checks: those that exist, and those to create."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ Place = tuple[str, str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class CheckJob:
-    """A job of a check: what it is asked for, and whether the adaptations that it needs are there.
+    """A job of a check; it `is_ready` if the adaptations that it measures are there.
 
     `cell` is the one whose adaptation it measures, None if it measures none or several.
     """
@@ -40,7 +40,7 @@ class CheckJob:
 
 @dataclass(frozen=True, slots=True)
 class CheckAssignment:
-    """The jobs of a study's checks; `known` are those that the study has, `found` other ones."""
+    """The jobs of a study's checks; the study has those in `known`, and others have `found`."""
 
     jobs: tuple[CheckJob, ...]
     known: Mapping[str, Known]
@@ -48,19 +48,19 @@ class CheckAssignment:
 
     @property
     def new(self) -> tuple[CheckJob, ...]:
-        """The jobs that have to be made, each once."""
-        there = {**self.known, **self.found}
-        return tuple({job.digest: job for job in self.jobs if job.digest not in there}.values())
+        """The jobs that have to be created, each once."""
+        existing = {**self.known, **self.found}
+        return tuple({job.digest: job for job in self.jobs if job.digest not in existing}.values())
 
     def reused(self, digest: str) -> UUID | None:
-        """The job that is there already."""
+        """Return the existing job of this digest; None if it has to be created."""
         known = self.known.get(digest)
         return self.found.get(digest) if known is None else known.job_id
 
 
 @dataclass(frozen=True, slots=True)
 class _Adaptation:
-    """An adaptation of the study, made or yet to be made."""
+    """An adaptation of the study, trained or not."""
 
     facts: Measured
     is_ready: bool
@@ -73,9 +73,9 @@ def assigned(
     made: Mapping[str, UUID],
     study_id: UUID | None = None,
 ) -> CheckAssignment:
-    """The jobs of the plan's checks, with the study's own ones, others' and new ones.
+    """Assign jobs to the plan's checks: the study's own, then those of others, then new ones.
 
-    `made` has the jobs behind the digests of `assignment` as far as there are any.
+    `made` has the jobs of the digests in `assignment` that exist by now.
     """
     jobs = tuple(_jobs(session, plan, assignment, made)) if plan.checks else ()
     known = _known(session, study_id)
@@ -91,58 +91,59 @@ def write(
     assignment: CheckAssignment,
     base_is_ready: Mapping[str, bool],
 ) -> tuple[str, ...]:
-    """Make the jobs that are new and link all of them; returns the queues that have new work."""
+    """Create the new jobs and link all of them; return the queues that have new work."""
     new = [_new(job, base_is_ready) for job in assignment.new]
     ids = dict(zip((job.digest for job in new), insert_jobs(session, principal, new), strict=True))
     session.execute(delete(StudyJob).where(StudyJob.study_id == study_id, StudyJob.role == "check"))
     rows = [_link(study_id, job, assignment, ids) for job in assignment.jobs]
     if rows:
         session.execute(insert(StudyJob), rows)
-    return tuple(sorted({job.spec.resources.queue for job in new if job.state == "queued"}))
+    return tuple(sorted({job.spec.resources.queue for job in new if job.is_ready}))
 
 
 def _jobs(
     session: Session, plan: StudyPlan, assignment: Assignment, made: Mapping[str, UUID]
 ) -> Iterator[CheckJob]:
-    made_of = _adaptations(session, plan, assignment, made)
+    by_place = _adaptations(session, plan, assignment, made)
     for check in plan.checks:
         if not check.cells:
             yield _job(check, None, ())
             continue
-        several = [one for cell in check.cells for one in made_of[_place(cell)]]
+        measured = [item for cell in check.cells for item in by_place[_place(cell)]]
         if check.together:
-            yield _job(check, check.cells[0] if len(check.cells) == 1 else None, several)
+            yield _job(check, check.cells[0] if len(check.cells) == 1 else None, measured)
             continue
-        for one in several:
-            yield _job(check, check.cells[0], (one,))
+        for adaptation in measured:
+            yield _job(check, check.cells[0], (adaptation,))
 
 
 def _job(check: PlannedCheck, cell: Cell | None, measured: Sequence[_Adaptation]) -> CheckJob:
-    facts = [one.facts for one in measured]
+    facts = [adaptation.facts for adaptation in measured]
     spec, resolved = check.spec, check.resolved
     if facts:
-        spec = spec.model_copy(update=measuring([one.job for one in facts]))
+        spec = spec.model_copy(update=measuring([adaptation.job for adaptation in facts]))
         resolved = resolve_theory(spec, check.base, facts)
-    is_ready = all(one.is_ready for one in measured)
+    is_ready = all(adaptation.is_ready for adaptation in measured)
     return CheckJob(check, cell, spec, resolved, spec_digest(resolved), is_ready)
 
 
 def _adaptations(
     session: Session, plan: StudyPlan, assignment: Assignment, made: Mapping[str, UUID]
 ) -> Mapping[Place, list[_Adaptation]]:
-    """The adaptations of every cell that a check measures."""
+    """The adaptations in every cell that a check measures, by the cell's place."""
     places = {_place(cell) for check in plan.checks for cell in check.cells}
     links = [(_place(cell), which) for cell, which in assignment.links]
     wanted = [(place, which) for place, which in links if place in places]
-    there = _stored(session, {i for _, which in wanted if (i := _id(which, assignment, made))})
-    found: dict[Place, list[_Adaptation]] = {place: [] for place in places}
+    stored = _stored(session, {i for _, which in wanted if (i := _id(which, assignment, made))})
+    by_place: dict[Place, list[_Adaptation]] = {place: [] for place in places}
     for place, which in wanted:
         job_id = _id(which, assignment, made)
         if job_id is not None:
-            found[place].append(there[job_id])
+            by_place[place].append(stored[job_id])
         elif isinstance(which, str):
-            found[place].append(_Adaptation(as_if_made(assignment.needed[which]), is_ready=False))
-    return found
+            planned = as_if_made(assignment.needed[which])
+            by_place[place].append(_Adaptation(planned, is_ready=False))
+    return by_place
 
 
 def _id(which: str | Known, assignment: Assignment, made: Mapping[str, UUID]) -> UUID | None:
@@ -152,7 +153,7 @@ def _id(which: str | Known, assignment: Assignment, made: Mapping[str, UUID]) ->
 
 
 def _stored(session: Session, job_ids: set[UUID]) -> Mapping[UUID, _Adaptation]:
-    """The adaptations of jobs, locked so that none of them ends before what waits is written."""
+    """The adaptations of jobs, locked so that none ends before a waiting job is inserted."""
     rows = session.execute(
         select(Job.id, Job.spec_digest, Job.resolved_spec, Job.state)
         .where(Job.id.in_(job_ids))
@@ -169,11 +170,11 @@ def _stored(session: Session, job_ids: set[UUID]) -> Mapping[UUID, _Adaptation]:
 
 
 def _known(session: Session, study_id: UUID | None) -> Mapping[str, Known]:
-    """The jobs of the study's checks that it can go on with, by digest."""
+    """The usable jobs of the study's checks, by digest."""
     rows = session.execute(
         select(Job.spec_digest, Job.id, StudyJob.reused)
         .join(StudyJob, StudyJob.job_id == Job.id)
-        .where(StudyJob.study_id == study_id, StudyJob.role == "check", study_jobs.goes_on())
+        .where(StudyJob.study_id == study_id, StudyJob.role == "check", study_jobs.is_usable())
     )
     return {digest: Known(job_id, (), reused) for digest, job_id, reused in rows}
 
@@ -181,9 +182,7 @@ def _known(session: Session, study_id: UUID | None) -> Mapping[str, Known]:
 def _new(job: CheckJob, base_is_ready: Mapping[str, bool]) -> NewJob:
     base = job.check.base
     is_ready = job.is_ready and (base is None or base_is_ready[base.name])
-    return NewJob(
-        job.spec, write_resolved(job.resolved), job.digest, "queued" if is_ready else "waiting"
-    )
+    return NewJob(job.spec, write_resolved(job.resolved), job.digest, is_ready)
 
 
 def _link(

@@ -1,8 +1,7 @@
-"""The jobs of a study: which its plan lacks, which are there already, and how they are linked."""
+"""The jobs of a study: those that exist, those that its plan lacks, and the links to them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, and_, delete, exists, or_, select
@@ -24,7 +23,7 @@ IN_CELLS = ("method", "reference")
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A job that the study has already, and that has not been given up."""
+    """A job that the study has already, and that has not failed or been cancelled."""
 
     job_id: UUID
     seeds: tuple[int, ...]
@@ -33,12 +32,12 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What becomes of a plan: the jobs that it still needs, and where every job belongs.
+    """The assignment of jobs to the cells of a plan.
 
     Attributes:
         needed: jobs that the study does not have, by digest.
-        found: of those, the ones that somebody has run or will run anyway.
-        links: for every cell the digests of needed jobs and the jobs that the study has.
+        found: those of them that exist already, outside the study.
+        links: for every cell, the digests of needed jobs and the jobs that the study has.
     """
 
     needed: Mapping[str, PlannedJob]
@@ -47,22 +46,22 @@ class Assignment:
 
     @property
     def new(self) -> tuple[PlannedJob, ...]:
-        """The jobs that have to be made."""
+        """The jobs that have to be created."""
         return tuple(job for digest, job in self.needed.items() if digest not in self.found)
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The jobs behind the digests of an assignment, and the queues that have new work."""
+    """The jobs of an assignment by digest, and the queues that have new work."""
 
     jobs: Mapping[str, UUID]
     queues: tuple[str, ...]
 
 
 def assigned(session: Session, plan: StudyPlan, study_id: UUID | None = None) -> Assignment:
-    """Cover every seed of every cell with the study's own jobs, then with others', then new ones.
+    """Cover every seed of every cell by the study's own jobs, then by other jobs, then by new ones.
 
-    Without `study_id` the study is a new one and has no jobs.
+    Without `study_id`, the study is new and has no jobs.
     """
     jobs = {job.digest: job for job in plan.jobs}
     measured = {cell.digest for check in plan.checks for cell in check.cells}
@@ -92,16 +91,19 @@ def write(
     principal: Principal,
     study_id: UUID,
     assignment: Assignment,
-    states: Mapping[str, Literal["waiting", "queued"]],
+    base_is_ready: Mapping[str, bool],
 ) -> Written:
-    """Make the jobs that are new and link all of them.
+    """Create the new jobs of an assignment and link all of its jobs to the study.
 
-    `states` says for each base model whether a job of it has to wait. Links to jobs that were
-    given up, or that the study does not ask for any more, go.
+    Jobs wait if their base model is not ready, by `base_is_ready`. Links to lost jobs, and to jobs
+    that the study no longer needs, are deleted.
     """
     new = [
         NewJob(
-            job.spec, write_resolved(job.resolved), job.digest, states[str(job.resolved.base_model)]
+            job.spec,
+            write_resolved(job.resolved),
+            job.digest,
+            base_is_ready[str(job.resolved.base_model)],
         )
         for job in assignment.new
     ]
@@ -117,14 +119,14 @@ def write(
     )
     if rows:
         session.execute(insert(StudyJob).on_conflict_do_nothing(), rows)
-    queues = sorted({job.spec.resources.queue for job in new if job.state == "queued"})
+    queues = sorted({job.spec.resources.queue for job in new if job.is_ready})
     return Written({**assignment.found, **ids}, tuple(queues))
 
 
 def write_bases(
     session: Session, study_id: UUID, names: Sequence[str], made: Sequence[str]
 ) -> None:
-    """Link the jobs that make the study's base models, `made` for it or not."""
+    """Link the jobs of the study's base models; those in `made` were created for it."""
     jobs = session.execute(
         select(BaseModel.name, BaseModel.job_id).where(
             BaseModel.name.in_(names), BaseModel.project_id == access.project_of(session)
@@ -159,12 +161,11 @@ def equal_jobs(
     queues: Collection[str],
     with_files: Collection[str] = (),
 ) -> Mapping[str, UUID]:
-    """Jobs of these digests that wait or run in one of `queues`, or succeeded with this code.
+    """Find jobs of these digests that wait or run in one of `queues`, or succeeded with this code.
 
-    Only those of the same project: a study is seen by other people than theirs.
-
-    What another version of the code computed would void the comparison. Of the digests in
-    `with_files` only jobs will do whose checkpoints are still to be had.
+    Only jobs of the same project count, because other users see the study. Results of another
+    version of the code would invalidate the comparison. For digests in `with_files`, only jobs
+    whose checkpoints are still stored count.
     """
     coming = and_(
         Job.state.in_((*PENDING_STATES, "running")),
@@ -184,20 +185,20 @@ def equal_jobs(
         .where(Job.spec_digest.in_(digests), or_(done, coming))
         .order_by((Job.state == "succeeded").desc(), Job.created_at, Job.id)
     )
-    found: dict[str, UUID] = {}
+    jobs: dict[str, UUID] = {}
     for digest, job_id in rows:
-        found.setdefault(digest, job_id)
-    return found
+        jobs.setdefault(digest, job_id)
+    return jobs
 
 
-def goes_on() -> ColumnElement[bool]:
-    """A job of a study that it can go on with."""
+def is_usable() -> ColumnElement[bool]:
+    """The condition that a study can keep a job, because it will succeed or has."""
     ended_well = or_(Job.state == "succeeded", Job.cancel_requested_at.is_(None))
     return and_(Job.state.not_in(LOST_STATES), ended_well)
 
 
 def _has_lost_files() -> ColumnElement[bool]:
-    """A job with a checkpoint that was collected, or found to be damaged."""
+    """The condition that a checkpoint of a job was collected or found damaged."""
     return exists(
         select(Checkpoint.id)
         .join(Artifact, Artifact.sha256 == Checkpoint.artifact_sha256)
@@ -212,9 +213,9 @@ def _has_lost_files() -> ColumnElement[bool]:
 def _present(
     session: Session, study_id: UUID | None, with_files: Collection[str]
 ) -> Mapping[str, tuple[Known, ...]]:
-    """The jobs of the study that it can go on with, by the digest that their seeds share.
+    """The usable jobs of the study, by the digest of their spec without seeds.
 
-    Those of a digest in `with_files` only if their checkpoints are still to be had.
+    For digests in `with_files`, only jobs whose checkpoints are still stored count.
     """
     if study_id is None:
         return {}
@@ -225,7 +226,7 @@ def _present(
         .where(
             StudyJob.study_id == study_id,
             StudyJob.role.in_(IN_CELLS),
-            goes_on(),
+            is_usable(),
         )
         .order_by(Job.created_at, Job.id)
     ).all()

@@ -1,4 +1,4 @@
-"""What a study would be, before anything is stored: jobs, cells, passes and time."""
+"""Previews of studies, before anything is stored: jobs, cells, passes and time."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from adaptlab_services.studies.study_jobs import Assignment, Known
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """A job as it would be, whatever its kind."""
+    """A job of a plan, of any kind; `reused` is the existing job, if there is one."""
 
     digest: str
     resolved: Resolved
@@ -42,7 +42,7 @@ def study_preview(
     made: Mapping[str, Estimate],
     warnings: tuple[str, ...],
 ) -> StudyPreview:
-    """The preview of a plan; `made` are the base models that would be made for it."""
+    """Return the preview of a plan; `made` has the estimates of base models to be created."""
     planned, cells = _planned(plan, assignment)
     jobs = _views(session, [*planned, *_checking(checks)])
     new = [job for job in jobs if job.reused is None]
@@ -63,7 +63,7 @@ def study_preview(
 
 
 def _guesses(estimates: Sequence[Estimate]) -> tuple[str, ...]:
-    """A word of warning where the time is a guess."""
+    """A warning if some estimates are guesses."""
     guessed = [estimate for estimate in estimates if estimate.basis == "default"]
     if not guessed:
         return ()
@@ -94,7 +94,7 @@ def _planned(
 def _job(
     whole: PlannedJob, which: str | Known, assignment: Assignment
 ) -> tuple[PlannedJob, UUID | None]:
-    """A job of a cell, and the one that is there already and is it."""
+    """A job of a cell, and the existing job that is reused for it, if any."""
     if isinstance(which, Known):
         seeds = [seed for seed in whole.resolved.seeds if seed in which.seeds]
         return whole.with_seeds(seeds), which.job_id
@@ -126,7 +126,7 @@ def _check_view(job: CheckJob) -> PlannedCheckView:
 
 
 def _views(session: Session, jobs: Sequence[_Planned]) -> tuple[PlannedJobView, ...]:
-    """The jobs, of which those that are not reused are estimated all at once."""
+    """Views of the jobs; those that are not reused are estimated together."""
     new = [(job.resolved, job.queue) for job in jobs if job.reused is None]
     estimates = iter(estimate_each(session, new))
     return tuple(

@@ -1,4 +1,4 @@
-"""The row of a study: found by id or name, locked, and what else is told of it."""
+"""The row of a study, by id or name, with or without a lock, and its owner and project."""
 
 import json
 
@@ -14,14 +14,14 @@ from adaptlab_services.studies.study_views import Belonging
 
 
 def study_row(session: Session, study: str) -> Study:
-    """The study of this id or name; raises `NotFound`."""
+    """Return the study with this id or name; raises `NotFound`."""
     return _one(session, study, select(Study))
 
 
 def locked_row(session: Session, study: str, *, even_cancelled: bool = False) -> Study:
-    """The study, which nobody else changes until the unit of work ends.
+    """Return a study and lock it until the unit of work ends.
 
-    Raises `NotFound`, and `Conflict` for one that was cancelled.
+    Raises `NotFound`, and `Conflict` for a cancelled study unless `even_cancelled`.
     """
     row = _one(session, study, select(Study).with_for_update())
     if row.cancelled_at is not None and not even_cancelled:
@@ -31,7 +31,7 @@ def locked_row(session: Session, study: str, *, even_cancelled: bool = False) ->
 
 
 def belonging(session: Session, study: Study) -> Belonging:
-    """Whose a study is."""
+    """Return the names of a study's owner and project."""
     query = (
         select(User.name, Project.name)
         .select_from(Study)
@@ -43,7 +43,7 @@ def belonging(session: Session, study: Study) -> Belonging:
 
 
 def spec_of(study: Study) -> StudySpec:
-    """The spec as it was sent."""
+    """Return the spec of a study as it was sent."""
     return StudySpec.model_validate_json(json.dumps(study.spec))
 
 
@@ -59,15 +59,15 @@ def check_free(session: Session, name: str) -> None:
 
 
 def _one(session: Session, study: str, query: Select[Study]) -> Study:
-    """A study by its id, its name in the request's own project first, or a part of its id."""
+    """A study by its id, its name (in the request's own project first), or a part of its id."""
     if (whole := short_ids.in_full(study)) is not None:
-        found = session.execute(query.where(Study.id == whole)).scalar_one_or_none()
-        if found is not None:
-            return found
+        row = session.execute(query.where(Study.id == whole)).scalar_one_or_none()
+        if row is not None:
+            return row
     named = session.scalars(query.where(Study.name == study)).all()
-    found = access.nearest(session, [(row.project_id, row) for row in named])
-    if found is None and (meant := short_ids.study_id(session, study)) is not None:
-        found = session.execute(query.where(Study.id == meant)).scalar_one_or_none()
-    if found is None:
+    row = access.nearest(session, [(row.project_id, row) for row in named])
+    if row is None and (meant := short_ids.study_id(session, study)) is not None:
+        row = session.execute(query.where(Study.id == meant)).scalar_one_or_none()
+    if row is None:
         raise NotFound("study", study)
-    return found
+    return row

@@ -1,4 +1,4 @@
-"""Studies as everybody sees them: what was asked, cell by cell, how far it is, what is missing."""
+"""Answers about studies: their specs, their progress cell by cell, and their missing results."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,14 +32,14 @@ LONGEST_ERROR = 300
 
 @dataclass(frozen=True, slots=True)
 class Belonging:
-    """Whose a study is, and in which project: both by name."""
+    """The names of a study's owner and project."""
 
     owner: str
     project: str
 
 
 def study_view(session: Session, study: Study, belonging: Belonging) -> StudyView:
-    """The view of one study."""
+    """Return the view of one study."""
     rows = _rows(session, study.id)
     counts = counted(session, [study.id])[study.id]
     summary = study_summary(study, belonging, counts)
@@ -58,7 +58,7 @@ def study_view(session: Session, study: Study, belonging: Belonging) -> StudyVie
 
 
 def study_summary(study: Study, belonging: Belonging, counts: dict[str, int]) -> StudySummary:
-    """The view of one study in a list."""
+    """Return the summary of one study, for lists."""
     running = any(state not in TERMINAL_STATES for state in counts)
     state: StudyState = "running" if running else "succeeded"
     if study.cancelled_at is not None:
@@ -82,7 +82,7 @@ def study_summary(study: Study, belonging: Belonging, counts: dict[str, int]) ->
 
 
 def counted(session: Session, study_ids: Sequence[UUID]) -> dict[UUID, dict[str, int]]:
-    """The jobs of studies by state, each job once."""
+    """Count the jobs of studies by state, each job once."""
     counts: dict[UUID, dict[str, int]] = {study_id: {} for study_id in study_ids}
     rows = session.execute(
         select(StudyJob.study_id, Job.state, func.count(Job.id.distinct()))
@@ -97,7 +97,7 @@ def counted(session: Session, study_ids: Sequence[UUID]) -> dict[UUID, dict[str,
 
 
 def _rows(session: Session, study_id: UUID) -> Sequence[Row[*tuple[Any, ...]]]:
-    """The jobs of a study with their place in it, in the order in which they came."""
+    """The jobs of a study and their coordinates in it, in the order in which they were linked."""
     seeds = Job.resolved_spec["seeds"].label("seeds")
     query = (
         select(
@@ -143,23 +143,23 @@ def _cells(rows: Iterable[Row[*tuple[Any, ...]]]) -> Iterator[StudyCell]:
     cells: dict[tuple[str, str, str, int], list[Row[*tuple[Any, ...]]]] = {}
     for row in rows:
         cells.setdefault((row.base_model, row.task, row.method, row.budget), []).append(row)
-    for (base_model, task, method, budget), found in cells.items():
-        states = {row.state for row in found}
+    for (base_model, task, method, budget), jobs in cells.items():
+        states = {row.state for row in jobs}
         ended_badly = states & set(LOST_STATES)
         yield StudyCell(
             base_model=base_model,
             task=task,
             method=method,
             budget=budget,
-            role=found[0].role,
-            over_budget=found[0].over_budget,
-            trainable_parameters=found[0].trainable_parameters,
+            role=jobs[0].role,
+            over_budget=jobs[0].over_budget,
+            trainable_parameters=jobs[0].trainable_parameters,
             state="missing"
             if ended_badly
             else "succeeded"
             if states == {"succeeded"}
             else "running",
-            jobs=tuple(_job(row) for row in found),
+            jobs=tuple(_job(row) for row in jobs),
         )
 
 
