@@ -1,6 +1,6 @@
-"""Content-addressed bytes, streamed both ways, a piece in memory at a time.
+"""Content-addressed bytes, read and written as streams, with one piece in memory at a time.
 
-The table of artifacts says in which store the bytes lie; see `adaptlab_db.stores`.
+The table of artifacts records the store of the bytes; see `adaptlab_db.stores`.
 """
 
 import hashlib
@@ -31,12 +31,12 @@ from adaptlab_db.tables import Artifact, ArtifactChunk, Table
 __all__ = ["CHUNK_BYTES", "ArtifactStore", "Located", "StoredArtifact", "streamed"]
 
 HELD_BYTES = 2**20
-"""How much of an incoming artifact is held in memory before a file takes it."""
+"""Bytes of an incoming artifact that are kept in memory; more go to a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredArtifact:
-    """The name of stored bytes and how many there are."""
+    """The digest and size of stored bytes."""
 
     sha256: str
     size: int
@@ -44,25 +44,25 @@ class StoredArtifact:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Where the bytes of an artifact lay when that was looked up; they may have moved since."""
+    """The place and size of an artifact when it was looked up; the bytes may have moved since."""
 
     place: Place
     size: int
 
 
 class ArtifactStore:
-    """Artifacts within the caller's unit of work, in the stores that its session knows."""
+    """Artifacts within the caller's unit of work, in the stores of its session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._stores = stores_of(session)
 
     def write(self, chunks: Iterable[bytes]) -> StoredArtifact:
-        """Store the concatenation of `chunks`, which may be cut anywhere; once for equal content.
+        """Store the concatenation of `chunks`, which can be cut anywhere; equal content once.
 
-        Another writer of equal content waits for this unit of work to end. Write one artifact a
+        Another writer of equal content waits for this unit of work to end. Write one artifact per
         unit of work, or several in the order of their digests. Content that had been collected or
-        quarantined is there again afterwards.
+        quarantined is ready again afterwards.
         """
         if self._stores.large == POSTGRES:
             return self._write_rows(chunks)
@@ -77,19 +77,19 @@ class ArtifactStore:
             return stored
 
     def settle(self, staged: str, announced: StoredArtifact) -> None:
-        """Make the bytes staged under that name the artifact that they were announced to be.
+        """Turn staged bytes into the announced artifact, in the store for its size.
 
-        They go to the store for their size. The caller lets go of the name afterwards, and rolls
-        back when this raises `WrongBytes` or `BytesMissing`.
+        The caller deletes the staged name afterwards, and rolls back if this raises `WrongBytes` or
+        `BytesMissing`.
         """
         store = self._stores.for_size(announced.size)
         goes_out = store.name != POSTGRES and not self._touch(announced)
         read = staged_bytes(self._session, staged, announced.size, in_haste=not goes_out)
-        # Closed at once, whoever still remembers it: the session would wait for it for ever.
-        with closing(read) as bytes_there:
-            pieces = _verified(bytes_there, announced)
+        # Closed explicitly, because the session would wait for ever for an unfinished generator.
+        with closing(read) as content:
+            pieces = _verified(content, announced)
             place = store.put(self._session, announced.sha256, pieces) if goes_out else None
-            for _ in pieces:  # read by nobody yet
+            for _ in pieces:  # reads what no store has read
                 pass
         if store.name == POSTGRES:
             self._rename(staged, announced)
@@ -97,10 +97,10 @@ class ArtifactStore:
             self._adopt(announced, place)
 
     def discard(self, sha256: str) -> bool:
-        """Delete the bytes if nothing refers to them any more; whether it did.
+        """Delete the bytes if nothing refers to them; return True if they were deleted.
 
-        Content that was written more than once is left to collection: whoever wrote it last may be
-        about to refer to it.
+        Content that was written more than once is left to collection, because its last writer may
+        be about to refer to it.
         """
         written_once = Artifact.last_referenced_at == Artifact.created_at
         deleted = self._session.execute(
@@ -116,7 +116,7 @@ class ArtifactStore:
         return True
 
     def read(self, sha256: str, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
-        """The bytes from `start` up to `stop`.
+        """Read the bytes from `start` up to `stop`.
 
         Raises `ArtifactNotFound`, `ArtifactGone` or `StoreNotConfigured` at the first step, and
         `BytesMissing` or `StoreUnreachable` at any.
@@ -129,7 +129,7 @@ class ArtifactStore:
             yield content
 
     def piece(self, located: Located, start: int, stop: int) -> tuple[Located, bytes]:
-        """At least one byte from `start` on, and where the artifact was found to lie by then."""
+        """Read at least one byte from `start` on; also return the artifact's current place."""
         place = located.place
         try:
             return located, self._stores.named(place.store).read(self._session, place, start, stop)
@@ -137,11 +137,11 @@ class ArtifactStore:
             now = self.locate(place.sha256)
             if now.place == place:
                 raise
-        # Moved to another store while it was being read.
+        # The bytes were moved to another store during the read.
         return now, self._stores.named(now.place.store).read(self._session, now.place, start, stop)
 
     def locate(self, sha256: str) -> Located:
-        """Where the bytes are; raises `ArtifactNotFound` or `ArtifactGone`."""
+        """Look up an artifact; raises `ArtifactNotFound` or `ArtifactGone`."""
         columns = (Artifact.size, Artifact.store, Artifact.key, Artifact.state, Artifact.reason)
         row = self._session.execute(select(*columns).where(Artifact.sha256 == sha256)).one_or_none()
         if row is None:
@@ -151,11 +151,11 @@ class ArtifactStore:
         return Located(Place(row.store, sha256, row.key), row.size)
 
     def size(self, sha256: str) -> int:
-        """How many bytes the artifact has; raises `ArtifactNotFound` or `ArtifactGone`."""
+        """Return the size of an artifact in bytes; raises `ArtifactNotFound` or `ArtifactGone`."""
         return self.locate(sha256).size
 
     def drop(self, place: Place) -> None:
-        """Delete bytes that no artifact has any more; outside the database after the commit."""
+        """Delete bytes without an artifact; in stores outside the database, after the commit."""
         if place.store == POSTGRES:
             PostgresStore().delete(self._session, place)
         else:
@@ -174,9 +174,9 @@ class ArtifactStore:
         return stored
 
     def _rename(self, staged: str, stored: StoredArtifact) -> None:
-        """Make staged rows those of the artifact, or delete them where it has its bytes."""
+        """Make staged rows those of the artifact, or delete them if it has its bytes already."""
         mine = ArtifactChunk.sha256 == staged
-        # Renaming leaves the bytes where they are: they lie outside the row.
+        # Renaming does not rewrite the bytes, which Postgres keeps outside the row.
         adopt = update(ArtifactChunk).where(mine).values(sha256=stored.sha256)
         drop = delete(ArtifactChunk).where(mine)
         is_taken = self._adopt(stored, Place(POSTGRES, stored.sha256))
@@ -185,8 +185,8 @@ class ArtifactStore:
         )
 
     def _touch(self, stored: StoredArtifact) -> bool:
-        """Whether the content is there already; then it is kept from being collected."""
-        # Looked up apart, so that this unit of work does not begin before the bytes are written.
+        """Return True if the content is stored, and then protect it from collection."""
+        # In a session of its own, so that this transaction begins only after writing the bytes.
         with Session(self._session.get_bind()) as apart:
             ready = (Artifact.sha256 == stored.sha256, Artifact.state == "ready")
             if apart.scalars(select(Artifact.sha256).where(*ready)).one_or_none() is None:
@@ -201,11 +201,11 @@ class ArtifactStore:
         return touched.one_or_none() is not None
 
     def _adopt(self, stored: StoredArtifact, place: Place) -> bool:
-        """Make `place` the artifact's own unless it has its bytes elsewhere; whether it did."""
-        there = self._insert_or_lock(stored, place)
-        if there is None:
+        """Make `place` that of the artifact, unless it has bytes elsewhere; return True if so."""
+        existing = self._insert_or_lock(stored, place)
+        if existing is None:
             return True
-        before, state = there
+        before, state = existing
         if state == "ready":
             if not self._stores.named(place.store).is_transactional:
                 self.drop(place)
@@ -221,10 +221,10 @@ class ArtifactStore:
         return True
 
     def _insert_or_lock(self, stored: StoredArtifact, place: Place) -> tuple[Place, str] | None:
-        """Where the content lay before, and its state; None when it is new."""
+        """Insert or lock the row; return the earlier place and state, or None if it is new."""
         values = {"size": stored.size, "store": place.store, "key": place.key}
-        # Not `DO NOTHING`: the row found must be locked, and its time moved on, so that it is not
-        # collected between this and the reference that comes next.
+        # Not `DO NOTHING`: an existing row must be locked and its time updated, so that it is not
+        # collected before the reference that follows.
         is_new = Artifact.last_referenced_at == Artifact.created_at
         row = self._session.execute(
             upsert(Artifact)
@@ -244,18 +244,18 @@ class ArtifactStore:
 
 
 def stores_of(session: Session) -> Stores:
-    """The stores that a session was made with; Postgres alone where none were named."""
-    found = session.info.get("stores")
-    return found if isinstance(found, Stores) else Stores({POSTGRES: PostgresStore()})
+    """Return the stores of a session; Postgres alone if it was created without any."""
+    stores = session.info.get("stores")
+    return stores if isinstance(stores, Stores) else Stores({POSTGRES: PostgresStore()})
 
 
 def streamed(
     factory: sessionmaker[Session], sha256: str, start: int = 0, stop: int | None = None
 ) -> Iterator[bytes]:
-    """The bytes of an artifact, each piece read in a unit of work of its own.
+    """Read an artifact, each piece in its own unit of work.
 
-    For readers that take their time, such as a client at the end of a slow line: between two
-    pieces no connection is held. Raises what `ArtifactStore.read` does.
+    For slow readers, such as a client on a slow connection: no database connection is held between
+    two pieces. Raises the errors of `ArtifactStore.read`.
     """
     with factory() as session:
         located = ArtifactStore(session).locate(sha256)
@@ -268,7 +268,7 @@ def streamed(
 
 
 def references() -> tuple[InstrumentedAttribute[str], ...]:
-    """Every column that may name an artifact and so keeps it, whatever table is added next."""
+    """Return every column whose reference to an artifact keeps it, in all tables."""
     return tuple(
         getattr(mapper.class_, column.key)
         for mapper in Table.registry.mappers
@@ -278,20 +278,20 @@ def references() -> tuple[InstrumentedAttribute[str], ...]:
 
 
 def is_referenced() -> ColumnElement[bool]:
-    """Whether anything refers to the artifact in hand."""
+    """The condition that some row refers to the artifact."""
     return or_(*(exists().where(column == Artifact.sha256) for column in references()))
 
 
 def _keeps_artifact(key: Reference) -> bool:
-    """Return True if rows with this key are in the way of deleting an artifact."""
+    """Return True if rows with this key prevent the deletion of an artifact."""
     return key.column is Artifact.__table__.c.sha256 and key.ondelete != "CASCADE"
 
 
 def _drop_after_commit(session: Session, place: Place) -> None:
-    """Delete the bytes once nothing can bring the artifact back; if it fails, collection does."""
+    """Delete the bytes after the commit; if that fails, collection deletes them later."""
     store = stores_of(session).known.get(place.store)
     if store is None:
-        return  # left to a process that knows the store
+        return  # left to a process that has the store
     waiting = [place]
 
     def forget(_: Session) -> None:
@@ -299,9 +299,9 @@ def _drop_after_commit(session: Session, place: Place) -> None:
 
     def delete_bytes(session: Session) -> None:
         if session.in_nested_transaction():
-            return  # the end of a savepoint, which may still be rolled back
+            return  # the end of a savepoint; the transaction can still be rolled back
         while waiting:
-            # What cannot be deleted is found by whoever looks for keys without artifact.
+            # Collection finds keys without an artifact later.
             with suppress(StoreUnreachable):
                 store.delete(session, waiting.pop())
 
@@ -311,7 +311,7 @@ def _drop_after_commit(session: Session, place: Place) -> None:
 
 @contextmanager
 def _set_aside(chunks: Iterable[bytes]) -> Generator[tuple[IO[bytes], StoredArtifact]]:
-    """The content in memory or in a nameless file, with its digest and size."""
+    """Keep the content in memory or in a temporary file; yields it with its digest and size."""
     digest, size = hashlib.sha256(), 0
     with tempfile.SpooledTemporaryFile(HELD_BYTES) as file:
         for chunk in chunks:
@@ -323,7 +323,7 @@ def _set_aside(chunks: Iterable[bytes]) -> Generator[tuple[IO[bytes], StoredArti
 
 
 def _verified(pieces: Iterable[bytes], announced: StoredArtifact) -> Iterator[bytes]:
-    """The same pieces; after the last, `WrongBytes` unless the whole is what was announced."""
+    """Pass the pieces on; raises `WrongBytes` at the end if their digest is not as announced."""
     digest = hashlib.sha256()
     for content in pieces:
         digest.update(content)

@@ -14,11 +14,11 @@ DATABASE_URL = "ADAPTLAB_DATABASE_URL"
 
 
 def _from_file() -> str:
-    """The address that stands in the file that the environment names."""
-    found = secret(os.environ, DATABASE_URL)
-    if found is None:
+    """Return the address in the file that the environment names."""
+    url = secret(os.environ, DATABASE_URL)
+    if url is None:
         raise typer.BadParameter(f"Set {DATABASE_URL} or {DATABASE_URL}_FILE.")
-    return found
+    return url
 
 
 def migrate(
@@ -33,7 +33,7 @@ def migrate(
     """Bring the database's tables up to date, and the rights of the API and the workers.
 
     With ADAPTLAB_API_DATABASE_PASSWORD and ADAPTLAB_WORKER_DATABASE_PASSWORD (or files, by names
-    that end in _FILE) it makes the roles with which they come to the database.
+    that end in _FILE) it creates the roles with which they connect to the database.
     """
     passwords = RolePasswords.given(os.environ)
     if passwords is not None:

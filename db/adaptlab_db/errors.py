@@ -1,4 +1,4 @@
-"""What the database layer can refuse."""
+"""Errors of the database layer."""
 
 from adaptlab.errors import AdaptlabError
 
@@ -15,9 +15,9 @@ class ArtifactNotFound(AdaptlabError):
 
 
 class ArtifactGone(AdaptlabError):
-    """An artifact that is known, but whose bytes are not to be had; `reason` says why.
+    """An artifact whose bytes are not available, for the given `reason`.
 
-    `state` is `collected` (let go of on purpose) or `quarantined` (found damaged).
+    `state` is `collected` (deleted by retention) or `quarantined` (found damaged).
     """
 
     def __init__(self, sha256: str, state: str, reason: str) -> None:
@@ -28,29 +28,29 @@ class ArtifactGone(AdaptlabError):
 
 
 class BytesMissing(AdaptlabError):
-    """A store does not have the bytes that the table of artifacts says it has."""
+    """A store lacks bytes that the table of artifacts records there."""
 
     def __init__(self, store: str, sha256: str) -> None:
         super().__init__(
-            f"The store {store} has not all bytes of the artifact {sha256}; "
-            "bring them back from a backup, or make the artifact anew."
+            f"The store {store} lacks bytes of the artifact {sha256}. "
+            "Restore them from a backup, or create the artifact again."
         )
         self.store = store
         self.sha256 = sha256
 
 
 class WrongBytes(AdaptlabError):
-    """Bytes that are not those that were announced."""
+    """Bytes whose digest differs from the announced one."""
 
     def __init__(self, announced: str, found: str) -> None:
         super().__init__(
-            f"The bytes have the SHA-256 {found}, and {announced} was announced; "
-            "send them again, or announce them anew."
+            f"The bytes have the SHA-256 {found}, but {announced} was announced. "
+            "Send them again, or announce this digest."
         )
 
 
 class StoreUnreachable(AdaptlabError):
-    """A store of bytes did not do what was asked; it may later."""
+    """A store did not answer a request; a later one may succeed."""
 
     def __init__(self, store: str, where: str, detail: str) -> None:
         super().__init__(f"The store {store} at {where} did not answer: {detail}")
@@ -58,12 +58,13 @@ class StoreUnreachable(AdaptlabError):
 
 
 class StoreNotConfigured(AdaptlabError):
-    """An artifact lies in a store that this process was not told about."""
+    """An artifact is in a store that this process is not configured for."""
 
     def __init__(self, store: str) -> None:
         needed = {"directory": "ADAPTLAB_ARTIFACT_FOLDER", "s3": "ADAPTLAB_S3_BUCKET"}
         setting = needed.get(store, "ADAPTLAB_ARTIFACT_STORE")
         super().__init__(
-            f"There are artifacts in the store {store!r}, which is not set up here; set {setting}."
+            f"There are artifacts in the store {store!r}, which is not configured here. Set "
+            f"{setting}."
         )
         self.store = store

@@ -1,4 +1,4 @@
-"""Migrations: up, down, and whether tables and revisions agree.
+"""Migrations: upgrade, downgrade, and a comparison of tables with revisions.
 
 `python -m adaptlab_db.migrate` brings the database at ADAPTLAB_DATABASE_URL up to date;
 `--check` compares a scratch database on that server, migrated from nothing, with the tables.
@@ -23,15 +23,15 @@ from adaptlab_db.roles import Psycopg, grant_rights
 from adaptlab_db.session import create_engine, normalised_url
 from adaptlab_db.tables import Table
 
-# Any number will do that nothing else on the server takes an advisory lock on.
+# Any number that no other advisory lock on the server has.
 LOCK = 0x61_64_61_70_74  # "adapt"
 LOCK_TIMEOUT = "5s"
 
 
 def upgrade(url: str, revision: str = "head") -> None:
-    """Bring the database to `revision`; of several processes at once, one does and all return.
+    """Upgrade the database to `revision`; if several processes try, one does and all return.
 
-    The roles of the API and the workers, where there are any, get the rights of that revision.
+    The roles of the API and the workers, if they exist, get the rights of that revision.
     """
     with _locked(url) as connection:
         command.upgrade(_configuration(connection), revision)
@@ -39,19 +39,19 @@ def upgrade(url: str, revision: str = "head") -> None:
 
 
 def downgrade(url: str, revision: str) -> None:
-    """Take the database back to `revision`; `base` empties it."""
+    """Downgrade the database to `revision`; `base` empties it."""
     with _locked(url) as connection:
         command.downgrade(_configuration(connection), revision)
 
 
 def new_revision(url: str, message: str) -> None:
-    """Write a revision file for what the tables have and the database has not; check it by hand."""
+    """Write a revision file for the difference of tables and database; to be edited by hand."""
     with _locked(url) as connection:
         command.revision(_configuration(connection), message, autogenerate=True)
 
 
 def drift(url: str) -> list[str]:
-    """How the database at `url` differs from the tables, one line a difference."""
+    """Return the differences of the database at `url` from the tables, one line each."""
     engine = create_engine(url, limited=False)
     try:
         with engine.connect() as connection:
@@ -63,7 +63,7 @@ def drift(url: str) -> list[str]:
 
 @contextmanager
 def scratch_database(url: str) -> Generator[str]:
-    """A new, empty database on the server of `url`, dropped at the end."""
+    """Create an empty database on the server of `url`, and drop it at the end."""
     name = f"adaptlab_scratch_{secrets.token_hex(6)}"
     _execute_outside_transaction(url, f'CREATE DATABASE "{name}" TEMPLATE template0')
     try:
@@ -74,12 +74,12 @@ def scratch_database(url: str) -> Generator[str]:
 
 @contextmanager
 def _locked(url: str) -> Generator[Connection]:
-    """One transaction for all revisions, which only one process on this database is in."""
+    """Open one transaction for all revisions, in one process per database at a time."""
     engine = create_engine(url, limited=False)
     try:
         with engine.begin() as connection:
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
-            # A change of tables must not queue behind a long reader and so stop everybody else.
+            # A change of tables that waits for a long reader would block everybody else.
             connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"))
             yield connection
     finally:
@@ -87,9 +87,9 @@ def _locked(url: str) -> Generator[Connection]:
 
 
 def _driver(connection: Connection) -> Psycopg:
-    found = connection.connection.driver_connection
-    assert isinstance(found, psycopg.Connection)
-    return cast("Psycopg", found)
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, psycopg.Connection)
+    return cast("Psycopg", driver)
 
 
 def _configuration(connection: Connection) -> Config:
@@ -109,11 +109,11 @@ def _execute_outside_transaction(url: str, statement: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command line; 0 when all is well, 1 for a drift, 2 when no database is named."""
+    """Run the command line; return 0 for success, 1 for a drift, 2 without a database."""
     parser = argparse.ArgumentParser(prog="python -m adaptlab_db.migrate", description=__doc__)
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--check", action="store_true", help="compare revisions with tables")
-    choice.add_argument("--new", metavar="MESSAGE", help="write a revision for what is missing")
+    choice.add_argument("--new", metavar="MESSAGE", help="write a revision for the difference")
     options = parser.parse_args(arguments)
     url = os.environ.get("ADAPTLAB_DATABASE_URL")
     if not url:

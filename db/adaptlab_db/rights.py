@@ -1,7 +1,7 @@
-"""What the API and the workers may do with each table; all else is for its owner, who migrates.
+"""Rights of the API and the workers on each table; all others belong to the owner, who migrates.
 
-Neither owns a table, so neither can change, empty or drop one, or switch a trigger off. What is
-only ever appended to, they can only append to. A table that is not here is closed to both.
+Neither owns a table, so neither can alter, truncate or drop one, or disable a trigger. To tables
+that only grow, they can only append. A table that is not listed here is closed to both.
 """
 
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ Part = Literal["api", "worker"]
 PARTS: tuple[Part, ...] = ("api", "worker")
 
 _WORDS: Mapping[str, LiteralString] = {"r": "SELECT", "a": "INSERT", "w": "UPDATE", "d": "DELETE"}
-# As Postgres abbreviates them. Whoever locks a row needs the right to update it.
+# As Postgres abbreviates them. Locking a row requires the right to update it.
 _OF_API = {
     "r": "alembic_version",
     "ra": "audit_entries job_events spec_numbers",
-    # What was measured and the workers too: for workers that come by the API, see `leases`.
+    # Also results and workers, for workers that use the API; see `leases`.
     "raw": """projects users tokens jobs base_models datasets studies usage_counts
         attempts workers replicates metric_points evaluations job_metrics item_outcomes
         attention_maps attention_summaries checkpoints theory_reports""",
@@ -38,9 +38,9 @@ _OF_WORKER = {
 }
 
 
-def _by_table(given: Mapping[str, str]) -> Mapping[str, str]:
+def _by_table(rights: Mapping[str, str]) -> Mapping[str, str]:
     return MappingProxyType(
-        {table: letters for letters, tables in given.items() for table in tables.split()}
+        {table: letters for letters, tables in rights.items() for table in tables.split()}
     )
 
 
@@ -51,7 +51,7 @@ RIGHTS: Mapping[Part, Mapping[str, str]] = MappingProxyType(
 
 
 def grant(part: Part, role: str, table: str) -> Composed | None:
-    """The statement that gives a role its rights to a table; None for one without any."""
+    """Return the statement that grants a role its rights on a table; None if it has none."""
     letters = RIGHTS[part].get(table, "")
     if not letters:
         return None

@@ -1,7 +1,7 @@
-"""The passwords of the roles that come to Postgres, and addresses made with them.
+"""The passwords of the Postgres roles, and addresses with them.
 
-They stand in files of mode 0600 or in the environment of who needs them, never in arguments, and
-reach Postgres as what it keeps of them anyway, so that no log of statements holds them.
+They are kept in files of mode 0600 or in the environment of a process, never in arguments. Postgres
+receives only the hash that it stores, so that no log of statements contains them.
 """
 
 import secrets
@@ -25,44 +25,44 @@ class OnePassword(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RolePasswords:
-    """What the API's and the workers' roles sign in with; not in the value's own text."""
+    """The passwords of the API's and the workers' roles, which `repr` does not show."""
 
     api: str = field(repr=False)
     worker: str = field(repr=False)
 
     @classmethod
     def generated(cls) -> "RolePasswords":
-        """New ones, of letters that mean nothing in an address."""
+        """Return new passwords, without characters that have a meaning in an address."""
         return cls(secrets.token_urlsafe(24), secrets.token_urlsafe(24))
 
     @classmethod
     def given(cls, environment: Mapping[str, str]) -> "RolePasswords | None":
-        """Those that the environment holds, or files that it names; None without any.
+        """Return the passwords in the environment or in files that it names; None without any.
 
         Raises `OnePassword`, and `SecretUnreadable` for a file that cannot be read.
         """
-        found = {
+        passwords = {
             part: environment.get(name) or secret(environment, name)
             for part, name in VARIABLES.items()
         }
-        if found["api"] and found["worker"]:
-            return cls(found["api"], found["worker"])
-        if found["api"] or found["worker"]:
+        if passwords["api"] and passwords["worker"]:
+            return cls(passwords["api"], passwords["worker"])
+        if passwords["api"] or passwords["worker"]:
             raise OnePassword(f"Set both of {' and '.join(VARIABLES.values())}, or neither.")
         return None
 
     def of(self, part: Part) -> str:
-        """The password of one of them."""
+        """Return the password of one part."""
         return self.api if part == "api" else self.worker
 
 
 def role_of(database: str, part: Part) -> str:
-    """The name of a role: roles are of a whole server, on which there may be other databases."""
+    """Return the name of a role; with the database's name, as roles belong to the whole server."""
     return f"{database}_{part}"
 
 
 def address_for(owners: str, part: Part, passwords: RolePasswords) -> str:
-    """The address at which a part comes to the database that the owner's address names."""
+    """Return the address with which a part connects to the database of the owner's address."""
     url = make_url(owners)
     own = url.set(username=role_of(url.database or "", part), password=passwords.of(part))
     return own.render_as_string(hide_password=False)

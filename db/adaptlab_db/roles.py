@@ -1,7 +1,7 @@
-"""The roles of the API and of the workers: made, and given the rights that they have.
+"""The database roles of the API and of the workers, and their rights.
 
-Made where passwords for them are known; their rights follow every migration, so that a table and
-who may use it change together.
+The roles are created if there are passwords for them. Every migration renews their rights, so that
+tables and rights change together.
 """
 
 from typing import LiteralString
@@ -16,7 +16,7 @@ from adaptlab_db.role_passwords import RolePasswords, role_of
 
 Psycopg = Connection[tuple[object, ...]]
 
-# Any number will do that nothing else on the server takes an advisory lock on.
+# Any number that no other advisory lock on the server has.
 LOCK = 0x72_6F_6C_65_73  # "roles"
 _NO_POWERS: LiteralString = (
     "NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT NOREPLICATION NOBYPASSRLS"
@@ -24,7 +24,7 @@ _NO_POWERS: LiteralString = (
 
 
 def make_logins(url: str, passwords: RolePasswords) -> None:
-    """Let both roles sign in with these passwords; whoever asks has to be allowed to make roles."""
+    """Create both roles with these passwords; requires the right to create roles."""
     parsed = make_url(url)
     address = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
     with connect(address, connect_timeout=10) as connection:
@@ -32,22 +32,22 @@ def make_logins(url: str, passwords: RolePasswords) -> None:
 
 
 def make_logins_by(connection: Psycopg, database: str, passwords: RolePasswords) -> None:
-    """The same by a connection to any database of the server."""
+    """Create both roles, by a connection to any database of the server."""
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
         for part in PARTS:
             role = role_of(database, part)
             if not _exists(connection, role):
                 connection.execute(SQL("CREATE ROLE {} " + _NO_POWERS).format(Identifier(role)))
-            elif _has_powers(connection, role):  # which only a superuser may take away
+            elif _has_powers(connection, role):  # which only a superuser can take away
                 connection.execute(SQL("ALTER ROLE {} " + _NO_POWERS).format(Identifier(role)))
             connection.execute(_login(connection, role, passwords.of(part)))
 
 
 def grant_rights(connection: Psycopg, database: str) -> None:
-    """Give the roles that there are exactly their rights, in the transaction of the caller.
+    """Give the existing roles exactly their rights, in the transaction of the caller.
 
-    The caller owns the tables. Where there are no such roles nothing happens.
+    The caller owns the tables. Without the roles, nothing happens.
     """
     assert connection.info.transaction_status == TransactionStatus.INTRANS
     tables = [
@@ -65,30 +65,30 @@ def grant_rights(connection: Psycopg, database: str) -> None:
 
 def _rights(part: Part, role: str, tables: list[str]) -> list[Composed]:
     name = Identifier(role)
-    given = [grant(part, role, table) for table in tables]
+    grants = [grant(part, role, table) for table in tables]
     return [
         SQL("REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {}").format(name),
         SQL("REVOKE CREATE ON SCHEMA public FROM PUBLIC, {}").format(name),
         SQL("GRANT USAGE ON SCHEMA public TO {}").format(name),
-        *(statement for statement in given if statement is not None),
+        *(statement for statement in grants if statement is not None),
     ]
 
 
 def _exists(connection: Psycopg, role: str) -> bool:
-    found = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [role]).fetchone()
-    return found is not None
+    row = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [role]).fetchone()
+    return row is not None
 
 
 def _has_powers(connection: Psycopg, role: str) -> bool:
     query = """
         SELECT rolsuper OR rolcreatedb OR rolcreaterole OR rolinherit OR rolreplication
             OR rolbypassrls FROM pg_roles WHERE rolname = %s"""
-    found = connection.execute(query, [role]).fetchone()
-    return found is not None and bool(found[0])
+    row = connection.execute(query, [role]).fetchone()
+    return row is not None and bool(row[0])
 
 
 def _login(connection: Psycopg, role: str, password: str) -> Composed:
-    kept = connection.pgconn.encrypt_password(
+    hashed = connection.pgconn.encrypt_password(
         password.encode(), role.encode(), b"scram-sha-256"
     ).decode()
-    return SQL("ALTER ROLE {} LOGIN PASSWORD {}").format(Identifier(role), kept)
+    return SQL("ALTER ROLE {} LOGIN PASSWORD {}").format(Identifier(role), hashed)

@@ -1,6 +1,6 @@
-"""Secrets that stand in files: `NAME_FILE` in the environment names one that holds what `NAME` is.
+"""Secrets in files: `NAME_FILE` in the environment is the path of a file with the value of `NAME`.
 
-A file can be closed to others; an environment is seen by whoever may look at the process.
+A file can be closed to other users; the environment of a process can be read by more of them.
 """
 
 from collections.abc import Mapping
@@ -11,13 +11,13 @@ LARGEST = 2**16  # bytes; a secret is a line
 
 
 class SecretUnreadable(ValueError):
-    """A file that should hold a secret cannot be read, or the secret is given in two ways."""
+    """A file with a secret cannot be read, or the secret is given in two ways."""
 
 
 def secret(environment: Mapping[str, str], name: str) -> str | None:
-    """The content of the file that `<name>_FILE` names, without the line's end; None without it.
+    """Return the content of the file at `<name>_FILE`, without the line's end; None without one.
 
-    Raises `SecretUnreadable`, whose message holds nothing of the secret.
+    Raises `SecretUnreadable`, whose message contains nothing of the secret.
     """
     place = environment.get(f"{name}{SUFFIX}")
     if not place:

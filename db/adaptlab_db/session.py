@@ -16,17 +16,17 @@ from sqlalchemy.orm import Session, sessionmaker
 from adaptlab_db.stores.store import Stores
 
 # A process that is paused inside a transaction holds its row locks, and the reaper skips locked
-# rows: without the first limit a frozen worker keeps its own lease from being taken away.
-# Nothing a server or worker does in one statement takes longer than the second.
+# rows: without the first limit, a frozen worker would keep its lease. No statement of a server or
+# worker takes longer than the second.
 LIMITS = {
     "idle_in_transaction_session_timeout": "5s",
     "statement_timeout": "30s",
     "lock_timeout": "2s",
-    # Somebody waits for the first rows of a list. Workers of a parallel scan read far ahead of its
-    # LIMIT, and take the other requests' cores: 300 ms for 60 ms with 100,000 jobs.
+    # Parallel workers read far beyond the LIMIT of a list, and take the cores of other requests:
+    # 300 ms instead of 60 ms with 100,000 jobs.
     "max_parallel_workers_per_gather": "0",
-    # Compiling a statement takes longer than any of ours: a plan that looks dear to the planner,
-    # because its statistics are old, would be compiled for a tenth of a second and more.
+    # Compiling takes 0.1 s and more, longer than any of our statements. With old statistics, the
+    # planner would overestimate a plan's cost and compile it.
     "jit": "off",
 }
 # A database that vanished without closing its connections is noticed after 20 seconds.
@@ -40,7 +40,7 @@ KEEPALIVE = {
 
 
 def normalised_url(url: str) -> str:
-    """The address for SQLAlchemy with psycopg 3; `postgres://` and `postgresql://` are accepted."""
+    """Return the URL for SQLAlchemy with psycopg 3, from `postgres://` or `postgresql://`."""
     parsed = make_url(url)
     if parsed.get_backend_name() not in {"postgresql", "postgres"}:
         raise ValueError(
@@ -51,8 +51,8 @@ def normalised_url(url: str) -> str:
 
 
 def create_engine(url: str, *, limited: bool = True, pool_size: int = 10) -> Engine:
-    """An engine for a long-lived process; `limited=False` lifts the time limits, for migrations."""
-    settings: dict[str, Any] = dict(KEEPALIVE)  # psycopg's own mixture of numbers and strings
+    """Create an engine for a long-lived process; `limited=False` is for migrations."""
+    settings: dict[str, Any] = dict(KEEPALIVE)  # psycopg's mixture of numbers and strings
     if limited:
         settings["options"] = " ".join(f"-c {name}={value}" for name, value in LIMITS.items())
     engine = _create_engine(
@@ -61,32 +61,32 @@ def create_engine(url: str, *, limited: bool = True, pool_size: int = 10) -> Eng
         pool_size=pool_size,
         max_overflow=pool_size,
         pool_timeout=10,
-        # These take half the time of `json`, by which lists are slow.
+        # Half the time of `json`, which made lists slow.
         json_deserializer=from_json,
         json_serializer=_json,
         connect_args=settings,
     )
     event.listen(engine, "before_cursor_execute", _ask_for_bytes)
-    asking = engine.dialect.do_ping
-    # Every unit of work begins with this.
+    ping = engine.dialect.do_ping
+    # Every unit of work begins with a ping.
     engine.dialect.do_ping = lambda dbapi_connection: (
-        _is_quiet(dbapi_connection) or asking(dbapi_connection)
+        _is_quiet(dbapi_connection) or ping(dbapi_connection)
     )
     return engine
 
 
 def _is_quiet(connection: Any) -> bool:  # psycopg's, as the pool knows it
-    """Whether nothing has come for a connection that nobody used: it is as it was left.
+    """Return True if an unused connection has nothing to read, and so is still open.
 
-    One that was closed has its end to be read, and a server that says goodbye is heard. That takes
-    a few microseconds where a question to the database takes a millisecond of processor time; one
-    that vanished without a word is found by its keep-alives.
+    A closed connection has its end to be read, and a server that shuts down sends a message. This
+    takes microseconds, a query a millisecond of processor time. Keep-alives find a connection that
+    was cut without a message.
     """
     if connection.closed:
         return False
-    looked = select.poll()
-    looked.register(connection.fileno(), select.POLLIN)
-    return not looked.poll(0)
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return not poll.poll(0)
 
 
 def _json(value: object) -> str:
@@ -94,12 +94,10 @@ def _json(value: object) -> str:
 
 
 def session_factory(database: str | Engine, stores: Stores | None = None) -> sessionmaker[Session]:
-    """Sessions on a database, given by its URL or by an engine that is already there.
+    """Create a factory of sessions on a database, given by its URL or by an engine.
 
-    `stores` are those in which artifacts may lie; Postgres alone if None.
-
-    Use `with factory.begin() as session:` for one unit of work. What it loads stays readable
-    after the commit.
+    `stores` are those of artifacts; Postgres alone if None. Use `with factory.begin() as session:`
+    for one unit of work. Objects that it loads stay readable after the commit.
     """
     engine = create_engine(database) if isinstance(database, str) else database
     info = {} if stores is None else {"stores": stores}
@@ -107,10 +105,10 @@ def session_factory(database: str | Engine, stores: Stores | None = None) -> ses
 
 
 def one_by_one(factory: sessionmaker[Session], info: Mapping[str, object] | None = None) -> Session:
-    """A session in which each statement is a unit of work of its own; it is to be closed.
+    """Open a session in which each statement is its own unit of work; the caller closes it.
 
-    For what is one statement anyway, and for looks: no beginning and no end are sent, which would
-    be two thirds of the messages.
+    For single statements and for reads: it sends no BEGIN and no COMMIT, which would be two thirds
+    of the messages.
     """
     session = factory(info=dict(info or {}))
     session.connection(execution_options={"isolation_level": "AUTOCOMMIT"})
@@ -118,9 +116,9 @@ def one_by_one(factory: sessionmaker[Session], info: Mapping[str, object] | None
 
 
 def informed(factory: sessionmaker[Session], name: str, fact: object) -> sessionmaker[Session]:
-    """The same sessions, each of which now has a fact in its `info`, and all the same one."""
-    known: dict[str, object] = factory.kw.get("info") or {}
-    factory.configure(info={**known, name: fact})
+    """Add a fact to the `info` of every session of a factory; return the factory."""
+    facts: dict[str, object] = factory.kw.get("info") or {}
+    factory.configure(info={**facts, name: fact})
     return factory
 
 
@@ -132,7 +130,7 @@ def _ask_for_bytes(
     context: ExecutionContext | None,
     _many: object,
 ) -> None:
-    """Have `bytea` come as it is where a statement wishes so: as text it is twice as long."""
+    """Request `bytea` in binary if a statement has that option; as text it is twice as long."""
     if context is not None and context.execution_options.get("adaptlab_binary"):
         cursor.format = Format.BINARY
 

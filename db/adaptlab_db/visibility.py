@@ -1,10 +1,9 @@
-"""What a session may see: the rows of some projects, in every statement, or nothing at all.
+"""Visibility: a session sees the rows of some projects, in every statement, or none.
 
-There is one mechanism for all queries, below them. A guarded session is told which projects may be
-seen, and every statement of it gets the condition for every table that belongs to a project, by
-itself or through the job or study it hangs on. A guarded session that was told nothing cannot touch
-these tables, and neither can a statement to which the condition could not be added: the text of
-every statement is looked at before it is sent.
+One mechanism below all queries. A guarded session has a list of visible projects. Every statement
+gets the condition for every table that belongs to a project, by itself or through a job or study.
+A guarded session without a list cannot touch these tables. Neither can a statement to which the
+condition could not be added: the text of every statement is checked before it is sent.
 """
 
 import re
@@ -21,19 +20,19 @@ from sqlalchemy.sql.dml import UpdateBase
 from adaptlab_db.tables import AttentionMap, Evaluation, Job, Study, Table
 
 VISIBLE = "visible"
-"""The member of a session's `info`: the ids of the projects seen, or None for all of them."""
+"""The member of a session's `info` with the ids of the visible projects, or None for all."""
 ACROSS_PROJECTS: Mapping[str, Any] = MappingProxyType({"adaptlab_across_projects": True})
-"""The execution options of a statement that counts what is of one owner, whatever the project."""
+"""Execution options of a statement that reads rows of one owner in all projects."""
 
 OPEN = frozenset({
     "projects", "users", "memberships", "tokens", "browser_sessions",  # by role
     "audit_entries",  # by role
-    "usage_counts",  # asked by user
-    "artifacts", "artifact_chunks",  # by digest, which only what is seen names
-    "comparison_results",  # by digest of inputs, which only what is seen gives
-    "spec_numbers",  # only to look up jobs, which are seen or not
-    "idempotency_keys",  # asked by owner; what they name is seen or not
-    "uploads", "upload_chunks",  # asked by owner
+    "usage_counts",  # by user
+    "artifacts", "artifact_chunks",  # by digest, which only visible rows name
+    "comparison_results",  # by digest of inputs, which only visible rows give
+    "spec_numbers",  # only to look up jobs, whose visibility is checked
+    "idempotency_keys",  # by owner; the visibility of their jobs and studies is checked
+    "uploads", "upload_chunks",  # by owner
     "workers",  # of the server
 })  # fmt: skip
 """Tables that belong to no project."""
@@ -52,28 +51,28 @@ _CHANGES = re.compile(rf"(?:UPDATE|MERGE\s+INTO|TRUNCATE){_NAMED}", re.IGNORECAS
 
 
 class NotVisible(RuntimeError):
-    """A statement that would read past the projects that may be seen: a fault of the program."""
+    """A statement that would read other than the visible projects: a bug in the program."""
 
 
 def guarded(factory: sessionmaker[Session]) -> sessionmaker[Session]:
-    """Like `factory`, for sessions that see only what they are told of."""
+    """Return a factory of guarded sessions, with the settings of another one."""
     engine: Engine = factory.kw["bind"]
 
     class Guarded(Session):
-        """A class of its own, so that other sessions on the engine are not listened to."""
+        """A separate class, so that events of other sessions on the engine are not handled."""
 
     settings: dict[str, Any] = {**factory.kw, "class_": Guarded}  # as sessionmaker keeps them
-    made = sessionmaker(**settings)
-    event.listen(made, "do_orm_execute", _add_conditions)
-    event.listen(made, "after_begin", _mark)
+    sessions = sessionmaker(**settings)
+    event.listen(sessions, "do_orm_execute", _add_conditions)
+    event.listen(sessions, "after_begin", _mark)
     if not event.contains(engine, "before_cursor_execute", _look):
         event.listen(engine, "before_cursor_execute", _look)
-    return made
+    return sessions
 
 
 @cache
 def column_to_project(table: type[Table]) -> str | None:
-    """The column by which a table belongs to a project, itself or through another; None if none."""
+    """Return the column by which a table belongs to a project, directly or not; None if none."""
     names = table.__table__.columns.keys()
     if table.__tablename__ in OPEN:
         return None
@@ -81,7 +80,7 @@ def column_to_project(table: type[Table]) -> str | None:
 
 
 def tables() -> tuple[type[Table], ...]:
-    """Every table, as a class."""
+    """Return the classes of all tables."""
     return tuple(mapper.class_ for mapper in Table.registry.mappers)
 
 
@@ -90,7 +89,7 @@ def _add_conditions(state: ORMExecuteState) -> None:
     across = state.execution_options.get("adaptlab_across_projects", False)
     if visible is None or visible == _UNTOLD or across:
         return
-    if state.is_column_load:  # a row that was seen before is read again
+    if state.is_column_load:  # re-reads a row that was visible before
         state.update_execution_options(**ACROSS_PROJECTS)
         return
     if state.is_orm_statement and (state.is_select or state.is_update or state.is_delete):
@@ -102,7 +101,7 @@ def _add_conditions(state: ORMExecuteState) -> None:
 def _refuse_plain_change(statement: Executable) -> None:
     """Raise `NotVisible` for a change without the ORM, which gets no condition.
 
-    The text of what a session flushes looks the same, but of rows that were seen before.
+    Checked here, because a flush sends the same text, but for rows that were visible before.
     """
     if not isinstance(statement, TextClause | UpdateBase) or isinstance(statement, Insert):
         return
@@ -125,8 +124,8 @@ def _by_column(visible: tuple[int, ...]) -> Mapping[str, Any]:  # Any: functions
     jobs, studies = (_ids(parent, visible) for parent in (Job, Study))
     evaluations, maps = (_ids(parent, visible) for parent in (Evaluation, AttentionMap))
 
-    # Functions, because a finished expression would name the table where an alias of it is read.
-    # One for each column, because SQLAlchemy keeps what a function makes by its code.
+    # Functions, because an expression would name the table even where an alias of it is read.
+    # One per column, because SQLAlchemy caches the result of a function by its code.
     def by_project(table: Any) -> Any:
         return table.project_id.in_(visible)
 
@@ -177,16 +176,16 @@ def _look(
         return
     if context is not None and context.execution_options.get("adaptlab_across_projects"):
         return
-    if (fault := _unguarded(statement, guard != _UNTOLD)) is not None:
+    if (table := _unguarded(statement, guard != _UNTOLD)) is not None:
         raise NotVisible(
-            f"A statement of a session that sees {guard} reads {fault!r} without a condition on "
+            f"A statement of a session that sees {guard} reads {table!r} without a condition on "
             "the project. Name the table in the FROM of an ORM statement, not only in its WHERE."
         )
 
 
 @lru_cache(maxsize=4096)
 def _unguarded(statement: str, has_conditions: bool) -> str | None:
-    """A table that the statement reads without the condition, if there is one."""
+    """Return a table that the statement reads without the condition, if there is one."""
     columns = {table.__tablename__: column_to_project(table) for table in tables()}
     wanted: dict[tuple[str, str], int] = {}
     for match in _READS.finditer(statement):
@@ -202,7 +201,7 @@ def _unguarded(statement: str, has_conditions: bool) -> str | None:
 
 
 def _condition_text(column: str) -> str:
-    """What the condition looks like in SQL: a list of ids that a query gives itself is none."""
+    """Return a pattern of the condition in SQL; other lists of ids do not match it."""
     if column == "project_id":
         return rf"\.{column} IN \((?:SELECT|%\(|NULL)"
     parent = _PARENTS[column]

@@ -208,7 +208,7 @@ def test_bytes_that_are_missing_are_an_error(sessions: Sessions, store: Store) -
     write(known)
     with known.begin() as session:
         store.delete(session, where(known))
-    with pytest.raises(BytesMissing, match="bring them back from a backup"):
+    with pytest.raises(BytesMissing, match="Restore them from a backup"):
         next(streamed(known, DIGEST))
 
 

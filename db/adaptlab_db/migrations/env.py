@@ -1,4 +1,4 @@
-"""What Alembic runs: the connection comes from `adaptlab_db.migrate`, which holds the lock."""
+"""Alembic's environment; the connection comes from `adaptlab_db.migrate`, which holds the lock."""
 
 from alembic import context
 from sqlalchemy import Connection
@@ -7,7 +7,7 @@ from adaptlab_db.tables import Table
 
 
 def run(connection: Connection) -> None:
-    """Run the revisions that were asked for, inside the caller's transaction."""
+    """Run the requested revisions inside the caller's transaction."""
     context.configure(
         connection=connection, target_metadata=Table.metadata, compare_server_default=True
     )

@@ -1,4 +1,4 @@
-"""Changes to jobs that have ended, which the trigger `guard_states` refuses outside a migration."""
+"""Changes to ended jobs in migrations, which the trigger `guard_states` otherwise rejects."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -8,10 +8,10 @@ from alembic import op
 
 @contextmanager
 def unguarded_jobs() -> Generator[None]:
-    """Let a revision change the stored form of every job; the guard is back at the end.
+    """Disable the trigger while a revision changes the stored form of jobs.
 
-    All revisions are one transaction, so that no other process sees the table without its guard,
-    and a revision that fails leaves the guard where it was.
+    All revisions are one transaction, so no other process sees the table without its trigger, and
+    a failed revision leaves the trigger enabled.
     """
     op.execute("ALTER TABLE jobs DISABLE TRIGGER guard_states")
     yield

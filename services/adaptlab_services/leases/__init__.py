@@ -1,4 +1,4 @@
-"""How a worker takes a job, reports on it and gives it back.
+"""Leases: claiming jobs, reporting on them and returning them.
 
 Imports `jobs` and the wings below it.
 """

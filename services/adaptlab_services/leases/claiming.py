@@ -1,4 +1,4 @@
-"""How a worker takes a job: which one is next, and what the worker is told about it."""
+"""Claims: the choice of a job for a worker, and the answer to the worker."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,14 +39,13 @@ MOST_PASSED_OVER = 20
 def taken_before(
     session: Session, worker_id: UUID, claim_id: UUID, lease_seconds: float
 ) -> Moved | None:
-    """The job that an earlier request of this name took, its lease begun anew.
+    """Return the job that an earlier request with this id claimed, and renew its lease.
 
-    The worker was never told of it, because the answer was lost. Notes too that the worker was
-    heard of and takes jobs.
+    The worker never got the answer to that request. Also records a sign of life of the worker.
     """
-    given = {"worker": worker_id, "claim": claim_id, "seconds": lease_seconds}
+    values = {"worker": worker_id, "claim": claim_id, "seconds": lease_seconds}
     options = {"synchronize_session": False}
-    row = session.execute(_renewed(), given, execution_options=options).one_or_none()
+    row = session.execute(_renewed(), values, execution_options=options).one_or_none()
     return None if row is None else Moved(*row)
 
 
@@ -63,14 +62,14 @@ def _renewed() -> Update:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which jobs a worker would take.
+    """The jobs that a worker would take.
 
     Attributes:
-        queues: those of which it takes the most urgent job.
-        most_running: how many jobs of one owner may run at a time; None sets no limit.
-        project_id: the only project whose jobs it may have; None is any.
-        within_seconds: in which a job is to be foreseen to end; None is any time.
-        job_id: the only job that it may have; None is any.
+        queues: the queues of which it takes the most urgent job.
+        most_running: number of jobs of one owner that run at a time; None for no limit.
+        project_id: the only project whose jobs it can have; None for any.
+        within_seconds: time in which the job is expected to end; None for any.
+        job_id: the only job that it can have; None for any.
     """
 
     queues: Sequence[str]
@@ -83,9 +82,9 @@ class Asked:
 def take(
     session: Session, worker_id: UUID, asked: Asked, claim_id: UUID, lease_seconds: float
 ) -> Moved | None:
-    """Take the most urgent job of those asked for; None when there is none.
+    """Claim the most urgent job of those asked for; None if there is none.
 
-    Of jobs that would take too long, the first `MOST_PASSED_OVER` are passed over.
+    At most `MOST_PASSED_OVER` jobs that would take too long are passed over.
     """
     if asked.most_running is not None:
         limits.claim_in_turn(session)
@@ -98,7 +97,7 @@ def take(
             moved = _first(session, asked, change, too_long)
             if moved is None or ends_within(session, moved.job_id, asked.within_seconds):
                 return moved
-            attempted.rollback()  # as if it had never been taken, and free for others again
+            attempted.rollback()  # undoes the claim, and unlocks the job for others
         too_long.append(moved.job_id)
     return None
 
@@ -128,10 +127,10 @@ def _to_running(worker_id: UUID, claim_id: UUID, lease_seconds: float) -> Change
 
 
 def claim_of(session: Session, taken: Moved, claim_id: UUID, lease_seconds: float) -> Claim:
-    """What the worker is told; raises `ValidationError` for a spec that cannot be read."""
-    job = session.execute(_told(), {"job": taken.job_id}).one()
+    """Return the claim of a job; raises `ValidationError` for a spec that cannot be read."""
+    job = session.execute(_needed(), {"job": taken.job_id}).one()
     resolved = ResolvedSpec.model_validate(job.resolved_spec)
-    # Only an earlier attempt can have left a state.
+    # Only an earlier attempt can have saved a state.
     is_first = taken.attempt == 1
     return Claim(
         job_id=taken.job_id,
@@ -150,8 +149,8 @@ def claim_of(session: Session, taken: Moved, claim_id: UUID, lease_seconds: floa
 
 
 def to_fetch(session: Session, job_id: UUID) -> frozenset[str]:
-    """By SHA-256 what a run of a job has to have: weights, datasets and the saved state."""
-    job = session.execute(_told(), {"job": job_id}).one()
+    """Return the SHA-256 of everything that a run needs: weights, datasets and the saved state."""
+    job = session.execute(_needed(), {"job": job_id}).one()
     resolved = ResolvedSpec.model_validate(job.resolved_spec)
     saved = select(TrainingState.artifact_sha256).where(TrainingState.job_id == job_id)
     return frozenset(
@@ -165,19 +164,19 @@ def to_fetch(session: Session, job_id: UUID) -> frozenset[str]:
 
 
 @cache
-def _told() -> Select[*tuple[Any, ...]]:  # columns of several types
+def _needed() -> Select[*tuple[Any, ...]]:  # columns of several types
     fence = Job.spec[("resources", "self_fence")].astext.label("self_fence")
     columns = (Job.resolved_spec, Job.max_seconds, fence, _bases().label("bases"))
     return select(*columns).where(Job.id == bindparam("job"))
 
 
 def _bases() -> ScalarSelect[Any]:
-    """The weights of a job's base model, if it has one: of its maker's last attempt."""
+    """The weights of a job's base model, if it has one, from the last attempt at training it."""
     maker = aliased(Job)
     named = (BaseModel.name == Job.base_model) & (BaseModel.project_id == Job.project_id)
-    one = func.jsonb_build_array(Checkpoint.replicate, Checkpoint.artifact_sha256)
+    pair = func.jsonb_build_array(Checkpoint.replicate, Checkpoint.artifact_sha256)
     return (
-        select(func.jsonb_agg(aggregate_order_by(one, Checkpoint.replicate)))
+        select(func.jsonb_agg(aggregate_order_by(pair, Checkpoint.replicate)))
         .select_from(BaseModel)
         .join(maker, maker.id == BaseModel.job_id)
         .join(Checkpoint, (Checkpoint.job_id == maker.id) & (Checkpoint.attempt == maker.attempt))
@@ -188,20 +187,20 @@ def _bases() -> ScalarSelect[Any]:
 
 
 def unreadable(error: ValidationError) -> Change:
-    """What becomes of a job that no worker of this version can run."""
-    told = f"This version cannot read the stored spec. Create the job again. {error}"
-    return Change("failed", "system_error", told)
+    """Return the end of a job that no worker of this version can run."""
+    detail = f"This version cannot read the stored spec. Create the job again. {error}"
+    return Change("failed", "system_error", detail)
 
 
 def queues_with_work(session: Session) -> tuple[str, ...]:
-    """The queues in which a job could be claimed now, sorted."""
+    """Return the queues in which a job could be claimed now, sorted."""
     return tuple(
         session.scalars(select(Job.queue).where(*_eligible()).distinct().order_by(Job.queue))
     )
 
 
 def seconds_from_now(seconds: float | BindParameter[float]) -> ColumnElement[object]:
-    """A moment by the database's clock."""
+    """A time after now, by the database's clock."""
     return func.clock_timestamp() + func.make_interval(0, 0, 0, 0, 0, 0, seconds)
 
 

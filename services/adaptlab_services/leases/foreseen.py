@@ -1,4 +1,4 @@
-"""Whether a job is foreseen to end within the time that its worker has left."""
+"""Prediction of a job's end, for workers with limited time."""
 
 from uuid import UUID
 
@@ -13,13 +13,13 @@ from adaptlab_db.tables import Job, TrainingState
 from adaptlab_services.jobs import estimates
 
 SAFETY = 1.4
-"""Of eight measured second runs of a kind none took longer than so many times its estimate."""
+"""Factor on estimates: none of eight measured second runs of a kind took longer than this."""
 
 
 def ends_within(session: Session, job_id: UUID, seconds: float) -> bool:
-    """Whether the job should end in so many seconds; what was saved of it needs no time again.
+    """Return True if the job should end within `seconds`; saved steps need no time again.
 
-    A spec that cannot be read counts as quick: whoever takes the job finds out and fails it.
+    A spec that cannot be read counts as fast, because the worker that claims the job fails it.
     """
     row = session.execute(
         select(Job.resolved_spec, Job.queue, Job.total_steps, TrainingState.step)
@@ -28,8 +28,8 @@ def ends_within(session: Session, job_id: UUID, seconds: float) -> bool:
     ).one()
     try:
         spec = readable(ResolvedSpec.model_validate(row.resolved_spec))
-        foreseen = estimates.estimate(session, spec, row.queue).seconds
+        estimated = estimates.estimate(session, spec, row.queue).seconds
     except (AdaptlabError, ValidationError):
         return True
     saved = min((row.step or 0) / max(row.total_steps, 1), 1.0)
-    return SAFETY * foreseen * (1 - saved) <= seconds
+    return SAFETY * estimated * (1 - saved) <= seconds

@@ -1,4 +1,4 @@
-"""How an attempt can end that has not settled its job: called off, paused, or to be had again."""
+"""Ends of attempts: cancelled, paused, uncounted, and queued again after a back-off."""
 
 from sqlalchemy import ColumnElement, ScalarSelect, func, or_, select
 from sqlalchemy.orm import Session
@@ -12,18 +12,20 @@ from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS, Change, Ch
 
 FIRST_BACKOFF = 2  # seconds after the first failed attempt; doubled with each further one
 LONGEST_BACKOFF = 300
-MOST_ATTEMPTS = 50  # however often a job was released, so that a job that ends its worker ends too
+MOST_ATTEMPTS = (
+    50  # even for jobs that are released each time, so that one that kills its worker ends
+)
 CANCELLED = Change("cancelled", "cancelled_by_user")
 NOT_PAUSING = {Job.pause_requested_at: None}
 
 
 def paused() -> Change:
-    """Stopped as asked, at no cost."""
+    """Return the change to paused, as requested; the attempt does not count."""
     return Change("paused", "paused_by_user", also={**uncounted(), **NOT_PAUSING})
 
 
 def uncounted() -> Changes:
-    """One attempt more is allowed for, since this one ended through no fault of the job."""
+    """Return the columns for an attempt that does not count: one more is allowed."""
     return {
         Job.attempts_max: func.least(Job.attempts_max + 1, MOST_ATTEMPTS),
         Job.furthest_step: furthest_step(),
@@ -31,12 +33,12 @@ def uncounted() -> Changes:
 
 
 def has_checkpoints() -> ColumnElement[bool]:
-    """The condition that a job has a checkpoint of every seed, if it makes a base model."""
+    """The condition that a job has a checkpoint per seed, if it creates a base model."""
     return or_(Job.kind.not_in(MAKE_BASE_MODELS), _stored_seeds() >= _seeds())
 
 
 def check_checkpoints(session: Session, lease: Lease) -> None:
-    """Raise `ReportRefused` where a held job cannot succeed for want of checkpoints."""
+    """Raise `ReportRefused` if a held job cannot succeed because checkpoints are missing."""
     query = select(_stored_seeds(), _seeds()).where(*held(lease), ~has_checkpoints())
     if (row := session.execute(query).one_or_none()) is not None:
         stored, seeds = row
@@ -48,7 +50,7 @@ def check_checkpoints(session: Session, lease: Lease) -> None:
 
 
 def _stored_seeds() -> ScalarSelect[int]:
-    """Of how many seeds the job's attempt has a base model's checkpoint."""
+    """The number of seeds for which the attempt has a checkpoint of the base model."""
     return (
         select(func.count(Checkpoint.seed.distinct()))
         .where(
@@ -66,7 +68,7 @@ def _seeds() -> ColumnElement[int]:
 
 
 def after_backoff() -> ColumnElement[object]:
-    """When a job that failed may be tried again: later each time."""
+    """The time at which a failed job can run again; the delay doubles with each attempt."""
     doubled = FIRST_BACKOFF * func.power(2, Job.attempt - 1)
     seconds = func.least(LONGEST_BACKOFF, doubled)
     return func.clock_timestamp() + func.make_interval(0, 0, 0, 0, 0, 0, seconds)

@@ -1,4 +1,4 @@
-"""What workers and the API say to each other about leases."""
+"""Requests and answers about leases, between workers and the API."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,7 +24,7 @@ Queues = Annotated[tuple[Queue, ...], Field(min_length=1, max_length=MOST_QUEUES
 
 
 class NewWorker(Value):
-    """A worker process that makes itself known; `host` and `process_id` are for people."""
+    """A worker process that registers; `host` and `process_id` are for users."""
 
     host: Annotated[str, Field(min_length=1, max_length=255)]
     process_id: Number
@@ -32,23 +32,23 @@ class NewWorker(Value):
 
 
 class RegisteredWorker(Value):
-    """The name under which a worker claims."""
+    """The id of a worker, with which it claims jobs."""
 
     id: UUID
 
 
 class StandingBack(Value):
-    """Why a worker takes no jobs although it lives."""
+    """The reason for which a live worker takes no jobs."""
 
     why: Annotated[str, Field(min_length=1, max_length=LONGEST_WHY)]
 
 
 class NewLease(Value):
-    """A worker asks for the most urgent job of some queues.
+    """A worker's request for the most urgent job of some queues.
 
-    `id` is the name of the lease, made by the worker for this claim alone: where the answer was
-    lost, the same request brings it again. With `within_seconds` it is the most urgent of the jobs
-    that are foreseen to end in that time.
+    `id` is the id of the lease, which the worker chooses for this claim alone. If the answer is
+    lost, the same request returns it again. With `within_seconds`, only jobs that are expected to
+    end in that time are claimed.
     """
 
     id: UUID
@@ -58,11 +58,11 @@ class NewLease(Value):
 
 
 class LeaseView(Value):
-    """A job that a worker holds, and all that it has to know to carry it out.
+    """A lease on a job, with everything that the worker needs to run it.
 
     The lease ends `lease_seconds` after the claim and after each heartbeat. `bases` are the
-    weights of the base model's replicates and `adapters` those of adaptations that are measured;
-    `resume` is where an earlier attempt left off. With `strict` the run must have ended before the
+    weights of the base model's replicates, `adapters` those of adaptations that are measured, and
+    `resume` is the state that an earlier attempt saved. With `strict`, the run must end before the
     lease does.
     """
 
@@ -79,7 +79,7 @@ class LeaseView(Value):
 
     @classmethod
     def of(cls, claim: Claim) -> "LeaseView":
-        """What is sent of a claim."""
+        """Return the answer to a claim."""
         return cls(
             id=claim.claim_id,
             job_id=claim.job_id,
@@ -94,7 +94,7 @@ class LeaseView(Value):
         )
 
     def claim(self) -> Claim:
-        """The claim that was sent."""
+        """Return the claim in this answer."""
         return Claim(
             job_id=self.job_id,
             attempt=self.attempt,
@@ -116,16 +116,16 @@ class HeartbeatReport(Value):
 
 
 class HeartbeatAnswer(Value):
-    """What the worker is to do: go on, stop, or stop with the state of the training saved."""
+    """The command for the run: continue, stop, or save the state of the training and stop."""
 
     command: Literal["continue", "stop", "pause"]
 
 
 class NewRecords(Value):
-    """What a run reports, in the order in which it happened.
+    """Events of a run, in the order in which they happened.
 
-    `artifacts` gives the SHA-256 of stored content for every path that an event names; a path is
-    a name here and nothing else.
+    `artifacts` has the SHA-256 of stored content for every path that an event names. Paths are only
+    names here.
     """
 
     events: Annotated[tuple[Event, ...], Field(max_length=MOST_EVENTS)]
@@ -133,14 +133,14 @@ class NewRecords(Value):
 
     @property
     def by_path(self) -> Mapping[Path, str]:
-        """The digests as the ledger takes them."""
+        """The digests by path, as the ledger expects them."""
         return {Path(name): sha256 for name, sha256 in self.artifacts.items()}
 
 
 class LeaseEnd(Value):
-    """How the attempt ended; `retry` is of failures alone, and `reason` is left out by successes.
+    """The end of an attempt; `retry` is only for failures, and successes have no `reason`.
 
-    `released` gives the job back unfinished, through no fault of its own.
+    `released` returns the unfinished job to its queue, and the attempt does not count.
     """
 
     outcome: Ending
@@ -150,19 +150,19 @@ class LeaseEnd(Value):
 
 
 class QueuesWithWork(Value):
-    """The queues in which the end of an attempt has left new work."""
+    """The queues that have new work after the end of an attempt."""
 
     queues: tuple[str, ...]
 
 
 class StoredContent(Value):
-    """The name of what was stored, and its size in bytes."""
+    """The digest of the stored content, and its size in bytes."""
 
     sha256: str
     size: int
 
 
 def path_of(event: Event) -> Path | None:
-    """The path of the content that comes with an event, if any does."""
+    """Return the path of the content that belongs to an event, if any does."""
     with_content = isinstance(event, AttentionCaptured | CheckpointWritten | TrainingSaved)
     return event.path if with_content else None

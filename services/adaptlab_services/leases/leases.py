@@ -1,7 +1,6 @@
-"""Leases: how a worker takes a job, keeps it, reports on it and gives it back.
+"""The ledger: a worker's only interface to jobs and results.
 
-`Ledger` is a worker's only door to jobs and results. Times come from the database's clock alone,
-so that a worker whose clock is wrong does no harm.
+Times come from the database's clock alone, so that a wrong clock of a worker does no harm.
 """
 
 import uuid
@@ -63,21 +62,21 @@ from adaptlab_services.people.tokens import Principal
 
 Command = Literal["continue", "stop", "pause"]
 
-Choice = tuple[tuple[ColumnElement[bool], ...], Change]  # a condition beside the fence
+Choice = tuple[tuple[ColumnElement[bool], ...], Change]  # a condition besides the fence
 Fence = Callable[[LeaseParameters], list[ColumnElement[bool]]]
 NO_ARTIFACTS: Mapping[Path, str] = MappingProxyType({})
 
 
 class Ledger(Protocol):
-    """A worker's door to jobs and results; every method may raise `LedgerUnreachable`.
+    """A worker's interface to jobs and results; every method can raise `LedgerUnreachable`.
 
-    Those that take a lease raise `LeaseLost`, and change nothing, when it does not hold any more.
-    All may be repeated when it is not known whether they had an effect. Those that end an attempt
-    return the queues in which there is new work.
+    If a lease no longer holds, methods that take it raise `LeaseLost` and change nothing. All can
+    be repeated if it is unknown whether they had an effect. Those that end an attempt return the
+    queues that have new work.
     """
 
     def register_worker(self, host: str, process_id: int, queues: Sequence[str]) -> UUID:
-        """Make a worker known; returns its id."""
+        """Register a worker; return its id."""
         ...
 
     def claim(
@@ -87,25 +86,25 @@ class Ledger(Protocol):
         claim_id: UUID | None = None,
         within_seconds: float | None = None,
     ) -> Claim | None:
-        """Take the most urgent job of these queues; None when there is none.
+        """Claim the most urgent job of these queues; None if there is none.
 
-        A claim whose answer was lost is had again by asking for it under the same `claim_id`. With
-        `within_seconds` it is the most urgent of those that are foreseen to end in that time.
+        If the answer was lost, a call with the same `claim_id` returns the same claim. With
+        `within_seconds`, only jobs that are expected to end in that time are claimed.
         """
         ...
 
     def stand_back(self, worker_id: UUID, why: str) -> None:
-        """Note that a worker lives but takes no jobs, until it claims again."""
+        """Record that a worker lives but takes no jobs, until it claims again."""
         ...
 
     def say_goodbye(self, worker_id: UUID) -> None:
-        """Note that a worker leaves and claims no more."""
+        """Record that a worker shuts down."""
         ...
 
     def heartbeat(self, lease: Lease, step: int) -> Command:
-        """Renew the lease and report the training step; `stop` when the job was cancelled.
+        """Renew the lease, report the training step, and return the command for the run.
 
-        With `pause` the run is to stop too, with its state saved.
+        `stop` if the job was cancelled; `pause` to save the state and then stop.
         """
         ...
 
@@ -114,51 +113,51 @@ class Ledger(Protocol):
         ...
 
     def fetch_artifact(self, lease: Lease, sha256: str) -> Iterator[bytes]:
-        """The content of an artifact that the claim names, or a dataset that its spec asks for."""
+        """Return the content of an artifact that the claim names, or of a dataset of its spec."""
         ...
 
     def record(
         self, lease: Lease, events: Sequence[Event], artifacts: Mapping[Path, str] = NO_ARTIFACTS
     ) -> None:
-        """Write results; `artifacts` gives the SHA-256 of the content at each path in `events`.
+        """Store results; `artifacts` has the SHA-256 of the content at each path in `events`.
 
-        Raises `ReportRefused` for what the job's spec does not lead to.
+        Raises `ReportRefused` for results that a run of the job's spec cannot have.
         """
         ...
 
     def finish(self, lease: Lease) -> tuple[str, ...]:
-        """The job has succeeded, or is cancelled if that was asked for before.
+        """End the job as succeeded, or as cancelled if that was requested before.
 
-        Raises `ReportRefused` for a base model of which checkpoints are missing.
+        Raises `ReportRefused` for a base model without all of its checkpoints.
         """
         ...
 
     def fail(self, lease: Lease, reason: Reason, error: str, *, retry: bool) -> tuple[str, ...]:
-        """The attempt has failed; with `retry` the job goes back to its queue while it may."""
+        """End the attempt as failed; with `retry`, queue the job again if attempts are left."""
         ...
 
     def release(self, lease: Lease, reason: Reason, error: str | None = None) -> tuple[str, ...]:
-        """Give the job back unfinished, through no fault of its own; the attempt does not count."""
+        """Return the unfinished job to its queue; the attempt does not count."""
         ...
 
     def stopped(self, lease: Lease) -> tuple[str, ...]:
-        """The run was stopped because the job was cancelled."""
+        """End the job as cancelled, after the run was stopped."""
         ...
 
     def paused(self, lease: Lease) -> tuple[str, ...]:
-        """The run was stopped because the job was paused; it is queued if it was resumed since."""
+        """End the attempt as paused; the job is queued if it was resumed in the meantime."""
         ...
 
 
 class DatabaseLedger:
-    """The ledger of a worker that can reach the database, or of one for which the API does it.
+    """The ledger of workers with a database connection, and of the API for those without.
 
     Args:
         sessions: the database.
-        lease_seconds: how long a lease lasts after the claim and after each heartbeat.
-        most_running: how many jobs of one owner may run at a time; None sets no limit.
-        token: with which the workers come by the API, and whose project or job limits what they
-            claim; None for those of the installation itself.
+        lease_seconds: duration of a lease after the claim and after each heartbeat.
+        most_running: number of jobs of one owner that run at a time; None for no limit.
+        token: the token of workers that use the API, whose project or job limits their claims;
+            None for those of the installation itself.
     """
 
     def __init__(
@@ -176,7 +175,7 @@ class DatabaseLedger:
         self._lease_seconds = lease_seconds
 
     def register_worker(self, host: str, process_id: int, queues: Sequence[str]) -> UUID:
-        """See `Ledger`. A worker that may have one job alone serves no queue, whatever it says."""
+        """See `Ledger`. A worker whose token is for one job serves no queue."""
         served = queues if self._job_id is None else ()
         with self._unit_of_work() as session:
             return workers.register(session, host, process_id, served, self._token_id)
@@ -222,8 +221,8 @@ class DatabaseLedger:
     def heartbeat(self, lease: Lease, step: int) -> Command:
         """See `Ledger`."""
         with self._one_statement() as session:
-            asked = given(lease) | {"step": step, "lease_seconds": lease.lease_seconds}
-            row = session.execute(_renewal(held), asked).one_or_none()
+            values = given(lease) | {"step": step, "lease_seconds": lease.lease_seconds}
+            row = session.execute(_renewal(held), values).one_or_none()
             if row is None:
                 raise LeaseLost(lease.job_id, lease.attempt)
             if row.cancel_requested_at is not None:
@@ -234,9 +233,9 @@ class DatabaseLedger:
         """See `Ledger`.
 
         No result refers to the content yet, so no fence is needed, and the job's row is not locked
-        while it is written; that the lease holds is only looked up, to save useless work. That it
-        was sent for this job is noted: only the job's own reports may name it, and it counts as
-        stored by the job's owner.
+        while the content is written. The lease is looked up only to avoid useless work. A row
+        records that the content was sent for this job: only reports of this job can name it, and it
+        counts as stored by the job's owner.
         """
         with self._one_statement() as session:
             if session.scalars(select(Job.id).where(*held(lease))).one_or_none() is None:
@@ -248,19 +247,19 @@ class DatabaseLedger:
             return stored
 
     def fetch_artifact(self, lease: Lease, sha256: str) -> Iterator[bytes]:
-        """See `Ledger`. What may be fetched is not looked up, as the role can read it all."""
+        """See `Ledger`. Permission is not checked: the database role can read everything."""
         with _translated():
             yield from streamed(self._sessions, sha256)
 
     def record(
         self, lease: Lease, events: Sequence[Event], artifacts: Mapping[Path, str] = NO_ARTIFACTS
     ) -> None:
-        """See `Ledger`. The whole batch is one unit of work, held against the job's spec."""
+        """See `Ledger`. The batch is one unit of work, and is checked against the job's spec."""
         with self._unit_of_work() as session:
             recording.write(session, lease, events, artifacts)
 
     def finish(self, lease: Lease) -> tuple[str, ...]:
-        """See `Ledger`. A base model succeeds with a checkpoint for each of its seeds alone."""
+        """See `Ledger`. A base model succeeds only with a checkpoint for each of its seeds."""
         return self._end(
             lease,
             ((Job.cancel_requested_at.is_(None), has_checkpoints()), Change("succeeded")),
@@ -269,33 +268,33 @@ class DatabaseLedger:
         )
 
     def fail(self, lease: Lease, reason: Reason, error: str, *, retry: bool) -> tuple[str, ...]:
-        """See `Ledger`. A job that fails alike twice without a step of progress is set aside.
+        """See `Ledger`. A job that fails alike twice without a step of progress is not tried again.
 
-        An attempt that was killed from outside after it got further than any before it does not
-        count, like one whose worker was lost.
+        An attempt that was killed from outside after it got further than all before does not count,
+        like one whose worker was lost.
         """
         final: Choice = ((), Change("failed", reason, error))
         if not retry:
             return self._end(lease, final)
-        found = fingerprint(reason, error)
-        known = {Job.error_fingerprint: found, Job.furthest_step: furthest_step()}
+        latest = fingerprint(reason, error)
+        noted = {Job.error_fingerprint: latest, Job.furthest_step: furthest_step()}
         is_left = Job.attempt < Job.attempts_max
         return self._end(
             lease,
             ((Job.cancel_requested_at.is_not(None),), CANCELLED),
             (
-                (is_left, has_failed_alike(found)),
+                (is_left, has_failed_alike(latest)),
                 Change("failed", _reason_of_two(reason), _alike(error)),
             ),
             *(_uncounted_ends(reason, error) if reason == "killed" else ()),
             (
                 (is_left, Job.pause_requested_at.is_not(None)),
-                Change("paused", reason, error, "failed", also=known | NOT_PAUSING),
+                Change("paused", reason, error, "failed", also=noted | NOT_PAUSING),
             ),
             (
                 (is_left,),
                 Change(
-                    "queued", reason, error, "failed", also=known | {Job.run_at: after_backoff()}
+                    "queued", reason, error, "failed", also=noted | {Job.run_at: after_backoff()}
                 ),
             ),
             final,
@@ -323,12 +322,12 @@ class DatabaseLedger:
     ) -> tuple[str, ...]:
         """Make the first change whose condition holds; each is guarded by the fence.
 
-        Where none does, `check` may raise why not.
+        If none holds, `check` can raise the reason.
         """
         with self._unit_of_work() as session:
-            moved = _first(session, lease, choices[:1])  # mostly this one, and nothing more to ask
+            moved = _first(session, lease, choices[:1])  # mostly this one, which saves the lock
             if not moved:
-                # Between two of the changes nobody may ask for something else.
+                # Locked, so that no request can come between two of the changes.
                 session.execute(select(Job.id).where(*held(lease)).with_for_update())
                 moved = _first(session, lease, choices)
             if moved:
@@ -338,7 +337,7 @@ class DatabaseLedger:
             outcomes: set[AttemptOutcome] = {change.outcome_of_attempt for _, change in choices}
             if not _has_ended(session, lease, outcomes):
                 raise LeaseLost(lease.job_id, lease.attempt)
-            # This worker's own earlier call got through and only its answer was lost.
+            # An earlier call of this worker has ended the attempt, and its answer was lost.
             return ()
 
     @contextmanager
@@ -348,17 +347,17 @@ class DatabaseLedger:
 
     @contextmanager
     def _one_statement(self) -> Generator[Session]:
-        """A session in which a statement is a unit of work of its own."""
+        """A session in which each statement is its own unit of work."""
         with _translated(), one_by_one(self._sessions) as session:
             yield session
 
 
 @cache
 def _renewal(fence: Fence) -> Select[datetime | None, datetime | None]:
-    """Renews the lease, notes that the worker was heard of, and gives what was asked for.
+    """Renew the lease, record the worker's sign of life, and return the requests to stop.
 
-    Made once: that takes as long as sending it, and every worker does so every few seconds. Once
-    for a fence: tests put others in the place of `held`, to see that it is what protects.
+    Kept, because building the statement takes as long as running it, and every worker does so every
+    few seconds. One per fence, because tests replace `held` to show that it is what protects.
     """
     seconds: BindParameter[float] = bindparam("lease_seconds", type_=Float())
     step = func.least(bindparam("step", type_=Integer()), Job.total_steps)
@@ -401,20 +400,20 @@ def _has_ended(session: Session, lease: Lease, outcomes: set[AttemptOutcome]) ->
 
 
 def _uncounted_ends(reason: Reason, error: str) -> tuple[Choice, Choice]:
-    """The ends of an attempt that got further than any before it, and does not count."""
+    """The ends of an attempt that got further than all before, and therefore does not count."""
     further = Job.step > Job.furthest_step, Job.attempt < MOST_ATTEMPTS
-    known = {**uncounted(), Job.error_fingerprint: None}
+    noted = {**uncounted(), Job.error_fingerprint: None}
     return (
         (
             (*further, Job.pause_requested_at.is_not(None)),
-            Change("paused", reason, error, "failed", also=known | NOT_PAUSING),
+            Change("paused", reason, error, "failed", also=noted | NOT_PAUSING),
         ),
-        (further, Change("queued", reason, error, "failed", also=known)),
+        (further, Change("queued", reason, error, "failed", also=noted)),
     )
 
 
 def _reason_of_two(reason: Reason) -> Reason:
-    """What two failures that are alike come to; of too little memory more can be said than that."""
+    """The reason for giving up after two similar failures; running out of memory stays itself."""
     return reason if reason == "out_of_memory" else "repeated_failure"
 
 
@@ -427,7 +426,7 @@ def _alike(error: str) -> str:
 
 @contextmanager
 def _translated() -> Generator[None]:
-    """Say of a database that is away, or a lock not had in time, that it may be tried again."""
+    """Turn errors of connections and locks, which can be retried, into `LedgerUnreachable`."""
     try:
         yield
     except (PoolTimeout, StoreUnreachable) as error:

@@ -1,4 +1,4 @@
-"""Queues: what waits in each, who serves it, and what their workers run."""
+"""Queues: the jobs in each, its workers, and the jobs that these run."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ from adaptlab_db.tables import Attempt, Job
 
 
 class QueueView(Value):
-    """A queue; `queued` and `running` count the jobs in it that the asker sees.
+    """A queue; `queued` and `running` count its jobs that the caller can see.
 
-    `workers` counts those that live, `takers` those of them that take jobs now.
+    `workers` counts live workers, and `takers` those of them that take jobs now.
     """
 
     name: str
@@ -28,7 +28,7 @@ class QueueView(Value):
 
 
 class RunningJob(Value):
-    """A job that a worker runs, and on which device, which is known once it has started."""
+    """A job that a worker runs, and the device, which is known once the run has started."""
 
     id: UUID
     kind: str
@@ -40,7 +40,10 @@ class RunningJob(Value):
 
 
 def queue_views(session: Session, known: Sequence[WorkerView]) -> tuple[QueueView, ...]:
-    """The queues that live workers serve or that hold jobs, by name; `known` are the workers."""
+    """Return the queues that live workers serve or that have jobs, by name.
+
+    `known` are the workers, as `workers.recent` returns them.
+    """
     query = select(Job.queue, func.count(), func.min(Job.created_at)).group_by(Job.queue)
     waiting = {
         queue: (count, oldest)
@@ -68,16 +71,16 @@ def queue_views(session: Session, known: Sequence[WorkerView]) -> tuple[QueueVie
 
 
 def running_by_worker(session: Session) -> Mapping[UUID, Sequence[RunningJob]]:
-    """The jobs that the asker sees running, by worker, oldest first."""
+    """Return the running jobs that the caller can see, by worker, oldest first."""
     rows = session.execute(
         select(Attempt.worker_id, Job, Attempt.started_at, Attempt.environment)
         .join(Attempt, (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt))
         .where(Job.state == "running")
         .order_by(Attempt.started_at, Job.id)
     )
-    found: dict[UUID, list[RunningJob]] = {}
+    by_worker: dict[UUID, list[RunningJob]] = {}
     for worker_id, job, started_at, environment in rows:
-        one = RunningJob(
+        running = RunningJob(
             id=job.id,
             kind=job.kind,
             name=job.spec.get("name"),
@@ -86,5 +89,5 @@ def running_by_worker(session: Session) -> Mapping[UUID, Sequence[RunningJob]]:
             device=(environment or {}).get("device"),
             started_at=started_at,
         )
-        found.setdefault(worker_id, []).append(one)
-    return found
+        by_worker.setdefault(worker_id, []).append(running)
+    return by_worker

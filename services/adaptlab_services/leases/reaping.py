@@ -1,4 +1,4 @@
-"""The reaper: takes jobs back from workers that are not heard of any more."""
+"""The reaper: takes jobs back from workers that send no more heartbeats."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,24 +26,24 @@ REAPED_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class ReapedLeases:
-    """How many leases had ended, and the queues in which there is new work."""
+    """The number of expired leases, and the queues that have new work."""
 
     count: int
     queues: tuple[str, ...]
 
 
 def is_due(session: Session) -> bool:
-    """Whether there is anything for `reap` to do: mostly not, every few seconds."""
+    """Return True if `reap` has anything to do; asked every few seconds, and rarely so."""
     return bool(session.scalar(_ANYTHING))
 
 
 def reap(session: Session) -> ReapedLeases:
-    """Take back the jobs of workers that are not heard of any more; any number may do so at once.
+    """Take back the jobs whose leases have expired; several reapers can run at once.
 
-    A job goes back to its queue until its attempts are spent. An attempt that got further than any
-    before it does not count: jobs that end their worker make no progress, and a machine that dies
-    under a long run is not the run's fault. Nor does one of which the worker never learned. Whoever
-    was in the midst of writing to a job is let be; the next round looks again.
+    A job is queued again until its attempts are used up. An attempt that got further than all
+    before does not count: jobs that kill their worker make no progress, and a machine that dies
+    during a long run is not the run's fault. Neither does one whose claim the worker never
+    received. A job that is locked by a write is left for the next round.
     """
     expired = session.execute(
         select(Job, _answer_was_lost())
@@ -55,8 +55,8 @@ def reap(session: Session) -> ReapedLeases:
     )
     fates = _fates()
     chosen: dict[Change, list[UUID]] = {change: [] for change in fates.values()}
-    found = [(job.id, fates[_fate(job, untold)]) for job, untold in expired]
-    for job_id, change in found:
+    decided = [(job.id, fates[_fate(job, untold)]) for job, untold in expired]
+    for job_id, change in decided:
         chosen[change].append(job_id)
     moved = [
         job
@@ -64,10 +64,10 @@ def reap(session: Session) -> ReapedLeases:
         if ids
         for job in move(session, [Job.id.in_(ids), Job.state == "running"], change)
     ]
-    # Normally done by whatever ended the base model's job; here for a base model whose state was
-    # decided while the waiting job was being written.
+    # Normally done when the base model's job ends; here for one that ended while the waiting job
+    # was being inserted.
     moved += settle_waiting(session)
-    return ReapedLeases(len(found), queues_to_ring(moved))
+    return ReapedLeases(len(decided), queues_to_ring(moved))
 
 
 _EXPIRED = (Job.state == "running", Job.lease_expires_at < func.clock_timestamp())
@@ -75,7 +75,7 @@ _ANYTHING = select(or_(exists().where(*_EXPIRED), exists().where(Job.state == "w
 
 
 def _fates() -> Mapping[Fate, Change]:
-    """What becomes of jobs whose worker is lost."""
+    """The changes of jobs whose worker is lost."""
     error = "The worker sent no heartbeat before its lease ended. See the attempts of this job."
     at_last = {Job.furthest_step: furthest_step()}
     return {
@@ -90,10 +90,10 @@ def _fates() -> Mapping[Fate, Change]:
 
 
 def _answer_was_lost() -> ColumnElement[bool]:
-    """Whether the worker lived on after the claim, and never said a word about the job.
+    """The condition that the worker lived on after the claim without a sign of the job.
 
-    Lived on means: was heard of in the second half of the lease. One that died with the job may
-    have been heard of just after the claim.
+    Living on means a sign of life in the second half of the lease. A worker that died with the job
+    can have sent one just after the claim.
     """
     heard = Worker.heartbeat_at
     return exists().where(

@@ -1,4 +1,4 @@
-"""What a run reports, written under its fence. Repeating a batch changes nothing but its events."""
+"""Writing of a run's reports under its fence; a repeated batch only repeats its events."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,7 +50,7 @@ from adaptlab_services.lifecycle.claims import AS_GIVEN, Lease, LeaseParameters,
 from adaptlab_services.lifecycle.transitions import append_event
 
 FEW_POINTS = 100
-LARGEST_STEP = 2**31 - 1  # of a column; what a training has is known once the lease is
+LARGEST_STEP = 2**31 - 1  # of the column; the steps of a training are known only with the lease
 
 E = TypeVar("E")
 Fence = Callable[[LeaseParameters], list[ColumnElement[bool]]]
@@ -63,16 +63,17 @@ def write(
     events: Sequence[results.Event],
     artifacts: Mapping[Path, str],
 ) -> None:
-    """Write a batch of events of one attempt; raises `LeaseLost` and writes nothing without it.
+    """Write a batch of events of one attempt.
 
     Args:
         session: a unit of work in which nothing has been done yet.
-        lease: of the attempt that the events belong to.
-        events: in the order in which they happened.
+        lease: the lease of the attempt to which the events belong.
+        events: the events, in the order in which they happened.
         artifacts: the SHA-256 of the stored content of every path in `events`.
 
-    Raises `ReportRefused` for what no run of the job could report; the unit of work is to be
-    rolled back then.
+    Raises:
+        LeaseLost: if the lease no longer holds; nothing is written.
+        ReportRefused: for events that no run of the job can report; the caller rolls back.
     """
     write_as_told(session, lease, events, artifacts, report_checks.check)
 
@@ -87,7 +88,7 @@ def write_as_told(
     artifacts: Mapping[Path, str],
     check: Check,
 ) -> None:
-    """Write a batch as `write` does, held to what `check` asks for once the lease is known."""
+    """Write a batch as `write` does; `check` is called after the fence."""
     step = max((e.step for e in _of(events, results.Progress) if e.phase == "training"), default=0)
     has_stepped = _enter(session, lease, min(step, LARGEST_STEP), _job_events(events))
     check(session, lease, events, artifacts)
@@ -110,12 +111,12 @@ def write_as_told(
 
 
 def _enter(session: Session, lease: Lease, step: int, events: Sequence[tuple[str, Json]]) -> bool:
-    """The fence: one guarded UPDATE, before anything else is written.
+    """Pass the fence by one guarded UPDATE, before anything else is written.
 
-    Returns whether the first step was noted before.
+    Returns True if the attempt's first step was recorded before.
     """
-    asked = given(lease) | {"step_now": step, "events_now": len(events)}
-    entered = session.execute(_entering(held), asked).one_or_none()
+    values = given(lease) | {"step_now": step, "events_now": len(events)}
+    entered = session.execute(_entering(held), values).one_or_none()
     if entered is None:
         raise LeaseLost(lease.job_id, lease.attempt)
     first = entered.event_sequence - len(events) + 1
@@ -136,7 +137,7 @@ def _enter(session: Session, lease: Lease, step: int, events: Sequence[tuple[str
 
 @cache
 def _entering(fence: Fence) -> ReturningUpdate[int, bool]:
-    """Made once, and once for a fence; see `leases._renewal`."""
+    """The statement of `_enter`; kept, one per fence, as `leases._renewal` is."""
     first_step_at = (
         select(Attempt.first_step_at)
         .where(Attempt.job_id == AS_GIVEN.job_id, Attempt.attempt == AS_GIVEN.attempt)
@@ -155,7 +156,7 @@ def _entering(fence: Fence) -> ReturningUpdate[int, bool]:
 
 
 def _job_events(events: Sequence[results.Event]) -> list[tuple[str, Json]]:
-    """What of the batch is news for somebody who follows the job: kinds of results, with counts."""
+    """The events of the job that a batch leads to: kinds of results, with counts."""
     news: list[tuple[str, Json]] = [
         ("started", {"replicates": e.replicates, "environment": e.environment.model_dump()})
         for e in _of(events, results.Started)
@@ -201,14 +202,14 @@ def _write_usage(session: Session, lease: Lease, finished: results.Finished) -> 
 
 
 def _write_metrics(session: Session, lease: Lease, batches: Sequence[results.Metrics]) -> None:
-    # The last report of a point wins; a statement may not touch the same row twice.
+    # The last report of a point counts; a statement cannot change the same row twice.
     points = {(p.name, p.replicate, p.step): p.value for batch in batches for p in batch.points}
     if not points:
         return
     names, replicates, steps = zip(*points, strict=True)
     different = sorted(set(names))
     places = {name: place for place, name in enumerate(different, start=1)}
-    given = {
+    columns = {
         "job": lease.job_id,
         "attempt": lease.attempt,
         "names": different,
@@ -218,19 +219,19 @@ def _write_metrics(session: Session, lease: Lease, batches: Sequence[results.Met
         "values": _array(points.values()),
     }
     if len(points) <= FEW_POINTS:
-        session.execute(_POINTS, given)
+        session.execute(_POINTS, columns)
         return
     try:
         with session.begin_nested():
-            session.execute(_NEW_POINTS, given)
+            session.execute(_NEW_POINTS, columns)
     except IntegrityError as error:
         if not isinstance(error.orig, UniqueViolation):
             raise
-        session.execute(_POINTS, given)
+        session.execute(_POINTS, columns)
 
 
-# One parameter a column, however many points: no limit on their number, one plan for all. The long
-# ones are text, since the driver takes 2 ms to make arrays of lists of a thousand.
+# One parameter per column, for any number of points: no limit on their number, and one plan. The
+# long ones are text, because the driver needs 2 ms to convert lists of a thousand numbers.
 _INSERT = """
     INSERT INTO metric_points (job_id, attempt, name, replicate, step, value)
     SELECT :job, :attempt, (CAST(:names AS text[]))[place], replicate, step, value
@@ -249,15 +250,15 @@ def _statement(sql: str) -> TextClause:
     return text(sql).bindparams(*typed)
 
 
-# Points are almost always new, and looking for old ones first takes as long as writing them, where
-# there are many: of a few it takes less than the savepoint to come back to.
+# Points are almost always new, and for many of them a check for old ones takes as long as the
+# insertion. For a few, the check takes less time than a savepoint.
 _NEW_POINTS = _statement(_INSERT)
 _POINTS = _statement(_INSERT + _REPLACE)
 
 
 def _array(numbers: Iterable[float | None]) -> str:
-    """Numbers as Postgres writes an array of them."""
-    return "{" + ",".join("NULL" if one is None else repr(one) for one in numbers) + "}"
+    """Format numbers as Postgres writes an array."""
+    return "{" + ",".join("NULL" if number is None else repr(number) for number in numbers) + "}"
 
 
 def _write_replicates(
@@ -324,7 +325,7 @@ def _write_checkpoint(
 
 
 def _write_theory(session: Session, lease: Lease, checked: Sequence[results.TheoryChecked]) -> None:
-    last = {one.place: one.check for one in checked}
+    last = {event.place: event.check for event in checked}
     rows: list[Row] = [
         _of_lease(lease) | {"place": place} | check.model_dump(mode="json")
         for place, check in last.items()
@@ -334,10 +335,9 @@ def _write_theory(session: Session, lease: Lease, checked: Sequence[results.Theo
 
 
 def _replacing_rows(table: type[Table], rows: Sequence[Row], unique: Sequence[str]) -> Insert:
-    """One INSERT of all rows that overwrites what has the same key.
+    """Insert all rows by one statement that overwrites those with the same key.
 
-    `unique` names the columns that, beside job and attempt, make a row unique; without them it is
-    the primary key.
+    The key is job, attempt and the columns in `unique`; without these, the primary key.
     """
     statement = upsert(table).values(list(rows))
     return _replacing(statement, table, list(rows[0]), unique)

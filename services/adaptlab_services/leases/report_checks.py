@@ -1,4 +1,4 @@
-"""Reports held against their job: the one place at which either ledger decides what to believe."""
+"""Checks of reports against their job, the same for both ledgers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -23,7 +23,7 @@ from adaptlab_services.leases.lease_views import path_of
 from adaptlab_services.lifecycle.claims import Lease
 
 MOST_KEPT = 256
-"""Jobs of which a process remembers what their runs can report."""
+"""Number of jobs whose expected reports a process keeps."""
 Files = Mapping[Path, str]
 
 
@@ -32,26 +32,26 @@ def check(
 ) -> None:
     """Raise `ReportRefused` for events that no run of the job could report.
 
-    The caller has entered the fence of `lease` in this unit of work, and rolls it back.
+    The caller has passed the fence of `lease` in this unit of work, and rolls it back on errors.
     """
     expected = expected_of(session, lease.job_id)
-    faults = expected.problems(events) or tuple(_nameless(events, artifacts))
-    faults = faults or tuple(_not_sent(session, lease, events, artifacts))
-    faults = faults or tuple(_content(session, expected, events, artifacts))
-    if faults:
-        raise ReportRefused(*faults)
+    problems = expected.problems(events) or tuple(_nameless(events, artifacts))
+    problems = problems or tuple(_not_sent(session, lease, events, artifacts))
+    problems = problems or tuple(_content(session, expected, events, artifacts))
+    if problems:
+        raise ReportRefused(*problems)
 
 
 def expected_of(session: Session, job_id: UUID) -> Expected:
-    """What the runs of a job can report; a job's resolved spec never changes."""
+    """Return the reports that a job can have; kept, because its resolved spec never changes."""
     kept = _kept()
-    if (known := kept.get(job_id)) is None:
+    if (expected := kept.get(job_id)) is None:
         stored = session.execute(select(Job.resolved_spec).where(Job.id == job_id)).scalar_one()
-        known = Expected.of(readable(ResolvedSpec.model_validate(stored)))
+        expected = Expected.of(readable(ResolvedSpec.model_validate(stored)))
         if len(kept) >= MOST_KEPT:
             kept.clear()
-        kept[job_id] = known
-    return known
+        kept[job_id] = expected
+    return expected
 
 
 @cache
@@ -60,7 +60,7 @@ def _kept() -> dict[UUID, Expected]:
 
 
 def _named(events: Sequence[results.Event]) -> Iterator[tuple[int, results.Event, Path]]:
-    """The events that come with content: their places, themselves, their paths."""
+    """The events that have content, each with its index and path."""
     for place, event in enumerate(events):
         if (path := path_of(event)) is not None:
             yield place, event, path
@@ -79,7 +79,7 @@ def _nameless(events: Sequence[results.Event], artifacts: Files) -> Iterator[Pro
 def _not_sent(
     session: Session, lease: Lease, events: Sequence[results.Event], artifacts: Files
 ) -> Iterator[Problem]:
-    """Digests of content that was not sent for this job, whether or not anybody else has it."""
+    """Problems of digests whose content was not sent for this job, even if it is stored."""
     named = {artifacts[path] for _, _, path in _named(events)}
     if not named:
         return
@@ -102,7 +102,7 @@ def _not_sent(
 def _content(
     session: Session, expected: Expected, events: Sequence[results.Event], artifacts: Files
 ) -> Iterator[Problem]:
-    """Files that are not what their events describe."""
+    """Problems of files that differ from the description in their events."""
     store = ArtifactStore(session)
     for place, event, path in _named(events):
         at, sha256 = f"/events/{place}/path", artifacts[path]

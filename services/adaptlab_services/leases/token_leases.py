@@ -1,6 +1,6 @@
-"""What a worker's token opens: the workers and leases that came by it, and nothing else.
+"""Access with a worker's token: only to the workers and leases that were created with it.
 
-What is done under a lease is for `DatabaseLedger`, with the fence that all workers have.
+`DatabaseLedger` does the work under a lease, with the same fence for all workers.
 """
 
 from collections.abc import Generator
@@ -27,10 +27,10 @@ MEDIA_TYPE = "application/octet-stream"
 
 
 def sessions_of_workers(sessions: sessionmaker[Session]) -> sessionmaker[Session]:
-    """Sessions that see all projects, as those of workers beside the database do.
+    """Return sessions that see all projects, as those of workers with a database connection do.
 
-    What a token may touch is looked up here by the worker that came with it; a project of the
-    token bounds what is claimed (see `next_job`), and so all that follows.
+    A token gives access to the workers that registered with it. A project of the token limits which
+    jobs are claimed (see `next_job`), and so everything that follows.
     """
     kept = dict(sessions.kw)
     info = {**kept.pop("info", {}), VISIBLE: None}
@@ -38,14 +38,14 @@ def sessions_of_workers(sessions: sessionmaker[Session]) -> sessionmaker[Session
 
 
 def check_worker(session: Session, token: Principal, worker_id: UUID) -> None:
-    """Raise `NotFound` for a worker that did not come with this token."""
+    """Raise `NotFound` for a worker that did not register with this token."""
     mine = select(Worker.id).where(Worker.id == worker_id, Worker.token_id == token.token_id)
     if session.scalars(mine).one_or_none() is None:
         raise NotFound("worker", worker_id)
 
 
 def check_claim(session: Session, token: Principal, asked: NewLease) -> None:
-    """Raise `NotFound` for another's worker, `Conflict` for a name that another worker has used."""
+    """Raise `NotFound` for a worker of another token, `Conflict` for an id of another worker."""
     check_worker(session, token, asked.worker)
     of_others = select(Attempt.job_id).where(
         Attempt.claim_id == asked.id, Attempt.worker_id != asked.worker
@@ -57,7 +57,7 @@ def check_claim(session: Session, token: Principal, asked: NewLease) -> None:
 def lease_of(
     session: Session, token: Principal, lease_id: UUID, attempt: int, lease_seconds: float
 ) -> Lease:
-    """A lease that was claimed with this token, held or lost; raises `NotFound` for any other."""
+    """Return a lease that was claimed with this token, held or lost; raises `NotFound`."""
     job_id = session.scalars(
         select(Attempt.job_id)
         .join(Worker, Worker.id == Attempt.worker_id)
@@ -75,13 +75,13 @@ def lease_of(
 
 
 def check_held(session: Session, lease: Lease) -> None:
-    """Raise `LeaseLost` where another attempt may hold the job."""
+    """Raise `LeaseLost` if the lease no longer holds."""
     if session.scalars(select(Job.id).where(*held(lease))).one_or_none() is None:
         raise LeaseLost(lease.job_id, lease.attempt)
 
 
 def file_of(session: Session, lease: Lease, sha256: str) -> StoredFile:
-    """Content that the run under a lease needs; raises `LeaseLost`, and `NotFound` for any else."""
+    """Return a file that the run under a lease needs; raises `LeaseLost` and `NotFound`."""
     check_held(session, lease)
     if sha256 not in claiming.to_fetch(session, lease.job_id):
         raise NotFound("artifact", sha256)
@@ -91,7 +91,7 @@ def file_of(session: Session, lease: Lease, sha256: str) -> StoredFile:
 
 @contextmanager
 def refusing_what_cannot_be_stored() -> Generator[None]:
-    """Turn what the database says of a value into `InvalidSpec`: it is the worker's fault."""
+    """Turn the database's errors about values into `InvalidSpec`: the worker sent them."""
     try:
         yield
     except (DataError, IntegrityError) as error:

@@ -1,4 +1,4 @@
-"""Adaptations that theory checks measure: what is known of them, and where their tensors are."""
+"""Adaptations that theory checks measure: their facts, and their stored tensors."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
@@ -18,11 +18,11 @@ from adaptlab_services.people import access
 
 
 def facts(session: Session, asked: Sequence[UUID], pointer: str = "/adaptation") -> list[Measured]:
-    """What is known of the adaptations that jobs make, in the order asked.
+    """Return the facts of the adaptations of jobs, in the order of their ids in `asked`.
 
-    Raises `InvalidSpec` for a job that there is not, that adapts nothing or whose adaptation is
-    not coming. The jobs stay locked until the unit of work ends, so that none can succeed between
-    this look at it and the moment at which a job that waits for it is written.
+    Raises `InvalidSpec` for a job that does not exist, is no adaptation, or failed or was
+    cancelled. The jobs stay locked until the unit of work ends, so that none can succeed before a
+    job that waits for it is inserted.
     """
     rows = session.execute(
         select(Job)
@@ -30,20 +30,20 @@ def facts(session: Session, asked: Sequence[UUID], pointer: str = "/adaptation")
         .order_by(Job.id)
         .with_for_update(read=True)
     ).scalars()
-    found = {job.id: job for job in rows}
-    faults = [fault for one in asked for fault in _faults(one, found.get(one), pointer)]
-    if faults:
-        raise InvalidSpec(*faults)
-    jobs = [found[one] for one in asked]
-    return [stored(job.id, job.spec_digest, job.resolved_spec, pointer) for job in jobs]
+    jobs = {job.id: job for job in rows}
+    problems = [problem for id_ in asked for problem in _problems(id_, jobs.get(id_), pointer)]
+    if problems:
+        raise InvalidSpec(*problems)
+    in_order = [jobs[id_] for id_ in asked]
+    return [stored(job.id, job.spec_digest, job.resolved_spec, pointer) for job in in_order]
 
 
 def stored(
     job: UUID, digest: str, document: Mapping[str, object], pointer: str = "/adaptation"
 ) -> Measured:
-    """The adaptation that a job of the kind adapt makes, by its resolved spec.
+    """Return the facts of the adaptation of a job of kind `adapt`, from its resolved spec.
 
-    Raises `InvalidSpec` for one whose plug-ins are not installed.
+    Raises `InvalidSpec` if its plug-ins are not installed.
     """
     try:
         resolved = readable(ResolvedSpec.model_validate(document))
@@ -55,11 +55,10 @@ def stored(
 
 
 def hold_base_models(session: Session, asked: Sequence[UUID]) -> None:
-    """Lock the jobs that make the base models of these adaptations, until the unit of work ends.
+    """Lock the jobs of these adaptations' base models, until the unit of work ends.
 
-    To be called before the adaptations are locked: whoever ends the job of a base model holds it
-    while the adaptations that wait for it are written. In the other order the two would wait for
-    each other.
+    Call it before locking the adaptations. A transaction that ends a base model's job locks it
+    first and then the adaptations that wait for it, so the other order could deadlock.
     """
     names = session.scalars(select(Job.base_model).where(Job.id.in_(asked))).all()
     session.execute(
@@ -72,29 +71,29 @@ def hold_base_models(session: Session, asked: Sequence[UUID]) -> None:
 
 
 def are_ready(session: Session, asked: Sequence[UUID]) -> bool:
-    """Whether the trained tensors of all these adaptations are there."""
+    """Return True if the trained tensors of all these adaptations are there."""
     states = session.scalars(select(Job.state).where(Job.id.in_(asked)))
     return all(state == "succeeded" for state in states)
 
 
 def weights(session: Session, resolved: ResolvedSpec) -> Iterator[AdapterWeights]:
-    """The tensors of the replicates that the checks of a job measure: of every seed the chosen one.
+    """The tensors that the checks of a job measure: those of the replicate selected per seed.
 
     A seed that could not be trained has none.
     """
-    for place, one in enumerate(resolved.adaptations):
+    for place, measured in enumerate(resolved.adaptations):
         rows = session.execute(
             select(Checkpoint.seed, Checkpoint.artifact_sha256)
             .join(Job, (Job.id == Checkpoint.job_id) & (Job.attempt == Checkpoint.attempt))
-            .where(Job.id == one.job, Checkpoint.kind == "adapter")
-            .where(Checkpoint.seed.in_(one.seeds))
+            .where(Job.id == measured.job, Checkpoint.kind == "adapter")
+            .where(Checkpoint.seed.in_(measured.seeds))
             .order_by(Checkpoint.replicate)
         )
         for seed, sha256 in rows:
             yield AdapterWeights(adaptation=place, seed=seed, sha256=sha256)
 
 
-def _faults(asked: UUID, job: Job | None, pointer: str) -> Iterator[Problem]:
+def _problems(asked: UUID, job: Job | None, pointer: str) -> Iterator[Problem]:
     if job is None:
         detail = f"There is no job {asked}. List the jobs of the kind adapt to see which exist."
         yield Problem(pointer, "unknown_job", detail)

@@ -1,4 +1,4 @@
-"""What a waiting job waits for: its base model, and the adaptations that it measures."""
+"""Conditions on the jobs that a waiting job waits for: its base model and its adaptations."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -13,7 +13,7 @@ from adaptlab_db.tables import BaseModel, Job
 
 
 def waits_for(ended: Sequence[UUID]) -> ColumnElement[bool]:
-    """A job that waits for what one of these jobs makes."""
+    """The condition that a job waits for the result of one of these jobs."""
     base = _its_base_model().where(BaseModel.job_id.in_(ended))
     measured = _measured()
     names_one = exists().select_from(measured).where(measured.c.job.in_(ended))
@@ -22,25 +22,25 @@ def waits_for(ended: Sequence[UUID]) -> ColumnElement[bool]:
 
 @cache
 def has_all() -> ColumnElement[bool]:
-    """A job for which everything is there."""
+    """The condition that all results that a job needs are there."""
     base = or_(Job.base_model.is_(None), _base_model_in(("succeeded",)))
     return base & ~_measures_one_of((*ACTIVE_STATES, *LOST_STATES))
 
 
 @cache
 def lacks_base_model() -> ColumnElement[bool]:
-    """A job whose base model is not coming."""
+    """The condition that a job's base model will never be ready."""
     return _base_model_in(LOST_STATES)
 
 
 @cache
 def lacks_adaptation() -> ColumnElement[bool]:
-    """A job that measures an adaptation which is not coming."""
+    """The condition that a job measures an adaptation that will never be ready."""
     return (Job.kind == "theory") & _measures_one_of(LOST_STATES)
 
 
 def measured_by(states: Sequence[str]) -> Select[UUID]:
-    """The ids of the jobs whose adaptations are measured by theory checks in such states."""
+    """The ids of jobs whose adaptations are measured by theory checks in one of `states`."""
     check = aliased(Job)
     measured = _measured(check)
     return (
@@ -53,12 +53,12 @@ def measured_by(states: Sequence[str]) -> Select[UUID]:
 
 def _base_model_in(states: Sequence[str]) -> ColumnElement[bool]:
     maker = aliased(Job)
-    made = _its_base_model().join(maker, maker.id == BaseModel.job_id)
-    return exists(made.where(maker.state.in_(states)))
+    base = _its_base_model().join(maker, maker.id == BaseModel.job_id)
+    return exists(base.where(maker.state.in_(states)))
 
 
 def _its_base_model() -> Select[str]:
-    """The base model of a job: that of its name in its project."""
+    """Select a job's base model, by its name and the job's project."""
     named = (BaseModel.name == Job.base_model) & (BaseModel.project_id == Job.project_id)
     return select(BaseModel.name).where(named).correlate(Job)
 
@@ -73,6 +73,6 @@ def _measures_one_of(states: Sequence[str]) -> ColumnElement[bool]:
 
 
 def _measured(job: type[Job] = Job) -> TableValuedAlias:
-    """The adaptations that a job measures, as a table of the ids of the jobs that make them."""
+    """The adaptations that a job measures, as a table of the jobs that trained them."""
     listed = func.jsonb_to_recordset(job.resolved_spec["adaptations"])
     return listed.table_valued(column("job", Uuid), name="measured").render_derived(with_types=True)

@@ -1,4 +1,4 @@
-"""What a worker holds while it works on a job, and the condition under which it still does."""
+"""Leases on jobs, and the condition under which they hold."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -21,7 +21,7 @@ class BaseWeights:
 class AdapterWeights:
     """The trained tensors of one seed of an adaptation that is measured, as an artifact.
 
-    `adaptation` is its place among those of the resolved spec.
+    `adaptation` is its index in the resolved spec, from 0.
     """
 
     adaptation: int
@@ -31,7 +31,7 @@ class AdapterWeights:
 
 @dataclass(frozen=True, slots=True)
 class SavedTraining:
-    """The state of a training after some step, as an artifact."""
+    """The saved state of a training after `step` steps, as an artifact."""
 
     step: int
     sha256: str
@@ -39,11 +39,11 @@ class SavedTraining:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The hold of a worker on a job: the fencing token that every write of it names.
+    """A worker's lease on a job: the fencing token that each of its writes names.
 
     Attributes:
-        claim_id: made for this claim alone; numbers of attempts repeat when the database was
-            restored, or failed over to a copy that lacked the last commits.
+        claim_id: unique to this claim; numbers of attempts repeat if the database was restored, or
+            failed over to a copy that lacked the last commits.
         lease_seconds: how long the lease lasts after the claim and after each heartbeat.
     """
 
@@ -55,14 +55,14 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Claim(Lease):
-    """A lease, and what is to be done under it.
+    """A lease, with the work that it is for.
 
     Attributes:
-        bases: the base model's replicates in order; empty for a job that makes one.
-        adapters: what theory checks measure of adaptations; empty for any other job.
-        resume: where an earlier attempt left off; None starts from the first step.
-        strict: whether the run must have ended before the lease does, because two at a time would
-            do harm; see `resources.self_fence`.
+        bases: the base model's replicates in order; empty for a job that creates one.
+        adapters: the adaptations that theory checks measure; empty for any other job.
+        resume: the state that an earlier attempt saved; None starts from the first step.
+        strict: whether the run must end before the lease does, because two runs at once would do
+            harm; see `resources.self_fence`.
     """
 
     resolved_spec: ResolvedSpec
@@ -75,7 +75,7 @@ class Claim(Lease):
 
 @dataclass(frozen=True, slots=True)
 class LeaseParameters:
-    """Stands for a lease in a statement that is made once, and given each with `given`."""
+    """The parameters of a lease in a statement that is built once; `given` sets their values."""
 
     job_id: BindParameter[UUID]
     attempt: BindParameter[int]
@@ -83,11 +83,11 @@ class LeaseParameters:
 
 
 def held(lease: Lease | LeaseParameters) -> list[ColumnElement[bool]]:
-    """The fence: what is true of the job's row exactly as long as the lease holds.
+    """The fence: conditions on the job's row that are true exactly while the lease holds.
 
-    The first statement of every write on behalf of a worker is an UPDATE under this condition. It
-    locks the row, so that nobody can take the job away before the write is committed, and it
-    changes no row when somebody has.
+    Every write on behalf of a worker begins with an UPDATE under this condition. It locks the row,
+    so that nobody can take the job away before the commit. If somebody already has, it changes no
+    row.
     """
     return [
         Job.id == lease.job_id,
@@ -105,7 +105,7 @@ AS_GIVEN = LeaseParameters(
 
 
 def given(lease: Lease) -> dict[str, object]:
-    """The parameters of `AS_GIVEN`."""
+    """Return the values of the parameters in `AS_GIVEN`."""
     return {
         AS_GIVEN.job_id.key: lease.job_id,
         AS_GIVEN.attempt.key: lease.attempt,

@@ -1,8 +1,8 @@
 """The doorbell: wakes the workers of a queue. Nothing depends on it, since workers also poll.
 
-Workers hear it as a Celery message. It is written here as Celery's protocol 2 has it and pushed
-onto the list that Celery's workers read, without Celery: that took 3 ms a message and 20 MB of
-every process that rings. That its own workers understand it is tested with Celery itself.
+Workers receive it as a Celery message. It is written here in Celery's protocol 2 and pushed onto
+the list that Celery's workers read. Celery itself took 3 ms per message, and 20 MB in every process
+that rings. A test checks that Celery's workers understand the message.
 """
 
 import json
@@ -21,17 +21,17 @@ from redis.retry import Retry
 DOORBELL = "adaptlab.doorbell"
 SOCKET_SECONDS = 0.9  # connecting and sending may each take so long
 REST_SECONDS = 0.03
-"""From one message to the broker to the next."""
+"""Time between two messages to the broker."""
 MOST_WAITING = 100
-"""Doorbells kept for one queue; more would wake nobody who is not woken already."""
+"""Doorbells kept per queue; more would only wake workers that are awake already."""
 
 log = logging.getLogger(__name__)
 
 
 def ring(broker_url: str, queues: Iterable[str]) -> None:
-    """Wake a worker for every queue named; to be called after the commit of what they shall see.
+    """Wake a worker for each queue named; call it after committing the work.
 
-    Returns within two seconds. A broker that is away is logged and is no error.
+    Returns within two seconds. If the broker does not answer, that is logged and is no error.
     """
     times = Counter(queues)
     try:
@@ -43,38 +43,38 @@ def ring(broker_url: str, queues: Iterable[str]) -> None:
                     pipeline.lpush(f"doorbell.{queue}", *rung)
                     pipeline.ltrim(f"doorbell.{queue}", 0, MOST_WAITING - 1)
             pipeline.execute()
-    except Exception as error:  # noqa: BLE001 - whatever it was, the work is stored and found later
-        log.warning("the doorbell is silent, workers will poll: %s", error)
+    except Exception as error:  # noqa: BLE001 - after any error the work is stored, and found by polling
+        log.warning("the doorbell failed, workers will poll: %s", error)
 
 
 def messages(queue: str, count: int) -> list[str]:
-    """So many doorbells of a queue, as workers read them; a worker takes one at a time."""
+    """Return `count` doorbells of a queue, as workers read them; each wakes one worker."""
     return [json.dumps(_message(queue, str(uuid4()))) for _ in range(count)]
 
 
 class Bell:
-    """Rings from a thread of its own, so that nobody waits for the broker.
+    """A thread that rings, so that no request waits for the broker.
 
-    What is rung while the broker is being told, and a moment after, goes along with the next
-    message to it: each by itself took a fifteenth of the time in which jobs are created.
+    Rings during a message to the broker, and for `REST_SECONDS` after it, are sent together in the
+    next. One message per ring took a fifteenth of the time of creating a job.
     """
 
     def __init__(self, broker_url: str) -> None:
         self._broker_url = broker_url
         self._changed = Condition()
         self._wanted: list[str] = []
-        self._closing = Event()  # apart from what is rung, which must not end a rest
+        self._closing = Event()  # not `_changed`, because new rings must not end a rest
         self._thread = Thread(target=self._serve, name="doorbell", daemon=True)
         self._thread.start()
 
     def ring(self, queues: Iterable[str]) -> None:
-        """Wake a worker for every queue named, soon; returns at once."""
+        """Wake a worker for each queue named, soon; returns at once."""
         with self._changed:
             self._wanted += queues
             self._changed.notify()
 
     def close(self) -> None:
-        """Ring what is left, and end."""
+        """Send the rings that are left, and end the thread."""
         self._closing.set()
         with self._changed:
             self._changed.notify()
@@ -86,7 +86,7 @@ class Bell:
             self._closing.wait(REST_SECONDS)
 
     def _next(self) -> list[str]:
-        """What was asked for since the last time, once there is something; nothing at the end."""
+        """Wait for rings and return their queues; empty when the bell is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._wanted or self._closing.is_set())
             queues, self._wanted = self._wanted, []
@@ -95,12 +95,12 @@ class Bell:
 
 @cache
 def _client(broker_url: str) -> redis.Redis:
-    """Kept with its connections for as long as the process lives."""
+    """A client, kept with its connections for the life of the process."""
     return redis.Redis.from_url(  # pyright: ignore[reportUnknownMemberType] - its options have no types
         broker_url,
         socket_timeout=SOCKET_SECONDS,
         socket_connect_timeout=SOCKET_SECONDS,
-        # A connection that was cut is opened anew; a broker that hangs is not asked again.
+        # Reconnect once after a cut connection, and never after a timeout.
         retry=Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
     )
 

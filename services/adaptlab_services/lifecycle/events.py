@@ -1,4 +1,4 @@
-"""What happened to a job, in order; and the pulse by which a watcher sees that more has."""
+"""Events of a job, in order, and pulses, by which a watcher notices new ones."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ LARGEST_EVENT_PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """The figures of a job whose change means news for a watcher."""
+    """The columns of a job whose change is news for a watcher."""
 
     state: str
     sequence: int
@@ -34,7 +34,7 @@ class Pulse:
 def after(
     session: Session, job_id: UUID, after: int = 0, limit: int = LARGEST_EVENT_PAGE
 ) -> EventPage:
-    """The events of a job numbered above `after`, oldest first; raises `NotFound`."""
+    """Return the events of a job numbered above `after`, oldest first; raises `NotFound`."""
     pulse = pulse_of(session, job_id)
     rows = session.execute(
         select(JobEvent)
@@ -53,30 +53,30 @@ def after(
 
 
 def pulse_of(session: Session, job_id: UUID) -> Pulse:
-    """The pulse of one job; raises `NotFound`."""
-    found = pulses(session, (job_id,))
-    if job_id not in found:
+    """Return the pulse of one job; raises `NotFound`."""
+    pulse = pulses(session, (job_id,)).get(job_id)
+    if pulse is None:
         raise NotFound("job", job_id)
-    return found[job_id]
+    return pulse
 
 
 def pulses(session: Session | Connection, job_ids: Collection[UUID]) -> dict[UUID, Pulse]:
-    """The pulses of many jobs by one statement; a job that does not exist is left out."""
+    """Return the pulses of jobs by one statement, without those that do not exist."""
     rows = session.execute(_PULSES, {"ids": list(job_ids)})
     return {row[0]: Pulse(row[1], row[2], row[3], row[4]) for row in rows}
 
 
-# An array and no list, so that the statement is the same however many there are.
+# An array, so that the statement is the same for any number of jobs.
 _PULSES = select(Job.id, Job.state, Job.event_sequence, Job.step, Job.total_steps).where(
     Job.id == any_(bindparam("ids", type_=ARRAY(Uuid())))
 )
 
 
 class Lookout:
-    """Reads pulses again and again, over one connection that is kept until `rest`.
+    """A reader of pulses, over one connection that is kept until `rest`.
 
-    A unit of work for each look would take four times the processor time, several times a second.
-    It serves the program itself, which sees every project.
+    A unit of work per look would take four times the processor time, several times a second. The
+    reader serves the program itself, which sees every project.
     """
 
     def __init__(self, sessions: sessionmaker[Session]) -> None:
@@ -84,17 +84,17 @@ class Lookout:
         self._connection: Connection | None = None
 
     def __call__(self, job_ids: Collection[UUID]) -> Mapping[UUID, Pulse]:
-        """The pulses of these jobs; one look at a time."""
+        """Return the pulses of these jobs; not to be called by two threads at once."""
         try:
             return self._look(job_ids)
         except DBAPIError as error:
             self.rest()
             if not error.connection_invalidated:
                 raise
-        return self._look(job_ids)  # the connection was ended since, by a restart for one
+        return self._look(job_ids)  # the connection has ended since, for example by a restart
 
     def rest(self) -> None:
-        """Give the connection back; another look takes one again."""
+        """Return the connection to the pool; the next look takes one again."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -103,6 +103,6 @@ class Lookout:
         if self._connection is None:
             kept = self._engine.connect()
             self._connection = kept.execution_options(isolation_level="AUTOCOMMIT")
-        found = pulses(self._connection, job_ids)
-        self._connection.commit()  # says nothing to the database, but ends SQLAlchemy's own
-        return found
+        result = pulses(self._connection, job_ids)
+        self._connection.commit()  # sends nothing, but ends SQLAlchemy's own transaction
+        return result

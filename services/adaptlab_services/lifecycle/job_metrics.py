@@ -1,4 +1,4 @@
-"""What a job measured, each figure over its seeds: kept when it succeeds, to be looked for by."""
+"""Metrics of succeeded jobs, summarised over seeds and stored so that queries can use them."""
 
 import math
 import statistics
@@ -34,7 +34,7 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One figure of one seed; `items` says of how many items it is a share, if it is one."""
+    """The value of a metric for one seed; `items` is set if it is a share of that many items."""
 
     seed: int
     value: float
@@ -43,9 +43,9 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A figure over seeds; `sd` divides by n - 1, `low` and `high` limit the mean at 95 %.
+    """A metric over seeds; `sd` divides by n - 1, `low` and `high` limit the mean at 95 %.
 
-    None where one seed cannot tell.
+    None where one seed is too few.
     """
 
     n: int
@@ -58,8 +58,8 @@ class Summary:
 
 
 def keep(session: Session, job_ids: Collection[UUID]) -> None:
-    """Write down what the latest attempts of these jobs measured; they have just succeeded."""
-    found: dict[tuple[UUID, str], list[Measured]] = defaultdict(list)
+    """Store the metrics of the latest attempts of jobs that have just succeeded."""
+    values: dict[tuple[UUID, str], list[Measured]] = defaultdict(list)
     chosen = _chosen(session, job_ids)
     if not chosen:
         return
@@ -69,18 +69,18 @@ def keep(session: Session, job_ids: Collection[UUID]) -> None:
         *_last_points(session, chosen),
     ):
         if is_loss(measured.value):
-            found[job_id, name].append(measured)
-    rows = [_row(job_id, name, several) for (job_id, name), several in found.items()]
+            values[job_id, name].append(measured)
+    rows = [_row(job_id, name, measured) for (job_id, name), measured in values.items()]
     if rows:
         session.execute(insert(JobMetric), rows)
 
 
 def summary(measured: Sequence[Measured]) -> Summary:
-    """The figure over seeds, each of which counts once.
+    """Summarise values over seeds, each of which counts once.
 
-    The interval of a share of items is that of `seed_limits` of core, any other Student's t.
+    Shares of items get the interval of `adaptlab.statistics.seed_limits`, others Student's t.
     """
-    values = [one.value for one in measured]
+    values = [seed.value for seed in measured]
     mean = math.fsum(values) / len(values)
     sd = statistics.stdev(values) if len(values) > 1 else None
     low, high = _limits(measured, mean, sd)
@@ -90,10 +90,10 @@ def summary(measured: Sequence[Measured]) -> Summary:
 def _limits(
     measured: Sequence[Measured], mean: float, sd: float | None
 ) -> tuple[float, float] | tuple[None, None]:
-    items = [one.items for one in measured if one.items is not None]
+    items = [seed.items for seed in measured if seed.items is not None]
     if len(items) == len(measured):
-        right = [round(one.value * of) for one, of in zip(measured, items, strict=True)]
-        return seed_limits(right, items, LEVEL)
+        correct = [round(seed.value * total) for seed, total in zip(measured, items, strict=True)]
+        return seed_limits(correct, items, LEVEL)
     if sd is None:
         return None, None
     freedom = len(measured) - 1
@@ -102,8 +102,8 @@ def _limits(
 
 
 Chosen = Mapping[tuple[UUID, int], Row[UUID, int, int, int, float | None]]
-"""By job and replicate: the replicate that answers for its seed."""
-Found = Iterator[tuple[UUID, str, Measured]]
+"""The replicate that was selected for each seed, by job and replicate."""
+Values = Iterator[tuple[UUID, str, Measured]]
 
 
 def _chosen(session: Session, job_ids: Collection[UUID]) -> Chosen:
@@ -115,17 +115,17 @@ def _chosen(session: Session, job_ids: Collection[UUID]) -> Chosen:
         .order_by(row.job_id, row.seed, row.replicate)
         .ext(distinct_on(row.job_id, row.seed))
     )
-    return {(found.job_id, found.replicate): found for found in rows}
+    return {(row.job_id, row.replicate): row for row in rows}
 
 
-def _losses(chosen: Chosen) -> Found:
+def _losses(chosen: Chosen) -> Values:
     for (job_id, _), row in chosen.items():
         if row.final_loss is not None:
             yield job_id, "final_loss", Measured(row.seed, row.final_loss)
 
 
-def _scores(session: Session, chosen: Chosen) -> Found:
-    """The scores on the own task, of the adapted and of the base model, and their difference."""
+def _scores(session: Session, chosen: Chosen) -> Values:
+    """The scores of adapted and base model on the job's own task, and their difference."""
     row = Evaluation
     rows = session.execute(
         select(row.job_id, row.replicate, row.attached, row.correct, row.total)
@@ -150,7 +150,7 @@ def _scores(session: Session, chosen: Chosen) -> Found:
             yield job_id, "accuracy_change", Measured(seed, value - alone[place])
 
 
-def _last_points(session: Session, chosen: Chosen) -> Found:
+def _last_points(session: Session, chosen: Chosen) -> Values:
     point = MetricPoint
     rows = session.execute(
         select(point.job_id, point.name, point.replicate, point.value)
@@ -169,14 +169,14 @@ def _last_points(session: Session, chosen: Chosen) -> Found:
 
 
 def _row(job_id: UUID, name: str, measured: Sequence[Measured]) -> dict[str, object]:
-    in_order = sorted(measured, key=lambda one: one.seed)
-    items = [one.items for one in in_order if one.items is not None]
+    in_order = sorted(measured, key=lambda value: value.seed)
+    items = [value.items for value in in_order if value.items is not None]
     figures = summary(in_order)
     return {
         "job_id": job_id,
         "name": name,
-        "seeds": [one.seed for one in in_order],
-        "values": [one.value for one in in_order],
+        "seeds": [value.seed for value in in_order],
+        "values": [value.value for value in in_order],
         "items": items or None,
         **{field: getattr(figures, field) for field in Summary.__slots__},
     }

@@ -1,4 +1,4 @@
-"""Telling a job that fails by itself from one that met with bad luck."""
+"""Poison jobs: fingerprints of errors, to recognise jobs that fail in the same way again."""
 
 import hashlib
 import re
@@ -8,18 +8,18 @@ from sqlalchemy import ColumnElement, false, func
 from adaptlab_db.tables import Job
 
 COMPARED = 2000  # characters of an error
-# What differs between two attempts that failed alike: folders, identities and numbers.
+# Parts that differ between two attempts with the same error: folders, identities and numbers.
 _PATH = re.compile(r"(?:/[^\s/'\",;:]+)+")
 _IDENTITY = re.compile(r"\b0x[0-9a-f]+\b|\b[0-9a-f]{8,}\b|\d+")
-# What a worker's own machine was short of: a full disk, or a store that it cannot reach.
+# Problems of the worker's machine: a full disk, or a store that it cannot reach.
 _OF_THE_MACHINE = re.compile(r"\[Errno 28\]|^(?:StoreNotConfigured|StoreUnreachable|BytesMissing):")
 
 
 def fingerprint(reason: str, error: str) -> str | None:
-    """The same text for two errors that are alike; None for one that says nothing about the job.
+    """Return a text that is the same for similar errors; None if the job is not the cause.
 
-    A process that was killed from outside could have been anybody's, and a worker whose disk is
-    full would fail every job alike.
+    Being killed from outside can happen to any process, and a worker whose disk is full would fail
+    every job.
     """
     if reason in ("killed", "disk_full") or _OF_THE_MACHINE.search(error):
         return None
@@ -27,13 +27,13 @@ def fingerprint(reason: str, error: str) -> str | None:
     return hashlib.sha256(f"{reason}\n{alike}".encode("utf-8", "replace")).hexdigest()
 
 
-def has_failed_alike(found: str | None) -> ColumnElement[bool]:
-    """Whether the attempt before failed with this fingerprint, and this one got no further."""
-    if found is None:
+def has_failed_alike(latest: str | None) -> ColumnElement[bool]:
+    """The condition that the earlier error had this fingerprint, and no step was gained since."""
+    if latest is None:
         return false()
-    return (Job.error_fingerprint == found) & (Job.step <= Job.furthest_step)
+    return (Job.error_fingerprint == latest) & (Job.step <= Job.furthest_step)
 
 
 def furthest_step() -> ColumnElement[int]:
-    """How far the job has got, with the attempt that ends now."""
+    """The largest step of any attempt, including the one that ends now."""
     return func.greatest(Job.furthest_step, Job.step)

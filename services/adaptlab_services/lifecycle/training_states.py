@@ -1,4 +1,4 @@
-"""Where an unfinished job goes on after its worker is gone: its last saved training state."""
+"""Saved training states, from which an unfinished job resumes after its worker is gone."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,9 +14,9 @@ from adaptlab_services.lifecycle.claims import Lease, SavedTraining
 
 
 def save(session: Session, lease: Lease, step: int, sha256: str) -> None:
-    """Keep a state in place of the job's earlier one, whose bytes are let go.
+    """Store a state in place of the job's earlier one, whose bytes are discarded.
 
-    The caller has entered the fence of `lease` in this unit of work.
+    The caller has passed the fence of `lease` in this unit of work.
     """
     replaced = session.scalar(
         select(TrainingState.artifact_sha256).where(TrainingState.job_id == lease.job_id)
@@ -30,9 +30,9 @@ def save(session: Session, lease: Lease, step: int, sha256: str) -> None:
 
 
 def take_over(session: Session, job_id: UUID, attempt: int) -> SavedTraining | None:
-    """The state from which a new attempt goes on, with the curves up to there made its own.
+    """Return the state from which a new attempt resumes, and copy the curves up to it.
 
-    None where there is none, or where its bytes are damaged: the attempt then starts anew.
+    None if there is no state or its bytes are damaged; the attempt then starts from step 0.
     """
     state = session.execute(
         select(TrainingState.attempt, TrainingState.step, TrainingState.artifact_sha256)
@@ -55,7 +55,7 @@ def take_over(session: Session, job_id: UUID, attempt: int) -> SavedTraining | N
         MetricPoint.step <= state.step,
     )
     copied = upsert(MetricPoint).from_select(columns, earlier)
-    session.execute(copied.on_conflict_do_nothing())  # a claim whose answer was lost did it before
+    session.execute(copied.on_conflict_do_nothing())  # a repeated claim has copied them already
     session.execute(
         update(Job)
         .where(Job.id == job_id)
@@ -66,7 +66,7 @@ def take_over(session: Session, job_id: UUID, attempt: int) -> SavedTraining | N
 
 
 def saved_step(job_id: ColumnElement[UUID]) -> ScalarSelect[Any]:
-    """The step from which the next attempt goes on, as a member of an event; NULL if the first."""
+    """The step from which the next attempt resumes, as a member of an event; NULL for step 0."""
     return (
         select(func.jsonb_build_object("resumed_from_step", TrainingState.step))
         .join(Artifact, Artifact.sha256 == TrainingState.artifact_sha256)
@@ -76,12 +76,12 @@ def saved_step(job_id: ColumnElement[UUID]) -> ScalarSelect[Any]:
 
 
 def forget(session: Session, job_ids: Sequence[UUID]) -> None:
-    """Let go of the states of jobs that have ended."""
-    gone = session.scalars(
+    """Delete the states of jobs that have ended, and discard their bytes."""
+    deleted = session.scalars(
         delete(TrainingState)
         .where(TrainingState.job_id.in_(job_ids))
         .returning(TrainingState.artifact_sha256)
         .execution_options(synchronize_session=False)
     )
-    for sha256 in sorted(set(gone)):
+    for sha256 in sorted(set(deleted)):
         ArtifactStore(session).discard(sha256)

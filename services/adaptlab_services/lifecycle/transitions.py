@@ -55,7 +55,7 @@ Changes = Mapping[InstrumentedAttribute[Any], Any]  # values or SQL expressions 
 
 LONGEST_ERROR = 20_000
 MAKE_BASE_MODELS = ("pretrain", "import")
-AWAITED = (*MAKE_BASE_MODELS, "adapt")  # kinds of jobs that others may wait for
+AWAITED = (*MAKE_BASE_MODELS, "adapt")  # kinds of jobs that others can wait for
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +73,10 @@ class Moved:
 # Compared by identity: `also` holds SQL expressions, which have no equality of their own.
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """What a change of state writes down besides the state.
+    """A change to a state, with everything else that it writes.
 
     Attributes:
-        outcome: how the attempt ended, if one was running; follows from the state if None.
+        outcome: outcome of the attempt that was running, if any; None for that of the state.
         also: further columns of the job, set by the same statement.
         data: further members of the event.
     """
@@ -124,16 +124,16 @@ def transition(
 
     Args:
         session: the caller's unit of work.
-        job_id: which job.
+        job_id: the job.
         to: the new state.
-        from_states: the states from which it may go there.
+        from_states: the states from which the job is moved.
         attempt: the fencing token; a change on behalf of a worker must name it.
-        reason: why, as a word for programs.
-        error: what went wrong, for people.
+        reason: the cause, as a word for programs.
+        error: the error, as text for users.
         data: further members of the event.
 
     Returns:
-        Whether the job was moved.
+        True if the job was moved.
     """
     which = [Job.id == job_id, Job.state.in_(from_states)]
     if attempt is not None:
@@ -144,16 +144,16 @@ def transition(
 def move(
     session: Session, which: Sequence[ColumnElement[bool]], change: Change
 ) -> tuple[Moved, ...]:
-    """Move every job for which all of `which` holds, by one guarded statement.
+    """Move every job that meets all conditions, by one guarded statement.
 
-    Appends an event to each, opens the attempt of what was claimed or closes those that were
-    running, and, when a job that others wait for has ended, moves those too. Returns all that
-    moved, those that waited last.
+    Appends an event to each, and opens the attempt of a claimed job or closes those that were
+    running. When a job that others wait for has ended, those are moved too. Returns all jobs that
+    moved, the waiting ones last.
     """
     moved = _update_jobs(session, which, change)
     if not moved:
         return ()
-    _write_down(session, moved, change)
+    _record(session, moved, change)
     if change.to in TERMINAL_STATES:
         training_states.forget(session, [job.job_id for job in moved])
     if change.to == "succeeded":
@@ -171,7 +171,7 @@ def append_event(
     data: Json,
     attempt: int | None = None,
 ) -> int:
-    """Append one event to a job that has not ended; returns its number within the job."""
+    """Append one event to a job that has not ended; return its number within the job."""
     sequence = session.execute(
         update(Job)
         .where(Job.id == job_id)
@@ -184,35 +184,38 @@ def append_event(
 
 
 def settle_waiting(session: Session, ended: Sequence[UUID] | None = None) -> tuple[Moved, ...]:
-    """Queue jobs whose base model and adaptations are there, fail those for which one is lost.
+    """Queue jobs whose base model and adaptations are ready, and fail those that lost one.
 
     Args:
         session: the caller's unit of work.
-        ended: only jobs that wait for what these make; None for all.
+        ended: only jobs that wait for the results of these; None for all.
 
     Returns:
         The jobs that moved.
     """
     waits = [Job.state == "waiting"]
-    if ended is not None:  # most jobs that end are waited for by nobody, which one look shows
+    if ended is not None:  # no job waits for most jobs that end, which one query shows
         waiting = session.scalars(select(Job.id).where(*waits, awaiting.waits_for(ended))).all()
         if not waiting:
             return ()
         waits.append(Job.id.in_(waiting))
     elif session.scalars(select(Job.id).where(*waits).limit(1)).first() is None:
-        return ()  # a server's every few seconds, for which three statements were made in vain
+        return ()  # asked every few seconds, and three statements would change nothing
     ready = move(session, [*waits, awaiting.has_all()], Change("queued"))
     no_base = move(session, [*waits, awaiting.lacks_base_model()], NO_BASE_MODEL)
     return (*ready, *no_base, *move(session, [*waits, awaiting.lacks_adaptation()], NO_ADAPTATION))
 
 
 def queues_to_ring(moved: Iterable[Moved]) -> tuple[str, ...]:
-    """The queues in which jobs of `moved` now wait for a worker, each once, sorted."""
+    """Return the queues in which jobs of `moved` now wait for a worker, sorted."""
     return tuple(sorted({job.queue for job in moved if job.state == "queued"}))
 
 
 def storable(text: str | None) -> str | None:
-    """The text without what Postgres refuses (NUL, lone surrogates), cut to a sensible length."""
+    """Return the end of a text, without characters that Postgres rejects.
+
+    These are NUL and lone surrogates; `LONGEST_ERROR` characters are kept.
+    """
     if text is None:
         return None
     clean = text.replace("\x00", "\N{REPLACEMENT CHARACTER}")
@@ -242,12 +245,12 @@ def _update_jobs(
     return tuple(Moved(*row) for row in rows)
 
 
-def _write_down(session: Session, moved: Sequence[Moved], change: Change) -> None:
-    """Append an event to each, and open or close their attempts, by one statement."""
+def _record(session: Session, moved: Sequence[Moved], change: Change) -> None:
+    """Append an event to each job, and open or close their attempts, by one statement."""
     data: Json = dict(change.data or {})
     if change.reason is not None:
         data["reason"] = change.reason
-    given: dict[str, object] = {
+    parameters: dict[str, object] = {
         "jobs": [job.job_id for job in moved],
         "sequences": [job.sequence for job in moved],
         "attempts": [job.attempt or None for job in moved],
@@ -255,19 +258,19 @@ def _write_down(session: Session, moved: Sequence[Moved], change: Change) -> Non
         "data": data,
     }
     if change.to == "running":
-        session.execute(_opening(), given)
+        session.execute(_opening(), parameters)
         return
-    given |= {
+    parameters |= {
         "new_outcome": change.outcome_of_attempt,
         "new_reason": change.reason,
         "new_error": storable(change.error),
     }
-    session.execute(_closing(), given, execution_options={"synchronize_session": False})
+    session.execute(_closing(), parameters, execution_options={"synchronize_session": False})
 
 
-# Made once, because putting them together takes longer than carrying them out.
+# Kept, because building these statements takes longer than running them.
 _JOBS = bindparam("jobs", type_=ARRAY(Uuid))
-_TABLES = Table.metadata.tables  # an INSERT of the ORM takes parameters for rows
+_TABLES = Table.metadata.tables  # in an INSERT of the ORM, parameters are rows
 
 
 def _appending(*, with_saved_step: bool = False) -> CTE:
@@ -276,8 +279,8 @@ def _appending(*, with_saved_step: bool = False) -> CTE:
     moved = func.unnest(_JOBS, *lists).table_valued(*columns, name="moved").render_derived()
     type_, data = bindparam("type", type_=Text), bindparam("data", type_=JSONB)
     saved = func.coalesce(training_states.saved_step(moved.c.job_id), func.jsonb_build_object())
-    told = data.op("||")(saved) if with_saved_step else data
-    rows = select(moved.c.job_id, moved.c.sequence, type_, moved.c.attempt, told)
+    members = data.op("||")(saved) if with_saved_step else data
+    rows = select(moved.c.job_id, moved.c.sequence, type_, moved.c.attempt, members)
     names = ["job_id", "sequence", "type", "attempt", "data"]
     return insert(_TABLES["job_events"]).from_select(names, rows).cte("appended")
 
@@ -293,7 +296,7 @@ def _opening() -> Insert:
 
 @cache
 def _closing() -> Update:
-    # Of a job only the last attempt can be open, so naming the jobs is enough.
+    # Only the last attempt of a job can be open, so the ids of the jobs are enough.
     return (
         update(Attempt)
         .where(Attempt.job_id == any_(_JOBS), Attempt.ended_at.is_(None))

@@ -1,4 +1,4 @@
-"""Worker processes: who there is, what they serve, when they were last heard of."""
+"""Worker processes: the queues that they serve, and their last sign of life."""
 
 import uuid
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def register(
     queues: Sequence[str],
     token_id: int | None = None,
 ) -> UUID:
-    """Write a new worker down, with the token by which it comes if it comes by one; its id."""
+    """Insert a new worker, with its token if it uses the API; return its id."""
     worker_id = uuid.uuid4()
     row = {
         "id": worker_id,
@@ -36,30 +36,30 @@ def register(
 
 
 def seen(which: Select[UUID | None]) -> Update:
-    """Notes that workers were heard of."""
+    """Update the last sign of life of workers."""
     now = {"heartbeat_at": func.clock_timestamp()}
     return update(Worker).where(Worker.id.in_(which)).values(now)
 
 
 def looks_for_work(session: Session, worker_id: UUID, unschedulable: str | None = None) -> None:
-    """Note that a worker was heard of and takes jobs, or why it does not."""
+    """Record a sign of life of a worker, and the reason if it takes no jobs."""
     now = func.clock_timestamp()
     _set(session, worker_id, {"heartbeat_at": now, "unschedulable": unschedulable})
 
 
 def looking(parameter: str) -> Update:
-    """Notes that the worker whose id is the parameter of that name looks for work."""
+    """Update the worker whose id is the named parameter: it is alive and takes jobs."""
     values = {"heartbeat_at": func.clock_timestamp(), "unschedulable": null()}
     return update(Worker).where(Worker.id == bindparam(parameter)).values(values)
 
 
 def stop(session: Session, worker_id: UUID) -> None:
-    """Note that a worker has ended by itself."""
+    """Record that a worker has shut down."""
     _set(session, worker_id, {"stopped_at": func.clock_timestamp()})
 
 
 def recent(session: Session, limit: int = 100) -> tuple[WorkerView, ...]:
-    """The workers heard of last, live ones first."""
+    """Return the workers with the latest signs of life, live ones first."""
     live = _is_live().label("live")
     rows = session.execute(
         select(Worker, live).order_by(live.desc(), Worker.heartbeat_at.desc()).limit(limit)
@@ -80,7 +80,7 @@ def recent(session: Session, limit: int = 100) -> tuple[WorkerView, ...]:
 
 
 def live_queues(session: Session) -> tuple[str, ...]:
-    """The queues from which some live worker takes jobs, sorted."""
+    """Return the queues from which some live worker takes jobs, sorted."""
     queue = func.unnest(Worker.queues).label("queue")
     takes_jobs = _is_live() & Worker.unschedulable.is_(None)
     return tuple(session.scalars(select(queue).where(takes_jobs).distinct().order_by(queue)))

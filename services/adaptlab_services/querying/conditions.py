@@ -1,6 +1,6 @@
-"""What a filter means in SQL; every value becomes a bound parameter.
+"""Translation of filters to SQL conditions; every value becomes a bound parameter.
 
-A comparison with nothing is false, never unknown, so NOT is the other half of what there is.
+A comparison with a missing value is false, never unknown, so NOT selects all other rows.
 """
 
 import math
@@ -13,20 +13,27 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, and_, or_, true
 
 from adaptlab_db.tables import Job
-from adaptlab_services.querying.filtering import Comparison, Filter, Operand, Operator, fault, parse
+from adaptlab_services.querying.filtering import (
+    Comparison,
+    Filter,
+    Operand,
+    Operator,
+    invalid_filter,
+    parse,
+)
 from adaptlab_services.querying.query_fields import Column, Field, Fields, Joins
 from adaptlab_services.querying.spec_lookups import rare_jobs
 
 LARGEST_INTEGER = 2**63 - 1
 Value = str | int | float | datetime | UUID
 ORDERED = ("<", "<=", ">", ">=")
-OF_TEXTS = ("~", "!~")
+TEXT_OPERATORS = ("~", "!~")
 
 
 def condition(text: str, fields: Fields, joins: Joins) -> ColumnElement[bool] | None:
-    """The condition that a filter puts on the rows of a subject; None for no filter.
+    """Return the condition of a filter on the rows of a subject; None for an empty filter.
 
-    `joins` learns what must be joined. Raises `InvalidSpec` for a filter that makes no sense.
+    `joins` collects the tables to join. Raises `InvalidSpec` for an invalid filter.
     """
     return _meaning(parse(text), fields, joins) if text.strip() else None
 
@@ -34,10 +41,10 @@ def condition(text: str, fields: Fields, joins: Joins) -> ColumnElement[bool] | 
 def _meaning(
     meaning: Filter, fields: Fields, joins: Joins, *, is_negated: bool = False
 ) -> ColumnElement[bool]:
-    """The condition of a filter.
+    """Return the condition of a parsed filter.
 
-    Only comparisons that are not negated are looked up: few jobs that have a value say nothing
-    about those that lack it, and one created since the lookup would be among them.
+    Only comparisons that are not negated are looked up. If few jobs have a value, many lack it, and
+    a job created since the lookup would be among these.
     """
     if isinstance(meaning, Comparison):
         return _comparison(meaning, fields, joins, is_negated=is_negated)
@@ -53,7 +60,7 @@ def _comparison(
 ) -> ColumnElement[bool]:
     field = fields.find(asked.field)
     if field is None:
-        raise fault(
+        raise invalid_filter(
             f"There is no field {asked.field[:64]!r} of {fields.subject} at character "
             f"{asked.position + 1}.",
             asked.position,
@@ -74,15 +81,15 @@ def _comparison(
 def _compared(field: Field, asked: Comparison, joins: Joins) -> ColumnElement[bool]:
     column = field.column(joins)
     nulls = any(operand.is_null for operand in asked.operands)
-    given = [operand for operand in asked.operands if not operand.is_null]
+    values = [operand for operand in asked.operands if not operand.is_null]
     if asked.operator in ("=", "IN"):
         terms = [column.is_(None)] if nulls else []
-        terms += [_among(field, column, given, joins)] if given else []
+        terms += [_among(field, column, values, joins)] if values else []
         return or_(*terms)
     if nulls:
-        told = f"{asked.field} can be = or != null, not {asked.operator} null."
-        raise fault(told, asked.operands[0].position)
-    (operand,) = given
+        detail = f"{asked.field} can be = or != null, not {asked.operator} null."
+        raise invalid_filter(detail, asked.operands[0].position)
+    (operand,) = values
     if asked.operator == "~":
         return column.icontains(operand.text, autoescape=True)
     if field.kind == "any":
@@ -91,17 +98,19 @@ def _compared(field: Field, asked: Comparison, joins: Joins) -> ColumnElement[bo
     return _ORDERED[asked.operator](column, _value(field, operand))
 
 
-def _among(field: Field, column: Column, given: list[Operand], joins: Joins) -> ColumnElement[bool]:
+def _among(
+    field: Field, column: Column, operands: list[Operand], joins: Joins
+) -> ColumnElement[bool]:
     if field.among is not None:
-        return field.among([operand.text for operand in given])
+        return field.among([operand.text for operand in operands])
     if field.kind == "any":
-        return or_(*(_equal(field, column, operand, joins) for operand in given))
-    values = [_value(field, operand) for operand in given]
+        return or_(*(_equal(field, column, operand, joins) for operand in operands))
+    values = [_value(field, operand) for operand in operands]
     return column == values[0] if len(values) == 1 else column.in_(values)
 
 
 def _equal(field: Field, column: Column, operand: Operand, joins: Joins) -> ColumnElement[bool]:
-    """Of a field of any kind: a number where a number is written, else a text."""
+    """Return the equality of a field of kind `any`: as number if one is written, else as text."""
     assert field.number is not None
     if operand.quoted or _as_number(operand.text) is None:
         return column == operand.text
@@ -116,13 +125,13 @@ def _check_operator(field: Field, asked: Comparison) -> None:
     is_text = field.kind == "text"
     if field.among is not None or field.kind == "id":
         allowed = ["=", "!=", "IN", "NOT IN"]
-        allowed += list(OF_TEXTS) if field.name != "study" and field.kind != "id" else []
+        allowed += list(TEXT_OPERATORS) if field.name != "study" and field.kind != "id" else []
     else:
         allowed = ["=", "!=", *(() if is_text else ORDERED), "IN", "NOT IN"]
-        allowed += OF_TEXTS if field.kind in ("text", "any") else ()
+        allowed += TEXT_OPERATORS if field.kind in ("text", "any") else ()
     if asked.operator not in allowed:
-        told = f"{asked.field} is compared with {', '.join(allowed)}, not {asked.operator}."
-        raise fault(told, asked.position, allowed=allowed)
+        detail = f"{asked.field} is compared with {', '.join(allowed)}, not {asked.operator}."
+        raise invalid_filter(detail, asked.position, allowed=allowed)
 
 
 def _value(field: Field, operand: Operand) -> Value:
@@ -131,7 +140,7 @@ def _value(field: Field, operand: Operand) -> Value:
 
 def _text(field: Field, operand: Operand) -> str:
     if field.allowed and operand.text not in field.allowed:
-        raise fault(
+        raise invalid_filter(
             f"{operand.text[:64]!r} at character {operand.position + 1} is not a valid "
             f"{field.name}.",
             operand.position,
@@ -186,8 +195,8 @@ def _id(field: Field, operand: Operand) -> UUID:
 
 def _wrong(field: Field, operand: Operand, wanted: str) -> Exception:
     at = operand.position
-    told = f"not {operand.text[:40]!r} at character {at + 1}."
-    return fault(f"{field.name} is compared with {wanted}, {told}", at)
+    value = f"{operand.text[:40]!r} at character {at + 1}"
+    return invalid_filter(f"{field.name} is compared with {wanted}, not {value}.", at)
 
 
 _READ: Mapping[str, Callable[[Field, Operand], Value]] = MappingProxyType(

@@ -1,7 +1,7 @@
 """The filter language: `state = queued AND (method IN (lora, ia3) OR NOT task ~ "sort")`.
 
-The grammar is `GRAMMAR`, read by lark; AND binds tighter than OR, as in SQL. What a comparison
-means is decided in `conditions`, and which fields there are in `job_fields` and `attention_fields`.
+The grammar is `GRAMMAR`, parsed by lark; AND binds tighter than OR, as in SQL. `conditions`
+translates comparisons to SQL, and `job_fields` and `attention_fields` list the fields.
 """
 
 import re
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal, cast
 
-# lark does not say of what it is generic, nor what it was made with.
+# lark does not type its own generics, nor the arguments of its decorator.
 from lark import (
     Lark,
     Token,
@@ -25,9 +25,9 @@ LONGEST_FILTER = 4000
 DEEPEST_FILTER = 32
 MOST_COMPARISONS = 100
 MOST_VALUES = 1000
-"""Of one IN list."""
+"""Number of values in one IN list."""
 
-# A keyword ends where a word does, so that a field may be called NOTES.
+# A keyword ends where a word does, so that a field can be called NOTES.
 GRAMMAR = r"""
 ?start: disjunction
 ?disjunction: conjunction (OR conjunction)*
@@ -61,7 +61,7 @@ NULL = "null"
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A value as written; `quoted` tells the text `"null"` from the word `null`."""
+    """A value as written; `quoted` distinguishes the text `"null"` from the word `null`."""
 
     text: str
     quoted: bool
@@ -69,7 +69,7 @@ class Operand:
 
     @property
     def is_null(self) -> bool:
-        """Whether it stands for nothing."""
+        """Whether the value is the word `null`."""
         return not self.quoted and self.text.lower() == NULL
 
 
@@ -95,9 +95,11 @@ Filter = Comparison | Combination
 
 
 def parse(text: str) -> Filter:
-    """The meaning of a filter; raises `InvalidSpec` that names the place of the first fault."""
+    """Parse a filter; raises `InvalidSpec` with the position of the first error."""
     if len(text) > LONGEST_FILTER:
-        raise fault(f"A filter has at most {LONGEST_FILTER} characters; this has {len(text)}.")
+        raise invalid_filter(
+            f"A filter has at most {LONGEST_FILTER} characters; this has {len(text)}."
+        )
     parser = _grammar().parse_interactive(text)  # pyright: ignore[reportUnknownMemberType]
     size = _Size()
     last: Token | None = None
@@ -114,14 +116,14 @@ def parse(text: str) -> Filter:
         raise _unexpected(error, text, size) from error
 
 
-def fault(
+def invalid_filter(
     detail: str,
     position: int | None = None,
     *,
     allowed: Sequence[str] = (),
     nearest: Sequence[str] = (),
 ) -> InvalidSpec:
-    """A complaint about the filter of a request; `position` counts characters from 0."""
+    """Return the error for an invalid filter; `position` counts characters from 0."""
     column = None if position is None else position + 1
     return InvalidSpec(
         Problem("/query/filter", "invalid_filter", detail, tuple(allowed), tuple(nearest), column)
@@ -130,18 +132,18 @@ def fault(
 
 @cache
 def _grammar() -> Lark:
-    return Lark(GRAMMAR, parser="lalr", transformer=_Meaning())
+    return Lark(GRAMMAR, parser="lalr", transformer=_Builder())
 
 
 @v_args(inline=True)
-class _Meaning(Transformer[Token, Filter]):
-    """What each rule of the grammar stands for; lark calls these as it reads."""
+class _Builder(Transformer[Token, Filter]):
+    """Builds the value of each rule of the grammar; lark calls its methods while parsing."""
 
     def disjunction(self, *terms: Filter | Token) -> Filter:
-        return Combination("OR", tuple(one for one in terms if not isinstance(one, Token)))
+        return Combination("OR", tuple(term for term in terms if not isinstance(term, Token)))
 
     def conjunction(self, *terms: Filter | Token) -> Filter:
-        return Combination("AND", tuple(one for one in terms if not isinstance(one, Token)))
+        return Combination("AND", tuple(term for term in terms if not isinstance(term, Token)))
 
     def negation(self, _: Token, term: Filter) -> Filter:
         return Combination("NOT", (term,))
@@ -152,8 +154,8 @@ class _Meaning(Transformer[Token, Filter]):
     def membership(self, field: Token, _: Token, operands: tuple[Operand, ...]) -> Filter:
         return _compared(field, "IN", *operands)
 
-    def exclusion(self, field: Token, _: Token, __: Token, found: tuple[Operand, ...]) -> Filter:
-        return _compared(field, "NOT IN", *found)
+    def exclusion(self, field: Token, _: Token, __: Token, operands: tuple[Operand, ...]) -> Filter:
+        return _compared(field, "NOT IN", *operands)
 
     def absence(self, field: Token, _: Token, null: Token) -> Filter:
         return _compared(field, "=", Operand(NULL, quoted=False, position=_place(null)))
@@ -164,7 +166,7 @@ class _Meaning(Transformer[Token, Filter]):
     def values(self, *operands: Operand) -> tuple[Operand, ...]:
         if len(operands) > MOST_VALUES:
             detail = f"A list has at most {MOST_VALUES} values; this has {len(operands)}."
-            raise fault(detail, operands[MOST_VALUES].position)
+            raise invalid_filter(detail, operands[MOST_VALUES].position)
         return operands
 
     def value(self, token: Token) -> Operand:
@@ -183,7 +185,7 @@ def _place(token: Token) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """How deep a filter is where it has been read to, and how many comparisons it has so far."""
+    """The depth of a filter at the token read last, and the number of comparisons so far."""
 
     brackets: int = 0
     negations: int = 0
@@ -201,9 +203,9 @@ class _Size:
 
     def check(self, position: int) -> None:
         if self.brackets + self.negations > DEEPEST_FILTER:
-            raise fault(f"A filter nests at most {DEEPEST_FILTER} levels deep.", position)
+            raise invalid_filter(f"A filter nests at most {DEEPEST_FILTER} levels deep.", position)
         if self.comparisons > MOST_COMPARISONS:
-            raise fault(f"A filter has at most {MOST_COMPARISONS} comparisons.", position)
+            raise invalid_filter(f"A filter has at most {MOST_COMPARISONS} comparisons.", position)
 
 
 _BEFORE_A_TERM = ("NOT", "LPAR", "AND", "OR")
@@ -211,19 +213,19 @@ _BEFORE_A_TERM = ("NOT", "LPAR", "AND", "OR")
 
 def _unknown(text: str, at: int) -> InvalidSpec:
     quote = " A text needs a second quote." if text[at] == '"' else ""
-    return fault(f"Character {at + 1} ({text[at]!r}) begins nothing known.{quote}", at)
+    return invalid_filter(f"Character {at + 1} ({text[at]!r}) begins nothing known.{quote}", at)
 
 
 def _unexpected(error: UnexpectedToken, text: str, size: _Size) -> InvalidSpec:
-    found = cast("Token", error.token)
-    is_end = found.type == "$END"
-    at = len(text.rstrip()) if is_end else _place(found)
-    named = "the end" if is_end else repr(str(found))
+    token = cast("Token", error.token)
+    is_end = token.type == "$END"
+    at = len(text.rstrip()) if is_end else _place(token)
+    named = "the end" if is_end else repr(str(token))
     hint = ""
-    if str(found) in ("and", "or", "not", "in", "is"):
+    if str(token) in ("and", "or", "not", "in", "is"):
         hint = " Write AND, OR, NOT, IN and IS in capitals."
     wanted = _wanted(frozenset(error.expected), size)
-    return fault(f"At character {at + 1}, {wanted} is expected, not {named}.{hint}", at)
+    return invalid_filter(f"At character {at + 1}, {wanted} is expected, not {named}.{hint}", at)
 
 
 def _wanted(expected: frozenset[str], size: _Size) -> str:

@@ -1,4 +1,4 @@
-"""Lists of jobs narrowed down: by a filter, or to those of a study."""
+"""Conditions on lists of jobs: by a filter, or by study."""
 
 from typing import TypeVarTuple
 from uuid import UUID
@@ -15,16 +15,13 @@ Columns = TypeVarTuple("Columns")
 
 
 def matching(session: Session, query: Select[*Columns], filter_text: str) -> Select[*Columns]:
-    """The jobs of a query for which a filter holds.
-
-    Raises `InvalidSpec` for a filter that makes no sense.
-    """
+    """Narrow a query of jobs down by a filter; raises `InvalidSpec` for an invalid one."""
     joins = Joins(session)
     holds = condition(filter_text, job_fields(), joins)
     return query if holds is None else joins.onto(query).where(holds)
 
 
 def in_study(study: UUID | Select[UUID]) -> ColumnElement[bool]:
-    """Whether a job belongs to a study, or to one of several."""
-    which = [study] if isinstance(study, UUID) else study
-    return Job.id.in_(select(StudyJob.job_id).where(StudyJob.study_id.in_(which)))
+    """The condition that a job belongs to a study, or to one of those selected."""
+    studies = [study] if isinstance(study, UUID) else study
+    return Job.id.in_(select(StudyJob.job_id).where(StudyJob.study_id.in_(studies)))

@@ -1,6 +1,6 @@
-"""What a query can ask about: one table of fields a subject, and families such as `labels.<name>`.
+"""Fields of queries: one table per subject, and families such as `labels.<name>`.
 
-A filter, an order, a grouping and the columns of an answer all go through the same table.
+Filters, orders, groupings and the columns of an answer all use the same table.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,9 +23,9 @@ NEAR = 0.5
 
 
 class Joins:
-    """The tables that one question reads next to the jobs, each joined once, and only if it is.
+    """The tables that a query joins to the jobs, each once, and only if it is used.
 
-    With a session, rare values are looked up before the question is asked.
+    With a session, rare values are looked up before the query is run.
     """
 
     def __init__(self, session: Session | None = None) -> None:
@@ -36,23 +36,23 @@ class Joins:
         self._reads_attempt = False
 
     def owner(self) -> type[User]:
-        """The rows of the jobs' owners."""
+        """Join the owners of the jobs."""
         self._reads_owner = True
         return User
 
     def attempt(self) -> type[Attempt]:
-        """The rows of the latest attempts; a job that was never started has NULL."""
+        """Join the latest attempts; a job that was never started has NULL."""
         self._reads_attempt = True
         return Attempt
 
     def metric(self, name: str) -> type[JobMetric]:
-        """The rows of one metric; a job that has not measured it has NULL."""
+        """Join one metric; a job without it has NULL."""
         if name not in self._metrics:
             self._metrics[name] = aliased(JobMetric, name=f"metric_{len(self._metrics)}")
         return self._metrics[name]
 
     def onto(self, query: Select[*Columns]) -> Select[*Columns]:
-        """The query, which reads jobs, with these tables next to them."""
+        """Add the joins to a query of jobs."""
         if self._reads_owner:
             query = query.join(User, User.id == Job.owner_id)
         if self._reads_attempt:
@@ -65,18 +65,19 @@ class Joins:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Something that can be asked about.
+    """A field of a subject.
 
     Attributes:
-        name: as it is written in a filter.
-        kind: what it is compared with; `any` takes numbers and texts.
-        means: one line for people.
-        column: where its value is.
-        allowed: its values, where they are few.
+        name: name in a filter.
+        kind: type of the values that it is compared with; `any` takes numbers and texts.
+        means: meaning, in one line for users.
+        column: the column or expression of its value.
+        allowed: its values, if there are few.
         also: other names for it.
-        is_indexed: whether a filter on it alone finds its first page at once, however many jobs.
-        among: how to ask whether it is one of several texts, where that is not plain equality.
-        number: for `any`: where its value is as a number.
+        is_indexed: whether a filter on it alone finds its first page at once, however many jobs
+            there are.
+        among: condition that it is one of several texts, if that is not plain equality.
+        number: for `any`: its value as a number.
         path: for a member of the resolved spec: the names that lead to it.
     """
 
@@ -94,7 +95,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Fields whose names begin alike and go on freely; `of` makes one, or None for a bad name."""
+    """Fields that share a prefix; `of` returns the field of a name, or None for an invalid one."""
 
     prefix: str
     pattern: str
@@ -114,18 +115,18 @@ class Fields:
     families: tuple[Family, ...] = ()
 
     def find(self, name: str) -> Field | None:
-        """The field of that name, its own or another one."""
-        if (found := self._by_name.get(name)) is not None:
-            return found
+        """Return the field with a name, or with another name that it has; None if there is none."""
+        if (field := self._by_name.get(name)) is not None:
+            return field
         for family in self.families:
             if name.startswith(family.prefix):
                 return family.of(name)
         return None
 
     def named(self, name: str, parameter: str) -> Field:
-        """The field of that name in another parameter than the filter; raises `InvalidSpec`."""
-        found = self.find(name)
-        if found is None:
+        """Return the field that a query parameter names; raises `InvalidSpec`."""
+        field = self.find(name)
+        if field is None:
             detail = f"There is no field {name[:64]!r} of {self.subject}."
             raise InvalidSpec(
                 Problem(
@@ -136,18 +137,19 @@ class Fields:
                     self.nearest(name),
                 )
             )
-        return found
+        return field
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What there is, families by their pattern."""
-        return (*(one.name for one in self.fields), *(one.pattern for one in self.families))
+        """The names of the fields, and the patterns of the families."""
+        names = (field.name for field in self.fields)
+        return (*names, *(family.pattern for family in self.families))
 
     def nearest(self, name: str) -> tuple[str, ...]:
-        """The names closest to one that is not known."""
-        candidates = [*self._by_name, *(known for one in self.families for known in one.known)]
-        return tuple(get_close_matches(name, candidates, n=3, cutoff=NEAR))
+        """Return the names closest to one that does not exist."""
+        members = (name for family in self.families for name in family.known)
+        return tuple(get_close_matches(name, [*self._by_name, *members], n=3, cutoff=NEAR))
 
     @cached_property
     def _by_name(self) -> Mapping[str, Field]:
-        return {name: one for one in self.fields for name in (one.name, *one.also)}
+        return {name: field for field in self.fields for name in (field.name, *field.also)}

@@ -1,7 +1,7 @@
-"""Jobs whose resolved spec has a rare value somewhere, found by an index instead of a scan.
+"""Lookups of jobs with a rare value in their resolved spec, by an index instead of a scan.
 
-Frequent values need none: a list finds its page among the jobs that it reads first. Which jobs have
-a value is asked of a GIN index, and which numbers there are in a range of `spec_numbers`.
+Frequent values need no lookup: a list finds its page among the jobs that it reads first. A GIN
+index finds the jobs with a value, and the table `spec_numbers` the numbers in a range.
 """
 
 import math
@@ -29,11 +29,11 @@ from adaptlab_services.querying.filtering import Comparison, Operand, Operator
 from adaptlab_services.querying.query_fields import Joins
 
 MOST_RARE = 2000
-"""Jobs with a rare value; more are found soon enough by reading jobs in order."""
+"""Largest number of jobs with a rare value; more are found fast by reading jobs in order."""
 MOST_VALUES = 200
-"""Values that are looked up for one comparison."""
+"""Number of values that are looked up per comparison."""
 MOST_LOOKUPS = 8
-"""Comparisons of one question whose values are looked up."""
+"""Number of comparisons per query whose values are looked up."""
 LARGEST_EXACT = 2**53
 _PLACE = re.compile(r"-?\d+")
 
@@ -41,9 +41,9 @@ _PLACE = re.compile(r"-?\d+")
 def rare_jobs(
     joins: Joins, path: Sequence[str], asked: Comparison, holds: ColumnElement[bool]
 ) -> Sequence[UUID] | None:
-    """The jobs that a comparison of a member of the spec holds for, if they are few; else None.
+    """Return the jobs that match a comparison of a member of the spec; None if there are many.
 
-    `holds` is the comparison itself, which also rejects what the index finds in excess.
+    `holds` is the condition of the comparison, which rejects what the index finds in excess.
     """
     session = joins.session
     if session is None or joins.lookups >= MOST_LOOKUPS or any(map(_PLACE.fullmatch, path)):
@@ -57,20 +57,20 @@ def rare_jobs(
 
 
 def _values(session: Session, path: Sequence[str], asked: Comparison) -> Sequence[object] | None:
-    """The values in JSON for which the comparison may hold; None where they are not known."""
+    """Return the JSON values that can match the comparison; None if they cannot be listed."""
     if any(operand.is_null for operand in asked.operands):
         return None
     if asked.operator in ("=", "IN"):
         equal = [_equal(operand) for operand in asked.operands]
-        return None if None in equal else [value for one in equal if one for value in one]
+        return None if None in equal else [value for values in equal if values for value in values]
     compare = _COMPARE.get(asked.operator)
     if compare is None:
         return None
-    # Compared as floats are, like the condition itself: 1e-99999 is 0, which numeric is not.
+    # As float, like the condition itself: there 1e-99999 is 0, but not as numeric.
     holds = compare(SpecNumber.number, Decimal(repr(float(asked.operands[0].text))))
     numbers = select(SpecNumber.number).where(SpecNumber.path == ".".join(path), holds)
-    found = session.scalars(numbers.distinct().limit(MOST_VALUES + 1))
-    return [int(one) if one == int(one) else float(one) for one in found]
+    values = session.scalars(numbers.distinct().limit(MOST_VALUES + 1))
+    return [int(value) if value == int(value) else float(value) for value in values]
 
 
 _COMPARE: Mapping[Operator, Callable[[Any, Decimal], ColumnElement[bool]]] = MappingProxyType(
@@ -79,9 +79,9 @@ _COMPARE: Mapping[Operator, Callable[[Any, Decimal], ColumnElement[bool]]] = Map
 
 
 def _equal(operand: Operand) -> Sequence[object] | None:
-    """The JSON that equals an operand: a number as written, a text, or what reads like the text.
+    """Return the JSON values that equal an operand: a number, a text, or both.
 
-    None where that is not known: as floats, several large integers are equal.
+    None if they cannot be listed: as floats, several large integers are equal.
     """
     text = operand.text
     number = _number(text)
@@ -107,7 +107,7 @@ def _number(text: str) -> int | float | None:
 
 
 def _document(path: Sequence[str], value: object) -> object:
-    """The smallest resolved spec that has the value there."""
+    """Return the smallest resolved spec with the value at that path."""
     for name in reversed(path):
         value = {name: value}
     return value
@@ -116,10 +116,10 @@ def _document(path: Sequence[str], value: object) -> object:
 def _having(
     session: Session, documents: Sequence[object], holds: ColumnElement[bool]
 ) -> Sequence[UUID]:
-    """Some of the jobs that contain one of the documents, one more than are rare.
+    """Return jobs that contain one of the documents, at most `MOST_RARE` + 1.
 
-    Each document is looked up by itself: of several at once, Postgres would expect to find enough
-    by reading jobs.
+    Each document is looked up separately. For several at once, Postgres would expect to find enough
+    matches by reading jobs in order.
     """
     wanted = (
         func.jsonb_array_elements(literal(documents, JSONB))
@@ -127,6 +127,6 @@ def _having(
         .render_derived("wanted")
     )
     jobs = select(Job.id).where(Job.resolved_spec.contains(wanted.c.document), holds)
-    found = jobs.limit(MOST_RARE + 1).correlate(wanted).lateral("found")
-    query = select(found.c.id).join_from(wanted, found, true()).limit(MOST_RARE + 1)
+    matches = jobs.limit(MOST_RARE + 1).correlate(wanted).lateral("matches")
+    query = select(matches.c.id).join_from(wanted, matches, true()).limit(MOST_RARE + 1)
     return session.scalars(query).all()

@@ -65,7 +65,7 @@ $$
 
 
 def upgrade() -> None:
-    """Make all tables."""
+    """Create all tables."""
     _create_people()
     _create_artifacts()
     _create_jobs()
@@ -81,7 +81,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop everything."""
+    """Drop all tables."""
     for table in reversed(TABLES):
         op.drop_table(table)
     op.execute("DROP FUNCTION guard_job_states()")

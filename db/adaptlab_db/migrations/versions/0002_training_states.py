@@ -1,4 +1,4 @@
-"""Saved training states, from which a job goes on after its worker is gone."""
+"""Saved training states, from which a job resumes after its worker is gone."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -37,5 +37,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Remove it; running jobs then start from their first step."""
+    """Drop it; jobs that run then start from their first step."""
     op.drop_table("training_states")

@@ -1,4 +1,4 @@
-"""Trials with more than a rate, what a run took, and scores with the adaptation detached."""
+"""Trials with more than a learning rate, usage of attempts, and detached scores."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -66,7 +66,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Remove them; of trials that differ in more than the rate, the first decay is kept."""
+    """Drop them; of trials that differ in more than the rate, the first decay is kept."""
     with unguarded_jobs():
         op.execute(RATES)
     op.drop_column("replicates", "initial_scale")

@@ -13,7 +13,7 @@ CELL = ["study_id", "base_model", "task", "method", "budget", "job_id"]
 
 
 def upgrade() -> None:
-    """Add the two tables and the second kind of answer."""
+    """Add the two tables, and studies as answers of idempotency keys."""
     op.create_table(
         "studies",
         sa.Column("id", sa.Uuid(), nullable=False),
@@ -45,7 +45,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget all studies; their jobs stay."""
+    """Drop all studies; their jobs stay."""
     op.drop_constraint(op.f("ck_idempotency_keys_one_answer"), "idempotency_keys")
     op.execute("DELETE FROM idempotency_keys WHERE job_id IS NULL")
     op.drop_column("idempotency_keys", "study_id")

@@ -11,12 +11,12 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Let a job have no task."""
+    """Allow jobs without a task."""
     op.alter_column("jobs", "task", nullable=True)
 
 
 def downgrade() -> None:
-    """Require one again; imports, which the version before cannot run, get an empty name."""
+    """Require a task again; imports, which the earlier version cannot run, get an empty name."""
     with unguarded_jobs():
         op.execute("UPDATE jobs SET task = '' WHERE task IS NULL")
     op.alter_column("jobs", "task", nullable=False)

@@ -1,4 +1,4 @@
-"""What theory checks say."""
+"""Reports of theory checks."""
 
 # SQLAlchemy leaves the type argument of `Double()` open.
 # pyright: reportUnknownArgumentType=false
@@ -38,5 +38,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop it; jobs of theory checks stay, which the version before cannot run or show."""
+    """Drop it; jobs of theory checks stay, but the earlier version cannot run or show them."""
     op.drop_table("theory_reports")

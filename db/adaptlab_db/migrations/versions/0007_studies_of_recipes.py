@@ -23,7 +23,7 @@ CELL_BEFORE = (
 
 
 def upgrade() -> None:
-    """Let studies have theory checks, and name the recipe that they were made from."""
+    """Add theory checks to studies, and the recipe that a study was made from."""
     op.add_column("studies", sa.Column("recipe", postgresql.JSONB(), nullable=True))
     op.add_column("study_jobs", sa.Column("theory_check", sa.Text(), nullable=True))
     op.alter_column("study_jobs", "base_model", nullable=True)
@@ -35,7 +35,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take them away; checks leave their studies, and stay as jobs."""
+    """Drop them; the jobs of checks stay, outside their studies."""
     op.execute("DELETE FROM study_jobs WHERE role = 'check'")
     op.drop_constraint(op.f("ck_study_jobs_theory_check"), "study_jobs")
     op.drop_constraint(op.f("ck_study_jobs_base_model"), "study_jobs")

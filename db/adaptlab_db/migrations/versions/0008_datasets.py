@@ -1,4 +1,4 @@
-"""Datasets that were uploaded."""
+"""Uploaded datasets."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -38,5 +38,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop it; jobs that ask its words stay, and cannot be run again."""
+    """Drop it; jobs on its datasets stay, but cannot be run again."""
     op.drop_table("datasets")

@@ -1,4 +1,4 @@
-"""Jobs can be paused and made anew, and remember how far they got and what they failed with."""
+"""Pauses and retries of jobs, with their furthest step and the fingerprint of their error."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add what pausing, making anew and setting poison jobs aside need."""
+    """Add the columns for pauses, retries and poison jobs."""
     op.add_column("jobs", sa.Column("pause_requested_at", sa.DateTime(timezone=True)))
     op.add_column(
         "jobs", sa.Column("furthest_step", sa.Integer(), server_default="0", nullable=False)
@@ -18,12 +18,12 @@ def upgrade() -> None:
     op.add_column("jobs", sa.Column("error_fingerprint", sa.Text()))
     op.add_column("jobs", sa.Column("retry_of", sa.Uuid()))
     op.create_foreign_key("fk_jobs_retry_of", "jobs", "jobs", ["retry_of"], ["id"])
-    # Of two requests to make a job anew at once, one makes it and the other finds it.
+    # Of two requests to retry a job at once, one creates the retry and the other finds it.
     op.create_index("ix_jobs_retry_of", "jobs", ["retry_of"], unique=True)
 
 
 def downgrade() -> None:
-    """Jobs keep what they are, and forget what they were made from."""
+    """Drop the columns; jobs stay as they are."""
     op.drop_index("ix_jobs_retry_of", "jobs")
     op.drop_constraint("fk_jobs_retry_of", "jobs", type_="foreignkey")
     op.drop_column("jobs", "retry_of")

@@ -1,4 +1,4 @@
-"""In which store artifacts lie, and whether their bytes are there and whole."""
+"""The stores of artifacts, and the states of their bytes."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,7 +12,7 @@ REFERRING = ("attention_maps", "checkpoints", "training_states")
 
 
 def upgrade() -> None:
-    """Add the columns; what was stored before lies in Postgres, and is whole."""
+    """Add the columns; existing artifacts are in Postgres, and ready."""
     now = sa.text("clock_timestamp()")
     moment = sa.DateTime(timezone=True)
     op.add_column("artifacts", sa.Column("key", sa.Text(), nullable=True))
@@ -36,7 +36,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take them away, unless bytes lie where the earlier version would not look for them."""
+    """Drop them, unless artifacts are in stores that the earlier version cannot read."""
     _refuse_to_forget()
     for table in REFERRING:
         op.drop_index(f"ix_{table}_artifact_sha256", table)

@@ -54,7 +54,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take them away, with what had only half arrived."""
+    """Drop them, with unfinished uploads."""
     op.drop_table("upload_chunks")
     op.drop_table("uploads")
     op.execute("DELETE FROM artifacts WHERE state = 'uploading'")

@@ -36,7 +36,7 @@ TRIGGER = """
 
 
 def upgrade() -> None:
-    """Put all that there is into the project `default`, with everybody who has a token."""
+    """Put all rows into the project `default`, with every user who has a token as a member."""
     _create_projects()
     op.add_column(
         "users", sa.Column("is_admin", sa.Boolean(), server_default=sa.false(), nullable=False)
@@ -64,7 +64,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget projects, unless two of them use one name."""
+    """Drop the projects, unless two of them use the same name."""
     _refuse_to_mix()
     op.drop_table("audit_entries")
     op.execute("DROP FUNCTION refuse_to_change_audit_entries()")

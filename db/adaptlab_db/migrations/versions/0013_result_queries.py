@@ -1,4 +1,4 @@
-"""Figures of jobs over their seeds, and indexes for queries over results."""
+"""Metrics of jobs over their seeds, and indexes for queries over results."""
 
 import math
 
@@ -19,7 +19,7 @@ OF_SUMMARIES = {
     "ix_attention_summaries_divergence": ["divergence", "map_id", "layer", "head"],
     "ix_attention_summaries_learned_mass": ["learned_mass", "map_id", "layer", "head"],
 }
-# What jobs that have ended measured: as the services keep it of those that end from now on.
+# The metrics of jobs that have ended, as the services store them for jobs that end later.
 MEASURED = """
     WITH done AS (
         SELECT id, attempt, resolved_spec->'task' AS task FROM jobs WHERE state = 'succeeded'
@@ -66,7 +66,7 @@ MEASURED = """
 
 
 def upgrade() -> None:
-    """Make the table, work out what it holds for jobs that have ended, and add the indexes."""
+    """Create the table, fill it for jobs that have ended, and add the indexes."""
     many = postgresql.ARRAY
     double = sa.Double[float]()
     op.create_table(
@@ -99,7 +99,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take them away; all of it can be worked out again."""
+    """Drop them; all of it can be computed again."""
     for name in OF_SUMMARIES:
         op.drop_index(name, "attention_summaries")
     op.drop_index("ix_jobs_trainable", "jobs")
@@ -108,7 +108,7 @@ def downgrade() -> None:
 
 
 def _add_intervals() -> None:
-    """The limits of the 95 % intervals, which SQL has no quantiles for."""
+    """Write the limits of the 95 % intervals, for which SQL has no quantiles."""
     bind = op.get_bind()
     rows = bind.execute(sa.text("SELECT job_id, name, values, items FROM job_metrics")).all()
     limits = [

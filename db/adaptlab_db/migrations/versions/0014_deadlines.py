@@ -1,4 +1,4 @@
-"""Claims have a name of their own, and workers say why they take no jobs."""
+"""Ids of claims, and the reasons for which workers take no jobs."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,14 +10,14 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the columns; what runs now was claimed without a name and goes on without one."""
+    """Add the columns; running jobs were claimed without an id, and continue without one."""
     op.add_column("jobs", sa.Column("claim_id", sa.Uuid()))
     op.add_column("attempts", sa.Column("claim_id", sa.Uuid()))
     op.add_column("workers", sa.Column("unschedulable", sa.Text()))
 
 
 def downgrade() -> None:
-    """Take the columns away."""
+    """Drop the columns."""
     op.drop_column("workers", "unschedulable")
     op.drop_column("attempts", "claim_id")
     op.drop_column("jobs", "claim_id")

@@ -1,4 +1,4 @@
-"""Queued jobs are found by lanes, and a heartbeat touches no index."""
+"""Indexes by lanes of queued jobs, and none that a heartbeat changes."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -13,7 +13,7 @@ RUNNING = sa.text("state = 'running'")
 
 
 def upgrade() -> None:
-    """Exchange the indexes; leases that ended are found among the few jobs that run."""
+    """Replace the indexes; expired leases are found among the few running jobs."""
     lane = ["queue", "priority", "owner_id", "created_at", "id"]
     op.create_index("ix_jobs_lanes", "jobs", lane, postgresql_where=QUEUED)
     op.drop_index("ix_jobs_claim", "jobs")
@@ -21,7 +21,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Exchange them back."""
+    """Restore the earlier indexes."""
     order = ["queue", sa.text("priority DESC"), "created_at", "id"]
     op.create_index("ix_jobs_lease", "jobs", ["lease_expires_at"], postgresql_where=RUNNING)
     op.create_index("ix_jobs_claim", "jobs", order, postgresql_where=QUEUED)

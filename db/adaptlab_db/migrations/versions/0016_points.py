@@ -1,4 +1,4 @@
-"""Points of curves are checked a statement at a time, which makes writing them twice as fast."""
+"""Checks of curve points once per statement, which makes writing them twice as fast."""
 
 from alembic import op
 
@@ -8,8 +8,8 @@ branch_labels = None
 depends_on = None
 
 KEY = "fk_metric_points_job_id_attempt"
-# What a foreign key looks up for every row, looked up once for all rows of a statement. No lock is
-# needed: who writes points holds the job's row, and so does who deletes the job.
+# A foreign key looks the attempt up for every row, this once per statement. No lock is needed:
+# writing points locks the job's row, and so does deleting the job.
 CHECK = """
     CREATE FUNCTION check_metric_points() RETURNS trigger LANGUAGE plpgsql AS $$
     DECLARE
@@ -48,14 +48,14 @@ TRIGGERS = (
 
 
 def upgrade() -> None:
-    """Put triggers in the place of the foreign key."""
+    """Replace the foreign key by triggers."""
     op.drop_constraint(KEY, "metric_points")
     for statement in (CHECK, REMOVE, *TRIGGERS):
         op.execute(statement)
 
 
 def downgrade() -> None:
-    """Put the foreign key back."""
+    """Restore the foreign key."""
     op.execute("DROP TRIGGER remove_points ON attempts")
     op.execute("DROP TRIGGER have_attempts_still ON metric_points")
     op.execute("DROP TRIGGER have_attempts ON metric_points")

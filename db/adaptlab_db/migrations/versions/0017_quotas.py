@@ -1,4 +1,4 @@
-"""Quotas of users, and what they have used when it was last counted."""
+"""Quotas of users, and the last counts of their usage."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -13,7 +13,7 @@ MOMENT = sa.DateTime(timezone=True)
 
 
 def upgrade() -> None:
-    """Nobody has a quota at first."""
+    """Add the columns and the table; no user has a quota at first."""
     op.add_column("users", sa.Column("max_queue_hours", postgresql.JSONB(), nullable=True))
     op.add_column("users", sa.Column("max_stored_bytes", sa.BigInteger(), nullable=True))
     op.create_table(
@@ -26,13 +26,13 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["user_id"], ["users.id"], name="fk_usage_counts_user_id"),
         sa.PrimaryKeyConstraint("user_id", name="pk_usage_counts"),
     )
-    # Serves whoever asks by owner alone too.
+    # Also serves queries by owner alone.
     op.create_index("ix_jobs_owner_finished", "jobs", ["owner_id", "finished_at"])
     op.drop_index("ix_jobs_owner_id", "jobs")
 
 
 def downgrade() -> None:
-    """Forget the quotas."""
+    """Drop the quotas."""
     op.create_index("ix_jobs_owner_id", "jobs", ["owner_id"])
     op.drop_index("ix_jobs_owner_finished", "jobs")
     op.drop_table("usage_counts")

@@ -1,4 +1,4 @@
-"""Seals of the audit log: a chain of digests that its entries are held against."""
+"""Seals of the audit log: a chain of digests with which its entries are checked."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -15,7 +15,7 @@ TRIGGER = """
 
 
 def upgrade() -> None:
-    """What is in the log already is sealed by the next server that starts."""
+    """Create the table empty; the next server that starts seals the existing entries."""
     op.create_table(
         "audit_seals",
         sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -34,5 +34,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget the seals."""
+    """Drop the seals."""
     op.drop_table("audit_seals")

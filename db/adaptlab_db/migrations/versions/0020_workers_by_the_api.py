@@ -1,4 +1,4 @@
-"""Workers that come by the API: with which token, and their leases found by the claim's name."""
+"""Workers that use the API: their tokens, and an index of leases by the claim's id."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -17,7 +17,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take both away; workers that come by the API are then strangers to it."""
+    """Drop both; workers that use the API then have to register again."""
     op.drop_index("ix_attempts_claim_id", "attempts")
     op.drop_constraint("fk_workers_token_id", "workers")
     op.drop_column("workers", "token_id")

@@ -1,4 +1,4 @@
-"""Tokens that open one job: which it is."""
+"""Tokens for a single job."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -18,7 +18,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it away, and end the tokens that would open every job of their project without it."""
+    """Drop it, and revoke the tokens that would give access to all jobs of their project."""
     op.execute(
         "UPDATE tokens SET revoked_at = clock_timestamp() "
         "WHERE job_id IS NOT NULL AND revoked_at IS NULL"

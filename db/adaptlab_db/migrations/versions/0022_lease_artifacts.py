@@ -1,4 +1,4 @@
-"""What was sent under a lease: for the quota, and so that reports name nothing else."""
+"""Content that was sent under a lease: it counts as stored, and reports name nothing else."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -36,5 +36,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it away."""
+    """Drop the table."""
     op.drop_table("lease_artifacts")

@@ -23,11 +23,11 @@ ORDERS = (
         ["entropy", "map_id", "layer", "head"],
     ),
 )
-"""Orders in which results and heads are listed, each read from an index from its end."""
+"""Orders of lists of results and heads, each read backwards from an index."""
 
 
 def upgrade() -> None:
-    """Add the table, empty, and the indexes: comparisons are computed when they are opened."""
+    """Add the indexes, and the table empty: comparisons are computed when they are opened."""
     op.create_table(
         "comparison_results",
         sa.Column("digest", sa.Text(), nullable=False),

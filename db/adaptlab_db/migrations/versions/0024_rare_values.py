@@ -12,7 +12,7 @@ GROUPED_BY = [
     *("kind", "base_model", "family", "task", "method"),
     *("budget_requested", "trainable_parameters"),
 ]
-# UNION walks members that are equal only once. A name with a dot could not be asked for.
+# UNION visits equal members only once. Names with a dot cannot be used in filters.
 NUMBERS = """
     INSERT INTO spec_numbers (path, number)
     WITH RECURSIVE members (path, value) AS (
@@ -47,7 +47,7 @@ OF_NEW_JOBS = (
 
 
 def upgrade() -> None:
-    """Add the indexes, and the table with the numbers of the jobs that there are."""
+    """Add the indexes, and the table with the numbers of existing jobs."""
     op.create_index(
         "ix_jobs_spec",
         "jobs",
