@@ -51,7 +51,7 @@ class JobQuery:
 
     @property
     def is_of_all(self) -> bool:
-        """Whether this is the first page of all visible jobs."""
+        """Return True if this is the first page of all visible jobs."""
         return not self.filter_text and self.study is None and self.page_token is None
 
     def bound(self) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ class Pulse:
 
     @property
     def terminal(self) -> bool:
-        """Whether the job has ended."""
+        """Return True if the job has ended."""
         return self.state in TERMINAL_STATES
 
 

@@ -69,7 +69,7 @@ class Operand:
 
     @property
     def is_null(self) -> bool:
-        """Whether the value is the word `null`."""
+        """Return True if the value is the word `null`."""
         return not self.quoted and self.text.lower() == NULL
 
 

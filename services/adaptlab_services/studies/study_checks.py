@@ -18,7 +18,7 @@ from adaptlab_services.jobs.job_rows import NewJob, insert_jobs
 from adaptlab_services.lifecycle import adaptations
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import study_jobs
-from adaptlab_services.studies.study_jobs import Assignment, Known
+from adaptlab_services.studies.study_jobs import Assignment, OwnJob
 
 Place = tuple[str, str, str, int]
 
@@ -40,22 +40,22 @@ class CheckJob:
 
 @dataclass(frozen=True, slots=True)
 class CheckAssignment:
-    """The jobs of a study's checks; the study has those in `known`, and others have `found`."""
+    """The jobs of a study's checks; `own` jobs belong to the study, `others` do not."""
 
     jobs: tuple[CheckJob, ...]
-    known: Mapping[str, Known]
-    found: Mapping[str, UUID]
+    own: Mapping[str, OwnJob]
+    others: Mapping[str, UUID]
 
     @property
     def new(self) -> tuple[CheckJob, ...]:
         """The jobs that have to be created, each once."""
-        existing = {**self.known, **self.found}
+        existing = {**self.own, **self.others}
         return tuple({job.digest: job for job in self.jobs if job.digest not in existing}.values())
 
     def reused(self, digest: str) -> UUID | None:
         """Return the existing job of this digest; None if it has to be created."""
-        known = self.known.get(digest)
-        return self.found.get(digest) if known is None else known.job_id
+        own = self.own.get(digest)
+        return self.others.get(digest) if own is None else own.job_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +78,10 @@ def assigned(
     `made` has the jobs of the digests in `assignment` that exist by now.
     """
     jobs = tuple(_jobs(session, plan, assignment, made)) if plan.checks else ()
-    known = _known(session, study_id)
-    needed = {job.digest for job in jobs} - set(known)
+    own = _own_jobs(session, study_id)
+    needed = {job.digest for job in jobs} - set(own)
     queues = {job.spec.resources.queue for job in jobs}
-    return CheckAssignment(jobs, known, study_jobs.equal_jobs(session, needed, queues))
+    return CheckAssignment(jobs, own, study_jobs.equal_jobs(session, needed, queues))
 
 
 def write(
@@ -146,10 +146,10 @@ def _adaptations(
     return by_place
 
 
-def _id(which: str | Known, assignment: Assignment, made: Mapping[str, UUID]) -> UUID | None:
-    if isinstance(which, Known):
+def _id(which: str | OwnJob, assignment: Assignment, made: Mapping[str, UUID]) -> UUID | None:
+    if isinstance(which, OwnJob):
         return which.job_id
-    return made.get(which) or assignment.found.get(which)
+    return made.get(which) or assignment.others.get(which)
 
 
 def _stored(session: Session, job_ids: set[UUID]) -> Mapping[UUID, _Adaptation]:
@@ -169,14 +169,14 @@ def _stored(session: Session, job_ids: set[UUID]) -> Mapping[UUID, _Adaptation]:
     }
 
 
-def _known(session: Session, study_id: UUID | None) -> Mapping[str, Known]:
+def _own_jobs(session: Session, study_id: UUID | None) -> Mapping[str, OwnJob]:
     """The usable jobs of the study's checks, by digest."""
     rows = session.execute(
         select(Job.spec_digest, Job.id, StudyJob.reused)
         .join(StudyJob, StudyJob.job_id == Job.id)
         .where(StudyJob.study_id == study_id, StudyJob.role == "check", study_jobs.is_usable())
     )
-    return {digest: Known(job_id, (), reused) for digest, job_id, reused in rows}
+    return {digest: OwnJob(job_id, (), reused) for digest, job_id, reused in rows}
 
 
 def _new(job: CheckJob, base_is_ready: Mapping[str, bool]) -> NewJob:
@@ -188,7 +188,7 @@ def _new(job: CheckJob, base_is_ready: Mapping[str, bool]) -> NewJob:
 def _link(
     study_id: UUID, job: CheckJob, assignment: CheckAssignment, new: Mapping[str, UUID]
 ) -> dict[str, object]:
-    known = assignment.known.get(job.digest)
+    own = assignment.own.get(job.digest)
     base, cell = job.check.base, job.cell
     return {
         "study_id": study_id,
@@ -200,7 +200,7 @@ def _link(
         "role": "check",
         "theory_check": job.check.label,
         "over_budget": False,
-        "reused": job.digest in assignment.found if known is None else known.reused,
+        "reused": job.digest in assignment.others if own is None else own.reused,
     }
 
 

@@ -22,7 +22,7 @@ IN_CELLS = ("method", "reference")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class OwnJob:
     """A job that the study has already, and that has not failed or been cancelled."""
 
     job_id: UUID
@@ -36,18 +36,18 @@ class Assignment:
 
     Attributes:
         needed: jobs that the study does not have, by digest.
-        found: those of them that exist already, outside the study.
+        others: those of them that exist already, outside the study.
         links: for every cell, the digests of needed jobs and the jobs that the study has.
     """
 
     needed: Mapping[str, PlannedJob]
-    found: Mapping[str, UUID]
-    links: tuple[tuple[Cell, str | Known], ...]
+    others: Mapping[str, UUID]
+    links: tuple[tuple[Cell, str | OwnJob], ...]
 
     @property
     def new(self) -> tuple[PlannedJob, ...]:
         """The jobs that have to be created."""
-        return tuple(job for digest, job in self.needed.items() if digest not in self.found)
+        return tuple(job for digest, job in self.needed.items() if digest not in self.others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +68,22 @@ def assigned(session: Session, plan: StudyPlan, study_id: UUID | None = None) ->
     present = _present(session, study_id, {jobs[digest].seedless for digest in measured})
     with_files: set[str] = set()
     needed: dict[str, PlannedJob] = {}
-    links: list[tuple[Cell, str | Known]] = []
+    links: list[tuple[Cell, str | OwnJob]] = []
     for cell in plan.cells:
         job = jobs[cell.digest]
         wanted = list(job.resolved.seeds)
-        for known in present.get(job.seedless, ()) if present else ():
-            if set(known.seeds) & set(wanted):
-                wanted = [seed for seed in wanted if seed not in known.seeds]
-                links.append((cell, known))
+        for own in present.get(job.seedless, ()) if present else ():
+            if set(own.seeds) & set(wanted):
+                wanted = [seed for seed in wanted if seed not in own.seeds]
+                links.append((cell, own))
         if wanted:
             rest = job.with_seeds(wanted)
             needed[rest.digest] = rest
             with_files |= {rest.digest} if cell.digest in measured else set()
             links.append((cell, rest.digest))
     queues = {job.spec.resources.queue for job in needed.values()}
-    found = equal_jobs(session, needed, queues, with_files)
-    return Assignment(needed, found, tuple(links))
+    others = equal_jobs(session, needed, queues, with_files)
+    return Assignment(needed, others, tuple(links))
 
 
 def write(
@@ -108,7 +108,9 @@ def write(
         for job in assignment.new
     ]
     ids = dict(zip((job.digest for job in new), insert_jobs(session, principal, new), strict=True))
-    rows = [_link(study_id, cell, which, ids, assignment.found) for cell, which in assignment.links]
+    rows = [
+        _link(study_id, cell, which, ids, assignment.others) for cell, which in assignment.links
+    ]
     kept = [row["job_id"] for row in rows]
     session.execute(
         delete(StudyJob).where(
@@ -120,7 +122,7 @@ def write(
     if rows:
         session.execute(insert(StudyJob).on_conflict_do_nothing(), rows)
     queues = sorted({job.spec.resources.queue for job in new if job.is_ready})
-    return Written({**assignment.found, **ids}, tuple(queues))
+    return Written({**assignment.others, **ids}, tuple(queues))
 
 
 def write_bases(
@@ -212,7 +214,7 @@ def _has_lost_files() -> ColumnElement[bool]:
 
 def _present(
     session: Session, study_id: UUID | None, with_files: Collection[str]
-) -> Mapping[str, tuple[Known, ...]]:
+) -> Mapping[str, tuple[OwnJob, ...]]:
     """The usable jobs of the study, by the digest of their spec without seeds.
 
     For digests in `with_files`, only jobs whose checkpoints are still stored count.
@@ -230,27 +232,27 @@ def _present(
         )
         .order_by(Job.created_at, Job.id)
     ).all()
-    present: dict[str, list[Known]] = {}
+    present: dict[str, list[OwnJob]] = {}
     for job_id, stored, reused, has_lost_files in rows:
         resolved = ResolvedSpec.model_validate(stored)
         seedless = seedless_digest(resolved)
         if not (has_lost_files and seedless in with_files):
-            known = Known(job_id, resolved.seeds, reused)
-            present.setdefault(seedless, []).append(known)
-    return {digest: tuple(known) for digest, known in present.items()}
+            own = OwnJob(job_id, resolved.seeds, reused)
+            present.setdefault(seedless, []).append(own)
+    return {digest: tuple(jobs) for digest, jobs in present.items()}
 
 
 def _link(
     study_id: UUID,
     cell: Cell,
-    which: str | Known,
+    which: str | OwnJob,
     new: Mapping[str, UUID],
-    found: Mapping[str, UUID],
+    others: Mapping[str, UUID],
 ) -> dict[str, object]:
-    if isinstance(which, Known):
+    if isinstance(which, OwnJob):
         job_id, reused = which.job_id, which.reused
     else:
-        job_id, reused = new.get(which) or found[which], which in found
+        job_id, reused = new.get(which) or others[which], which in others
     return {
         "study_id": study_id,
         "job_id": job_id,

@@ -18,7 +18,7 @@ from adaptlab_answers.studies import (
 )
 from adaptlab_services.jobs.estimates import estimate_each
 from adaptlab_services.studies.study_checks import CheckAssignment, CheckJob
-from adaptlab_services.studies.study_jobs import Assignment, Known
+from adaptlab_services.studies.study_jobs import Assignment, OwnJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +92,13 @@ def _planned(
 
 
 def _job(
-    whole: PlannedJob, which: str | Known, assignment: Assignment
+    whole: PlannedJob, which: str | OwnJob, assignment: Assignment
 ) -> tuple[PlannedJob, UUID | None]:
     """A job of a cell, and the existing job that is reused for it, if any."""
-    if isinstance(which, Known):
+    if isinstance(which, OwnJob):
         seeds = [seed for seed in whole.resolved.seeds if seed in which.seeds]
         return whole.with_seeds(seeds), which.job_id
-    return assignment.needed[which], assignment.found.get(which)
+    return assignment.needed[which], assignment.others.get(which)
 
 
 def _adapting(job: PlannedJob, reused: UUID | None) -> _Planned:
