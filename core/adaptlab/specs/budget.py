@@ -20,6 +20,7 @@ class BudgetVector(Value):
     - `flops_per_token` is the cost of a forward pass of base model and adaptation, without the
       attention products.
     - `tensors` has the number of parameters of each trainable tensor.
+
     In a job's answer, `trainable_parameters` is an alias of the job's member of that name.
     """
 
