@@ -21,6 +21,7 @@ from sqlalchemy import make_url
 from sqlalchemy.orm import Session, sessionmaker
 from tests.databases import Databases
 from tests.making import a_base_model, a_made_up_ledger
+from tests.shapes import check_again, check_shapes
 from tests.standstills import (
     pytest_runtest_protocol,
     pytest_runtest_setup,
@@ -78,6 +79,7 @@ def pytest_configure() -> None:
     )
     hypothesis_settings.load_profile("adaptlab")
     compile_once()
+    check_shapes()
     # A shell ignores SIGINT for what it runs in the background, and nohup ignores SIGHUP. Every
     # process that a test starts and signals would inherit that.
     for number in (signal.SIGINT, signal.SIGHUP):
@@ -100,6 +102,12 @@ def pytest_unconfigure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let slow files come first, so that none is begun when everything else is done."""
     items.sort(key=lambda item: item.path.parent.name not in SLOW_FOLDERS)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def checked_shapes() -> None:
+    """Check the shapes of tensors in every module, whatever an earlier one has checked."""
+    check_again()
 
 
 @pytest.fixture(scope="session")

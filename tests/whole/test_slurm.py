@@ -72,7 +72,7 @@ def test_scancel_saves_what_ran_and_nothing_is_requeued(
     (attempt,) = client.jobs.attempts(job)
     assert attempt.outcome == "released", log_of(slurm, number)
     eventually(lambda: slurm.state(number)["JobState"] in ("CANCELLED", "FAILED"))
-    assert "leaving with status 75" in log_of(slurm, number)
+    assert "exit status 75" in log_of(slurm, number)
     assert slurm.state(number)["Restarts"] == "0"
     client.jobs.cancel(job)
 
@@ -96,5 +96,5 @@ def test_a_worker_knows_when_its_batch_job_ends(
     number = batch_job(stack, slurm)
     eventually(lambda: slurm.state(number)["JobState"] in ("COMPLETED", "FAILED"))
     log = log_of(slurm, number)
-    assert "leaving with status 0" in log
-    assert "no end is known" not in log
+    assert "exit status 0" in log
+    assert "the end is unknown" not in log

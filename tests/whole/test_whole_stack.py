@@ -149,7 +149,7 @@ def test_a_job_outlives_its_worker_and_finishes_once(
     assert [a.outcome for a in client.jobs.attempts(job.id)][-1] == "succeeded"
     assert len(client.jobs.evaluations(job.id)) == 8, "2 seeds, 2 tasks, attached and detached"
     assert len(client.jobs.checkpoints(job.id)) == 2
-    assert "goes on after step" in stack.log("worker"), "it did not start from the first step"
+    assert "resumes after step" in stack.log("worker"), "it did not start from the first step"
     steps = client.jobs.metrics(job.id, names=["train_loss"], replicates=[0])[0].steps
     assert steps == (1, *range(15, 3001, 15)), "the curve has no seam"
     states = [event.type for event in client.jobs.events(job.id)]

@@ -178,7 +178,7 @@ def test_a_job_whose_worker_is_killed_goes_on_with_one_that_may_have_it_alone(
     row = watched.job(job_id)
     assert (row.state, row.attempt) == ("succeeded", 2)
     assert outcomes(sessions, job_id) == ["lost", "succeeded"]
-    assert f"goes on after step {saved[0]}" in cluster.log
+    assert f"resumes after step {saved[0]}" in cluster.log
     with sessions() as session:
         for table in (MetricPoint, Evaluation, Checkpoint, AttentionMap):
             mine = select(func.count()).where(table.job_id == job_id, table.attempt == 2)

@@ -91,7 +91,7 @@ def test_a_worker_whose_disk_is_full_takes_no_jobs_and_says_why(
     said = processes.log.read_text
     seen = watched.heard_of()
     wait_until(lambda: watched.heard_of() > seen, "another look")
-    assert said().count("no jobs are taken") == 1, "said once, not at each look"
+    assert said().count("takes no jobs") == 1, "said once, not at each look"
     job = watched.job(job_id)
     assert (job.state, job.attempt) == ("queued", 0)
 

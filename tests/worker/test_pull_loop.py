@@ -108,7 +108,7 @@ def test_a_second_signal_ends_the_worker_at_once_but_not_within_five_seconds(
     watched.wait_for_step(job)
     begin = time.monotonic()
     worker.send_signal(signal.SIGTERM)
-    wait_until(lambda: "asked to leave" in processes.log.read_text(), "the first signal")
+    wait_until(lambda: "stopping; runs have" in processes.log.read_text(), "the first signal")
 
     def has_ended_when_asked_again() -> bool:
         worker.send_signal(signal.SIGTERM)

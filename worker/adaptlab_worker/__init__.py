@@ -1,1 +1,1 @@
-"""The Celery worker: claims jobs and has them trained. Only its trainer process loads torch."""
+"""The worker: claims jobs and trains them in a process that loads torch."""

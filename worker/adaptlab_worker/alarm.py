@@ -1,4 +1,4 @@
-"""An alarm that ends the process: what a strict run has instead of a word from its worker."""
+"""An alarm that ends the process of a strict run if its worker is silent."""
 
 import os
 import signal
@@ -7,11 +7,10 @@ import time
 
 
 class Alarm:
-    """Ends this process at a moment of the machine's monotonic clock.
+    """A timer that ends this process at a time of the monotonic clock.
 
-    The kernel does it, by a signal that nothing handles. It needs no thread of ours to get its
-    turn, however long a kernel of the engine runs, and a process that was stopped itself ends when
-    it would go on.
+    The kernel sends a signal that nothing handles. So no thread has to be scheduled, however long a
+    kernel of the engine runs, and a suspended process ends when it resumes.
     """
 
     def __init__(self) -> None:
@@ -19,19 +18,19 @@ class Alarm:
         self._run: str | None = None
 
     def begin(self, run: str, until: float | None) -> None:
-        """A run begins, which must have ended at `until`; None if it need not."""
+        """Start the timer for a run that must end by `until`; None for no limit."""
         with self._lock:
             self._run = run
             self._set(until)
 
     def postpone(self, run: str, until: float) -> None:
-        """The run has longer; says nothing to one that is over."""
+        """Extend a run's time; no effect if that run is over."""
         with self._lock:
             if run == self._run:
                 self._set(until)
 
     def end(self) -> None:
-        """The run is over."""
+        """Stop the timer at the end of the run."""
         with self._lock:
             self._run = None
             self._set(None)

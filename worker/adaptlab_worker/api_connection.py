@@ -1,4 +1,4 @@
-"""What a worker sends to the API, and what its answers mean to who holds a lease."""
+"""A worker's requests to the API, with errors for the holder of a lease."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,8 +15,8 @@ from adaptlab_worker.errors import UnexpectedAnswer
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0  # of silence; a lease outlasts two of them
-STORE_SECONDS = 300.0  # that a server may take to store what has arrived
-LONGEST_WAIT = 5.0  # that a server may ask for before the next request
+STORE_SECONDS = 300.0  # for the server to store an upload
+LONGEST_WAIT = 5.0  # before the next request, if the server asks for more
 CHUNK = 2**20  # bytes
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 LOST = "urn:adaptlab:problem:lease-lost"
@@ -26,13 +26,13 @@ BYTES = "application/octet-stream"
 
 
 def open_connections(server: str, token: str) -> httpx.Client:
-    """Connections to the API at an address, with the token of a worker."""
+    """Open connections to the API at an address, with a worker's token."""
     return httpx.Client(
         base_url=server,
         headers={
             "Authorization": f"Bearer {token}",
             "User-Agent": "adaptlab-worker",
-            "Accept-Encoding": "identity",  # positions are those of the content itself
+            "Accept-Encoding": "identity",  # ranges are of the content itself
         },
         timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
         # A proxy in the environment is for the outside, never for a server on this machine.
@@ -41,22 +41,22 @@ def open_connections(server: str, token: str) -> httpx.Client:
 
 
 class ApiConnection:
-    """Sends a worker's requests; several threads may.
+    """Connection of a worker to the API, safe for several threads.
 
-    Every call raises `LedgerUnreachable` for what may be tried again, `LedgerRefused` where the
-    token opens nothing, `LeaseLost` for a lease that is not held, and `UnexpectedAnswer`. Nothing
-    is sent again here: that is for who calls, as with any ledger.
+    Every call raises `LedgerUnreachable` if it may be retried, `LedgerRefused` if the token is not
+    accepted, `LeaseLost` if the lease is not held, and `UnexpectedAnswer`. Requests are not retried
+    here; that is up to the caller, as with any ledger.
     """
 
     def __init__(self, http: httpx.Client) -> None:
         self._http = http
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         self._http.close()
 
     def post(self, path: str, body: bytes | None, lease: Lease | None = None) -> bytes | None:
-        """Send JSON; the answer's body, or None where it says that there is nothing."""
+        """Send JSON; return the answer's body, or None for 204 No Content."""
         headers = {} if body is None else {"Content-Type": "application/json"}
         request = self._http.build_request(
             "POST", path, params=_query(lease), content=body, headers=headers
@@ -68,7 +68,7 @@ class ApiConnection:
         return _content(answer, lease)
 
     def upload(self, path: str, pieces: Iterable[bytes], lease: Lease) -> bytes | None:
-        """Send bytes as they come; the answer's body."""
+        """Stream bytes to a path; return the answer's body."""
         request = self._http.build_request(
             "POST",
             path,
@@ -84,7 +84,7 @@ class ApiConnection:
         return _content(answer, lease)
 
     def download(self, path: str, lease: Lease) -> Iterator[bytes]:
-        """The bytes at a path; goes on where they broke off, if something came in between."""
+        """Yield the bytes at a path; resume after a break."""
         position, has_come = 0, False
         while True:
             try:
@@ -112,45 +112,49 @@ class ApiConnection:
 
 
 def _content(answer: httpx.Response, lease: Lease | None) -> bytes | None:
-    """The body of a success; raises what any other answer means."""
+    """Return the body of a success; raise the error of any other answer."""
     status = answer.status_code
     if answer.is_success:
         return None if status == HTTPStatus.NO_CONTENT else answer.content
     problem = _problem(answer)
-    told = f"{answer.request.method} {answer.request.url.path}: {status} {problem.get('detail')}"
+    message = f"{answer.request.method} {answer.request.url.path}: {status} {problem.get('detail')}"
     if status in REFUSALS:
-        raise LedgerRefused(f"{told} A worker needs its own token with the scope `worker`.")
+        raise LedgerRefused(f"{message} A worker needs its own token with the scope `worker`.")
     if status in PASSING or answer.is_server_error:
         _wait_as_asked(answer)
-        raise LedgerUnreachable(told)
-    # A lease that the server knows nothing of was claimed after the backup that it now has.
+        raise LedgerUnreachable(message)
+    # A server restored from a backup has no record of leases claimed after it.
     if lease is not None and (status == HTTPStatus.NOT_FOUND or problem.get("type") == LOST):
         raise LeaseLost(lease.job_id, lease.attempt)
-    raise UnexpectedAnswer(told, status, tuple(_named(problem)))
+    raise UnexpectedAnswer(message, status, tuple(_named(problem)))
 
 
 def _named(problem: Mapping[str, object]) -> Iterator[Problem]:
-    """The problems that a problem document names, each with its place."""
+    """Yield the problems that a problem document lists, with their pointers."""
     errors = problem.get("errors")
-    for one in cast("list[object]", errors) if isinstance(errors, list) else []:
-        if isinstance(one, dict):
-            named = cast("dict[str, object]", one)
-            pointer, code, detail = (str(named.get(n, "")) for n in ("pointer", "code", "detail"))
+    for entry in cast("list[object]", errors) if isinstance(errors, list) else []:
+        if isinstance(entry, dict):
+            fields = cast("dict[str, object]", entry)
+            pointer, code, detail = (str(fields.get(n, "")) for n in ("pointer", "code", "detail"))
             yield Problem(pointer, code, detail)
 
 
 def _problem(answer: httpx.Response) -> Mapping[str, object]:
     try:
         document: object = answer.json()
-    except ValueError:  # something in between has answered
+    except ValueError:  # a proxy has answered
         return {}
     return cast("Mapping[str, object]", document) if isinstance(document, dict) else {}
 
 
 def _wait_as_asked(answer: httpx.Response) -> None:
-    asked = answer.headers.get("Retry-After", "")
-    if answer.status_code == HTTPStatus.TOO_MANY_REQUESTS and asked.isascii() and asked.isdigit():
-        time.sleep(min(int(asked), LONGEST_WAIT))
+    seconds = answer.headers.get("Retry-After", "")
+    if (
+        answer.status_code == HTTPStatus.TOO_MANY_REQUESTS
+        and seconds.isascii()
+        and seconds.isdigit()
+    ):
+        time.sleep(min(int(seconds), LONGEST_WAIT))
 
 
 def _query(lease: Lease | None) -> Mapping[str, int]:

@@ -1,7 +1,7 @@
-"""The Celery app: messages only wake workers up, and nothing is lost with one.
+"""The Celery app: messages only wake workers, so a lost one costs nothing.
 
-Everything that Celery and Postgres could both do is left to Postgres: retries, delays, results,
-priorities, cancellation. Celery delivers a queue's name, at once or not at all.
+Retries, delays, results, priorities and cancellation are left to Postgres. Celery delivers a
+queue's name, at once or not at all.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Duties:
-    """What the tasks call; beat, which only sends messages, has none."""
+    """Callbacks of the tasks; beat, which only sends messages, has none."""
 
     ring: Callable[[str], None]
     sweep: Callable[[], None]
@@ -35,12 +35,12 @@ class Duties:
 
 
 def doorbell_queue(queue: str) -> str:
-    """The Celery queue that wakes those who serve a job queue."""
+    """Return the Celery queue that wakes the workers of a job queue."""
     return f"doorbell.{queue}"
 
 
 def celery_app(settings: Settings, duties: Duties | None = None) -> Celery:
-    """A Celery app for one process, with the tasks bound to `duties` where there are some."""
+    """Return a Celery app for one process, with tasks if there are `duties`."""
     app = Celery("adaptlab", broker=_verified(settings.broker_url), set_as_current=False)
     app.conf.update(_configuration(settings))
     if duties is not None:
@@ -49,9 +49,10 @@ def celery_app(settings: Settings, duties: Duties | None = None) -> Celery:
 
 
 def _verified(broker_url: str) -> str:
-    """The address, with the certificate of the broker looked at unless it says otherwise.
+    """Return the address with verification of the broker's certificate.
 
-    Celery takes any certificate for `rediss://host`; what else speaks to the broker does not.
+    For `rediss://host` Celery would accept any certificate; other clients of the broker do not. An
+    address that sets the option itself is unchanged.
     """
     address = urlsplit(broker_url)
     if address.scheme != "rediss" or VERIFY in dict(parse_qsl(address.query)):
@@ -88,14 +89,14 @@ def _configuration(settings: Settings) -> dict[str, Any]:
         "worker_prefetch_multiplier": 1,
         "worker_disable_prefetch": True,
         "worker_send_task_events": False,
-        # Whoever may publish could otherwise tell workers to stop, or to do other things.
+        # Otherwise any client that may publish could stop or control workers.
         "worker_enable_remote_control": False,
         "worker_redirect_stdouts": False,
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
         "broker_transport": _transport(settings.broker_url),
-        # Found by experiment: without these a worker stays deaf on a connection whose other end
-        # vanished without a word.
+        # By experiment: without these a worker never notices that the other end of its
+        # connection is gone.
         "broker_transport_options": {
             "socket_timeout": 30,
             "socket_connect_timeout": 5,
@@ -103,18 +104,18 @@ def _configuration(settings: Settings) -> dict[str, Any]:
             "health_check_interval": 10,
         },
         "task_publish_retry_policy": {"max_retries": 1, "interval_start": 0.2},
-        # In memory: nothing has to be remembered between two starts, so no file is written.
+        # In memory: no state is needed after a restart, so no file is written.
         "beat_scheduler": "celery.beat:Scheduler",
         "beat_schedule": {
             "sweep": _every(settings.sweep_seconds, SWEEP),
-            # As if it had been done long ago: at once, and then every hour.
+            # As if the last run was long ago: at once, and then every hour.
             "storage": _every(STORAGE_SECONDS, STORAGE) | {"last_run_at": LONG_AGO},
         },
     }
 
 
 def _transport(broker_url: str) -> str | None:
-    """What listens at such an address; None is what Kombu has for it."""
+    """Return the transport for an address; None for Kombu's own."""
     return quiet_transport.known_to_kombu() if urlsplit(broker_url).scheme in QUIETENED else None
 
 
@@ -123,7 +124,7 @@ def _every(seconds: float, task: str) -> dict[str, Any]:
 
 
 def pending_doorbells(app: Celery, queue: str) -> int:
-    """How many doorbells of a job queue lie in the broker unanswered."""
+    """Return the number of pending doorbells of a job queue."""
     with app.connection_for_read() as connection:
         channel: Any = connection.default_channel  # kombu's types leave out what channels can do
         return int(channel.queue_declare(doorbell_queue(queue), passive=False).message_count)

@@ -1,4 +1,4 @@
-"""One attempt at one job: follow the trainer, stop it when it must stop, say how it ended."""
+"""One attempt at one job: follow the trainer, stop it, record the end."""
 
 import hashlib
 import logging
@@ -33,11 +33,11 @@ from adaptlab_worker.shift import Conclusion
 from adaptlab_worker.trainer_process import TrainerProcess
 
 LOOK_SECONDS = 0.05
-# While nothing is known that would end the run; what a heartbeat is told, and that the worker has
-# to leave, is seen at once. A watchful loop was a third of what a job costs the worker.
-CALM_LOOK_SECONDS = 2.0  # longer than a run that trains is silent
+# While there is no reason to stop; a command in a heartbeat, and the worker's shutdown, interrupt
+# the wait. Looking more often was a third of a job's cost for the worker.
+CALM_LOOK_SECONDS = 2.0  # longer than the silence of a run that trains
 AGAIN_SECONDS = 0.2
-# Why a run has to stop, and the seconds that the trainer gets to do so by itself.
+# Reasons for stopping a run, and the seconds that the trainer has to stop by itself.
 Cause = Literal["lost", "cancelled", "paused", "timeout", "stalled", "released", "unrecorded"]
 GRACE: Mapping[Cause, float] = {
     "lost": 1.0,
@@ -58,25 +58,25 @@ log = logging.getLogger(__name__)
 
 
 class _MustStop(Exception):
-    """The attempt has to stop before the trainer was given anything to do."""
+    """The attempt has to stop before the trainer has received its run."""
 
 
 class Attempt:
-    """Carries out one claim with one trainer.
+    """The execution of one claim with one trainer.
 
     Args:
-        ledger: where results go.
+        ledger: the interface to jobs and results.
         claim: the job and its lease.
-        claimed_at: the monotonic time from before the claim was made.
+        claimed_at: the monotonic time just before the claim.
         heartbeat_seconds: between two renewals of the lease.
         save_seconds: between two saved states of the training.
         is_draining: whether the worker is shutting down.
-        ring: wakes the workers that serve the queues in which the end of this job makes work.
-        roots: where model folders may lie.
-        memory_bytes: what the run may hold; None leaves it to what is free.
-        patience: how long the run may go on without the ledger, or say nothing.
-        room: what tells a disk that is full from a run that is too large for it.
-        release_seconds: what the run gets to save itself when the worker has to leave.
+        ring: wakes the workers of the queues that get work when this job ends.
+        roots: folders that may contain model folders.
+        memory_bytes: the run's memory limit; None for most of what is free.
+        patience: limits on running without the ledger, and on silence.
+        room: distinguishes a full disk from a run that is too large for it.
+        release_seconds: time for the run to save its state when the worker shuts down.
         allocation: the batch job that the worker is part of.
 
     Attributes:
@@ -120,10 +120,10 @@ class Attempt:
         self._kill_at = 0.0
         self._told_until: float | None = None
         self._is_disk_short = False
-        self._refusal: str | None = None  # of the end that the run came to
+        self._refusal: str | None = None  # of the report of the run's end
 
     def carry_out(self, trainer: TrainerProcess, cache: AssetCache, scratch: Path) -> Ended:
-        """Run the job and write down how it ended; returns how the run itself ended."""
+        """Run the job and record its end; return the end of the run itself."""
         recorder = Recorder(self._ledger, self._claim, scratch, trainer.run_folder(scratch))
         self._heartbeat.start(on_news=trainer.wake)
         recorder.start()
@@ -154,7 +154,7 @@ class Attempt:
                     datasets=self._fetch_datasets(cache, scratch),
                     resume=self._fetch_state(scratch),
                     folder=self._locate_folder(),
-                    scratch=trainer.make_run_folder(scratch),  # when all that it reads is there
+                    scratch=trainer.make_run_folder(scratch),  # after all its inputs are there
                     save_seconds=self._save_seconds,
                     memory_bytes=self._memory_bytes,
                     until=self._trainers_end(),
@@ -172,7 +172,7 @@ class Attempt:
             return not_begun(error)
 
     def _fetch_bases(self, cache: AssetCache, scratch: Path) -> tuple[Path, ...]:
-        """The files of the base model's replicates, in their order."""
+        """Fetch the files of the base model's replicates, in order."""
         files: list[Path] = []
         for base in sorted(self._claim.bases, key=lambda weights: weights.replicate):
             file = scratch / f"base-{base.replicate}.safetensors"
@@ -181,16 +181,16 @@ class Attempt:
         return tuple(files)
 
     def _fetch_adapters(self, cache: AssetCache, scratch: Path) -> tuple[AdapterFile, ...]:
-        """The files of the adaptations that are measured."""
+        """Fetch the files of the adaptations to measure."""
         files: list[AdapterFile] = []
-        for one in self._claim.adapters:
-            file = scratch / f"adapter-{one.adaptation}-{one.seed}.safetensors"
-            self._place(cache, one.sha256, file)
-            files.append(AdapterFile(adaptation=one.adaptation, seed=one.seed, path=file))
+        for adapter in self._claim.adapters:
+            file = scratch / f"adapter-{adapter.adaptation}-{adapter.seed}.safetensors"
+            self._place(cache, adapter.sha256, file)
+            files.append(AdapterFile(adaptation=adapter.adaptation, seed=adapter.seed, path=file))
         return tuple(files)
 
     def _fetch_datasets(self, cache: AssetCache, scratch: Path) -> tuple[Path, ...]:
-        """The files of the datasets that the job's tasks ask; a digest is an artifact's name."""
+        """Fetch the datasets of the job's tasks; a digest is an artifact's name."""
         files: list[Path] = []
         for dataset in datasets_of(readable(self._claim.resolved_spec)):
             file = scratch / f"dataset-{dataset.digest}.jsonl"
@@ -199,10 +199,10 @@ class Attempt:
         return tuple(files)
 
     def _fetch_state(self, scratch: Path) -> Path | None:
-        """The file of the saved state to go on from, if there is one."""
+        """Fetch the saved state to resume from, if there is one."""
         if self._claim.resume is None:
             return None
-        log.info("attempt %s goes on after step %d", self._name, self._claim.resume.step)
+        log.info("attempt %s resumes after step %d", self._name, self._claim.resume.step)
         file = scratch / "resume.safetensors"
         sha256 = self._claim.resume.sha256
 
@@ -219,9 +219,9 @@ class Attempt:
         return file
 
     def _locate_folder(self) -> Path | None:
-        """The model folder of an import; raises `InvalidSpec` where this worker has no such."""
-        found = self._claim.resolved_spec.model_folder
-        return None if found is None else self._roots.locate(found.folder)
+        """Return an import's model folder; `InvalidSpec` if this worker lacks it."""
+        model_folder = self._claim.resolved_spec.model_folder
+        return None if model_folder is None else self._roots.locate(model_folder.folder)
 
     def _fetch(self, sha256: str) -> Iterator[bytes]:
         for chunk in self._ledger.fetch_artifact(self._claim, sha256):
@@ -234,7 +234,7 @@ class Attempt:
         self._persevere(lambda: cache.place(sha256, self._fetch, file))
 
     def _persevere(self, fetch: Callable[[], None]) -> None:
-        """Fetch, again and again while the ledger cannot be reached and the attempt may go on."""
+        """Fetch, with retries while the ledger is unreachable."""
         while True:
             try:
                 return fetch()
@@ -264,19 +264,19 @@ class Attempt:
             recorder.put(self._placed(message))
 
     def _look_seconds(self) -> float:
-        """How long to wait for a word of the run before its reasons to stop are looked at again."""
+        """Return the seconds to wait before checking for reasons to stop."""
         must_be_in_time = self._claim.strict or self._cause is not None
         return LOOK_SECONDS if must_be_in_time else CALM_LOOK_SECONDS
 
     def _placed(self, event: Event) -> Event:
-        """The event, which tells of the batch job too if it tells where the run takes place."""
+        """Return the event; `Started` gets the batch job."""
         if self._allocation is None or not isinstance(event, Started):
             return event
-        told = event.environment.model_copy(update={"allocation": self._allocation})
-        return event.model_copy(update={"environment": told})
+        environment = event.environment.model_copy(update={"allocation": self._allocation})
+        return event.model_copy(update={"environment": environment})
 
     def _guard(self, trainer: TrainerProcess, recorder: Recorder) -> None:
-        """Ask the trainer to stop when it must, and end it if it does not."""
+        """Request a stop if there is a reason; kill a trainer that does not."""
         cause, now = self._why_stop(recorder), time.monotonic()
         if cause is not None and self._cause is None:
             log.info("attempt %s has to stop: %s", self._name, cause)
@@ -309,7 +309,7 @@ class Attempt:
         return "unrecorded" if recorder is not None and recorder.failure else None
 
     def _is_lost(self, recorder: Recorder | None) -> bool:
-        """Whether the lease is gone, or nobody has confirmed it for too long."""
+        """Return True if the lease is lost, or unconfirmed for too long."""
         return (
             self._heartbeat.is_lost
             or (recorder is not None and recorder.is_lost)
@@ -317,11 +317,11 @@ class Attempt:
         )
 
     def _may_go_on_until(self) -> float:
-        """When a run must have stopped whose lease cannot be renewed.
+        """Return the time by which a run without a lease must have stopped.
 
-        A second copy of a run can change nothing, since every write names its attempt; it only
-        costs computing time. So an outage is waited through, unless the job holds something which
-        two at a time would harm.
+        A second copy of a run changes nothing, since every write names its attempt; it only costs
+        computing time. So runs continue through an outage, unless the job is strict: it uses
+        something that two runs at a time would harm.
         """
         at_the_end = self._heartbeat.deadline - self._fence
         if self._claim.strict:
@@ -329,9 +329,10 @@ class Attempt:
         return max(at_the_end, self._heartbeat.reached_at + self._patience.ride_through_seconds)
 
     def _trainers_end(self) -> float | None:
-        """When the trainer of a strict run ends by itself, should this worker be frozen.
+        """Return the time at which the trainer of a strict run ends by itself.
 
-        Later than this worker, where it is not, would have ended it, and before the lease does.
+        It matters if this worker is frozen. It is later than the worker would end the run, and
+        before the lease ends.
         """
         return self._heartbeat.deadline - self._fence / 4 if self._claim.strict else None
 
@@ -341,13 +342,13 @@ class Attempt:
         return min(GRACE[cause], self._fence / 2) if cause == "lost" else GRACE[cause]
 
     def _gone(self, gone: TrainerGone, trainer: TrainerProcess) -> Ended:
-        """The trainer died: because we ended it, or by itself."""
+        """Return the end of a run whose trainer died, killed by us or by itself."""
         if self._cause is not None:
             return Ended(outcome="stopped", healthy=False)
         return trainer_gone(gone, self._heartbeat.step, trainer.memory_kills)
 
     def _finish_recording(self, recorder: Recorder) -> None:
-        """Wait for the last results, of a cancelled job only as long as its trainer was given."""
+        """Wait until the results are recorded; for a cancelled job, not long."""
         recorder.close()
         until = time.monotonic() + GRACE["cancelled"]
         while not recorder.join(LOOK_SECONDS):
@@ -356,11 +357,11 @@ class Attempt:
                 recorder.abandon()
 
     def _is_short_without(self, *folders: Path) -> bool:
-        """Whether the disk stays full when the run is gone: then something else fills it."""
+        """Return True if the disk is full even without the run's files."""
         return self._room is not None and self._room.shortage(*folders) is not None
 
     def _settle(self, ended: Ended, recorder: Recorder) -> None:
-        """Write down how the attempt ended, again and again while the lease allows it."""
+        """Record the end of the attempt, with retries while the lease is held."""
         while not self._is_lost(recorder):
             try:
                 queues = self._write_end(ended, recorder)
@@ -392,7 +393,7 @@ class Attempt:
             return ledger.stopped(claim)
         if ended.outcome == "failed":
             reason = ended.reason or "system_error"
-            if self._is_disk_short:  # this worker takes no job until that is mended
+            if self._is_disk_short:  # this worker takes no job until there is room
                 return ledger.release(claim, reason, ended.error)
             return ledger.fail(claim, reason, ended.error or reason, retry=ended.retry)
         if self._cause == "released":
@@ -412,16 +413,16 @@ class Attempt:
         )
 
     def _unbelieved(self, recorder: Recorder) -> str | None:
-        """Why what the run came to was not taken, if it was not."""
+        """Return the reason if the run's results or end were not accepted."""
         if recorder.failure is not None:
-            what = "The server refused the results" if recorder.is_refused else UNRECORDED
-            return f"{what}: {recorder.failure}"
+            problem = "The server refused the results" if recorder.is_refused else UNRECORDED
+            return f"{problem}: {recorder.failure}"
         if self._refusal is not None:
             return f"The server refused the end of the run: {self._refusal}"
         return None
 
     def _conclusion(self, ended: Ended, recorder: Recorder, *, is_queued: bool) -> Conclusion:
-        """What the job came to by the end that was written."""
+        """Return the conclusion of the job, given the recorded end."""
         if ended.outcome == "finished" and recorder.failure is None and self._refusal is None:
             return "succeeded"
         if self._cause == "cancelled":

@@ -1,4 +1,4 @@
-"""The batch job of Slurm that a worker is part of: what it is, and when it ends."""
+"""The Slurm batch job that a worker is part of, and its end."""
 
 import subprocess
 import time
@@ -13,7 +13,7 @@ _DAY = timedelta(days=1)
 
 
 def allocation_of(environment: Mapping[str, str]) -> Allocation | None:
-    """The batch job that the environment variables tell of; None outside of one."""
+    """Return the batch job described by environment variables, or None."""
     job_id = environment.get("SLURM_JOB_ID")
     if not job_id:
         return None
@@ -31,17 +31,16 @@ def allocation_of(environment: Mapping[str, str]) -> Allocation | None:
 
 
 def seconds_until(end: str, environment: Mapping[str, str], now: datetime) -> float | None:
-    """How long it is until `end`; None for `auto` where Slurm names no end.
+    """Return the seconds until `end`; None for `auto` if Slurm names no end.
 
     Args:
         end: `auto` for the end of the batch job, seconds from now, a time of day such as 23:30
-            (the next one), or a date and time as in ISO 8601, of this machine's zone unless it
-            names one.
-        environment: where `auto` looks first, and what `squeue` is then called with.
+            (the next one), or an ISO 8601 date and time, in this machine's zone by default.
+        environment: the variables that `auto` reads first, and the environment of `squeue`.
         now: the present, with its zone.
 
     Raises:
-        NoEndKnown: `end` is none of these, or is over.
+        NoEndKnown: `end` is none of these, or is past.
     """
     if end == "auto":
         ends_at = _end_of_batch_job(environment)
@@ -53,10 +52,10 @@ def seconds_until(end: str, environment: Mapping[str, str], now: datetime) -> fl
 
 
 def _end_of_batch_job(environment: Mapping[str, str]) -> float | None:
-    """The Unix time at which Slurm ends the batch job; None where nobody knows."""
-    given = environment.get("SLURM_JOB_END_TIME", "")
-    if given.isdecimal():
-        return float(given)
+    """Return the Unix time at which Slurm ends the batch job; None if unknown."""
+    end_time = environment.get("SLURM_JOB_END_TIME", "")
+    if end_time.isdecimal():
+        return float(end_time)
     try:  # Slurm sets the variable from 23.02 on
         return datetime.fromisoformat(_end_by_squeue(environment)).timestamp()
     except ValueError:
@@ -64,14 +63,14 @@ def _end_of_batch_job(environment: Mapping[str, str]) -> float | None:
 
 
 def _end_by_squeue(environment: Mapping[str, str]) -> str:
-    """The local time that `squeue` prints; empty where it cannot be asked."""
+    """Return the local time printed by `squeue`; empty if it cannot be run."""
     job, array = environment.get("SLURM_JOB_ID"), environment.get("SLURM_ARRAY_JOB_ID")
     if not job:
         return ""
-    if array:  # the number of an array's last element is that of the whole array as well
+    if array:  # the id of an array's last element is also the id of the whole array
         job = f"{array}_{environment.get('SLURM_ARRAY_TASK_ID', '')}"
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             ["squeue", "--noheader", "--jobs", job, "--format", "%e"],
             env={**environment, "SLURM_TIME_FORMAT": "standard"},
             check=False,
@@ -81,7 +80,7 @@ def _end_by_squeue(environment: Mapping[str, str]) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip()
+    return result.stdout.strip()
 
 
 def _seconds(end: str, now: datetime) -> float | None:

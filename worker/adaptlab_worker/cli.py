@@ -73,8 +73,8 @@ def worker(
     back (exit code 75: start me again). A signal that comes 5 seconds later or more ends the worker
     at once.
     """
-    given = (once, drain, max_jobs, idle_timeout is not None, until, queue, scratch, server)
-    if not any(given):
+    options_given = (once, drain, max_jobs, idle_timeout is not None, until, queue, scratch, server)
+    if not any(options_given):
         from adaptlab_worker.processes import run_worker  # late: the command line starts quickly
 
         raise typer.Exit(run_worker(slots, runner))
@@ -101,7 +101,7 @@ def worker(
 
 
 def beat() -> None:
-    """Run the clock that reminds workers of their periodic duties; one is enough."""
+    """Run the scheduler of the workers' periodic duties; one is enough."""
     from adaptlab_worker.processes import run_beat  # late: the command line must start quickly
 
     run_beat()

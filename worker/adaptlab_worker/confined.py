@@ -1,6 +1,8 @@
-"""A module run within limits: `python -m adaptlab_worker.confined LIMITS MODULE ARGUMENT …`.
+"""Run a module within limits.
 
-The limits are there before the module is loaded, so before torch starts a thread.
+Usage: `python -m adaptlab_worker.confined LIMITS MODULE ARGUMENT …`.
+
+The limits are set before the module is loaded, so before torch starts a thread.
 """
 
 import runpy
@@ -10,10 +12,10 @@ from adaptlab_worker.confinement import Limits, confine
 
 
 def main(arguments: list[str]) -> None:
-    """Confine this process, and be the module from then on."""
-    limits, module, *given = arguments
+    """Confine this process, then run the module in it."""
+    limits, module, *module_arguments = arguments
     confine(Limits.model_validate_json(limits))
-    sys.argv = [module, *given]
+    sys.argv = [module, *module_arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 

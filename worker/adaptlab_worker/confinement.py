@@ -1,8 +1,8 @@
-"""What a trainer is kept from: resources beyond its limits, privileges, others, and the network.
+"""Confinement of a trainer: resources, privileges, network.
 
-A trainer holds no key to anything; this is for the day on which a file or a library makes it run
-what nobody meant to run. cgroups were weighed: they do more, and need a delegated group, which a
-container, a Slurm step or a plain account seldom has; what is set here needs no permission.
+A trainer holds no secrets; this is for the case that a file or a library makes it run unintended
+code. cgroups were considered: they do more, but need a delegated group, which a container, a Slurm
+step or a plain account rarely has. The limits here need no permission.
 """
 
 import ctypes
@@ -19,9 +19,9 @@ from adaptlab_worker.system_calls import Refused, refuse_system_calls
 LARGEST_FILE = 2**38  # bytes; the weights of one replicate of the largest model, and some more
 OPEN_FILES = 4096
 PROCESSES = 1024
-"""Processes and threads beside those that the user runs already; the kernel counts by user."""
+"""Processes and threads in addition to the user's present ones; the kernel counts by user."""
 MORE_WILLING = "500"
-"""Of a thousand: where memory runs out, the kernel ends the trainer and not its worker."""
+"""`oom_score_adj`: if memory runs out, the kernel ends the trainer and not its worker."""
 PR_SET_DUMPABLE = 4  # <linux/prctl.h>
 PR_CAPBSET_DROP = 24
 PR_SET_SECUREBITS = 28
@@ -32,16 +32,16 @@ CAP_DAC_READ_SEARCH = 2
 CAPABILITY_VERSION_3 = 0x20080522  # <linux/capability.h>
 LAST_CAPABILITY = Path("/proc/sys/kernel/cap_last_cap")
 CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
-OWN_ONLY = 0o077  # what it writes is for nobody else of the machine
+OWN_ONLY = 0o077  # no other user can read its files
 
 log = logging.getLogger(__name__)
 
 
 class RunsAs(Value):
-    """The user and group that a root process becomes for good.
+    """The user and group to which a root process changes for good.
 
-    With `passes` it keeps the one capability of reading files whatever their modes, for a Python in
-    a closed folder such as `/root`. Only for processes that are held to rules for files.
+    With `passes` it keeps the capability to read files regardless of their modes, for a Python in a
+    closed folder such as `/root`. Only for processes with rules for files.
     """
 
     user: int
@@ -50,12 +50,12 @@ class RunsAs(Value):
 
 
 class Limits(Value):
-    """What one trainer may hold at most.
+    """The limits of one trainer.
 
-    `memory_bytes` counts what it writes to, not what it only maps, as CUDA maps whole cards;
-    `file_bytes` is the largest file that it may write, and `network` says whether it may use one.
-    With `connections` it may connect to sockets of the machine itself. `files` are those that it
-    may open, None for all that its user may; `runs_as` is whom it becomes, None for nobody else.
+    `memory_bytes` counts written memory, not mappings, since CUDA maps whole cards; `file_bytes` is
+    the largest file that it may write; `network` allows the network, and `connections` allows
+    sockets of the machine itself. `files` are the files that it may open, None for all that its
+    user may; `runs_as` is the user that it becomes, None for the same.
     """
 
     memory_bytes: int
@@ -69,7 +69,7 @@ class Limits(Value):
 
 
 def machine_memory() -> int:
-    """The bytes of memory of this machine, or of the container if it has fewer."""
+    """Return the bytes of memory of this machine, or of its container if less."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         return min(machine, int(CGROUP_MEMORY.read_text()))
@@ -78,10 +78,12 @@ def machine_memory() -> int:
 
 
 def confine(limits: Limits) -> None:
-    """Limit this process and all that it starts, for good; to be called before threads start.
+    """Confine this process and its children for good.
+
+    Call it before threads start.
 
     Raises:
-        OSError: the kernel refuses a change of user or rules for files that were asked for.
+        OSError: the kernel refuses the change of user or the rules for files.
     """
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, limits.file_bytes)
@@ -90,7 +92,7 @@ def confine(limits: Limits) -> None:
     os.umask(OWN_ONLY)
     if sys.platform == "linux":
         user = os.geteuid() if limits.runs_as is None else limits.runs_as.user
-        if user != 0:  # of root the kernel does not count them
+        if user != 0:  # the kernel does not count root's
             _limit(resource.RLIMIT_NPROC, _tasks_of(user) + limits.processes)
         _be_ended_first()
         _become(limits.runs_as)
@@ -103,28 +105,28 @@ def confine(limits: Limits) -> None:
         connections=not (limits.network or limits.connections),
     )
     if not refuse_system_calls(refused):
-        log.warning("the kernel takes no filter of system calls: the network is open to this run")
+        log.warning("the kernel supports no system call filter: this run can use the network")
 
 
 def close_to_others() -> None:
-    """Let no process of the same user read this one's memory, environment or open files.
+    """Deny other processes this one's memory, environment and files.
 
-    A worker's environment holds the password of the database, a trainer's memory what a job is
-    about. Root reads it all the same, unless it has no capabilities, as trainers have none.
+    A worker's environment holds the password of the database, a trainer's memory the content of a
+    job. Root can still read them, unless it lacks capabilities, as in trainers.
     """
     if sys.platform == "linux":
         _prctl(PR_SET_DUMPABLE, 0)
 
 
 def _limit(which: int, most: int) -> None:
-    """Set a limit for good, or keep the present one if that is lower."""
+    """Set a limit for good, or keep the present one if it is lower."""
     _, hard = resource.getrlimit(which)
     lowest = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(which, (lowest, lowest))
 
 
 def _tasks_of(user: int) -> int:
-    """How many processes and threads a user runs."""
+    """Return the number of a user's processes and threads."""
     count = 0
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -139,14 +141,14 @@ def _be_ended_first() -> None:
     try:
         Path("/proc/self/oom_score_adj").write_text(MORE_WILLING)
     except OSError:
-        return  # where /proc is not writable, the kernel chooses as it does
+        return  # /proc is not writable, so the kernel's own choice stands
 
 
 def _become(runs_as: RunsAs | None) -> None:
-    """Become that user, with none of root's privileges but one if that is asked for.
+    """Become that user, without root's privileges except, on request, one.
 
-    Nor can any be gained by starting another program. What is left of a root that stays one is an
-    ordinary user who owns root's files.
+    None can be regained by starting another program. A process that stays root is then an ordinary
+    user who owns root's files.
     """
     passes = runs_as is not None and runs_as.passes
     if os.geteuid() == 0:
@@ -160,7 +162,7 @@ def _become(runs_as: RunsAs | None) -> None:
         os.setresgid(runs_as.group, runs_as.group, runs_as.group)
         os.setresuid(runs_as.user, runs_as.user, runs_as.user)
     _keep_capabilities(1 << CAP_DAC_READ_SEARCH if passes else 0)
-    if passes:  # for the programs that it starts, as compilers, which read from the same folders
+    if passes:  # also for programs that it starts, such as compilers
         _prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_DAC_READ_SEARCH)
 
 

@@ -1,4 +1,4 @@
-"""How a worker gets to its ledger: by the database beside it, or by a server's address alone."""
+"""A worker's access to its ledger: by database or by API."""
 
 import logging
 import os
@@ -27,11 +27,11 @@ NO_BROKER = "redis://nowhere"
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """What a worker works with.
+    """The settings, ledger and doorbell of a worker.
 
     Attributes:
-        settings: its own; those of a database and a broker lead nowhere for one that has neither.
-        ledger: the way to jobs and results.
+        settings: its own; without database or broker, their addresses are placeholders.
+        ledger: the interface to jobs and results.
         ring: wakes other workers, by queue.
     """
 
@@ -42,12 +42,12 @@ class Door:
 
 @contextmanager
 def open_door(server: str | None = None) -> Generator[Door]:
-    """The door of a worker to the server at an address, or else to the database of its settings.
+    """Open the door to the server at an address, or to the settings' database.
 
-    The token for a server is the one in ADAPTLAB_TOKEN, in the file that ADAPTLAB_TOKEN_FILE
-    names, or that `adaptlab login` keeps; never an argument, which everybody on a machine sees.
+    The token for a server is in ADAPTLAB_TOKEN, in the file named by ADAPTLAB_TOKEN_FILE, or stored
+    by `adaptlab login`. It is never an argument, which every user of the machine could see.
 
-    Beside the database a broker is not needed: without one, the others find their work by polling.
+    With the database, a broker is optional: without one, other workers find work by polling.
 
     Raises:
         LedgerRefused: there is no token for the server, or its file cannot be read.
@@ -57,8 +57,8 @@ def open_door(server: str | None = None) -> Generator[Door]:
             yield door
         return
     has_broker = any(os.environ.get(name) for name in (BROKER, f"{BROKER}_FILE"))
-    given = {} if has_broker else {"broker_url": NO_BROKER}
-    settings = Settings(**given)  # pyright: ignore[reportCallIssue, reportArgumentType] - the rest is in the environment
+    defaults = {} if has_broker else {"broker_url": NO_BROKER}
+    settings = Settings(**defaults)  # pyright: ignore[reportCallIssue, reportArgumentType] - the rest is in the environment
     sessions = open_sessions(settings)
     ledger = DatabaseLedger(sessions, settings.lease_seconds, settings.max_running_jobs)
     try:
@@ -72,18 +72,18 @@ def open_door(server: str | None = None) -> Generator[Door]:
 @contextmanager
 def _door_of_server(server: str, environment: Mapping[str, str]) -> Generator[Door]:
     try:
-        found = discover(server, secret(environment, TOKEN), environment=environment)
+        destination = discover(server, secret(environment, TOKEN), environment=environment)
     except SecretUnreadable as error:
         raise LedgerRefused(str(error)) from error
-    if found.token is None:
+    if destination.token is None:
         raise LedgerRefused(
-            f"There is no token for {found.url}. Ask an admin for one with the scope `worker`. "
-            f"Then set {TOKEN} to it, or {TOKEN}_FILE to a file that contains it, or run "
+            f"There is no token for {destination.url}. Ask an admin for one with the scope "
+            f"`worker`. Then set {TOKEN} to it, or {TOKEN}_FILE to a file that contains it, or run "
             "`adaptlab login`."
         )
-    connection = ApiConnection(open_connections(found.url, found.token))
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # else it tells of every request
-    # Given here, these go before what the environment says, should it name any.
+    connection = ApiConnection(open_connections(destination.url, destination.token))
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # else it logs every request
+    # Arguments take precedence over the environment, should it name any.
     settings = Settings(database_url="postgresql://nowhere/none", broker_url=NO_BROKER)
     try:
         yield Door(settings, HttpLedger(connection), _not_ring)
@@ -92,4 +92,4 @@ def _door_of_server(server: str, environment: Mapping[str, str]) -> Generator[Do
 
 
 def _not_ring(queues: Sequence[str]) -> None:
-    """The server has rung when it wrote the end down; where there is no broker, workers poll."""
+    """Do nothing: the server rings, and without a broker workers poll."""

@@ -4,7 +4,7 @@ from adaptlab.errors import AdaptlabError, Problem
 
 
 class TrainerGone(AdaptlabError):
-    """The trainer process ended, was killed or does not answer as it should.
+    """The trainer process ended, was killed or violated the protocol.
 
     `by_signal` is the signal that ended it, if one did.
     """
@@ -15,15 +15,15 @@ class TrainerGone(AdaptlabError):
 
 
 class DamagedArtifact(AdaptlabError):
-    """Fetched bytes do not have the SHA-256 that they were asked for by."""
+    """Fetched bytes do not have the SHA-256 of the requested artifact."""
 
 
 class TrainerUserBarred(AdaptlabError):
-    """The user as whom trainers are to run does not exist or cannot run them."""
+    """The user for trainers does not exist or cannot run them."""
 
 
 class NoEndKnown(AdaptlabError):
-    """The time until which a worker is to claim cannot be read, or is over."""
+    """The end of a worker's shift cannot be parsed, or is past."""
 
     def __init__(self, given: str) -> None:
         super().__init__(
@@ -33,9 +33,9 @@ class NoEndKnown(AdaptlabError):
 
 
 class UnexpectedAnswer(AdaptlabError):
-    """The server answered what no worker of this version asks for; `status` is that of HTTP.
+    """The server gave an answer that this worker's version does not expect.
 
-    `problems` are those that the answer names.
+    `status` is the HTTP status; `problems` are those that the answer lists.
     """
 
     def __init__(

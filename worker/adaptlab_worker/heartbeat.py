@@ -1,4 +1,4 @@
-"""Keeps one lease alive: a thread of its own that does nothing else."""
+"""The heartbeat: a thread that renews one lease and does nothing else."""
 
 import logging
 import threading
@@ -15,13 +15,13 @@ log = logging.getLogger(__name__)
 
 
 class Heartbeat:
-    """Renews the lease of one claim until it is closed.
+    """Renewal of one claim's lease until it is closed.
 
     Attributes:
-        step: the training step to report, set by whoever follows the run.
-        is_cancelled: the ledger asked for a stop.
-        is_paused: the ledger asked for a stop with the state saved.
-        is_lost: another attempt may hold the job; nothing may be written any more.
+        step: the training step to report, set by the attempt.
+        is_cancelled: the ledger requested a stop.
+        is_paused: the ledger requested a stop with a saved state.
+        is_lost: another attempt may hold the job; nothing more may be written.
         deadline: the monotonic time at which the lease ends unless it is renewed, counted from
             before the request that renewed it, so that the ledger's clock cannot be ahead of it.
         reached_at: the monotonic time of the last request that was answered.
@@ -44,12 +44,12 @@ class Heartbeat:
         )
 
     def start(self, on_news: Callable[[], None]) -> None:
-        """Begin to renew; `on_news` is called when something is known that may end the run."""
+        """Start to renew; `on_news` is called for any news that may end the run."""
         self._on_news = on_news
         self._thread.start()
 
     def close(self) -> None:
-        """Renew no more; a request under way is not waited for long."""
+        """Stop renewing; wait at most a second for a request under way."""
         self._closed.set()
         self._thread.join(timeout=1)
 
@@ -59,14 +59,14 @@ class Heartbeat:
             wait = self._interval if self._renew() else min(AGAIN_SECONDS, self._interval)
 
     def _renew(self) -> bool:
-        """One heartbeat; false if the ledger could not be reached."""
+        """Send one heartbeat; return False if the ledger could not be reached."""
         sent_at = time.monotonic()
         try:
             command = self._ledger.heartbeat(self._claim, self.step)
         except LeaseLost:
             self.is_lost = True
             self._on_news()
-        except Exception as error:  # noqa: BLE001 - whatever it was, the next one may get through
+        except Exception as error:  # noqa: BLE001 - the next one may succeed, whatever it was
             log.warning("heartbeat for job %s failed: %s", self._claim.job_id, error)
             return False
         else:
@@ -80,4 +80,4 @@ class Heartbeat:
 
 
 def _nobody() -> None:
-    """Who is told before the run begins."""
+    """Do nothing: the listener before the run begins."""

@@ -1,4 +1,4 @@
-"""The ledger of a worker that reaches nothing but the API: the same promises, over HTTP."""
+"""The ledger of a worker without a database, over HTTP."""
 
 import hashlib
 import uuid
@@ -43,7 +43,7 @@ A = TypeVar("A", bound=Value)
 
 
 class HttpLedger:
-    """See `adaptlab_services.leases.leases.Ledger`; raises what `ApiConnection` does besides."""
+    """The `Ledger` over HTTP; also raises the errors of `ApiConnection`."""
 
     def __init__(self, connection: ApiConnection) -> None:
         self._connection = connection
@@ -64,26 +64,26 @@ class HttpLedger:
         claim_id: UUID | None = None,
         within_seconds: float | None = None,
     ) -> Claim | None:
-        """See `Ledger`. A worker that the server has forgotten makes itself known again."""
-        asked = NewLease(
+        """See `Ledger`. A worker that the server has forgotten registers again."""
+        request = NewLease(
             id=claim_id or uuid.uuid4(),
             worker=self._name(worker_id),
             queues=tuple(queues),
             within_seconds=within_seconds,
         )
         try:
-            return self._claimed(asked)
+            return self._claimed(request)
         except UnexpectedAnswer as answer:
             if answer.status != HTTPStatus.NOT_FOUND or worker_id not in self._known:
                 raise
         # The server was restored from a backup that is older than this worker.
         self._renamed[worker_id] = self._registered(self._known[worker_id])
-        return self._claimed(asked.model_copy(update={"worker": self._name(worker_id)}))
+        return self._claimed(request.model_copy(update={"worker": self._name(worker_id)}))
 
     def stand_back(self, worker_id: UUID, why: str) -> None:
         """See `Ledger`."""
-        told = StandingBack(why=(storable(why) or "It gave no reason.")[:LONGEST_WHY])
-        self._connection.post(f"/v1/workers/{self._name(worker_id)}/stand-back", _json(told))
+        report = StandingBack(why=(storable(why) or "It gave no reason.")[:LONGEST_WHY])
+        self._connection.post(f"/v1/workers/{self._name(worker_id)}/stand-back", _json(report))
 
     def say_goodbye(self, worker_id: UUID) -> None:
         """See `Ledger`."""
@@ -114,7 +114,7 @@ class HttpLedger:
     def record(
         self, lease: Lease, events: Sequence[Event], artifacts: Mapping[Path, str] = NO_ARTIFACTS
     ) -> None:
-        """See `Ledger`. What is too much for one request is as many units of work as requests."""
+        """See `Ledger`. Each request is a unit of work, if one is not enough."""
         for batch in batches(events):
             paths = {path for event in batch if (path := path_of(event)) is not None}
             named = {str(path): artifacts[path] for path in paths}
@@ -128,13 +128,15 @@ class HttpLedger:
 
     def fail(self, lease: Lease, reason: Reason, error: str, *, retry: bool) -> tuple[str, ...]:
         """See `Ledger`."""
-        told = storable(error)
-        return self._end(lease, LeaseEnd(outcome="failed", reason=reason, error=told, retry=retry))
+        message = storable(error)
+        return self._end(
+            lease, LeaseEnd(outcome="failed", reason=reason, error=message, retry=retry)
+        )
 
     def release(self, lease: Lease, reason: Reason, error: str | None = None) -> tuple[str, ...]:
         """See `Ledger`."""
-        told = storable(error)
-        return self._end(lease, LeaseEnd(outcome="released", reason=reason, error=told))
+        message = storable(error)
+        return self._end(lease, LeaseEnd(outcome="released", reason=reason, error=message))
 
     def stopped(self, lease: Lease) -> tuple[str, ...]:
         """See `Ledger`."""
@@ -157,12 +159,12 @@ class HttpLedger:
         return None if answer is None else _read(LeaseView, answer).claim()
 
     def _name(self, worker_id: UUID) -> UUID:
-        """Under what a worker is known to the server now."""
+        """Return the id under which the server has the worker registered now."""
         return self._renamed.get(worker_id, worker_id)
 
 
 class _Counted:
-    """Bytes on their way, with their number and digest so far."""
+    """A stream of bytes, with their number and digest so far."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = chunks
@@ -181,7 +183,10 @@ class _Counted:
 
 
 def batches(events: Sequence[Event], most: int = MOST_BYTES) -> Iterator[list[Event]]:
-    """The events in their order, in parts of about `most` bytes as JSON; one empty part of none."""
+    """Yield events in batches of about `most` bytes of JSON.
+
+    Without events there is one empty batch.
+    """
     batch: list[Event] = []
     held = 0
     for event in events:
@@ -205,7 +210,7 @@ def _json(value: Value) -> bytes:
 
 @contextmanager
 def _refusals() -> Generator[None]:
-    """Turn the answer to a report that does not fit its job into `ReportRefused`."""
+    """Raise `ReportRefused` if a report does not fit its job."""
     try:
         yield
     except UnexpectedAnswer as answer:

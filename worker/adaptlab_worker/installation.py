@@ -1,4 +1,4 @@
-"""The files that a trainer needs to run: Python, its packages, the system's libraries, devices."""
+"""The files that a trainer needs: Python, packages, libraries, devices."""
 
 import importlib.metadata
 import importlib.util
@@ -33,7 +33,7 @@ OF_THE_NETWORK = (
 )
 DEVICES = ("null", "zero", "full", "random", "urandom")
 OWN_PEAK = "/proc/self/clear_refs"
-"""Written to by the engine, to measure the peak of its memory from then on."""
+"""Written by the engine to reset the measured peak of its memory."""
 CARDS = ("nvidia*", "nvidia-caps", "dri", "kfd", "dxg", "davinci*")
 LISTS_OF_FOLDERS = ("PYTHONPATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH")
 FOLDERS = ("CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "HIP_PATH", "VIRTUAL_ENV", "PYTHONPYCACHEPREFIX")
@@ -48,13 +48,13 @@ def file_rules(
     *,
     network: bool,
 ) -> FileRules:
-    """Return what every trainer may open, less its own folders.
+    """Return the rules for every trainer, without its own folders.
 
     Args:
         environment: the trainer's, in which users name folders of libraries.
-        readable: what it may read besides the installation, as model roots.
-        closed: folders that stay closed even if one of the others contains them.
-        network: whether it may use the network, and so read how.
+        readable: paths besides the installation, such as model roots.
+        closed: folders that stay closed even inside one of the others.
+        network: whether it may use the network, and so read its configuration.
     """
     system = (*SYSTEM, *(OF_THE_NETWORK if network else ()))
     names = [*map(Path, system), *_python(), *_named_in(environment), *_editable(), *readable]
@@ -62,16 +62,18 @@ def file_rules(
     opened = [str(part) for path in names for part in _around(path.resolve(), kept)]
     cards = sorted(str(path) for pattern in CARDS for path in Path("/dev").glob(pattern))
     return FileRules(
-        # Not resolved: `self` is whoever is held to the rules.
+        # Not resolved: `self` is the process that the rules apply to.
         readable=tuple(dict.fromkeys([*OF_THE_KERNEL, *opened])),
         devices=(*(f"/dev/{name}" for name in DEVICES), OWN_PEAK, *cards),
     )
 
 
 def _python() -> Iterator[Path]:
-    """Python, its environment, and where it looks for modules, but for the present folder.
+    """Yield Python, its environment and its module paths.
 
-    Python puts that first where a module is run by its name; it may be somebody's home.
+    The current folder is left out.
+
+    Python puts that first if a module is run by name; it may be somebody's home.
     """
     yield from map(Path, (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix))
     yield Path(sys.executable)
@@ -94,10 +96,10 @@ def _named_in(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _editable() -> Iterator[Path]:
-    """Source trees of packages that were installed editable.
+    """Yield the source trees of packages that were installed editable.
 
-    If Python is told of folders in the tree, as here, those are enough; other build tools leave a
-    finder that only knows itself where the modules are.
+    If the module path names folders in the tree, as here, those are enough; other build tools
+    install a finder, and only that can locate the modules.
     """
     named = [Path(entry) for entry in _places_of_modules()]
     for distribution in importlib.metadata.distributions():
@@ -110,7 +112,7 @@ def _editable() -> Iterator[Path]:
 
 
 def _around(path: Path, closed: set[Path]) -> Iterator[Path]:
-    """The path, or all that is in it but closed folders, to any depth."""
+    """Yield the path, or its content without closed folders, at any depth."""
     if path in closed or any(folder in path.parents for folder in closed):
         return
     if not any(path in folder.parents for folder in closed):
@@ -122,15 +124,15 @@ def _around(path: Path, closed: set[Path]) -> Iterator[Path]:
 
 
 def keep_compiled_python() -> None:
-    """Have torch's modules compiled where that was left out when it was installed.
+    """Compile torch's modules to byte code if the installer did not.
 
     Trainers cannot write there, and each would compile them again, for three seconds.
     """
-    found = importlib.util.find_spec("torch")
-    if sys.dont_write_bytecode or found is None or found.origin is None:
+    spec = importlib.util.find_spec("torch")
+    if sys.dont_write_bytecode or spec is None or spec.origin is None:
         return
-    compiled = Path(importlib.util.cache_from_source(found.origin))
-    if compiled.exists() or not os.access(Path(found.origin).parent, os.W_OK):
+    compiled = Path(importlib.util.cache_from_source(spec.origin))
+    if compiled.exists() or not os.access(Path(spec.origin).parent, os.W_OK):
         return
     log.info("torch is compiled to byte code once, for all trainers")
     subprocess.run([sys.executable, "-c", "import adaptlab.engine.run"], check=False, cwd="/")

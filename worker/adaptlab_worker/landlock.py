@@ -1,8 +1,8 @@
-"""Rules of the kernel (Landlock) for what a process may open, signal and connect to, for good.
+"""Landlock: kernel rules for files, signals and sockets of a process.
 
-Landlock needs no privilege, holds for everything that the process starts, and only ever narrows.
-The bindings on the registry were weighed: `landlock` is a pre-release without scopes, and what is
-used here are three system calls.
+Landlock needs no privilege, applies to all child processes, and can only be tightened. The bindings
+on the registry were considered: `landlock` is a pre-release without scopes, and three system calls
+are enough here.
 
 See `man 7 landlock`; the numbers are those of <linux/landlock.h>. Landlock has no rule for changes
 of modes and owners, so `system_calls` refuses those where it matters.
@@ -25,7 +25,7 @@ SCOPE_ABSTRACT_SOCKETS, SCOPE_SIGNALS = 1, 2
 
 
 class Access(IntFlag):
-    """What can be done with a file or in a folder."""
+    """Operations on a file or in a folder."""
 
     EXECUTE = 1 << 0
     WRITE_FILE = 1 << 1
@@ -46,7 +46,7 @@ class Access(IntFlag):
 
 
 SINCE = {2: Access.REFER, 3: Access.TRUNCATE, 5: Access.IOCTL_DEV}
-"""Which version of Landlock brought what; all others were there from the first."""
+"""Operations by the version of Landlock that added them; all others are in version 1."""
 OF_FILES = (
     Access.EXECUTE | Access.WRITE_FILE | Access.READ_FILE | Access.TRUNCATE | Access.IOCTL_DEV
 )
@@ -57,10 +57,10 @@ WRITING = EVERYTHING & ~(Access.MAKE_CHAR | Access.MAKE_BLOCK)
 
 
 class FileRules(Value):
-    """Absolute paths of what a process may open; everything else is closed to it.
+    """Absolute paths that a process may open; everything else is closed to it.
 
-    A folder stands for all that is below it. Paths that do not exist, or that the process could not
-    reach anyway, are left out.
+    A folder includes everything below it. Paths that do not exist, or that the process could not
+    reach anyway, are skipped.
     """
 
     readable: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class FileRules(Value):
 
 
 def version() -> int:
-    """Return the version of the kernel's Landlock, 0 where it has none or it is switched off."""
+    """Return the version of the kernel's Landlock, 0 if absent or disabled."""
     if sys.platform != "linux":
         return 0
     libc = ctypes.CDLL(None, use_errno=True)
@@ -77,15 +77,15 @@ def version() -> int:
 
 
 def can_keep_signals_inside() -> bool:
-    """Return True if a process can be kept from signalling those that it did not start."""
+    """Return True if a process can be limited to signalling its children."""
     return version() >= WITH_SCOPES
 
 
 def restrict(rules: FileRules | None) -> bool:
-    """Hold this process to the rules, for good; False where the kernel cannot.
+    """Apply the rules to this process for good; return False if unsupported.
 
-    With Linux 6.12 it can signal only what it started, and reaches no socket of a name that is no
-    file; this holds without rules for files too.
+    With Linux 6.12 it can then signal only its children and cannot reach abstract sockets, even
+    without rules for files.
 
     Raises:
         OSError: the kernel has Landlock and refuses the rules.
@@ -109,7 +109,7 @@ def _grants(rules: FileRules) -> tuple[tuple[Access, Sequence[str]], ...]:
 
 
 def _handled(kernel: int) -> Access:
-    """What this kernel's Landlock can refuse."""
+    """Return the operations that this kernel's Landlock can refuse."""
     handled = EVERYTHING
     for since, access in SINCE.items():
         if kernel < since:

@@ -1,4 +1,4 @@
-"""The worker proper: its slots, woken by the doorbell, the clock or the end of a job."""
+"""The slots of a worker, woken by the doorbell, the clock or a job's end."""
 
 import logging
 import os
@@ -20,15 +20,15 @@ log = logging.getLogger(__name__)
 
 
 class Launcher:
-    """Runs jobs in a number of slots until it is drained.
+    """Execution of jobs in a number of slots until it is drained.
 
     Args:
-        ledger: the door to jobs and results.
-        options: what the slots share.
-        slots: how many jobs run at the same time.
+        ledger: the interface to jobs and results.
+        options: the settings that the slots share.
+        slots: the number of jobs that run at the same time.
         root: folder for scratch files and fetched weights.
         ring: wakes other workers, by queue.
-        shift: how many jobs are claimed, and until when; None sets no limit.
+        shift: limits on the number of jobs and the time; None for no limit.
     """
 
     def __init__(
@@ -65,27 +65,27 @@ class Launcher:
         )
 
     def start(self) -> None:
-        """Warm the trainers up and begin to claim."""
+        """Warm up the trainers and start to claim."""
         for slot in self._slots:
             slot.start()
 
     def ring(self) -> None:
-        """There may be work: wake the free slots; busy ones look anyway when they finish."""
+        """Wake the free slots to look for work; busy ones look when they finish."""
         for slot in self._slots:
             slot.ring()
 
     def drain(self) -> None:
-        """Claim no more, and give back the jobs that run; returns at once."""
+        """Stop claiming, and give back running jobs; return at once."""
         self._draining.set()
         for slot in self._slots:
             slot.leave()
 
     def has_ended(self) -> bool:
-        """Whether all slots have ended, after `drain`."""
+        """Return True if all slots have ended, after `drain`."""
         return all(slot.join(0) for slot in self._slots)
 
     def close(self, seconds: float) -> bool:
-        """Drain, wait for the slots to end, tidy up; whether all ended in time."""
+        """Drain, wait and clean up; return True if all slots ended in time."""
         self.drain()
         until = time.monotonic() + seconds
         late = [slot for slot in self._slots if not slot.join(until - time.monotonic())]
@@ -93,7 +93,7 @@ class Launcher:
         return not late
 
     def say_goodbye(self) -> None:
-        """Tell the ledger that this worker has left, if it ever came; when all slots have ended."""
+        """Sign off at the ledger if registered; call after all slots have ended."""
         try:
             if self._id is not None:
                 self._ledger.say_goodbye(self._id)
@@ -101,7 +101,7 @@ class Launcher:
             log.warning("left without a goodbye: %s", error)
 
     def _worker_id(self) -> UUID:
-        """The id under which the worker is registered, with its first claim."""
+        """Return the worker's id; it is registered with its first claim."""
         with self._registering:
             if self._id is None:
                 self._id = self._ledger.register_worker(

@@ -1,7 +1,7 @@
-"""Try to reach what a trainer needs: `python -m adaptlab_worker.looking SCRATCH PATH …`, confined.
+"""A confined test of the paths that a trainer needs.
 
-Exits with the first path that cannot be reached. Paths are opened and not asked for by `access`,
-which knows nothing of the kernel's rules for files.
+`python -m adaptlab_worker.looking SCRATCH PATH …` exits with the first path that cannot be
+reached. Paths are opened, because `access` ignores the kernel's rules for files.
 """
 
 import os
@@ -16,7 +16,7 @@ NEEDED_TOO = (adaptlab.specs.spec, adaptlab_worker.protocol)
 
 
 def main(scratch: str, *paths: str) -> None:
-    """Pass through the scratch folder, read every path, and start Python again, as a run may."""
+    """Enter the scratch folder, read every path, and start Python."""
     for path in (f"{scratch}/.", *paths):
         try:
             if path in paths:

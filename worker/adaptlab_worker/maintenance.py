@@ -1,4 +1,4 @@
-"""What any worker does for all when beat says so: ring again for work that was left lying."""
+"""Periodic duties of workers: ring again for work that was not claimed."""
 
 import threading
 import time
@@ -12,14 +12,14 @@ Ring = Callable[[Sequence[str]], None]
 
 
 class Maintenance:
-    """The periodic duties; any number of workers may have them.
+    """The periodic duties; any number of workers may perform them.
 
     Args:
         sessions: the database.
         ring: wakes the workers that serve some queues.
-        pending: how many doorbells of a queue nobody has answered yet.
-        pace: seconds within which a repeated request is ignored; messages that piled up while no
-            worker ran are then worked off in no time. Messages do not expire instead, because
+        pending: returns the number of pending doorbells of a queue.
+        pace: seconds within which a repeated request is ignored, so that messages accumulated
+            while no worker ran are processed at once. Messages do not expire instead, because
             that would compare the clocks of two machines.
     """
 
@@ -36,17 +36,17 @@ class Maintenance:
         self._sweeping = Pace(pace)
 
     def sweep(self) -> None:
-        """Ring for queues with work whose doorbell nobody will hear any more."""
+        """Ring for queues with work but without a pending doorbell."""
         if not self._sweeping.is_due():
             return
         with self._sessions.begin() as session:
             queues = queues_with_work(session)
-        # Where a bell still waits, nobody serves the queue; more bells would only pile up.
+        # If a doorbell is pending, no worker serves the queue; more would only accumulate.
         self._ring([queue for queue in queues if not self._pending(queue)])
 
 
 class Pace:
-    """Says yes at most once in so many seconds."""
+    """A limit of once in a number of seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -54,7 +54,7 @@ class Pace:
         self._next = 0.0
 
     def is_due(self) -> bool:
-        """Whether enough time has passed since the last yes."""
+        """Return True if enough time has passed since it last did."""
         with self._lock:
             now = time.monotonic()
             if now < self._next:

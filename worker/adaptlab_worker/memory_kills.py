@@ -1,4 +1,4 @@
-"""Whether the kernel ended a process for want of memory, which its status alone does not say."""
+"""Detection of processes that the kernel killed because memory ran out."""
 
 import re
 import threading
@@ -10,13 +10,13 @@ _COUNT = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 
 
 class MemoryKills:
-    """The kernel's count of processes that it killed for want of memory.
+    """The kernel's count of processes killed because memory ran out.
 
-    That of the control group in which this process and its children are, else that of the whole
-    machine; where neither can be read, no kill is taken for one of these.
+    It is the count of this process's control group, else of the whole machine. If neither can be
+    read, no kill is attributed to memory.
 
     Args:
-        root: what holds `proc` and `sys`; for tests.
+        root: the folder that contains `proc` and `sys`; for tests.
     """
 
     def __init__(self, root: Path = ROOT) -> None:
@@ -25,26 +25,26 @@ class MemoryKills:
         self._known = self._count()
 
     def forget_earlier(self) -> None:
-        """What was killed until now was nothing of ours."""
+        """Ignore all kills so far: none was of this worker's run."""
         with self._lock:
             self._known = self._count()
 
     def is_there_another(self) -> bool:
-        """Whether one more was killed; each is told once."""
+        """Return True if there was another kill; each is reported once."""
         with self._lock:
             is_new = self._count() > self._known
             self._known += is_new
             return is_new
 
     def _count(self) -> int:
-        """What the first file says that can be read and has a count; 0 if none has."""
+        """Return the count in the first readable file that has one; else 0."""
         for path in self._files():
             try:
-                found = _COUNT.search(path.read_text())
+                match = _COUNT.search(path.read_text())
             except OSError:
                 continue
-            if found:
-                return int(found.group(1))
+            if match:
+                return int(match.group(1))
         return 0
 
     def _files(self) -> Iterator[Path]:
@@ -60,7 +60,7 @@ class MemoryKills:
         yield self._root / "proc/vmstat"
 
     def _groups(self) -> Iterator[tuple[list[str], str]]:
-        """The controllers of each hierarchy that counts memory, none for the unified one."""
+        """Yield controllers and path of each hierarchy that accounts for memory."""
         try:
             lines = (self._root / "proc/self/cgroup").read_text().splitlines()
         except OSError:

@@ -1,4 +1,4 @@
-"""User ids of their own for Postgres and the trainers of a worker that runs as root.
+"""Dedicated user ids for Postgres and trainers if a worker runs as root.
 
 `nobody` was one user for both: a trainer could read the database's files and change how the server
 lets users in. The ids below belong to no package and to no service manager (systemd leaves 60578 to
@@ -15,9 +15,9 @@ USER_MAP = Path("/proc/self/uid_map")
 
 
 def own_user(numbers: range, path: Path) -> int | None:
-    """Return the user id in `numbers` for what is kept at `path`, the same in every run.
+    """Return the user id for the owner of `path`, always the same.
 
-    Ids of existing accounts are passed over. None if this user namespace has none of the ids, as in
+    Ids of existing accounts are skipped. None if this user namespace has none of the ids, as in
     some containers.
     """
     first = int.from_bytes(hashlib.sha256(str(path).encode()).digest()[:8])
@@ -37,7 +37,7 @@ def _has_account(number: int) -> bool:
 
 
 def _is_mapped(number: int) -> bool:
-    """Return True if processes of this user namespace can have that id."""
+    """Return True if processes in this user namespace can have that id."""
     try:
         rows = [line.split() for line in USER_MAP.read_text().splitlines()]
     except OSError:  # no user namespaces: every id exists

@@ -1,4 +1,4 @@
-"""How long a worker waits: for a server that is away, and for a run that says nothing."""
+"""Limits of waiting for an unreachable server and for a silent run."""
 
 import statistics
 from collections import deque
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from adaptlab.measurements.results import Event, Progress
 
-REMEMBERED = 101  # durations of steps; their median is not moved by a few that waited for a disk
+REMEMBERED = 101  # durations of steps; a few that waited for a disk do not move the median
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,9 +14,9 @@ class Patience:
     """The limits of waiting.
 
     Attributes:
-        ride_through_seconds: for how long a run goes on whose lease cannot be renewed.
-        stall_seconds: for how long a run may say nothing, if its steps are quick.
-        stall_steps: for how many of its own median steps it may say nothing, if they are slow.
+        ride_through_seconds: how long a run continues if its lease cannot be renewed.
+        stall_seconds: how long a run may be silent, if its steps are fast.
+        stall_steps: the number of median steps that it may be silent, if they are slow.
     """
 
     ride_through_seconds: float = 900.0
@@ -25,11 +25,11 @@ class Patience:
 
 
 class StallTimer:
-    """Tells a run that has got stuck from one that is slow; whether it lives says nothing of that.
+    """Detection of a run that is stuck, as opposed to slow.
 
     Args:
         patience: the limits.
-        now: when the run was started, on a clock that only goes forward.
+        now: the start of the run, on a monotonic clock.
     """
 
     def __init__(self, patience: Patience, now: float) -> None:
@@ -40,7 +40,7 @@ class StallTimer:
         self._durations: deque[float] = deque(maxlen=REMEMBERED)
 
     def heard(self, event: Event, now: float) -> None:
-        """The run has reported something."""
+        """Record that the run has reported an event."""
         self._heard_at = now
         if not isinstance(event, Progress) or event.phase != "training":
             return
@@ -49,7 +49,7 @@ class StallTimer:
         self._step, self._step_at = event.step, now
 
     def hold(self, now: float) -> None:
-        """The run cannot report anything, because nobody listens."""
+        """Restart the silence: the worker is not listening now."""
         self._heard_at = self._step_at = now
 
     @property
@@ -59,7 +59,7 @@ class StallTimer:
         return max(self._patience.stall_seconds, self._patience.stall_steps * slow)
 
     def is_over(self, now: float) -> bool:
-        """Whether the run has been silent for too long."""
+        """Return True if the run has been silent for too long."""
         silence = now - self._heard_at
-        # What slow steps allow beyond that takes longer to find out than the rest of a look.
+        # Computed only if needed: the median takes longer than the rest of a look.
         return silence > self._patience.stall_seconds and silence > self.limit

@@ -1,4 +1,4 @@
-"""The worker and beat as processes: put together from the settings, run, and ended in time."""
+"""The worker and beat as processes: set-up, main loop and timely exit."""
 
 import logging
 import os
@@ -38,19 +38,19 @@ from adaptlab_worker.storage_upkeep import StorageUpkeep
 Ring = Callable[[Sequence[str]], None]
 
 DRAIN_SECONDS = 3.0
-EXIT_SECONDS = 3.7  # after the signal; whoever supervises us expects us to be gone in 4
-# Their lines about every message that comes and goes say nothing about jobs.
+EXIT_SECONDS = 3.7  # after the signal; a supervisor expects the exit within 4
+# They log every message, but nothing about jobs.
 QUIET_LOGGERS = ("celery.app.trace", "celery.worker.strategy", "celery.beat")
 
 log = logging.getLogger(__name__)
 
 
 def run_worker(slots: int, runner: str | None) -> int:
-    """Serve until a signal comes; returns the exit status.
+    """Serve until a signal comes; return the exit status.
 
     Args:
-        slots: how many jobs run at the same time.
-        runner: what stands in for the engine, as `module:function`; for tests.
+        slots: the number of jobs that run at the same time.
+        runner: a replacement of the engine, as `module:function`; for tests.
     """
     _set_up_logging()
     close_to_others()
@@ -65,7 +65,7 @@ def run_worker(slots: int, runner: str | None) -> int:
     reaper = Reaper(sessions, bell, settings.reap_seconds, settings.reaper_arm_seconds)
     _exit_on_early_signals()
     try:
-        # First of all: loading torch takes the longest.
+        # First, because loading torch takes the longest.
         launcher.start()
         reaper.start()
         return _serve(_app(settings, sessions, bell, launcher), settings.queues, launcher, slots)
@@ -130,7 +130,7 @@ def _serve(app: Celery, queues: tuple[str, ...], launcher: Launcher, slots: int)
 
 
 def _exit_on_early_signals() -> None:
-    """Until Celery installs its own handlers, a signal must not end us with a job in hand."""
+    """Exit cleanly on a signal until Celery installs its own handlers."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         sys.exit(0)
@@ -139,14 +139,14 @@ def _exit_on_early_signals() -> None:
 
 
 def _exit_late() -> None:
-    """Leave, whatever still hangs: a broker that does not answer must not keep the worker alive."""
+    """Exit in any case: an unresponsive broker must not keep the worker alive."""
     time.sleep(EXIT_SECONDS)
     log.warning("leaving without the broker's goodbye")
     os._exit(0)
 
 
 def _set_up_logging() -> None:
-    """One format from the first line on; Celery, which would set up its own later, is told so."""
+    """Set up one log format, and keep Celery from setting up its own later."""
     set_up_logging()
     signals.setup_logging.connect(_keep_logging, weak=False)
     for name in QUIET_LOGGERS:
@@ -156,4 +156,4 @@ def _set_up_logging() -> None:
 
 
 def _keep_logging(**_: Any) -> None:  # Celery sends what it likes
-    """That somebody listens is what keeps Celery from setting up logging."""
+    """Do nothing: a connected handler keeps Celery from setting up logging."""

@@ -1,6 +1,6 @@
-"""What the worker and its trainer say to each other: one JSON document a frame, never a pickle.
+"""Messages between worker and trainer, one JSON document per frame.
 
-The worker sends requests; the trainer answers with the events of the run and says how it ended.
+The worker sends requests; the trainer sends the events of the run and then its end.
 """
 
 from pathlib import Path
@@ -23,14 +23,14 @@ FailureReason = Literal[
 
 
 class RunRequest(Value):
-    """Carry out one attempt.
+    """A request to run one attempt.
 
-    `bases` are the base model's replicates, in order, `adapters` what theory checks measure of
-    adaptations, and `datasets` the words that tasks ask; `resume` is the saved state to go on from,
-    `save_seconds` the time between two saved states. `folder` is where an import finds its model.
-    `memory_bytes` is what the run may hold; None leaves it to what is free. `until` is the moment
-    of the machine's monotonic clock at which a strict run must have ended unless `LeaseKept` says
-    that it has longer; None for others.
+    `bases` are the files of the base model's replicates, in order, `adapters` those of adaptations
+    that theory checks measure, and `datasets` the words of tasks. `resume` is the saved state to
+    resume from, `save_seconds` the time between saved states. `folder` is the model folder of an
+    import. `memory_bytes` limits the run's memory; None for most of what is free. `until` is the
+    monotonic time by which a strict run must have ended unless `LeaseKept` extends it; None for
+    other runs.
     """
 
     request: Literal["run"] = "run"
@@ -48,9 +48,9 @@ class RunRequest(Value):
 
 
 class StopRequest(Value):
-    """Stop before the next step, if the run of that name is still the current one.
+    """A request to stop a run before its next step.
 
-    With `save` the state of the training is saved first, for whoever goes on with it.
+    With `save` the training state is saved first, for the next attempt.
     """
 
     request: Literal["stop"] = "stop"
@@ -59,13 +59,13 @@ class StopRequest(Value):
 
 
 class StillHere(Value):
-    """The worker lives; it says so from time to time, whether there is a run or not."""
+    """A periodic sign of life of the worker, with or without a run."""
 
     request: Literal["still_here"] = "still_here"
 
 
 class LeaseKept(Value):
-    """The lease of a strict run was renewed: the trainer need not have ended before `until`."""
+    """News that a strict run's lease was renewed until `until`."""
 
     request: Literal["lease_kept"] = "lease_kept"
     run: str
@@ -73,15 +73,15 @@ class LeaseKept(Value):
 
 
 class Ready(Value):
-    """The trainer has loaded what it needs and waits for a run."""
+    """News that the trainer has loaded everything and waits for a run."""
 
     event: Literal["ready"] = "ready"
 
 
 class Ended(Value):
-    """How a run ended; `reason`, `error` and `retry` are about failures only.
+    """The end of a run; `reason`, `error` and `retry` are for failures only.
 
-    `healthy` is false where the process should not be given another run.
+    `healthy` is false if the process should not get another run.
     """
 
     event: Literal["ended"] = "ended"
@@ -99,22 +99,22 @@ Message = Annotated[Event | Ready | Ended, Field(discriminator="event")]
 
 
 def read_request(frame: bytes) -> Request:
-    """A request as the trainer receives it; raises pydantic's `ValidationError`."""
+    """Parse a worker's request; raise pydantic's `ValidationError` if invalid."""
     adapter: TypeAdapter[Request] = TypeAdapter(Request)
     return adapter.validate_json(frame)
 
 
 class MessageReader:
-    """Reads the trainer's frames; building the parser once is what makes it cheap."""
+    """A parser of the trainer's frames, built once because that is expensive."""
 
     def __init__(self) -> None:
         self._adapter: TypeAdapter[Message] = TypeAdapter(Message)
 
     def read(self, frame: bytes) -> Message:
-        """The message in `frame`; raises pydantic's `ValidationError`."""
+        """Parse a message; raise pydantic's `ValidationError` if invalid."""
         return self._adapter.validate_json(frame)
 
 
 def frame_of(value: Value) -> bytes:
-    """The bytes that carry a request or a message."""
+    """Return the bytes of a request or message."""
     return value.model_dump_json().encode()

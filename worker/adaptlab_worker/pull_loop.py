@@ -1,7 +1,7 @@
-"""A worker without Celery: it pulls jobs until its shift is over or a signal comes.
+"""A worker without Celery, which polls until its shift ends.
 
-For batch jobs, where there is no broker and the time is limited. Slots, attempts and trainers are
-those of the worker that Celery wakes.
+It is for batch jobs, without a broker and with limited time. Slots, attempts and trainers are the
+same as in the worker that Celery wakes.
 """
 
 import logging
@@ -25,14 +25,14 @@ from adaptlab_worker.shift import REACH_SECONDS, Shift, ShiftLimits
 from adaptlab_worker.slot_settings import set_up_logging, slot_options
 
 LOOK_SECONDS = 0.1
-POLL_SECONDS = 2.0  # nobody rings here
+POLL_SECONDS = 2.0  # there is no doorbell
 AGAIN_SECONDS = 5.0
-"""How long after a first signal others mean the same: `scancel` signals every process of a batch
-job, and a script that passes signals on makes two of one."""
-TIDY_SECONDS = 5.0  # what a worker needs besides what its runs get to save themselves
+"""Seconds after a first signal within which others are duplicates: `scancel` signals every process
+of a batch job, and a script may forward a signal that the worker has received."""
+TIDY_SECONDS = 5.0  # for the worker itself, after its runs have saved their state
 STOPPING = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGHUP)
 
-# As `adaptlab` itself, so that one table of exit codes serves both.
+# The same codes as in `adaptlab`, so that one table documents both.
 DONE = 0
 JOB_FAILED = 1
 REFUSED = 4
@@ -45,19 +45,19 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PullOptions:
-    """What a worker was asked to do.
+    """The options of a pull worker.
 
     Attributes:
-        slots: jobs that run at the same time.
-        once: whether it takes one job, and its exit status tells how that ended.
-        max_jobs: how many jobs it takes; None is any number.
-        idle_seconds: for how long it waits for work; None is for ever.
-        until: until when it claims, as `batch_job.seconds_until` reads it; None is for ever.
-        save_seconds: what runs get to save themselves after a signal.
-        queues: instead of those of the settings, if any.
-        scratch: the folder for files, instead of that of the settings.
-        server: the address of a server through which it goes; None goes to the database.
-        runner: what stands in for the engine, as `module:function`; for tests.
+        slots: the number of jobs that run at the same time.
+        once: whether it takes one job, whose outcome is the exit status.
+        max_jobs: the number of jobs that it takes; None for no limit.
+        idle_seconds: how long it waits for work; None for ever.
+        until: the end of claiming, as in `batch_job.seconds_until`; None for no end.
+        save_seconds: time for runs to save their state after a signal.
+        queues: the queues to serve, instead of the settings', if any.
+        scratch: the folder for files, instead of the settings'.
+        server: the address of the server whose API it uses; None for the database.
+        runner: a replacement of the engine, as `module:function`; for tests.
     """
 
     slots: int = 1
@@ -73,7 +73,7 @@ class PullOptions:
 
 
 class Signals:
-    """Notes the signals that ask to leave; their handler does nothing else.
+    """The signals that request an exit; their handler only records them.
 
     Attributes:
         is_insistent: True once a signal came at least `AGAIN_SECONDS` after the first.
@@ -88,16 +88,16 @@ class Signals:
 
     @property
     def has_come(self) -> bool:
-        """True once any signal came."""
+        """Return True if any signal came."""
         return self._first_at is not None
 
     def listen(self) -> None:
-        """Take the signals over; only the main thread can."""
+        """Install the handlers; only the main thread can."""
         for number in STOPPING:
             signal.signal(number, self.note)
 
     def note(self, number: int, _: object = None) -> None:
-        """Note that a signal came."""
+        """Record a signal."""
         now, self.last = self._clock(), number
         if self._first_at is None:
             self._first_at = now
@@ -106,7 +106,7 @@ class Signals:
 
 
 def run_pull_worker(options: PullOptions) -> int:
-    """Serve until the shift is over or a signal comes; returns the exit status.
+    """Serve until the shift is over or a signal comes; return the exit status.
 
     Raises:
         NoEndKnown: `until` cannot be read.
@@ -132,7 +132,7 @@ def serve(
     limits: ShiftLimits,
     signals: Signals,
 ) -> int:
-    """Pull jobs through a ledger; returns the exit status."""
+    """Pull jobs through a ledger; return the exit status."""
     settings = _with_what_was_given(settings, options)
     shift = Shift(limits)
     try:
@@ -152,19 +152,19 @@ def serve(
         time.sleep(LOOK_SECONDS)
     _leave(launcher, signals, options.save_seconds + TIDY_SECONDS)
     code = _status(shift, options, was_asked_to_leave=signals.has_come)
-    log.info("jobs taken: %d; leaving with status %d", shift.jobs, code)
+    log.info("jobs taken: %d; exit status %d", shift.jobs, code)
     return code
 
 
 def limits_of(options: PullOptions, environment: Mapping[str, str], now: datetime) -> ShiftLimits:
-    """When the shift ends: what is left of a batch job, less what saving and leaving take."""
+    """Return the shift's limits, less the time for saving and leaving."""
     until = None
     if options.until is not None:
         left = seconds_until(options.until, environment, now)
         if left is None:
             log.warning(
-                "--until auto: no end is known, because SLURM_JOB_END_TIME is not set and squeue "
-                "names none; jobs are begun however long they take"
+                "--until auto: the end is unknown, because SLURM_JOB_END_TIME is not set and "
+                "squeue reports none; jobs of any length are started"
             )
         else:
             until = time.monotonic() + left - options.save_seconds - TIDY_SECONDS
@@ -178,31 +178,34 @@ def limits_of(options: PullOptions, environment: Mapping[str, str], now: datetim
 
 
 def _with_what_was_given(settings: Settings, options: PullOptions) -> Settings:
-    given: dict[str, object] = {}
+    changes: dict[str, object] = {}
     if options.queues:
-        given["queues"] = options.queues
+        changes["queues"] = options.queues
     if options.scratch is not None:
-        given["data_dir"] = options.scratch
-    return settings.model_copy(update=given)
+        changes["data_dir"] = options.scratch
+    return settings.model_copy(update=changes)
 
 
 def _leave(launcher: Launcher, signals: Signals, seconds: float) -> None:
-    """Give back what runs and end; at once when a later signal insists or the time is over."""
+    """Give back running jobs and end.
+
+    It ends at once on a later signal or after the time limit.
+    """
     until = time.monotonic() + seconds
     launcher.drain()
     if signals.has_come:
         log.info(
-            "asked to leave; runs have %.0f s to save themselves (a signal after %.0f s or more "
-            "ends the worker at once)",
+            "stopping; runs have %.0f s to save their state (a signal after %.0f s or more ends "
+            "the worker at once)",
             seconds - TIDY_SECONDS,
             AGAIN_SECONDS,
         )
     while not launcher.has_ended():
         if signals.is_insistent:
-            log.warning("asked twice: leaving at once, and what ran goes on when its lease ends")
+            log.warning("second signal: exiting now; jobs resume elsewhere when their leases end")
             os._exit(128 + signals.last)
         if time.monotonic() >= until:
-            log.warning("runs did not end in time; they go on elsewhere when their leases end")
+            log.warning("runs did not end in time; jobs resume elsewhere when their leases end")
             os._exit(AGAIN)
         time.sleep(LOOK_SECONDS)
     launcher.close(0)
@@ -218,6 +221,6 @@ def _status(shift: Shift, options: PullOptions, *, was_asked_to_leave: bool) -> 
     if was_asked_to_leave or shift.is_short_of_room:
         return AGAIN
     if shift.is_cut_off:
-        log.error("nobody answered for %.0f s", REACH_SECONDS)
+        log.error("the ledger has been unreachable for %.0f s", REACH_SECONDS)
         return UNREACHABLE
     return SICK if shift.is_sick else DONE

@@ -1,6 +1,6 @@
-"""How a worker listens to its broker: by a question that waits for long.
+"""A transport for Kombu that waits for messages in long requests.
 
-Kombu's own way asks anew every second, which was half of what the worker's loop did beside a
+Kombu's own sends a request every second, which was half of the work of the worker's loop during a
 training, and woke the broker as often.
 """
 
@@ -11,38 +11,38 @@ from redis.exceptions import RedisError
 
 NAME = "valkey"  # for Kombu, and in the lines of its log
 LISTEN_SECONDS = 10
-"""For which one question waits for a message; each comes at once all the same."""
+"""Seconds that one request waits for a message; messages still arrive at once."""
 
 
 class QuietChannel(redis.Channel):
-    """A channel that is closed without waiting until its question is answered."""
+    """A channel that closes without waiting for the answer to its request."""
 
     def close(self) -> None:
-        """Close; a message that has come already is put back, as by any channel.
+        """Close; a message that has arrived is put back, as by any channel.
 
-        One that comes at this very moment is lost; whoever looks for jobs finds what it was about.
+        A message that arrives at this moment is lost; polling finds its job.
         """
         listening: Any = self._in_poll
         if listening and not _has_answer(listening):
-            self._in_poll = None  # to be read before the end, says Kombu
+            self._in_poll = None  # else Kombu reads the answer before it closes
         super().close()
 
 
 class QuietTransport(redis.Transport):
-    """Kombu's transport for Valkey and Redis, which asks rarely."""
+    """Kombu's transport for Valkey and Redis, with long requests."""
 
     Channel = QuietChannel
     brpop_timeout = LISTEN_SECONDS
 
 
 def known_to_kombu() -> str:
-    """The name by which Kombu finds the transport from now on."""
+    """Register the transport in Kombu and return its name."""
     TRANSPORT_ALIASES[NAME] = f"{__name__}:{QuietTransport.__name__}"
     return NAME
 
 
 def _has_answer(connection: Any) -> bool:
-    """Whether a connection of redis-py has something to read; one that is broken has not."""
+    """Return True if a redis-py connection has data to read."""
     if getattr(connection, "_sock", None) is None:  # else it would connect
         return False
     try:

@@ -1,6 +1,6 @@
-"""The reaper: takes back leases that ended, and trusts its own eyes first.
+"""The reaper: a thread of every worker that takes back expired leases.
 
-A thread of every worker, so that it needs neither the broker nor beat; any number may run at once.
+It needs neither the broker nor beat; any number may run at once.
 """
 
 import logging
@@ -17,24 +17,24 @@ from adaptlab_services.outages import is_outage
 
 Ring = Callable[[Sequence[str]], None]
 
-LONGEST_GAP = 3.0  # intervals between two looks, beyond which they are no unbroken row
+LONGEST_GAP = 3.0  # intervals between two looks; longer gaps count as an outage
 
 log = logging.getLogger(__name__)
 
 
 class Reaper:
-    """Gives the jobs of workers that are not heard of any more to others.
+    """Return of the jobs of silent workers to the queue.
 
-    It does so only after it has itself seen the database without a break for `arm_seconds`. When
-    the database comes back after an outage, every lease has ended because nobody could renew it:
-    the workers that still train get that long to be heard of.
+    It acts only after it has reached the database without a break for `arm_seconds`. When the
+    database comes back after an outage, every lease has expired because none could be renewed;
+    workers that still train have that time to renew theirs.
 
     Args:
         sessions: the database.
         ring: wakes the workers that serve some queues.
         interval: seconds between two looks.
-        arm_seconds: how long the database must have been there before anything is taken back.
-        clock: seconds that only go forward.
+        arm_seconds: how long the database must have been reachable before a lease is taken back.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -56,35 +56,35 @@ class Reaper:
         self._thread = threading.Thread(target=self._serve, name="reaper", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start to look."""
         self._thread.start()
 
     def close(self) -> None:
-        """Look no more; a look under way is not waited for long."""
+        """Stop looking; wait at most a second for a look under way."""
         self._closed.set()
         self._thread.join(timeout=1)
 
     def look(self) -> None:
-        """See whether the database is there, and once armed take back what ended.
+        """Check the database and, once armed, take back expired leases.
 
-        An error with which the database answers says that it is there: it keeps the reaper armed.
+        If the database answers with an error, it is reachable, so the reaper stays armed.
         """
         asked_at = self._clock()
         try:
             reaped = self._look(is_armed=self._is_armed(asked_at))
         except SQLAlchemyError as error:
             if is_outage(error):
-                log.warning("the reaper is disarmed, the database cannot be asked: %s", error)
+                log.warning("the reaper is disarmed: the database is unreachable: %s", error)
                 self._unbroken_since = None
                 return
-            log.exception("the reaper was refused; it looks again later")
+            log.exception("the reaper's query failed; it will retry")
             reaped = ReapedLeases(0, ())
         seen_at = self._clock()
         if self._unbroken_since is None or self._is_gap(seen_at):
             self._unbroken_since = asked_at
         self._seen_at = seen_at
         if reaped.count:
-            log.warning("took back %d leases that ended", reaped.count)
+            log.warning("took back %d expired leases", reaped.count)
         if reaped.queues:
             self._ring(reaped.queues)
 
@@ -93,11 +93,11 @@ class Reaper:
             try:
                 self.look()
             except Exception:
-                log.exception("the reaper failed; it looks again later")
+                log.exception("the reaper failed; it will retry")
 
     def _look(self, *, is_armed: bool) -> ReapedLeases:
         with one_by_one(self._sessions) as session:
-            if not is_due(session) or not is_armed:  # asked in any case: whether it is there
+            if not is_due(session) or not is_armed:  # the query also shows that it is reachable
                 return ReapedLeases(0, ())
         with self._sessions.begin() as session:
             return reap(session)
@@ -109,5 +109,5 @@ class Reaper:
         return since is not None and not self._is_gap(now) and now - since >= self._arm_seconds
 
     def _is_gap(self, now: float) -> bool:
-        """Whether so much time has passed since the last look that nobody knows what happened."""
+        """Return True if the last look is too long ago to rule out an outage."""
         return now - self._seen_at > LONGEST_GAP * self._interval

@@ -1,4 +1,4 @@
-"""Writes the events of one run to the ledger: in order, in batches, from a thread of its own."""
+"""The recorder: writes a run's events to the ledger, in batches."""
 
 import logging
 import os
@@ -22,10 +22,10 @@ from adaptlab_services.leases.leases import Ledger
 from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_worker.spool import Spool
 
-# A batch costs milliseconds of processor time, however little is in it.
+# A batch costs milliseconds of processor time, whatever its size.
 FLUSH_SECONDS = 2.0
 FLUSH_POINTS = 1000
-MOST_WAITING = 10 * FLUSH_POINTS  # in memory; what comes after them waits on the disk
+MOST_WAITING = 10 * FLUSH_POINTS  # in memory; later events wait on disk
 MOST_AT_ONCE = 2000  # events from the disk
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
@@ -35,15 +35,15 @@ log = logging.getLogger(__name__)
 
 
 class Recorder:
-    """Takes events without delay and writes them soon.
+    """A thread that accepts events without delay and writes them soon.
 
-    While the ledger cannot be reached they wait, first in memory and then in the scratch folder.
-    Steps alone are not written, but for the first one: every heartbeat tells them.
+    While the ledger is unreachable they wait, first in memory and then in the scratch folder.
+    Progress alone is not written, except for the first step: heartbeats report it.
 
     Attributes:
-        is_lost: the ledger said that another attempt may hold the job; the rest is dropped.
-        failure: why events could not be written though the ledger was there; the rest is dropped.
-        is_refused: the failure is a refusal of what was reported, which would be refused again.
+        is_lost: the lease is lost; further events are dropped.
+        failure: why a reachable ledger did not accept events; further events are dropped.
+        is_refused: the failure is a refusal of the report, so a retry would fail again.
     """
 
     def __init__(
@@ -71,12 +71,12 @@ class Recorder:
         )
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start to write."""
         self._written_at = time.monotonic()
         self._thread.start()
 
     def put(self, event: Event) -> None:
-        """Take an event."""
+        """Accept an event."""
         with self._changed:
             self._keep(event)
             had_news = self._has_news
@@ -88,35 +88,34 @@ class Recorder:
 
     @property
     def is_behind(self) -> bool:
-        """Whether so much waits that no more should be put in for now."""
+        """Return True if so much waits that the caller should pause."""
         return self._spool.is_full
 
     def close(self) -> None:
-        """Write what is left and end; `join` waits for that."""
+        """Write the remaining events and end; `join` waits for that."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
 
     def abandon(self) -> None:
-        """Write nothing more, and end."""
+        """End without writing more."""
         self._is_abandoned.set()
         self.close()
 
     def join(self, seconds: float) -> bool:
-        """Wait for the end; whether it came in time."""
+        """Wait for the end; return True if it came in time."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def _keep(self, event: Event) -> None:
         if isinstance(event, TrainingSaved):
-            if (
-                self._saved is not None and self._saved.path != event.path
-            ):  # nobody will ask for that file any more
+            # The file of a replaced state is no longer needed.
+            if self._saved is not None and self._saved.path != event.path:
                 self._forget(self._saved.path)
             self._saved = event
         before = self._waiting[-1:]
         if self._spool.is_empty and without_overtaken([*before, event]) != [*before, event]:
-            self._waiting[-1] = event  # steps alone may wait for long
+            self._waiting[-1] = event  # progress alone may wait long
         elif self._weight < MOST_WAITING and self._spool.is_empty:
             self._waiting.append(event)
             self._weight += len(event.points) if isinstance(event, Metrics) else 1
@@ -124,7 +123,7 @@ class Recorder:
             self._spool.append(event)
 
     def _is_first_step(self, event: Event) -> bool:
-        """The first step is what people wait for; it is told at once."""
+        """Return True for the first step, which is written at once for users."""
         if self._has_stepped or not isinstance(event, Progress) or event.step < 1:
             return False
         self._has_stepped = True
@@ -134,7 +133,7 @@ class Recorder:
         try:
             self._write_all()
         except Exception as error:
-            # What is lost here must not look like a run that had nothing more to say.
+            # Lost events must not look like a run that had none.
             log.exception("results of job %s cannot be read back", self._claim.job_id)
             self.failure = f"{type(error).__name__}: {error}"
         finally:
@@ -153,7 +152,7 @@ class Recorder:
             rest = self._written_at + FLUSH_SECONDS - time.monotonic()
             self._changed.wait_for(self._must_write, max(0.0, rest))
             self._written_at, self._has_news = time.monotonic(), False
-            if self._waiting:  # which came before anything on the disk
+            if self._waiting:  # earlier than anything on disk
                 batch, self._waiting = self._waiting, []
             else:
                 batch = self._spool.take(MOST_AT_ONCE)
@@ -168,7 +167,7 @@ class Recorder:
         return self._is_urgent or self._is_closing
 
     def _write(self, batch: list[Event]) -> None:
-        """Write a batch; one that did not get through is sent again until the lease has ended."""
+        """Write a batch, with retries until the lease has ended."""
         pause = FIRST_PAUSE
         while not self._is_abandoned.is_set():
             try:
@@ -207,12 +206,12 @@ class Recorder:
                 yield chunk
 
     def _opened(self, path: Path) -> IO[bytes]:
-        """A file of the run's; raises `ValueError` for any other, whatever its path says.
+        """Open a file of the run; raise `ValueError` for any other.
 
-        A trainer of another user must not have the worker read for it what it may not read.
+        A trainer with another user must not make the worker read files that it may not read.
         """
         self._check_place(path)
-        # Not through a link put there since, nor into the waiting that opening a pipe would be.
+        # No link created meanwhile is followed, and opening a pipe does not block.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         file = os.fdopen(descriptor, "rb")
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -225,18 +224,18 @@ class Recorder:
             raise ValueError(f"{path} is outside the run's scratch folder.")
 
     def _forget(self, path: Path) -> None:
-        """Remove a file of the run's that nobody will ask for any more."""
+        """Remove a file of the run that is no longer needed."""
         self._check_place(path.parent)
         path.unlink(missing_ok=True)
 
 
 def _is_there(event: Event) -> bool:
-    """Whether an event still means anything; saved states are overtaken while they wait."""
+    """Return True unless the event is a saved state whose file was replaced."""
     return not isinstance(event, TrainingSaved) or event.path.exists()
 
 
 def without_overtaken(events: Sequence[Event]) -> list[Event]:
-    """The events, but of the progress in each phase and of the saved states only the last."""
+    """Drop all but the last progress of each phase and the last saved state."""
     last: dict[str, Event] = {}
     for event in events:
         if isinstance(event, Progress | TrainingSaved):

@@ -1,4 +1,4 @@
-"""Whether the disk of a worker has room for another run."""
+"""Free space on a worker's disk for another run."""
 
 import shutil
 import tempfile
@@ -6,19 +6,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 LEAST_SHARE = 0.05  # of a disk
-MOST_ASKED = 2**30  # bytes; of a large disk a twentieth is more than any run needs
+MOST_ASKED = 2**30  # bytes; on a large disk a twentieth is more than any run needs
 
 Measure = Callable[[Path], tuple[int, int, int]]  # as `shutil.disk_usage`: total, used, free
 
 
 class Room:
-    """Room on the disk of one folder.
+    """The free space on the disk of one folder.
 
     Args:
-        folder: where runs keep their files.
-        least: the bytes that must be free for a job to be taken; None is a twentieth of the disk,
+        folder: the folder of the runs' files.
+        least: the bytes that must be free for a job to be taken; None for a twentieth of the disk,
             but no more than one GiB.
-        measure: the size of a disk and what is free of it.
+        measure: returns total, used and free bytes of a disk.
     """
 
     def __init__(
@@ -29,9 +29,9 @@ class Room:
         self._measure = measure
 
     def shortage(self, *without: Path) -> str | None:
-        """What is missing, in words; None where there is room.
+        """Describe the shortage; None if there is room.
 
-        `without` are folders on this disk to be counted as removed already.
+        `without` are folders on this disk to count as already removed.
         """
         try:
             tempfile.TemporaryFile(dir=self._folder).close()
@@ -48,7 +48,10 @@ class Room:
 
 
 def _held_by(folder: Path) -> int:
-    """The bytes that removing a folder gives back; files with another name elsewhere stay."""
+    """Return the bytes that removing a folder frees.
+
+    Files that are linked elsewhere stay.
+    """
     held = 0
     for path in folder.rglob("*"):
         try:

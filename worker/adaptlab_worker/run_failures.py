@@ -1,4 +1,4 @@
-"""Why a run failed, where its worker has to say so because the run itself cannot."""
+"""Failures of runs that the worker reports because the run cannot."""
 
 import resource
 import signal
@@ -8,32 +8,32 @@ from adaptlab_worker.errors import TrainerGone
 from adaptlab_worker.memory_kills import MemoryKills
 from adaptlab_worker.protocol import Ended, FailureReason
 
-# Anybody may send these; others, such as SIGSEGV, a process brings upon itself.
+# Others may send these; a process causes the rest, such as SIGSEGV, itself.
 FROM_OUTSIDE = frozenset(
     {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM}
 )
 
 
 def not_begun(error: Exception) -> Ended:
-    """What the run needs could not be had."""
+    """Return the end of a run whose inputs could not be fetched."""
     reason: FailureReason = "disk_full" if is_disk_full(error) else "system_error"
     return _failed(f"{type(error).__name__}: {error}", reason)
 
 
 def misplaced(error: InvalidSpec) -> Ended:
-    """The model folder that the server saw is not to be had by this worker."""
-    told = f"The worker cannot reach the model folder. {error.problems[0].detail}"
-    return Ended(outcome="failed", reason="system_error", error=told)
+    """Return the end of a run whose model folder this worker cannot reach."""
+    message = f"The worker cannot reach the model folder. {error.problems[0].detail}"
+    return Ended(outcome="failed", reason="system_error", error=message)
 
 
 def trainer_gone(gone: TrainerGone, step: int, kills: MemoryKills) -> Ended:
-    """The trainer died by itself: of its own doing, of too little memory, or of somebody's."""
-    told = f"The trainer {gone} at step {step}."
+    """Return the end of a run whose trainer died by itself."""
+    message = f"The trainer {gone} at step {step}."
     if gone.by_signal not in FROM_OUTSIDE:
-        return _failed(told)
+        return _failed(message)
     if gone.by_signal == signal.SIGKILL and kills.is_there_another():
-        return _failed(f"{told} {_memory_told()}", "out_of_memory")
-    return _failed(told, "killed")
+        return _failed(f"{message} {_memory_told()}", "out_of_memory")
+    return _failed(message, "killed")
 
 
 def _memory_told() -> str:

@@ -1,4 +1,4 @@
-"""The worker's own folder on disk: one folder an attempt, and the weights it has fetched before."""
+"""The worker's folder on disk: one folder per attempt, and cached weights."""
 
 import fcntl
 import hashlib
@@ -21,19 +21,19 @@ log = logging.getLogger(__name__)
 
 
 class SlotFolders:
-    """The folders of one slot, which a trainer is given when it starts and cannot leave.
+    """The folders of one slot, to which its trainer is confined.
 
     Attributes:
-        given: what the worker fetched, by attempt; the trainer only reads there.
-        run: what a run writes, by attempt.
-        temporary: for what the trainer keeps as long as it lives, and the programs that it starts.
+        given: files that the worker fetched, by attempt; the trainer only reads there.
+        run: files that a run writes, by attempt.
+        temporary: temporary files of the trainer and the programs that it starts.
     """
 
     def __init__(self, root: Path) -> None:
         self.given = root / "given"
         self.run = root / "run"
         self.temporary = root / "tmp"
-        # To pass through, not to look into: a trainer may run as another user.
+        # Traversable but not listable: a trainer may run as another user.
         for folder, mode in ((root, 0o711), (self.given, 0o711), *((f, 0o700) for f in self._own)):
             folder.mkdir(exist_ok=True)
             folder.chmod(mode)
@@ -43,13 +43,13 @@ class SlotFolders:
         return self.run, self.temporary
 
     def give_to(self, user: int, group: int) -> None:
-        """Make the trainer's own folders those of the user as whom it runs."""
+        """Give the trainer's own folders to the user as which it runs."""
         for folder in self._own:
             os.chown(folder, user, group)
 
     @contextmanager
     def attempt(self, name: str) -> Generator[Path]:
-        """Yield a fresh folder in `given`; it and what runs wrote is removed at the end."""
+        """Yield a fresh folder in `given`; at the end remove all files."""
         folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.given))
         try:
             yield folder
@@ -62,36 +62,35 @@ class SlotFolders:
         return self.run / attempt.name
 
     def forget_trainer(self) -> None:
-        """Remove what a trainer that has ended left behind."""
+        """Remove the temporary files of a trainer that has ended."""
         _empty(self.temporary)
 
 
 class Scratch:
-    """Folders for attempts, below a root that workers on one machine may share.
+    """Folders for attempts, below a root that workers may share.
 
-    Every worker holds a lock file, so that what a killed worker left behind can be told from what
-    another one still uses.
+    Every worker holds a lock file, which distinguishes the folders of live and killed workers.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root
         root.mkdir(parents=True, exist_ok=True)
         with (root / "starting.lock").open("ab") as starting:
-            # One after the other, so that none takes a folder for abandoned that is being made.
+            # One at a time, so that no new folder is mistaken for an abandoned one.
             fcntl.flock(starting, fcntl.LOCK_EX)
             self._own = Path(tempfile.mkdtemp(prefix="worker-", dir=root))
-            # To pass through, not to look into: a trainer may run as another user.
+            # Traversable but not listable: a trainer may run as another user.
             self._own.chmod(0o711)
             self._lock: IO[bytes] = _lock_file(self._own).open("ab")
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             self._remove_abandoned()
 
     def slot(self, name: str) -> SlotFolders:
-        """The folders of a slot, removed with this worker's other ones."""
+        """Return the folders of a slot, removed together with the worker's."""
         return SlotFolders(self._own / name)
 
     def close(self) -> None:
-        """Remove what is this worker's own."""
+        """Remove this worker's folders."""
         _remove(self._own)
         self._lock.close()
 
@@ -108,7 +107,7 @@ class Scratch:
 
 
 class AssetCache:
-    """Artifacts on disk, each in a file named by its SHA-256; shared by workers of one machine."""
+    """Artifacts in files named by SHA-256, shared by the workers of a machine."""
 
     def __init__(self, root: Path, largest: int = LARGEST_CACHE) -> None:
         self._root = root
@@ -116,13 +115,13 @@ class AssetCache:
         root.mkdir(parents=True, exist_ok=True)
 
     def place(self, sha256: str, fetch: Fetch, destination: Path) -> None:
-        """Make the artifact appear at `destination`, fetched only if it is not at hand.
+        """Place the artifact at `destination`, fetched only if it is not cached.
 
-        The destination is a second link to the cached file: it stays whole when the cache drops it.
-        What is at hand is read and held against its digest first: a run may have written to it.
+        The destination is a second link to the cached file, so it survives eviction. A cached file
+        is checked against its digest first, because a run may have written to it.
 
         Raises:
-            DamagedArtifact: what was fetched is something else.
+            DamagedArtifact: the fetched bytes have another digest.
         """
         cached = self._root / sha256
         try:
@@ -132,10 +131,10 @@ class AssetCache:
             self._fetch(sha256, fetch, destination)
             self._shrink()
         else:
-            os.utime(destination)  # the same file as the cached one: it was used just now
+            os.utime(destination)  # marks the cached file, which is the same, as recently used
 
     def _fetch(self, sha256: str, fetch: Fetch, destination: Path) -> None:
-        """Write to a file of another name first, so that a name always stands for whole content."""
+        """Fetch to a temporary name first, so that final names are complete."""
         digest = hashlib.sha256()
         with tempfile.NamedTemporaryFile(dir=self._root, prefix="fetching-", delete=False) as file:
             partial = Path(file.name)
@@ -154,7 +153,7 @@ class AssetCache:
                 partial.unlink(missing_ok=True)
 
     def _shrink(self) -> None:
-        """Drop what was not used for longest until the cache fits."""
+        """Evict the least recently used files until the cache fits."""
         held = 0
         for _, size, path in sorted(self._files(), reverse=True):
             held += size
@@ -171,7 +170,7 @@ class AssetCache:
 
 
 def _check_digest(cached: Path, sha256: str) -> None:
-    """Forget a cached file that is something else by now; raises `FileNotFoundError` then."""
+    """Remove a cached file with another digest and raise `FileNotFoundError`."""
     with cached.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != sha256:
@@ -185,7 +184,7 @@ def _lock_file(folder: Path) -> Path:
 
 
 def _empty(folder: Path) -> None:
-    """Remove all that is in a folder, but not the folder: a running trainer is bound to it."""
+    """Empty a folder but keep it: a running trainer's rules refer to it."""
     with suppress(OSError):
         for entry in folder.iterdir():
             if entry.is_dir() and not entry.is_symlink():

@@ -1,7 +1,7 @@
-"""A worker's shift: how many jobs it takes, until when, and when it may go home.
+"""A worker's shift: its limits on jobs and time, and its end.
 
-A worker beside the broker serves for ever; one in a batch job has an end. All its slots share one
-shift, ask it before they claim and tell it what came of that.
+A worker with a broker serves for ever; one in a batch job has an end. All slots share one shift,
+ask it before they claim, and report the result to it.
 """
 
 import threading
@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from typing import Literal
 
 Conclusion = Literal["succeeded", "failed", "cancelled", "queued", "paused", "lost"]
-"""What became of a job when an attempt ended; `lost` where nothing more could be written."""
+"""The state of a job after an attempt; `lost` if nothing more could be written."""
 
-MOST_FALSE_STARTS = 3  # trainers in a row that did not start
-REACH_SECONDS = 300.0  # as long as the client tries
+MOST_FALSE_STARTS = 3  # consecutive trainers that did not start
+REACH_SECONDS = 300.0  # as long as the client retries
 
 
 @dataclass(frozen=True, slots=True)
 class ShiftLimits:
-    """What ends a shift; None and infinity set no limit.
+    """The limits of a shift; None and infinity set no limit.
 
     Attributes:
-        most_jobs: how many jobs are claimed.
-        idle_seconds: how long there may be nothing to claim; 0 ends it at the first look in vain.
-        until: the monotonic time from which nothing is claimed any more.
-        reach_seconds: how long the ledger may stay out of reach while nothing runs.
+        most_jobs: the number of jobs to claim.
+        idle_seconds: how long there may be no work; 0 ends the shift at the first vain look.
+        until: the monotonic time at which claiming ends.
+        reach_seconds: how long the ledger may be unreachable while nothing runs.
     """
 
     most_jobs: int | None = None
@@ -38,10 +38,10 @@ ENDLESS = ShiftLimits()
 
 
 class Shift:
-    """What the slots of one worker have done, and whether more is to come.
+    """The state of a worker's shift, shared by its slots.
 
     Args:
-        limits: what ends it.
+        limits: the limits of the shift.
         clock: monotonic seconds.
     """
 
@@ -63,7 +63,7 @@ class Shift:
         self.is_short_of_room = False
 
     def begin_look(self) -> float | None:
-        """A slot is about to claim: the time, or None when it must not.
+        """Return the time if a slot may claim now, else None.
 
         Each look ends with one of `found_nothing`, `out_of_reach`, `refused` and `claimed`.
         """
@@ -74,35 +74,35 @@ class Shift:
             return self._clock()
 
     def seconds_left(self) -> float | None:
-        """How long a job may take that is claimed now; None is as long as it likes."""
+        """Return how long a job claimed now may take; None for no limit."""
         until = self._limits.until
         return None if until is None else max(until - self._clock(), 0.0)
 
     def found_nothing(self, since: float, *, is_short_of_room: bool = False) -> None:
-        """A look that began then was in vain, or no job may be taken for lack of room."""
+        """Record a look without a job, or without room for one."""
         with self._lock:
             self._looking -= 1
             self._out_of_reach_since = None
             self.is_short_of_room = is_short_of_room
-            # What was looked up while a job ended may have missed the work that its end made.
+            # A look during the end of a job may have missed work that this end created.
             if self._idle_since is None and since >= self._ended_at:
                 self._idle_since = since
 
     def out_of_reach(self, since: float) -> None:
-        """The ledger did not answer a look that began then."""
+        """Record a look that the ledger did not answer."""
         with self._lock:
             self._looking -= 1
             if self._out_of_reach_since is None:
                 self._out_of_reach_since = since
 
     def refused(self, error: Exception) -> None:
-        """The ledger answered that this worker may not claim; nothing more is looked for."""
+        """Record that the ledger refuses this worker, which ends the shift."""
         with self._lock:
             self._looking -= 1
             self.refusal = error
 
     def claimed(self) -> None:
-        """The look gave a job, which now runs; `job_ended` follows."""
+        """Record a claimed job, which now runs; `job_ended` follows."""
         with self._lock:
             self._looking -= 1
             self._running += 1
@@ -112,7 +112,7 @@ class Shift:
             self.is_short_of_room = False
 
     def job_ended(self, conclusion: Conclusion) -> None:
-        """A job that was claimed has ended for this worker."""
+        """Record that a claimed job has ended for this worker."""
         with self._lock:
             self._running -= 1
             self._ended_at = self._clock()
@@ -120,27 +120,27 @@ class Shift:
             self.conclusion = conclusion
 
     def false_start(self) -> None:
-        """A trainer did not start."""
+        """Record that a trainer did not start."""
         with self._lock:
             self._false_starts += 1
 
     @property
     def jobs(self) -> int:
-        """How many jobs were claimed."""
+        """The number of claimed jobs."""
         return self._jobs
 
     @property
     def is_sick(self) -> bool:
-        """Whether trainers do not start on this machine."""
+        """Return True if trainers do not start on this machine."""
         return self._false_starts >= MOST_FALSE_STARTS
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether the ledger has been out of reach for too long."""
+        """Return True if the ledger has been unreachable for too long."""
         return _has_passed(self._out_of_reach_since, self._limits.reach_seconds, self._clock())
 
     def is_over(self) -> bool:
-        """Whether nothing runs and nothing more is to be claimed."""
+        """Return True if nothing runs and nothing more will be claimed."""
         with self._lock:
             if self._looking or self._running:
                 return False

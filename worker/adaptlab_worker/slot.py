@@ -1,4 +1,4 @@
-"""One place for one job at a time: a thread with a warm trainer that claims whenever it is free."""
+"""A slot: a thread with a warm trainer that claims one job at a time."""
 
 import logging
 import threading
@@ -26,19 +26,19 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SlotOptions:
-    """What every slot of a worker shares.
+    """The settings that all slots of a worker share.
 
     Attributes:
         queues: the queues to claim from.
         heartbeat_seconds: between two renewals of a lease.
         save_seconds: between two saved states of a training.
-        poll_seconds: between two looks for work when nobody rings.
-        roots: where model folders may lie.
-        memory_bytes: what one run may hold; None leaves it to what is free.
-        scratch_free_bytes: what must be free on the disk for a job to be claimed; None is a part.
-        trainer: how trainers are started.
-        patience: how long a run may go on without the ledger, or say nothing.
-        release_seconds: what a run gets to save itself when the worker has to leave.
+        poll_seconds: between two looks for work without a doorbell.
+        roots: folders that may contain model folders.
+        memory_bytes: the memory limit of a run; None for most of what is free.
+        scratch_free_bytes: bytes that must be free on disk to claim a job; None for a share of it.
+        trainer: the options of trainers.
+        patience: limits on running without the ledger, and on silence.
+        release_seconds: time for a run to save its state when the worker shuts down.
         allocation: the batch job that the worker is part of.
     """
 
@@ -56,17 +56,17 @@ class SlotOptions:
 
 
 class Slot:
-    """Claims, trains and claims again until nothing is eligible; then sleeps until it is woken.
+    """A thread that claims and trains until nothing is eligible, then waits.
 
     Its thread starts the trainers, and lives as long as the worker does (see `TrainerProcess`).
 
     Args:
         name: for the log.
-        worker_id: gives the id under which the worker is registered.
+        worker_id: returns the id under which the worker is registered.
         ring: wakes other workers, by queue.
-        room: whether the disk has room for a job.
-        draining: set when no more jobs are to be claimed.
-        shift: how many jobs are claimed, and until when; None sets no limit.
+        room: the free space for jobs.
+        draining: set when no more jobs may be claimed.
+        shift: limits on the number of jobs and the time; None for no limit.
     """
 
     def __init__(
@@ -98,29 +98,32 @@ class Slot:
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
 
     def start(self) -> None:
-        """Warm a trainer up and look for work."""
+        """Warm up a trainer and look for work."""
         self._thread.start()
 
     def ring(self) -> None:
-        """Look for work now, or once more after the present job."""
+        """Look for work now, or again after the present job."""
         self._bell.set()
 
     def leave(self) -> None:
-        """See now that `draining` was set."""
+        """Wake the thread, after `draining` was set."""
         self.ring()
         trainer = self._trainer
         if trainer is not None:
             trainer.wake()
 
     def join(self, seconds: float) -> bool:
-        """Wait for the end, after `draining` was set; whether it came in time."""
+        """Wait for the end; return True if it came in time.
+
+        Call it after `draining` was set.
+        """
         self._thread.join(max(0.0, seconds))
         return not self._thread.is_alive()
 
     def _serve(self) -> None:
         try:
             while not self._draining.is_set():
-                # Forgotten before the look, so that a ring during it leads to another.
+                # Cleared before the look, so that a ring during it leads to another.
                 self._bell.clear()
                 self._work_while_there_is_any()
                 self._bell.wait(self._options.poll_seconds)
@@ -129,17 +132,17 @@ class Slot:
 
     def _work_while_there_is_any(self) -> None:
         try:
-            # Only a slot that could start at once claims: where trainers fail to start, no job
-            # loses an attempt.
+            # A slot claims only with a ready trainer, so that no job loses an attempt if trainers
+            # fail to start.
             while (trainer := self._warm_trainer()) and self._do_one(trainer):
                 pass
         except LedgerUnreachable as error:
             log.warning("no claim: %s", error)
         except Exception:
-            log.exception("the slot failed; it looks again later")
+            log.exception("the slot failed; it will retry")
 
     def _warm_trainer(self) -> TrainerProcess | None:
-        """A trainer that waits for a run; None while draining or where it does not start."""
+        """Return a ready trainer; None while draining or if none starts."""
         if self._trainer is not None and not self._trainer.is_alive:
             self._drop_trainer()
         if self._trainer is None:
@@ -154,7 +157,7 @@ class Slot:
         return self._trainer if is_ready and not self._draining.is_set() else None
 
     def _do_one(self, trainer: TrainerProcess) -> bool:
-        """Claim and carry out one job; false if there was none, or it is not for this worker."""
+        """Claim and carry out one job; return False if there is none."""
         looked_at = self._shift.begin_look()
         if looked_at is None:
             return False
@@ -167,7 +170,7 @@ class Slot:
         return True
 
     def _look(self, since: float) -> Claim | None:
-        """Claim a job, if there is room for one; the shift hears what came of it."""
+        """Claim a job if there is room, and report the result to the shift."""
         try:
             is_short = self._is_short_of_room()
             claim = None if is_short else self._claim()
@@ -187,18 +190,18 @@ class Slot:
         claim = self._ledger.claim(
             self._worker_id(), self._options.queues, self._claim_id, self._shift.seconds_left()
         )
-        self._claim_id = uuid.uuid4()  # until an answer came, the name of the request stays
+        self._claim_id = uuid.uuid4()  # a request without an answer is repeated under its id
         return claim
 
     def _is_short_of_room(self) -> bool:
-        """Whether jobs are left to others, and the ledger is told why."""
+        """Return True if there is no room for a job; report the reason."""
         shortage = self._room.shortage()
         if shortage is not None:
             if not self._stands_back:
-                log.warning("no jobs are taken: %s", shortage)
+                log.warning("this worker takes no jobs: %s", shortage)
             self._ledger.stand_back(self._worker_id(), shortage)
         elif self._stands_back:
-            log.warning("there is room again, and jobs are taken")
+            log.warning("there is room again: this worker takes jobs")
         self._stands_back = shortage is not None
         return self._stands_back
 
@@ -229,7 +232,7 @@ class Slot:
                 self._replace_trainer()
 
     def _replace_trainer(self) -> None:
-        """Start the next trainer at once: it warms up while the worker looks for work."""
+        """Start the next trainer at once, which warms up meanwhile."""
         self._drop_trainer()
         if not self._draining.is_set():
             self._trainer = TrainerProcess(self._options.trainer, self._folders)

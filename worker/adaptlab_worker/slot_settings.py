@@ -1,4 +1,4 @@
-"""What the slots of a worker share, from its settings; and how a worker logs."""
+"""The shared options of a worker's slots, from its settings; its logging."""
 
 import logging
 import os
@@ -18,17 +18,17 @@ log = logging.getLogger(__name__)
 
 
 def set_up_logging() -> None:
-    """One format from the first line on."""
+    """Set up the format of the worker's log."""
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
 
 
 def slot_options(settings: Settings, slots: int, runner: str | None) -> SlotOptions:
-    """What the slots of a worker share, from its settings.
+    """Return the shared options of a worker's slots.
 
     Raises:
-        TrainerUserBarred: trainers cannot run as the user that is set.
+        TrainerUserBarred: trainers cannot run as the configured user.
     """
     threads = max(1, (os.cpu_count() or 1) // slots) if slots > 1 else None
     return SlotOptions(
@@ -51,7 +51,7 @@ def _trainer_options(settings: Settings, threads: int | None, runner: str | None
     scratch.mkdir(parents=True, exist_ok=True)
     if os.geteuid() == 0:
         for folder in (scratch.parent, scratch):
-            folder.chmod(0o711)  # to pass through, not to look into
+            folder.chmod(0o711)  # traversable but not listable
     limits = _limits(settings)
     user = trainer_user(
         settings.trainer_user, tuple(settings.model_roots.values()), scratch, limits
@@ -68,7 +68,7 @@ def _trainer_options(settings: Settings, threads: int | None, runner: str | None
 
 
 def _limits(settings: Settings) -> Limits:
-    """The limits of all trainers, with rules for files where the kernel has Landlock."""
+    """Return the limits of all trainers, with file rules if supported."""
     network = settings.trainer_network == "allowed"
     files = None
     if version():
@@ -86,7 +86,7 @@ def _limits(settings: Settings) -> Limits:
 
 
 def _say_what_confines(user: TrainerUser | None, limits: Limits) -> None:
-    """One line of the log; a warning where less is possible than is asked for."""
+    """Log the confinement of trainers; warn of what the kernel lacks."""
     if not can_refuse():
         log.warning(
             "trainers can reach the network and may leave processes behind: this kernel "

@@ -1,4 +1,4 @@
-"""Events on disk, first in first out: what a run reports while nobody can be told."""
+"""The spool: events on disk, first in first out, while the ledger is away."""
 
 import logging
 from io import FileIO
@@ -9,18 +9,18 @@ from pydantic import TypeAdapter
 from adaptlab.measurements.results import Event
 from adaptlab_worker.protocol import frame_of
 
-LARGEST = 2**30  # bytes; beyond them the run has to wait
+LARGEST = 2**30  # bytes; beyond that the run has to wait
 
 log = logging.getLogger(__name__)
 
 
 class Spool:
-    """A queue of events in one file, which is made when the first one comes.
+    """A queue of events in one file, which is created for the first event.
 
-    Where the disk takes no more, the event in hand is kept in memory and the spool counts as full.
+    If the disk is full, further events are kept in memory and the spool counts as full.
 
     Args:
-        path: the file; its folder is there.
+        path: the file, in an existing folder.
         largest: the bytes beyond which the spool counts as full.
     """
 
@@ -35,16 +35,16 @@ class Spool:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything was taken out."""
+        """Return True if all events were taken out."""
         return self._read_at == self._end and not self._refused
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more should be put in for now."""
+        """Return True if the caller should append nothing more for now."""
         return self._end >= self._largest or bool(self._refused)
 
     def append(self, event: Event) -> None:
-        """Put an event in."""
+        """Append an event."""
         if self._refused:
             self._refused.append(event)
             return
@@ -52,13 +52,16 @@ class Spool:
         try:
             self._write(line)
         except OSError as error:
-            log.warning("results cannot be kept on disk, the run waits: %s", error)
+            log.warning("results cannot be written to disk, the run waits: %s", error)
             self._refused.append(event)
         else:
             self._end += len(line)
 
     def take(self, most: int) -> list[Event]:
-        """Take out the oldest events, at most so many; the file is emptied with its last one."""
+        """Take out at most `most` of the oldest events.
+
+        With the last event the file is emptied.
+        """
         taken: list[Event] = []
         if self._read_at < self._end:
             with self._path.open("rb") as file:
@@ -68,12 +71,12 @@ class Spool:
                     self._read_at += len(line)
                     taken.append(self._adapter.validate_json(line))
         if self._read_at == self._end:
-            self._start_anew()
+            self._start_over()
             taken, self._refused = taken + self._refused, []
         return taken
 
     def close(self) -> None:
-        """Forget what is left."""
+        """Discard the remaining events."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -81,14 +84,14 @@ class Spool:
         self._refused = []
 
     def _write(self, line: bytes) -> None:
-        # Unbuffered, so that what the disk refused is not tried again behind our back.
+        # Unbuffered, so that a refused write is not retried when the file is closed.
         if self._file is None:
             self._file = self._path.open("wb", buffering=0)
         self._file.seek(self._end)
         if self._file.write(line) != len(line):
             raise OSError("The disk took only a part.")
 
-    def _start_anew(self) -> None:
+    def _start_over(self) -> None:
         if self._file is not None and self._end:
             self._file.truncate(0)
         self._read_at = self._end = 0

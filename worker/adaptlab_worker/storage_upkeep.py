@@ -1,4 +1,4 @@
-"""What a worker does for the stored bytes: lets go of what is over, and checks the rest."""
+"""Upkeep of stored bytes: collect what has expired and scrub the rest."""
 
 import logging
 from datetime import timedelta
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class StorageUpkeep:
-    """Collects and scrubs when beat says so; any number of workers may do so at once."""
+    """The storage duty, which any number of workers may do at once."""
 
     def __init__(self, sessions: sessionmaker[Session], settings: Settings) -> None:
         self._sessions = sessions
@@ -26,7 +26,7 @@ class StorageUpkeep:
         self._pace = Pace(STORAGE_SECONDS / 2)
 
     def tend(self) -> None:
-        """One round, and a line of the log about what it found."""
+        """Collect and scrub once, and log the result."""
         if not self._pace.is_due():
             return
         gone = collect(self._sessions, self._retention)
@@ -36,9 +36,9 @@ class StorageUpkeep:
                 "stray files", gone.unreferenced, gone.expired, gone.size, gone.uploads,
                 gone.strays,
             )  # fmt: skip
-        found = scrub(self._sessions, self._scrub_every)
-        if found.checked:
+        scrubbed = scrub(self._sessions, self._scrub_every)
+        if scrubbed.checked:
             log.info(
                 "checked %d artifacts (%d bytes), quarantined %d",
-                found.checked, found.size, len(found.quarantined),
+                scrubbed.checked, scrubbed.size, len(scrubbed.quarantined),
             )  # fmt: skip

@@ -1,10 +1,10 @@
-"""The system calls that a trainer is refused: the network, others' processes, and ways round that.
+"""System calls denied to a trainer: network, processes, bypasses.
 
-A filter of the kernel's own (seccomp), which needs no privilege, holds for everything that the
-process starts, and cannot be taken off. libseccomp's bindings for Python were weighed: none is
-kept by its authors and on the registry, and the filter is a few dozen instructions. So were a
-network namespace, which takes root, and Landlock, which on many kernels knows no network; it holds
-files and signals (`landlock`), and this filter what it has no rule for: modes and owners of files.
+This is a kernel filter (seccomp). It needs no privilege, applies to all child processes and cannot
+be removed. Alternatives considered: libseccomp's Python bindings (none on the registry is
+maintained by its authors, and the filter is a few dozen instructions), a network namespace (needs
+root), and Landlock (on many kernels without rules for the network). Landlock limits files and
+signals (`landlock`); this filter also covers modes and owners of files, for which it has no rule.
 
 See `man 2 seccomp`; the numbers are those of <linux/filter.h>, <linux/seccomp.h>, <asm/unistd.h>.
 """
@@ -25,17 +25,17 @@ LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
 IF_EQUAL = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
 IF_AT_LEAST = 0x35  # BPF_JMP | BPF_JGE | BPF_K
 RETURN = 0x06  # BPF_RET | BPF_K
-# Where `struct seccomp_data` has them; of an argument the lower half, on machines that begin there.
+# Offsets in `struct seccomp_data`; of an argument, the lower half on little-endian machines.
 NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16
 IO_URING_SETUP = 425  # the same on every architecture
 NEWER_CHANGES = (452, 463)  # fchmodat2, setxattrat
 X32 = 0x40000000
-"""From here on the numbers of x86-64 stand for the same calls in another binary interface."""
-LOCAL_SOCKETS = (socket.AF_UNIX, 16)  # AF_NETLINK: what the kernel itself tells of the machine
+"""Numbers of x86-64 from here on are the same calls in another binary interface."""
+LOCAL_SOCKETS = (socket.AF_UNIX, 16)  # AF_NETLINK: the kernel's information on the machine
 
 
 class Machine(NamedTuple):
-    """The numbers of one architecture."""
+    """The system call numbers of one architecture."""
 
     audit: int
     seccomp: int
@@ -46,7 +46,7 @@ class Machine(NamedTuple):
     connect: int
     open_by_handle_at: int
     changes: tuple[int, ...]
-    """Of the modes, owners and attributes of files."""
+    """Calls that change modes, owners and attributes of files."""
 
 
 MACHINES = {
@@ -64,7 +64,7 @@ MACHINES = {
 
 
 class Refused(NamedTuple):
-    """What is refused besides what always is.
+    """Optional refusals, in addition to those that always apply.
 
     Attributes:
         network: sockets other than those of the machine itself.
@@ -90,23 +90,25 @@ class _Program(ctypes.Structure):
 
 
 def can_refuse() -> bool:
-    """Whether this kernel takes such a filter, on an architecture whose numbers are known."""
+    """Return True if kernel and architecture support the filter."""
     machine = _machine()
     if machine is None:
         return False
     action = ctypes.c_uint32(REFUSE)
     libc = ctypes.CDLL(None, use_errno=True)
-    asked = libc.syscall(machine.seccomp, SECCOMP_GET_ACTION_AVAIL, 0, ctypes.byref(action))
-    return bool(asked == 0)
+    status = libc.syscall(machine.seccomp, SECCOMP_GET_ACTION_AVAIL, 0, ctypes.byref(action))
+    return bool(status == 0)
 
 
 def refuse_system_calls(refused: Refused) -> bool:
-    """Refuse this process and all that it starts some calls, for good; false where it cannot be.
+    """Deny system calls for good; return False if unsupported.
 
-    Always refused are io_uring (which makes sockets past a filter), ptrace, leaving the process
-    group, by which a worker ends all that a run started, opening a file without its path, and
-    changes of modes, owners and attributes of files, for which Landlock has no rule: a process
-    could open the files of its user to everybody.
+    This applies to the process and its children.
+
+    Always denied: io_uring (which creates sockets past a filter), ptrace, leaving the process group
+    (by which a worker ends everything that a run started), opening a file without its path, and
+    changes of modes, owners and attributes of files. Landlock has no rule for these, and a process
+    could open its user's files to everybody.
     """
     machine = _machine()
     if machine is None or not can_refuse():
@@ -115,8 +117,8 @@ def refuse_system_calls(refused: Refused) -> bool:
     array = (_Instruction * len(instructions))(*instructions)
     program = _Program(len(instructions), array)
     libc = ctypes.CDLL(None, use_errno=True)
-    given = ctypes.c_ulong(ctypes.addressof(program))
-    return bool(libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, given, 0, 0) == 0)
+    address = ctypes.c_ulong(ctypes.addressof(program))
+    return bool(libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, address, 0, 0) == 0)
 
 
 def _machine() -> Machine | None:
@@ -124,7 +126,7 @@ def _machine() -> Machine | None:
 
 
 def _filter(machine: Machine, wanted: Refused) -> list[_Instruction]:
-    """The program, instruction by instruction; jumps count the instructions to be left out."""
+    """Return the filter's instructions; jumps count the instructions to skip."""
     refused = REFUSE | errno.EACCES
     calls = (
         *(IO_URING_SETUP, machine.ptrace, machine.setsid, machine.setpgid),

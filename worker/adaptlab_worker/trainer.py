@@ -1,9 +1,9 @@
-"""The trainer: a process of its own that loads torch once and carries out one run after another.
+"""The trainer: a process that loads torch once and executes runs.
 
-Started as `python -m adaptlab_worker.trainer FD PARENT_PID SILENCE [RUNNER]`, by `confined`, which
-sets limits first; never imported. It has no database and no broker; it may be killed at any moment,
-and ends by itself when the worker has said nothing for SILENCE seconds, or, if its run is strict,
-before the run's lease can end.
+`confined` sets limits and starts it as `python -m adaptlab_worker.trainer FD PARENT_PID SILENCE
+[RUNNER]`; it is never imported. It has no database and no broker and may be killed at any moment.
+It exits if the worker is silent for SILENCE seconds or, if its run is strict, before the run's
+lease can end.
 """
 
 import ctypes
@@ -54,14 +54,14 @@ from adaptlab_worker.protocol import (
 from adaptlab_worker.warm_up import tiny_run
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-PROGRESS_SECONDS = 1.0  # a heartbeat, which tells the last one to others, comes every 2
+PROGRESS_SECONDS = 1.0  # a heartbeat, which reports the last one, is sent every 2
 MOST_HELD = 1000  # points of curves
 COMPILE = "ADAPTLAB_COMPILE"
 TEMPORARY = "TMPDIR"
 
 
 class Runner(Protocol):
-    """What carries out a run: `adaptlab.engine.run.run`, or a stand-in in tests."""
+    """The function that executes a run: the engine's, or one of tests."""
 
     def __call__(
         self,
@@ -77,11 +77,11 @@ class Runner(Protocol):
         clock: Callable[[], float] | None = None,
         memory_bytes: int | None = None,
     ) -> None:
-        """Report everything to the observer; return when done, raise when it cannot be done."""
+        """Report everything to the observer; return at the end, raise on failure."""
         ...
 
 
-# Its type arguments are about pickled objects, which never travel.
+# Its type arguments are those of pickled objects, which are never sent.
 Pipe: TypeAlias = "Connection[Any, Any]"
 
 Command = Literal["continue", "save", "stop"]  # as in adaptlab.engine.observer
@@ -90,7 +90,7 @@ log = logging.getLogger(__name__)
 
 
 class Inbox:
-    """The worker's requests, read by a thread so that a stop is seen in the middle of a run."""
+    """The worker's requests, read by a thread, so also during a run."""
 
     def __init__(self, pipe: Pipe, silence: float, alarm: Alarm) -> None:
         self._pipe = pipe
@@ -100,15 +100,15 @@ class Inbox:
         self._stop: StopRequest | None = None
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start to read."""
         threading.Thread(target=self._read, name="inbox", daemon=True).start()
 
     def next_run(self) -> RunRequest:
-        """The next run, waited for as long as it takes."""
+        """Wait for the next run and return it."""
         return self._runs.get()
 
     def stop_of(self, run: str) -> StopRequest | None:
-        """How the worker wants that run to stop, if it does."""
+        """Return the request to stop that run, if there is one."""
         stop = self._stop
         return stop if stop is not None and stop.run == run else None
 
@@ -116,12 +116,12 @@ class Inbox:
         while True:
             try:
                 if not self._pipe.poll(self._silence):
-                    # Frozen or cut off: what this run goes on to compute would not be wanted.
-                    log.warning("the worker has said nothing for %.0f s; leaving", self._silence)
+                    # Frozen or cut off: the results of this run would not be accepted.
+                    log.warning("the worker has been silent for %.0f s; exiting", self._silence)
                     os._exit(0)
                 frame = self._pipe.recv_bytes(LARGEST_FRAME)
             except (EOFError, OSError):
-                # The worker is gone: nobody could receive what comes next, whatever it is.
+                # The worker is gone, so nothing could receive the results.
                 os._exit(0)
             self._take(read_request(frame))
 
@@ -136,10 +136,10 @@ class Inbox:
 
 
 class PipeObserver:
-    """Hands the events of one run to the worker.
+    """The observer of one run, which sends its events to the worker.
 
-    To say something takes as long as a part of a small step, so the points of curves wait for what
-    is said next: the steps once a second, everything else at once.
+    A message costs a considerable part of a small step. So curve points wait for the next message:
+    progress is sent once a second, everything else at once.
     """
 
     def __init__(self, pipe: Pipe, inbox: Inbox, request: RunRequest) -> None:
@@ -153,7 +153,7 @@ class PipeObserver:
         self._has_saved_to_stop = False
 
     def emit(self, event: Event) -> None:
-        """Send an event; waits while the worker is behind. Of the steps, some are enough."""
+        """Send an event, except most progress; block while worker is behind."""
         if isinstance(event, Metrics):
             self._held += event.points
             if len(self._held) >= MOST_HELD:
@@ -173,7 +173,7 @@ class PipeObserver:
             self._held = []
 
     def command(self) -> Command:
-        """Stop when the worker says so, and save the state from time to time."""
+        """Return `stop` at the worker's request, and `save` from time to time."""
         stop = self._inbox.stop_of(self._run)
         if stop is None:
             if time.monotonic() - self._saved_at < self._save_seconds:
@@ -187,23 +187,23 @@ class PipeObserver:
 
 
 class SilentObserver(PipeObserver):
-    """Tells nobody: for the run that only warms the process up."""
+    """An observer that drops all events, for the warm-up run."""
 
     def __init__(self) -> None:
-        """There is nothing to hold."""
+        """Hold nothing."""
 
     def emit(self, event: Event) -> None:
-        """Forget the event."""
+        """Drop the event."""
 
     def command(self) -> Command:
-        """Go on."""
+        """Return `continue`."""
         return "continue"
 
 
 def main(arguments: list[str]) -> None:
-    """Serve runs until the worker goes away."""
+    """Serve runs until the worker is gone."""
     leave_signals_to_the_worker()
-    descriptor, parent, silence, *named = arguments
+    descriptor, parent, silence, *names = arguments
     tie_to_parent(int(parent))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s trainer: %(message)s")
     pipe: Pipe = Connection(int(descriptor))
@@ -212,11 +212,11 @@ def main(arguments: list[str]) -> None:
     inbox = Inbox(pipe, float(silence), alarm)
     inbox.start()
     with uncollected():
-        runner = load_runner(named[0] if named else ENGINE)
+        runner = load_runner(names[0] if names else ENGINE)
     keep_freed_memory()
-    if not named:
+    if not names:
         if os.environ.get(COMPILE) != "off":
-            # Late: loading torch takes seconds, and whatever stands in for the engine needs none.
+            # Late: loading torch takes seconds, and a replacement of the engine may not need it.
             from adaptlab.engine.compiled import compile_kernels
 
             compile_kernels()
@@ -231,22 +231,24 @@ def main(arguments: list[str]) -> None:
 
 
 def leave_signals_to_the_worker() -> None:
-    """Go on where a scheduler warns every process of a batch job: the worker says what to do.
+    """Ignore signals that a scheduler sends to all processes.
 
-    Handlers and not `SIG_IGN`, which the programs that a run starts would inherit.
+    The worker handles them.
+
+    By handlers and not by `SIG_IGN`, which child processes would inherit.
     """
 
     def go_on(number: int, frame: FrameType | None) -> None:
-        """Whatever the signal says."""
+        """Do nothing."""
 
     for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, go_on)
 
 
 def tie_to_parent(parent: int) -> None:
-    """Have the kernel end this process with the worker's, however that ends.
+    """Make the kernel end this process with the worker's, however that ends.
 
-    Set here and not between fork and exec, where code of a process with threads can deadlock.
+    It is set here and not between fork and exec, where a process with threads can deadlock.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
@@ -255,22 +257,22 @@ def tie_to_parent(parent: int) -> None:
 
 
 def load_runner(name: str) -> Runner:
-    """The function that `module:function` names."""
+    """Import the function named `module:function`."""
     module, _, function = name.partition(":")
     return cast(Runner, getattr(importlib.import_module(module), function))
 
 
 def warm_up(runner: Runner) -> None:
-    """Run two steps of a tiny job, so that no user's job waits for what torch loads lazily."""
+    """Run a tiny job, so that no user's job waits for lazy loading."""
     try:
         with tempfile.TemporaryDirectory(prefix="adaptlab-warm-up-") as folder:
             runner(tiny_run(), (), Path(folder), SilentObserver())
     except Exception:
-        log.exception("the warm-up failed; jobs are taken all the same")
+        log.exception("the warm-up failed; jobs are taken anyway")
 
 
 def carry_out(runner: Runner, request: RunRequest, observer: PipeObserver) -> Ended:
-    """Carry out one run and say how it ended."""
+    """Execute one run and return its end."""
     try:
         with temporary_files_below(request.scratch), told_to_the_end(observer):
             runner(
@@ -295,7 +297,7 @@ def carry_out(runner: Runner, request: RunRequest, observer: PipeObserver) -> En
 
 @contextmanager
 def told_to_the_end(observer: PipeObserver) -> Generator[None]:
-    """Have nothing wait any more when the run is over, however it ends."""
+    """Send all waiting points when the run is over, however it ends."""
     try:
         yield
     finally:
@@ -304,9 +306,9 @@ def told_to_the_end(observer: PipeObserver) -> Generator[None]:
 
 @contextmanager
 def temporary_files_below(folder: Path) -> Generator[None]:
-    """Have temporary files of this run, and of what it starts, end with its folder.
+    """Put temporary files of this run and its children into its folder.
 
-    So no run finds what another one left.
+    So no run sees another's files.
     """
     own = folder / "tmp"
     own.mkdir(mode=0o700, exist_ok=True)
@@ -315,7 +317,7 @@ def temporary_files_below(folder: Path) -> Generator[None]:
     try:
         yield
     finally:
-        tempfile.tempdir = None  # found out anew
+        tempfile.tempdir = None  # determined again on demand
         if before is None:
             del os.environ[TEMPORARY]
         else:
@@ -323,18 +325,18 @@ def temporary_files_below(folder: Path) -> Generator[None]:
 
 
 def failure(error: Exception) -> Ended:
-    """The reason that an exception stands for, and whether another attempt could help."""
-    told = str(error) or type(error).__name__
+    """Return the end of a run that raised an exception."""
+    message = str(error) or type(error).__name__
     if isinstance(error, InvalidSpec | BadModelFolder):
-        return Ended(outcome="failed", reason="user_error", error=told)
+        return Ended(outcome="failed", reason="user_error", error=message)
     if isinstance(error, BadDataset | BadCheckpoint):
-        # The bytes are those that were asked for, and would be no better another time.
-        return Ended(outcome="failed", reason="system_error", error=told)
+        # The bytes have the requested digest, so fetching them again would not help.
+        return Ended(outcome="failed", reason="system_error", error=message)
     if isinstance(error, TrainingDiverged):
-        return Ended(outcome="failed", reason="diverged", error=told)
+        return Ended(outcome="failed", reason="diverged", error=message)
     if is_out_of_memory(error):
-        # The same job would ask for the same memory again.
-        return Ended(outcome="failed", reason="out_of_memory", error=told, healthy=False)
+        # The same job would need the same memory again.
+        return Ended(outcome="failed", reason="out_of_memory", error=message, healthy=False)
     return Ended(
         outcome="failed",
         reason="disk_full" if is_disk_full(error) else "system_error",

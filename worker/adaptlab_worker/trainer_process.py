@@ -49,27 +49,27 @@ PASSED_ON_PREFIXES = (
     *("CUDA_", "CUBLAS_", "CUDNN_", "NCCL_", "NVIDIA_", "HIP_", "HSA_", "ROCR_", "TRITON_"),
 )
 """What torch and its libraries read. A list of what may pass, since nobody can list all names
-under which a secret may stand in an environment."""
+of secrets in an environment."""
 CACHES = ("XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH")
 MULTI_PROCESS_SERVICE = "CUDA_MPS_PIPE_DIRECTORY"
-"""Where it is set, trainers share a card by way of a server, which listens on a socket there."""
+"""If it is set, trainers share a card through a server, which listens on a socket there."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class TrainerOptions:
-    """How trainers are started.
+    """The options of trainers.
 
     Attributes:
-        threads: processor threads for torch; None leaves the choice to torch.
-        ready_seconds: how long loading torch and warming up may take.
-        silence_seconds: after which a trainer ends that hears nothing from its worker.
-        runner: what carries out a run, as `module:function`; None is the engine. For tests.
-        limits: what a trainer may not exceed.
-        user: as whom it runs; None is as the worker.
-        passed_on: names of environment variables that it is given besides the usual ones.
-        memory_kills: what the kernel says of processes that it killed.
+        threads: processor threads for torch; None for torch's choice.
+        ready_seconds: the limit on loading torch and warming up.
+        silence_seconds: silence of the worker after which a trainer exits.
+        runner: the function that executes runs, as `module:function`; None for the engine.
+        limits: the limits of a trainer.
+        user: the user as which it runs; None for the worker's.
+        passed_on: further environment variables to pass on.
+        memory_kills: the kernel's count of processes killed because memory ran out.
     """
 
     threads: int | None = None
@@ -83,17 +83,17 @@ class TrainerOptions:
 
 
 class TrainerProcess:
-    """A running trainer, which leads a session of its own.
+    """A running trainer, which leads its own session.
 
-    Started by a thread that lives as long as the worker: Linux counts the end of the thread that
-    forked as the death of the parent.
+    The thread that starts it must live as long as the worker: Linux treats the end of the thread
+    that forked as the death of the parent.
 
     Args:
-        options: how trainers are started.
-        folders: its slot's; None are some of its own, removed when it is closed.
+        options: the options of trainers.
+        folders: its slot's; None for folders of its own, removed when it is closed.
 
     Attributes:
-        wake: ends the wait of whoever receives; any thread may call it.
+        wake: ends the wait in `receive`; any thread may call it.
     """
 
     def __init__(self, options: TrainerOptions, folders: SlotFolders | None = None) -> None:
@@ -117,7 +117,7 @@ class TrainerProcess:
                 start_new_session=True,
             )
         self._sending = threading.Lock()
-        # Kept: the pipe's own way of waiting makes one each time, which takes as long as a message.
+        # Kept: the pipe's own `poll` creates one each time, which costs as much as a message.
         self._has_more = select.poll()
         self._has_more.register(ours, select.POLLIN)
         self.wake = Wake()
@@ -125,7 +125,7 @@ class TrainerProcess:
         self._takes_more = select.poll()
         self._takes_more.register(ours, select.POLLOUT)
         self._closed = threading.Event()
-        # A thread of its own: who follows the run may wait for a disk or a database.
+        # A separate thread, because the one that follows the run may wait for disk or database.
         self._pulse = threading.Thread(target=self._say_still_here, name="pulse", daemon=True)
         self._pulse.start()
 
@@ -136,16 +136,16 @@ class TrainerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process still runs."""
+        """Return True if the process still runs."""
         return self._process.poll() is None
 
     @property
     def memory_kills(self) -> MemoryKills:
-        """What the kernel says of processes that it killed, of all trainers of the worker."""
+        """The kernel's count of memory kills, shared by the worker's trainers."""
         return self._options.memory_kills
 
     def await_ready(self, abandoned: Callable[[], bool]) -> bool:
-        """Wait until runs can be sent; false if `abandoned()` became true first.
+        """Wait until runs can be sent; return False if abandoned first.
 
         Raises:
             TrainerGone: it ended, or was too slow and has been killed.
@@ -160,13 +160,13 @@ class TrainerProcess:
         return self.is_ready
 
     def run_folder(self, scratch: Path) -> Path:
-        """The folder in which the run of an attempt writes, which may not be there yet."""
+        """Return the output folder of an attempt's run, which may not exist yet."""
         return self._folders.run_folder(scratch)
 
     def make_run_folder(self, scratch: Path) -> Path:
-        """Make the folder in which the run of an attempt writes.
+        """Create the output folder of an attempt's run.
 
-        Called when all that it reads is in `scratch`, which a trainer of another user only reads.
+        Call it when all inputs are in `scratch`, which a trainer of another user can only read.
         """
         folder = self.run_folder(scratch)
         folder.mkdir(mode=0o700)
@@ -191,9 +191,10 @@ class TrainerProcess:
             raise self._gone() from error
 
     def tell(self, request: Request) -> None:
-        """Send a request that is not missed by a trainer which reads nothing any more.
+        """Send a request unless the pipe is full.
 
-        Such a one must not hold up who wants to stop it. Raises `TrainerGone`.
+        A trainer that no longer reads must not block the thread that wants to stop it. Raises
+        `TrainerGone`.
         """
         try:
             with self._sending:
@@ -203,10 +204,10 @@ class TrainerProcess:
             raise self._gone() from error
 
     def receive(self, seconds: float) -> Message | None:
-        """The next message, or None when none came in time or before `wake` was called.
+        """Return the next message; None after the time limit or a call of `wake`.
 
         Raises:
-            TrainerGone: the process has ended, or does not keep to the protocol and was killed.
+            TrainerGone: the process has ended, or violated the protocol and was killed.
         """
         try:
             ready = {descriptor for descriptor, _ in self._has_more.poll(1000 * seconds)}
@@ -222,7 +223,7 @@ class TrainerProcess:
             raise TrainerGone(f"sent what is no message: {error}") from error
 
     def kill(self) -> None:
-        """End the process and everything that it started; returns when it is gone."""
+        """Kill the process and its children; return when it is gone."""
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
@@ -230,7 +231,7 @@ class TrainerProcess:
         self._process.wait()
 
     def close(self) -> None:
-        """Kill the process and give back the pipe."""
+        """Kill the process and close the pipe."""
         self._closed.set()
         self.kill()
         self._pulse.join(timeout=1)
@@ -241,7 +242,7 @@ class TrainerProcess:
             shutil.rmtree(self._folders.given.parent, ignore_errors=True)
 
     def has_outgrown(self) -> bool:
-        """Whether its memory grew so much over its runs that it should be replaced."""
+        """Return True if its memory grew so much that it should be replaced."""
         return resident_bytes(self.pid) > self._size_when_ready + ALLOWED_GROWTH
 
     def _say_still_here(self) -> None:
@@ -249,10 +250,10 @@ class TrainerProcess:
             try:
                 self.tell(StillHere())
             except TrainerGone:
-                return  # which whoever follows the run will notice
+                return  # the thread that follows the run will notice
 
     def _gone(self) -> TrainerGone:
-        """How the process ended; the pipe closes an instant before the process is gone."""
+        """Return how the process ended; its pipe closes just before its exit."""
         try:
             status = self._process.wait(timeout=1)
         except subprocess.TimeoutExpired:
@@ -266,9 +267,9 @@ class TrainerProcess:
 def trainer_environment(
     given: Mapping[str, str], options: TrainerOptions, temporary: Path | None = None
 ) -> dict[str, str]:
-    """Return what a trainer needs of the worker's environment, and nothing that opens a door.
+    """Return a trainer's environment, without the worker's secrets.
 
-    `temporary` is the folder that it has for temporary files and caches.
+    `temporary` is its folder for temporary files and caches.
     """
     kept = {
         name: value
@@ -294,7 +295,7 @@ def trainer_environment(
 
 
 def resident_bytes(pid: int) -> int:
-    """The memory that a process holds; 0 where that cannot be read."""
+    """Return a process's resident memory; 0 if it cannot be read."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except (OSError, IndexError):
@@ -303,7 +304,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def _limits(options: TrainerOptions, folders: SlotFolders) -> Limits:
-    """The limits of one trainer: those of all, its user, and its slot's own folders."""
+    """Return the limits of one trainer, with its user and its slot's folders."""
     changes: dict[str, Any] = {}
     user, files = options.user, options.limits.files
     if user is not None and user.user != os.geteuid():

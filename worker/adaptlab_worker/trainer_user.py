@@ -1,4 +1,4 @@
-"""As whom trainers run where the worker is root: a user who has nothing else."""
+"""The user of trainers if the worker is root: one without anything else."""
 
 import importlib.util
 import logging
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TrainerUser:
-    """A user: name, ids, home, and if it needs a capability to pass closed folders."""
+    """A user, and whether it needs a capability to pass closed folders."""
 
     name: str
     user: int
@@ -36,14 +36,14 @@ class TrainerUser:
 def trainer_user(
     wanted: str, needed: Sequence[Path], scratch: Path, limits: Limits
 ) -> TrainerUser | None:
-    """Return as whom trainers run; None is as the worker.
+    """Return the user of trainers; None for the worker's own.
 
     Args:
-        wanted: the name of a user; `same` for the worker's own; `auto` for a user id of the
-            trainers' own where the worker is root, else for the worker's own.
+        wanted: the name of a user; `same` for the worker's own; `auto` for a dedicated user id if
+            the worker is root, else for the worker's own.
         needed: the folders and files that a trainer has to read besides Python and its packages.
-        scratch: the worker's folder, by which the id of `auto` is chosen.
-        limits: those of trainers. With rules for files the user may pass closed folders.
+        scratch: the worker's folder, which determines the id of `auto`.
+        limits: the limits of trainers. With rules for files the user may pass closed folders.
 
     Raises:
         TrainerUserBarred: the user does not exist, cannot reach what is needed, or the worker is
@@ -51,10 +51,10 @@ def trainer_user(
     """
     if wanted == SAME or (wanted == AUTO and os.geteuid() != 0):
         return None
-    found = _own(scratch) if wanted == AUTO else _named(wanted)
-    if found.user == os.geteuid():
-        return found
-    return _able(found, (scratch, *_packages(), *needed), limits)
+    user = _own(scratch) if wanted == AUTO else _named(wanted)
+    if user.user == os.geteuid():
+        return user
+    return _able(user, (scratch, *_packages(), *needed), limits)
 
 
 def _own(scratch: Path) -> TrainerUser:
@@ -80,10 +80,10 @@ def _named(name: str) -> TrainerUser:
 
 
 def _able(user: TrainerUser, needed: Sequence[Path], limits: Limits) -> TrainerUser:
-    """The user, who has been seen to be able to run a trainer, if need be with the capability."""
+    """Return the user after a test start, with the capability if needed."""
     if (fault := _fault(user, needed, limits)) is None:
         return user
-    # Rules for files are what keeps the capability from opening everything.
+    # Only with rules for files does the capability not open everything.
     passing = replace(user, passes=True)
     if limits.files is not None and (fault := _fault(passing, needed, limits)) is None:
         return passing
@@ -96,12 +96,15 @@ def _able(user: TrainerUser, needed: Sequence[Path], limits: Limits) -> TrainerU
 
 
 def _fault(user: TrainerUser, needed: Sequence[Path], limits: Limits) -> str | None:
-    """What stops the user, tried and not computed from mode bits: access lists count too."""
+    """Return what keeps the user from running a trainer, by trying.
+
+    Mode bits are not enough, because access lists count too.
+    """
     runs_as = RunsAs(user=user.user, group=user.group, passes=user.passes)
-    held = limits.model_copy(update={"runs_as": runs_as})
-    command = [sys.executable, "-m", "adaptlab_worker.confined", held.model_dump_json()]
+    confined = limits.model_copy(update={"runs_as": runs_as})
+    command = [sys.executable, "-m", "adaptlab_worker.confined", confined.model_dump_json()]
     try:
-        tried = subprocess.run(
+        result = subprocess.run(
             [*command, "adaptlab_worker.looking", *map(str, needed)],
             cwd="/",
             stdin=subprocess.DEVNULL,
@@ -112,13 +115,13 @@ def _fault(user: TrainerUser, needed: Sequence[Path], limits: Limits) -> str | N
         )
     except subprocess.TimeoutExpired:
         return f"Python did not start within {PROBE_SECONDS} s"
-    if tried.returncode == 0:
+    if result.returncode == 0:
         return None
-    last = (tried.stderr.strip().splitlines() or ["Python does not start"])[-1]
+    last = (result.stderr.strip().splitlines() or ["Python does not start"])[-1]
     return f"it cannot reach {last}" if last.startswith("/") else last
 
 
 def _packages() -> list[Path]:
-    """Where torch lies, without loading it; nothing where there is none."""
-    found = importlib.util.find_spec("torch")
-    return [Path(found.origin)] if found is not None and found.origin is not None else []
+    """Return the path of torch without loading it; empty if not installed."""
+    spec = importlib.util.find_spec("torch")
+    return [Path(spec.origin)] if spec is not None and spec.origin is not None else []

@@ -13,7 +13,7 @@ from adaptlab.specs.spec import (
 
 
 def tiny_run() -> ResolvedPretrain:
-    """Two steps of a very small decoder, with an evaluation and an attention pattern."""
+    """Return a run of two steps, with an evaluation and an attention pattern."""
     return resolve(
         PretrainSpec(
             name="warm-up",

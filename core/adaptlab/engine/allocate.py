@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from adaptlab.engine.counter import normal, random_bits, stream, uniform
+from adaptlab.engine.tensors import Float, Int
 from adaptlab.plugins.shapes import TensorShape
 
 
@@ -19,43 +20,48 @@ class Trainables:
     weight decay applies.
     """
 
-    flat: Tensor
-    decays: Tensor
+    flat: Float[Tensor, "R N"]
+    decays: Float[Tensor, "N"]
     tensors: Mapping[str, Tensor]
 
     @property
     def scalars_per_replicate(self) -> int:
-        """What the optimiser moves for one replicate."""
+        """The number N of trained scalars per replicate."""
         return self.flat.shape[1]
 
-    def gradient(self, loss: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        """The gradient [R, N] of a scalar loss, laid out like `flat`, in its dtype or another."""
-        found = torch.empty_like(self.flat, dtype=dtype)
+    def gradient(
+        self, loss: Float[Tensor, ""], dtype: torch.dtype | None = None
+    ) -> Float[Tensor, "R N"]:
+        """Return the gradient of a loss, laid out like `flat`.
+
+        Its dtype is that of `flat` unless one is given.
+        """
+        gradient = torch.empty_like(self.flat, dtype=dtype)
         if not self.tensors:
-            return found.zero_()
+            return gradient.zero_()
         parts = torch.autograd.grad(loss, list(self.tensors.values()))
-        columns = found.split([part[0].numel() for part in parts], 1)
-        # Each part as it lies, transposed or in fewer digits, in one pass to its place.
+        columns = gradient.split([part[0].numel() for part in parts], 1)
+        # One pass copies every part to its place, whatever its strides and dtype.
         places = [c.view(part.shape) for c, part in zip(columns, parts, strict=True)]
         torch._foreach_copy_(places, list(parts))  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
-        return found
+        return gradient
 
-    def selected(self, replicates: Tensor) -> dict[str, Tensor]:
-        """Detached copies of the tensors of some replicates, in the given order."""
+    def selected(self, replicates: Int[Tensor, "W"]) -> dict[str, Tensor]:
+        """Return detached copies of the tensors of some replicates."""
         return {name: tensor.detach()[replicates] for name, tensor in self.tensors.items()}
 
 
 def allocate(
     shapes: Mapping[str, TensorShape],
-    seeds: Tensor,
+    seeds: Int[Tensor, "R"],
     bases: Mapping[str, Tensor],
     dtype: torch.dtype,
-    scales: Tensor | None = None,
+    scales: Float[Tensor, "R"] | None = None,
 ) -> Trainables:
-    """Allocate and initialise exactly the declared tensors, for every entry of seeds [R].
+    """Allocate and initialise exactly the declared tensors, for every seed.
 
-    `bases` are the base tensors [G, ...] that initialisers of kind `base…` start from; `scales`
-    [R] multiply what starts at random.
+    `bases` are the base tensors [G, ...] that initialisers of kind `base…` copy; `scales` multiply
+    random initial values.
     """
     total = sum(shape.size for shape in shapes.values())
     flat = torch.empty(len(seeds), total, dtype=dtype, device=seeds.device)
@@ -72,8 +78,10 @@ def allocate(
     return Trainables(flat, decays, leaves(flat, shapes))
 
 
-def leaves(flat: Tensor, shapes: Mapping[str, TensorShape]) -> dict[str, Tensor]:
-    """Leaf views [R, *shape] into rows of a flat buffer [R, N], one for each declared tensor."""
+def leaves(
+    flat: Float[Tensor, "R N"], shapes: Mapping[str, TensorShape]
+) -> dict[str, Float[Tensor, "R ..."]]:
+    """Return leaf views [R, *shape] into a flat buffer, one per tensor."""
     tensors: dict[str, Tensor] = {}
     start = 0
     for name, shape in shapes.items():
@@ -85,7 +93,10 @@ def leaves(flat: Tensor, shapes: Mapping[str, TensorShape]) -> dict[str, Tensor]
 
 
 def _initial(name: str, shape: TensorShape, seeds: Tensor, bases: Mapping[str, Tensor]) -> Tensor:
-    """The starting values [R, size] of one tensor; the same for a seed whatever R is."""
+    """Return the initial values [R, size] of one tensor.
+
+    Those of a seed do not depend on R.
+    """
     start = shape.initialiser
     replicates, device = len(seeds), seeds.device
     if start.kind in ("base", "base_row_norms"):
@@ -111,16 +122,19 @@ def _initial(name: str, shape: TensorShape, seeds: Tensor, bases: Mapping[str, T
 
 
 def _base_rows(name: str, shape: TensorShape, seeds: Tensor, source: Tensor) -> Tensor:
-    """Rows of source [G, V, C] drawn for every seed, with zeros behind C; [R, size]."""
+    """Return rows of source [G, V, C] drawn per seed, [R, size].
+
+    They are zero-padded beyond C.
+    """
     rows, width = shape.shape
-    chosen = torch.stack([_drawn_rows(name, shape.initialiser.rows, rows, one) for one in seeds])
+    indices = torch.stack([_drawn_rows(name, shape.initialiser.rows, rows, seed) for seed in seeds])
     groups = torch.arange(len(seeds), device=seeds.device) // (len(seeds) // len(source))
-    found = source[groups.unsqueeze(1), chosen]  # R, P, C
-    return functional.pad(found, (0, width - found.shape[-1])).flatten(1)
+    rows_of_seeds = source[groups.unsqueeze(1), indices]  # R, P, C
+    return functional.pad(rows_of_seeds, (0, width - rows_of_seeds.shape[-1])).flatten(1)
 
 
 def _drawn_rows(name: str, available: int, count: int, seed: Tensor) -> Tensor:
-    """The first `count` of one random order after another of `available` rows."""
+    """Draw `count` row numbers: consecutive random orders of all rows."""
     device = seed.device
     orders = torch.arange(-(-count // available), device=device).unsqueeze(1)
     places = torch.arange(available, device=device)

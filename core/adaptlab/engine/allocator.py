@@ -1,4 +1,4 @@
-"""How the process of a training asks the system for memory."""
+"""Settings of the C library's memory allocator for training processes."""
 
 import ctypes
 import platform
@@ -8,12 +8,11 @@ _MEGABYTES_AHEAD = 64
 
 
 def keep_freed_memory() -> bool:
-    """Let this process reuse the memory that tensors leave instead of handing it back; says if so.
+    """Keep freed memory in this process; return True if that is possible.
 
-    glibc gives every large block back to the system as soon as it is free, and the next tensor
-    of a step then waits for new pages: a third to a half of a step on a CPU. Afterwards the
-    process keeps what it needed at its peak. Elsewhere than under glibc nothing happens; on a GPU
-    torch has a cache of its own.
+    glibc returns every large block to the system as soon as it is free, and the next tensor of a
+    step then waits for new pages: a third to a half of a step on a CPU. With this setting, the
+    process keeps its peak. Without glibc nothing happens; on a GPU torch has its own cache.
     """
     library = _glibc()
     if library is None:
@@ -23,7 +22,7 @@ def keep_freed_memory() -> bool:
 
 
 def return_freed_memory() -> None:
-    """Hand back what was kept, so that the next run is not charged with the last one's peak."""
+    """Return kept memory to the system, so that the next run lacks this peak."""
     library = _glibc()
     if library is not None:
         library.malloc_trim(0)

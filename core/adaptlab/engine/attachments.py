@@ -1,4 +1,4 @@
-"""What a method hangs onto the sites of a model; the forward pass knows nothing else of it."""
+"""Attachments: a method's additions to the sites of a model."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,6 +7,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from adaptlab.engine.tensors import Float
+
 T = TypeVar("T")
 
 OutputHook = Callable[[Tensor, Tensor], Tensor]
@@ -14,31 +16,29 @@ OutputHook = Callable[[Tensor, Tensor], Tensor]
 
 ProductHook = Callable[[Tensor, Tensor, Tensor], Tensor]
 """From the input [R, ..., I], product W x [R, ..., O] and weight W [G, O, I] of a linear site to
-what takes the place of the product, before the bias is added."""
+the product's replacement, before the bias is added."""
 
 InputHook = Callable[[Tensor], Tensor]
 """From the input [R, ..., I] of a linear site to its new input."""
 
 MixHook = Callable[[Tensor, slice], Tensor]
-"""From what attention gathered [R, B, Q, C] at the given content positions to its new value."""
+"""From the attention output [R, B, Q, C] at the given content positions to its new value."""
 
 
 @dataclass(frozen=True)
 class Attachments:
     """Everything a method adds, by site.
 
-    `weights` replace base tensors ([R, ...]); `outputs` change the output of linear sites and
-    sublayers, `products` what a linear site multiplies, `inputs` its input, `mixes` what attention
-    gathered before W_O; `attention_inputs` are learned rows [R, P, C] that pass through the
-    layer's norm, W_K and W_V; `keys_values` are learned pairs [R, P, K]; `prompt` holds virtual
-    tokens [R, P, C].
+    `weights` [R, ...] replace base tensors. `outputs` change the output of linear sites and
+    sublayers, `products` the matrix product of a linear site, `inputs` its input, `mixes` the
+    attention output before W_O. `attention_inputs` are learned rows that pass through the layer's
+    norm, W_K and W_V; `keys_values` are learned pairs [R, P, K]; `prompt` holds virtual tokens.
 
-    `suffixes` are learned rows like `attention_inputs` that stand after the question: content
-    sees them from the position `answer_start` on, the one that produces the first answer token.
-    `late_prompt` holds virtual tokens [R, P, C] that stand there and see the question themselves.
+    `suffixes` are learned rows like `attention_inputs`, placed after the question. Content attends
+    to them from position `answer_start` on, the one that produces the first answer token.
+    `late_prompt` holds virtual tokens at the same place, which attend to the question.
 
-    `replicates` is R, which activations that replicates share so far may fall short of; hooks get
-    theirs with all R.
+    `replicates` is R. Shared activations may have fewer rows; hooks receive all R.
     """
 
     weights: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
@@ -46,13 +46,15 @@ class Attachments:
     products: Mapping[str, ProductHook] = field(default_factory=dict[str, ProductHook])
     inputs: Mapping[str, InputHook] = field(default_factory=dict[str, InputHook])
     mixes: Mapping[str, MixHook] = field(default_factory=dict[str, MixHook])
-    attention_inputs: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+    attention_inputs: Mapping[str, Float[Tensor, "R P _"]] = field(
+        default_factory=dict[str, Tensor]
+    )
     keys_values: Mapping[str, tuple[Tensor, Tensor]] = field(
         default_factory=dict[str, tuple[Tensor, Tensor]]
     )
-    prompt: Tensor | None = None
-    suffixes: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
-    late_prompt: Tensor | None = None
+    prompt: Float[Tensor, "R P2 C"] | None = None
+    suffixes: Mapping[str, Float[Tensor, "R P3 _"]] = field(default_factory=dict[str, Tensor])
+    late_prompt: Float[Tensor, "R P4 C"] | None = None
     answer_start: int = 0
     replicates: int = 1
 
@@ -61,9 +63,11 @@ NOTHING_ATTACHED = Attachments()
 
 
 def merged(several: Sequence[Attachments]) -> Attachments:
-    """All of them at once: hooks of one site act in the given order, learned positions queue up.
+    """Merge attachments in order.
 
-    Of two that replace the same base tensor the later wins, which no spec can ask for.
+    Hooks of a site are chained, learned positions concatenated.
+
+    If two replace the same base tensor, the later wins; no spec can request that.
     """
     return Attachments(
         weights=_joined((each.weights for each in several), lambda _, later: later),
@@ -83,11 +87,11 @@ def merged(several: Sequence[Attachments]) -> Attachments:
 
 
 def _joined(maps: Iterable[Mapping[str, T]], join: Callable[[T, T], T]) -> dict[str, T]:
-    found: dict[str, T] = {}
-    for each in maps:
-        for site, entry in each.items():
-            found[site] = join(found[site], entry) if site in found else entry
-    return found
+    entries: dict[str, T] = {}
+    for mapping in maps:
+        for site, entry in mapping.items():
+            entries[site] = join(entries[site], entry) if site in entries else entry
+    return entries
 
 
 def _queue(first: Tensor, then: Tensor) -> Tensor:
@@ -95,8 +99,8 @@ def _queue(first: Tensor, then: Tensor) -> Tensor:
 
 
 def _queued(several: Iterable[Tensor | None]) -> Tensor | None:
-    found = [each for each in several if each is not None]
-    return torch.cat(found, 1) if found else None
+    tensors = [tensor for tensor in several if tensor is not None]
+    return torch.cat(tensors, 1) if tensors else None
 
 
 def _output_chain(first: OutputHook, then: OutputHook) -> OutputHook:

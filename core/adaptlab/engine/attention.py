@@ -1,4 +1,4 @@
-"""What attention works on: streams of positions, and products over heads that replicates share."""
+"""Attention: streams of positions, and products over shared heads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine import grouped
+from adaptlab.engine.tensors import Float, Int
 
 EVERY_ROW = slice(None)
 KeysValues = tuple[Tensor, Tensor]  # each R, B or 1, K heads, positions, D
@@ -16,27 +17,32 @@ KeysValues = tuple[Tensor, Tensor]  # each R, B or 1, K heads, positions, D
 
 @dataclass(frozen=True)
 class Stream:
-    """What passes through one layer: N positions from `first` on, of which `rows` go on.
+    """The input of one layer: N positions, of which `rows` are kept.
 
-    Virtual tokens have None for `rows`, and are neither cut nor recorded. At the positions that go
-    on, x is [R, B, Q, C], `source` x after the norm, where a hook asks for it, and `queries` are
-    [R, B, H, Q, D]; `own` are the keys and values at all positions.
+    The positions begin at `first`.
+
+    Virtual tokens have None for `rows`: all are kept, and none is recorded. x, `source` and
+    `queries` are at the kept positions; `source` is x after the norm, if a hook needs it. `own` are
+    the keys and values at all positions.
     """
 
-    x: Tensor
-    source: Tensor | None
-    queries: Tensor
+    x: Float[Tensor, "A B Q C"]
+    source: Float[Tensor, "A2 B Q C"] | None
+    queries: Float[Tensor, "A3 B H Q D"]
     own: KeysValues
     first: int
     rows: slice | None
 
     @property
     def length(self) -> int:
-        """The number N of positions; 0 for virtual tokens, which know no dropout."""
+        """The number N of positions; 0 for virtual tokens, which have no dropout."""
         return 0 if self.rows is None else self.own[0].shape[-2]
 
-    def of_tokens(self, tokens: Tensor) -> Self:
-        """The stream of tokens [A, B, N] from that of items of one token each, [R, V, N, ...]."""
+    def of_tokens(self, tokens: Int[Tensor, "A B N"]) -> Self:
+        """Return the stream of tokens, if this one has all tokens for items.
+
+        This stream is [R, V, N, ...].
+        """
         going_on = tokens[..., self.rows or EVERY_ROW]
         return replace(
             self,
@@ -48,23 +54,25 @@ class Stream:
 
 
 def _chosen_by_head(table: Tensor, tokens: Tensor) -> Tensor:
-    """The vectors [R, B, H, N, D] of tokens [A, B, N] in a table [R, V, H, N, D]."""
+    """Look up tokens [A, B, N] in a table [R, V, H, N, D]."""
     return grouped.chosen(table.transpose(2, 3), tokens).transpose(2, 3)
 
 
-def by_group(left: Tensor, right: Tensor) -> Tensor:
-    """The products of left [R, B, H, Q, N] with right [R, B, K, N, M], of K heads that H share.
+def by_group(
+    left: Float[Tensor, "A B H Q N"], right: Float[Tensor, "A2 B2 K N M"]
+) -> Float[Tensor, "R B3 H Q M"]:
+    """Multiply left by right; H heads on the left share K on the right.
 
-    Where one side is shared by replicates, theirs stand side by side in one product.
+    If replicates share one side, their matrices of the other are combined in one product.
     """
     if len(left) > len(right):
         rows = left.unflatten(0, (len(right), -1)).movedim(1, 3)  # A, B, H, R/A, Q, N
-        found = by_group(rows.flatten(3, 4), right).unflatten(3, rows.shape[3:5])
-        return found.movedim(3, 1).flatten(0, 1)
+        product = by_group(rows.flatten(3, 4), right).unflatten(3, rows.shape[3:5])
+        return product.movedim(3, 1).flatten(0, 1)
     if len(right) > len(left):
         columns = right.unflatten(0, (len(left), -1)).movedim(1, -2)  # A, B, K, N, R/A, M
-        found = by_group(left, columns.flatten(-2)).unflatten(-1, columns.shape[-2:])
-        return found.movedim(-2, 1).flatten(0, 1)
+        product = by_group(left, columns.flatten(-2)).unflatten(-1, columns.shape[-2:])
+        return product.movedim(-2, 1).flatten(0, 1)
     heads, groups, count = left.shape[2], right.shape[2], left.shape[3]
     if heads == groups:
         return left @ right
@@ -72,8 +80,8 @@ def by_group(left: Tensor, right: Tensor) -> Tensor:
     return (stacked @ right).unflatten(3, (-1, count)).flatten(2, 3)
 
 
-def causal_mask(length: int, rows: slice, like: Tensor) -> Tensor:
-    """0 where a query row may look, minus infinity where it may not; [Q, T]."""
+def causal_mask(length: int, rows: slice, like: Tensor) -> Float[Tensor, "Q {length}"]:
+    """Return the mask to add to scores: 0, or −inf for later keys."""
     return _causal_mask(length, like.dtype, like.device)[rows]
 
 
@@ -82,19 +90,19 @@ def _causal_mask(length: int, dtype: torch.dtype, device: torch.device) -> Tenso
     return torch.full((length, length), -torch.inf, dtype=dtype, device=device).triu(1)
 
 
-def for_samples(pairs: Sequence[KeysValues], x: Tensor) -> list[KeysValues]:
-    """Learned keys and values, which all samples share, for every sample of x [R, B, ...]."""
+def for_samples(pairs: Sequence[KeysValues], x: Float[Tensor, "R B ..."]) -> list[KeysValues]:
+    """Expand learned keys and values to every sample of x."""
     sizes = (-1, x.shape[1], -1, -1, -1)
     return [(keys.expand(sizes), values.expand(sizes)) for keys, values in pairs]
 
 
 def until(position: int, pair: KeysValues) -> KeysValues:
-    """The keys and values of the positions before the given one."""
+    """Return the keys and values of the positions before the given one."""
     keys, values = pair
     return keys[..., :position, :], values[..., :position, :]
 
 
 def joined(parts: Sequence[Tensor], axis: int) -> Tensor:
-    """The parts [A, ...] one after the other along an axis, for as many replicates as any has."""
+    """Concatenate parts [A, ...] along an axis, repeated to the largest A."""
     most = max(len(part) for part in parts)
     return torch.cat([grouped.lifted(part, most) for part in parts], axis)

@@ -1,4 +1,4 @@
-"""Attention patterns of base and adapted model on the same content at the same positions."""
+"""Attention patterns of the base and the adapted model."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,6 +13,7 @@ from adaptlab.engine.evaluate import ITEM_SEED
 from adaptlab.engine.items import Items
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan
+from adaptlab.engine.tensors import Float
 from adaptlab.measurements.results import (
     AttentionCaptured,
     AttentionMap,
@@ -27,12 +28,14 @@ Patterns = list[Tensor]  # one tensor [R, B, H, T, keys] a layer
 
 @dataclass
 class Recorder:
-    """Keeps the patterns of every layer: the whole softmax and the softmax over content."""
+    """The patterns of every layer: whole softmax and softmax over content."""
 
     patterns: Patterns = field(default_factory=list[Tensor])
     relative: Patterns = field(default_factory=list[Tensor])
 
-    def record(self, layer: int, pattern: Tensor, relative: Tensor) -> None:
+    def record(
+        self, layer: int, pattern: Float[Tensor, "R B H T K"], relative: Float[Tensor, "R B H T T"]
+    ) -> None:
         """Append the patterns of the next layer."""
         self.patterns.append(pattern)
         self.relative.append(relative)
@@ -42,7 +45,7 @@ class Recorder:
 def capture_attention(
     plan: Plan, model: Model, seeds: tuple[int, ...], replicates: tuple[int, ...], scratch: Path
 ) -> Iterator[AttentionCaptured]:
-    """Record the attention of every replicate of `model`, base first, then adapted.
+    """Record the attention of every replicate, base first, then adapted.
 
     The model is computed in float64; only the stored array is rounded to float16. `seeds` and
     `replicates` name the rows of the model for the report.
@@ -80,7 +83,7 @@ def capture_attention(
 
 
 def _items(plan: Plan, attention: AttentionSpec, replicates: int) -> Items:
-    """The items to look at, the same for all replicates: the given ones, or test items."""
+    """Return the items to record: those given, or test items."""
     seeds = torch.tensor([ITEM_SEED], device=plan.device)
     if attention.inputs:
         inputs = torch.tensor(attention.inputs, dtype=torch.int64, device=plan.device)

@@ -22,7 +22,7 @@ from adaptlab.weights.weights_file import WEIGHT_DTYPES, StoredTensor, WeightsFi
 def write_checkpoint(
     plan: Plan, tensors: Mapping[str, Tensor], seed: int, replicate: int, scratch: Path
 ) -> CheckpointWritten:
-    """Write the tensors [*shape] of one replicate with what is needed to use them again."""
+    """Write the tensors [*shape] of one replicate, with metadata."""
     kind = "base_model" if plan.method is None else "adapter"
     path = scratch / f"{kind}-{replicate}.safetensors"
     description = {
@@ -48,9 +48,12 @@ def write_checkpoint(
 
 
 def read_tensors(path: Path, expected: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
-    """The tensors of a checkpoint; raises `BadCheckpoint` unless they are exactly the expected.
+    """Read the tensors of a checkpoint, which must be exactly those expected.
 
-    Names, types and shapes are held against the expected ones before any number is read.
+    Names, dtypes and shapes are checked before any number is read.
+
+    Raises:
+        BadCheckpoint: if a tensor is missing, additional, of another shape, or not finite.
     """
     with checked_file(path) as header:
         _check_names(path, {tensor.name for tensor in header.tensors}, expected)
@@ -66,7 +69,10 @@ def read_tensors(path: Path, expected: Mapping[str, tuple[int, ...]]) -> dict[st
 
 @contextmanager
 def checked_file(path: Path) -> Generator[WeightsFile]:
-    """The header of a file of ours, while it is read; raises `BadCheckpoint` for a bad file."""
+    """Yield the header of a file of ours.
+
+    Raises `BadCheckpoint` if it is damaged, or if reading tensors in the block fails.
+    """
     try:
         yield read_header(path)
     except BadWeightsFile as error:
@@ -76,7 +82,7 @@ def checked_file(path: Path) -> Generator[WeightsFile]:
 
 
 def check_stored(path: Path, stored: StoredTensor, shape: tuple[int, ...]) -> None:
-    """Raise `BadCheckpoint` unless a stored tensor is of this shape and holds weights."""
+    """Raise `BadCheckpoint` unless a tensor has this shape and a float dtype."""
     if stored.shape != shape:
         raise BadCheckpoint(f"{path.name}: {stored.name} is {stored.shape} instead of {shape}.")
     if stored.dtype not in WEIGHT_DTYPES:
@@ -98,7 +104,10 @@ def _check_names(path: Path, found: Set[str], expected: Mapping[str, tuple[int, 
 def read_bases(
     paths: tuple[Path, ...], shape: ModelShape, device: torch.device, dtype: torch.dtype
 ) -> dict[str, Tensor]:
-    """The weights [G, ...] of base replicates, one file each; one file alone is shared (G = 1)."""
+    """Read the weights [G, ...] of base replicates.
+
+    A single file is shared (G = 1).
+    """
     expected = {name: tensor.shape for name, tensor in shape.tensors.items()}
     loaded = {path: read_tensors(path, expected) for path in dict.fromkeys(paths)}
     copies = [loaded[path] for path in (paths if len(loaded) > 1 else paths[:1])]

@@ -1,4 +1,4 @@
-"""How many replicates fit in memory at once."""
+"""The number of replicates that fit in memory at once."""
 
 from collections.abc import Mapping
 
@@ -11,15 +11,15 @@ from adaptlab.engine.passes import Pass
 from adaptlab.errors import is_out_of_memory
 
 USABLE = 0.8
-"""Of the memory that is free when a run begins; others on the machine need some as well."""
+"""Share of the free memory that a run may use; other processes need some as well."""
 BACKWARD = 2.0
-"""What a step needs at its peak, in what its forward pass keeps: the backward pass makes more."""
+"""Peak memory of a step divided by what its forward pass keeps."""
 BUFFERS = 5
 """Weights, both moments, the gradient and its parts, each as large as the trained tensors."""
 
 
 def memory_limit(device: torch.device, given: int | None) -> int | None:
-    """What a run may hold besides what the process held before it, in bytes; None: no limit."""
+    """Return the bytes that a run may allocate; None for no limit."""
     if given is not None:
         return given
     free = available_bytes(device)
@@ -29,11 +29,11 @@ def memory_limit(device: torch.device, given: int | None) -> int | None:
 def most_at_once(
     one: Pass, items: Items, parts: int, limit: int | None, base: Mapping[str, Tensor], scalars: int
 ) -> int | None:
-    """How many replicates a pass may have within the limit; None for as many as there are.
+    """Return the number of replicates that fit in a pass; None for all.
 
-    `one` is a pass of a single replicate, of whose forward pass over the first part of a batch
-    every other is taken to need as much; what trials of a seed share is counted for each of them.
-    `scalars` is the number of trained scalars of all replicates together.
+    `one` is a pass of a single replicate. Its forward pass over the first part of a batch is
+    measured, and every other replicate is assumed to need as much, although trials of a seed share
+    some. `scalars` is the number of trained scalars of all replicates together.
     """
     if limit is None:
         return None

@@ -1,7 +1,7 @@
-"""Kernels in C for what torch does in several passes over memory on a CPU.
+"""C kernels for operations that torch does in several passes on a CPU.
 
-They are used where somebody asked for them and the machine has a C compiler; results name them as
-`compiled`. Without them everything is computed by torch, to the same accuracy.
+They are used if requested and if the machine has a C compiler; results record that as `compiled`.
+Without them torch computes everything, to the same accuracy.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ FLAGS = (
 )  # fmt: skip
 WIDE = ("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()
 DEFINED = {torch.float32: (), torch.bfloat16: ("-DBFLOAT16",)}
-ROWS_A_BLOCK = 64  # of those whose gradients of a norm's weights are summed at once
+ROWS_A_BLOCK = 64  # rows per partial sum of the gradients of a norm's weights
 COMPILE_SECONDS = 60
 OPENMP = ("libgomp", "libomp", "libiomp")
 _MAPS = Path("/proc/self/maps")
@@ -32,30 +32,30 @@ _MAPS = Path("/proc/self/maps")
 
 @dataclass(frozen=True)
 class Kernels:
-    """The kernels for numbers of one dtype; all tensors are contiguous and on the CPU."""
+    """The kernels for one dtype; all tensors are contiguous, on the CPU."""
 
     library: ctypes.CDLL
 
     def gelu(self, x: Tensor) -> Tensor:
-        """GELU in its tanh form of x [...]."""
+        """Return GELU of x [...] in its tanh form."""
         y = torch.empty_like(x)
         self.library.gelu_forward(_at(x), _at(y), _count(x.numel()), torch.get_num_threads())
         return y
 
     def gelu_backward(self, x: Tensor, incoming: Tensor) -> Tensor:
-        """The gradient of x [...] from that of its GELU."""
-        found = torch.empty_like(x)
+        """Return the gradient of x [...] from that of its GELU."""
+        gradient = torch.empty_like(x)
         self.library.gelu_backward(
-            _at(x), _at(incoming), _at(found), _count(x.numel()), torch.get_num_threads()
+            _at(x), _at(incoming), _at(gradient), _count(x.numel()), torch.get_num_threads()
         )
-        return found
+        return gradient
 
     def norm(
         self, x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float
     ) -> tuple[Tensor, Tensor]:
-        """X [..., C] in G groups normalised, scaled and shifted by [G, C]; and two numbers a row.
+        """Return the layer norm of x [..., C], with its moments.
 
-        These are the mean and the inverse deviation, [2, rows] in float32.
+        The moments [2, rows] are mean and inverse deviation of each row, in float32.
         """
         y, rows = torch.empty_like(x), x.numel() // x.shape[-1]
         moments = torch.empty(2, rows, dtype=torch.float32)
@@ -68,19 +68,22 @@ class Kernels:
     def norm_backward(
         self, x: Tensor, weight: Tensor, incoming: Tensor, moments: Tensor, sums: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """The gradient of x [..., C], and with `sums` those of scale and shift, [G, 2, C]."""
-        found, rows = torch.empty_like(x), x.numel() // x.shape[-1]
+        """Return the gradient of x [..., C] and those of the weights.
+
+        Those of scale and shift, [G, 2, C], are None unless `sums` is set.
+        """
+        gradient, rows = torch.empty_like(x), x.numel() // x.shape[-1]
         groups, width = weight.shape
         blocks = -(-rows // (groups * ROWS_A_BLOCK))
         parts = torch.empty(groups, blocks, 2, width, dtype=torch.float32) if sums else None
         self.library.norm_backward(
-            _at(x), _at(weight), _at(incoming), _at(moments[0]), _at(moments[1]), _at(found),
+            _at(x), _at(weight), _at(incoming), _at(moments[0]), _at(moments[1]), _at(gradient),
             _at(parts), *self._sizes(rows, weight), _count(blocks), torch.get_num_threads(),
         )  # fmt: skip
-        return found, None if parts is None else parts.sum(1)
+        return gradient, None if parts is None else parts.sum(1)
 
     def rows_backward(self, incoming: Tensor, taken: Tensor, vocabulary: int) -> Tensor:
-        """The sums [V, C] in float32 of the rows of [N, C] that were taken [N] from each of V."""
+        """Sum the rows of `incoming` [N, C] by `taken` [N]; float32 [V, C]."""
         sums = torch.empty(vocabulary, incoming.shape[-1], dtype=torch.float32)
         self.library.rows_backward(
             _at(incoming), _at(taken), _at(sums), _count(taken.numel()), _count(vocabulary),
@@ -95,7 +98,7 @@ class Kernels:
 
 @dataclass
 class _Process:
-    """What this process has compiled, by dtype."""
+    """The kernels of this process, by dtype."""
 
     kernels: Mapping[torch.dtype, Kernels] = field(default_factory=dict[torch.dtype, Kernels])
 
@@ -104,43 +107,43 @@ _PROCESS = _Process()
 
 
 def compile_kernels() -> bool:
-    """Have this process use compiled kernels from now on; says if the machine can make them.
+    """Compile kernels and use them; return True if the machine can.
 
-    It takes less than a second. Where there is no compiler, or what it makes does not load beside
-    torch, torch computes everything as before.
+    It takes less than a second. Without a compiler, or if the library brings a second thread pool,
+    torch computes everything as before.
     """
     compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
     if compiler is None or not _MAPS.exists():
         return False
     try:
-        found = _made(compiler)
+        kernels = _made(compiler)
     except (OSError, subprocess.SubprocessError):
         return False
-    if _thread_pools() != 1:  # a second one would fight with torch's for the processors
+    if _thread_pools() != 1:  # a second one would compete with torch's for the processors
         return False
-    _PROCESS.kernels = found
+    _PROCESS.kernels = kernels
     return True
 
 
 def forget_kernels() -> None:
-    """Have torch compute everything again."""
+    """Let torch compute everything again."""
     _PROCESS.kernels = {}
 
 
 def are_compiled(dtype: torch.dtype, device: torch.device) -> bool:
-    """Whether this process has compiled kernels for what is computed in a dtype on a device."""
+    """Return True if this process has kernels for a dtype and device."""
     return device.type == "cpu" and dtype in _PROCESS.kernels
 
 
 def kernels_for(*tensors: Tensor | None) -> Kernels | None:
-    """The kernels for these tensors; None where torch is to compute."""
-    given = [tensor for tensor in tensors if tensor is not None]
-    if any(tensor.device.type != "cpu" or tensor.dtype != given[0].dtype for tensor in given):
+    """Return the kernels for these tensors; None if torch has to compute."""
+    present = [tensor for tensor in tensors if tensor is not None]
+    if any(tensor.device.type != "cpu" or tensor.dtype != present[0].dtype for tensor in present):
         return None
-    return _PROCESS.kernels.get(given[0].dtype)
+    return _PROCESS.kernels.get(present[0].dtype)
 
 
-@lru_cache(maxsize=1)  # a process that is asked again has them already
+@lru_cache(maxsize=1)  # a process compiles once
 def _made(compiler: str) -> Mapping[torch.dtype, Kernels]:
     with tempfile.TemporaryDirectory(prefix="adaptlab-kernels-") as folder:
         return {
@@ -158,7 +161,7 @@ def _compiled(compiler: str, defined: tuple[str, ...], to: Path) -> ctypes.CDLL:
 
 
 def _thread_pools() -> int:
-    """How many libraries for threads are loaded in this process."""
+    """Return the number of OpenMP libraries loaded in this process."""
     files = {line.split()[-1] for line in _MAPS.read_text().splitlines() if "/" in line}
     return sum(Path(file).name.startswith(OPENMP) for file in files)
 

@@ -1,26 +1,25 @@
-"""The forward pass of decoders, with learned positions computed once a replicate.
+"""The forward pass of decoders.
 
-Under a causal mask learned positions never see content, so a prefix or soft prompt is a stream
-of its own ([R, 1, P, C], no sample axis) whose keys and values every content position may read.
-Without the mask virtual tokens do see content, and their stream has the sample axis.
+Learned positions are computed once per replicate. Under a causal mask they never attend to content.
+So a prefix or soft prompt is a separate stream ([R, 1, P, C], no sample axis), and every content
+position attends to its keys and values. Without the mask virtual tokens attend to content, and
+their stream has the sample axis.
 
-Pads are virtual tokens that nobody learns: token 0 at positions of their own before the content.
-A soft prompt and the rows of a prefix take their place.
+Pads are virtual tokens that are not learned: token 0 at separate positions before the content. A
+soft prompt and the rows of a prefix replace them.
 
-Content always stands at positions 0, 1, … With absolute positions learned ones have none: a
-learned vector needs none added. With rotary positions, where only distances count, learned rows
-stand right before content; keys that are learned directly are those of a model in which the
-learned positions come first, as in `peft`: seen from the content, all of them stand as many
-positions before it as there are learned ones.
+Content always has positions 0, 1, … With absolute positions, learned vectors get no position added.
+With rotary positions, where only distances count, learned rows are placed right before content.
+Directly learned keys follow `peft`, where the learned positions come first: relative to the
+content, all of them are as many positions before it as there are learned ones.
 
-A suffix is learned rows that stand after the question. Question positions do not see it; those
-from which the answer is read do, the last of the question included, because it produces the first
-answer token. With rotary positions its last row stands at that position and the others before it.
+A suffix is learned rows after the question. Question positions do not attend to it, except the
+last, which produces the first answer token; answer positions do. With rotary positions its last row
+has the position of the question's last token, and the others precede it.
 
-The virtual tokens of a late prompt stand and are seen like a suffix. They see the question, so
-their stream always has the sample axis: its last position and those before, never the answer, or
-all content without the mask. What they see sees them in the layer after, if at all: the last
-position of the question reads the answer from them.
+The virtual tokens of a late prompt are placed and attended to like a suffix. They attend to the
+question up to its last token (without the mask, to all content), so their stream always has the
+sample axis. The last position of the question reads them in the next layer.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,13 +46,14 @@ from adaptlab.engine.attention import (
 from adaptlab.engine.dropout import TrainingStep, dropped
 from adaptlab.engine.plugins import Forward, PatternRecorder
 from adaptlab.engine.rotary import Rotary
+from adaptlab.engine.tensors import Float, Int
 from adaptlab.plugins.decoder import Attention
 from adaptlab.plugins.family import Family
 
 F = TypeVar("F", bound=Family)
 
 ITEMS_PER_TOKEN = 2
-"""From so many items a token of the vocabulary on, the first layer is worked out once a token."""
+"""Items per token of the vocabulary from which the first layer is computed once per token."""
 
 Norm = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 """From x [R, ..., C], scale [G, C] and shift [G', C], if the model has one, to normal x."""
@@ -74,10 +74,10 @@ def swiglu_hidden(part: Callable[[str], Tensor]) -> Tensor:
 
 @dataclass(frozen=True)
 class Decoder:
-    """Where decoder families differ; the rest is in the weights and their names.
+    """A decoder family; the rest is in the weights and their names.
 
-    H heads of queries share K = `key_value_heads` of keys and values evenly. `frequencies` are
-    those of rotary positions, in radians a position; None for a model without.
+    H heads of queries share K = `key_value_heads` of keys and values evenly. `frequencies` of
+    rotary positions are in radians per position; None for a model without them.
     `dropout` is a probability, `pads` a number of positions.
     """
 
@@ -94,7 +94,7 @@ class Decoder:
 
 
 def decoding(describe: Callable[[F], Decoder]) -> Forward:
-    """The forward pass of a family whose configurations `describe` makes decoders of."""
+    """Return a family's forward pass, given its decoder."""
 
     def forward(
         family: F,
@@ -112,14 +112,14 @@ def decoding(describe: Callable[[F], Decoder]) -> Forward:
 
 def decode(
     decoder: Decoder,
-    weights: Mapping[str, Tensor],
-    tokens: Tensor,
+    weights: Mapping[str, Float[Tensor, "G ..."]],
+    tokens: Int[Tensor, "A B T"],
     attachments: Attachments,
     rows: slice,
     recorder: PatternRecorder | None,
     training: TrainingStep | None,
-) -> Tensor:
-    """Logits [R, B, rows, V] for tokens [R, B, T]; see `adaptlab.engine.plugins.Forward`."""
+) -> Float[Tensor, "R B Q V"]:
+    """Return logits at the given rows; see `plugins.Forward`."""
     adapted = {**weights, **attachments.weights}
     adapted.setdefault("unembed.weight", adapted["embed.weight"])  # a tied head
     rotary = None
@@ -143,9 +143,9 @@ def decode(
 
 
 def _longest_learned(attachments: Attachments) -> int:
-    """At least as many positions as are learned in any layer."""
+    """Return an upper bound on the learned positions of any layer."""
     prompts = (attachments.prompt, attachments.late_prompt)
-    virtual = sum(each.shape[1] for each in prompts if each is not None)
+    virtual = sum(prompt.shape[1] for prompt in prompts if prompt is not None)
     rows = max((r.shape[1] for r in attachments.attention_inputs.values()), default=0)
     suffix = max((r.shape[1] for r in attachments.suffixes.values()), default=0)
     direct = max((k.shape[1] for k, _ in attachments.keys_values.values()), default=0)
@@ -166,8 +166,8 @@ class _Model:
         """The position that produces the first answer token."""
         return self.attachments.answer_start
 
-    def embedded(self, tokens: Tensor) -> Tensor:
-        """The content x [R, B, T, C] of tokens [R, B, T] as the first layer finds it."""
+    def embedded(self, tokens: Int[Tensor, "A B T"]) -> Float[Tensor, "R B T C"]:
+        """Return the input of the first layer for tokens."""
         replicates, _, length = tokens.shape
         x = grouped.embedding(tokens, self.weights["embed.weight"])
         if "positions.weight" in self.weights:
@@ -175,21 +175,21 @@ class _Model:
             x = grouped.plus(x, grouped.positions(places, replicates, length))
         return self.dropped("embed", x, length, EVERY_ROW)
 
-    def unembedded(self, x: Tensor) -> Tensor:
-        """The logits [R, B, Q, V] for what the last layer gave."""
+    def unembedded(self, x: Float[Tensor, "A B Q C"]) -> Float[Tensor, "R B Q V"]:
+        """Return the logits for the output of the last layer."""
         return self.linear("unembed", self.norm("final_norm", x))
 
     @property
     def is_by_item(self) -> bool:
-        """Whether items share nothing: dropout sets them apart, and a recorder sees each."""
+        """Return True if items share nothing: with dropout, or a recorder."""
         drops = self.training is not None and self.decoder.dropout > 0
         return drops or self.recorder is not None
 
-    def first(self, tokens: Tensor, rows: slice) -> Stream:
-        """The content's stream in the first layer.
+    def first(self, tokens: Int[Tensor, "A B T"], rows: slice) -> Stream:
+        """Return the content's stream in the first layer.
 
-        There a position knows nothing but its token: where items outnumber tokens, each token is
-        put at each position once, and the items choose from what came out.
+        There a position depends only on its token. If items outnumber tokens, the stream is
+        computed once for every token at every position, and the items look theirs up.
         """
         vocabulary = self.weights["embed.weight"].shape[1]
         if self.is_by_item or tokens.shape[1] < ITEMS_PER_TOKEN * vocabulary:
@@ -198,28 +198,28 @@ class _Model:
         of_one = self.embedded(every.expand(-1, -1, tokens.shape[2]))
         return self.stream(0, of_one, 0, rows).of_tokens(tokens)
 
-    def before_content(self, tokens: Tensor) -> Tensor | None:
-        """Virtual tokens, or the pads where nothing takes their place; [R, 1 or B, P, C]."""
-        found, pads = self.attachments.prompt, self.decoder.pads
-        if found is not None:
-            found = found.unsqueeze(1)
+    def before_content(self, tokens: Int[Tensor, "A B T"]) -> Float[Tensor, "R B2 P C"] | None:
+        """Return virtual tokens, or pads if nothing replaces them; B2 is 1 or B."""
+        prompt, pads = self.attachments.prompt, self.decoder.pads
+        if prompt is not None:
+            prompt = prompt.unsqueeze(1)
         elif pads and not self.attachments.attention_inputs:
             places = grouped.positions(self.weights["positions.weight"], len(tokens), pads)
             zeros = torch.zeros_like(tokens[:, :1, :1]).expand(-1, -1, pads)
-            found = grouped.embedding(zeros, self.weights["embed.weight"]) + places
-        if found is None or self.decoder.attention == "causal":
-            return found
-        return found.expand(-1, tokens.shape[1], -1, -1)  # seen content differs by sample
+            prompt = grouped.embedding(zeros, self.weights["embed.weight"]) + places
+        if prompt is None or self.decoder.attention == "causal":
+            return prompt
+        return prompt.expand(-1, tokens.shape[1], -1, -1)  # seen content differs by sample
 
-    def after_question(self, tokens: Tensor) -> Tensor | None:
-        """Virtual tokens after the question, [R, B, P, C]."""
-        found = self.attachments.late_prompt
-        return None if found is None else found.unsqueeze(1).expand(-1, tokens.shape[1], -1, -1)
+    def after_question(self, tokens: Int[Tensor, "A B T"]) -> Float[Tensor, "R B P C"] | None:
+        """Return the virtual tokens of a late prompt for every sample."""
+        prompt = self.attachments.late_prompt
+        return None if prompt is None else prompt.unsqueeze(1).expand(-1, tokens.shape[1], -1, -1)
 
     def block(
         self, layer: int, content: Stream, prompt: Tensor | None, late: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """One layer over content and virtual tokens [R, 1 or B, P, C]."""
+        """Apply one layer to content and virtual tokens [R, 1 or B, P, C]."""
         both = self.decoder.attention == "bidirectional"
         count = 0 if prompt is None else prompt.shape[2]
         learned, suffix = self.learned_keys_values(layer, count), self.suffix(layer)
@@ -238,8 +238,10 @@ class _Model:
         learned = [*learned, *suffix]  # of content only the answer sees what comes last
         return self.after(layer, content, learned), prompt, late
 
-    def stream(self, layer: int, x: Tensor, first: int, rows: slice | None) -> Stream:
-        """The stream of x [R, B, N, C] as the layer finds it."""
+    def stream(
+        self, layer: int, x: Float[Tensor, "A B N C"], first: int, rows: slice | None
+    ) -> Stream:
+        """Return the stream of a layer's input x."""
         source, site = self.attention_norm(layer, x), f"blocks.{layer}.attn"
         own = self.keys_values(layer, source, first)
         source = source[:, :, rows or EVERY_ROW]
@@ -249,8 +251,10 @@ class _Model:
         x = x[:, :, rows or EVERY_ROW]
         return Stream(x, hooked, queries * queries.shape[-1] ** -0.5, own, first, rows)
 
-    def after(self, layer: int, stream: Stream, learned: list[KeysValues]) -> Tensor:
-        """The rows of a stream [R, B, Q, C] after attention and MLP."""
+    def after(
+        self, layer: int, stream: Stream, learned: list[KeysValues]
+    ) -> Float[Tensor, "R B Q C"]:
+        """Return the kept rows of a stream after attention and MLP."""
         name, rows = f"blocks.{layer}.attn", stream.rows or EVERY_ROW
         attended = self.linear(f"{name}.o", self.attend(layer, stream, learned))
         attended = self.dropped(name, attended, stream.length, rows)
@@ -258,8 +262,13 @@ class _Model:
             attended = self.hooked(name, stream.source, attended)
         return self.after_mlp(layer, grouped.plus(stream.x, attended), stream.length, rows)
 
-    def after_mlp(self, layer: int, x: Tensor, length: int, rows: slice) -> Tensor:
-        """The given rows x [R, B, Q, C] of a stream of `length` positions after the MLP."""
+    def after_mlp(
+        self, layer: int, x: Float[Tensor, "A B Q C"], length: int, rows: slice
+    ) -> Float[Tensor, "R B Q C"]:
+        """Apply the MLP to x, the given rows of a stream.
+
+        The stream has `length` positions.
+        """
         name = f"blocks.{layer}.mlp"
         normal = self.norm(f"{name}.norm", x)
         hidden = self.decoder.hidden(lambda part: self.linear(f"{name}.{part}", normal))
@@ -267,16 +276,18 @@ class _Model:
         return grouped.plus(x, self.hooked(name, normal, hidden))
 
     def dropped(self, name: str, x: Tensor, length: int, rows: slice) -> Tensor:
-        """The rows x [R, B, ..., Q, C] of `length` positions after dropout.
+        """Apply dropout to x [R, B, ..., Q, C], rows of `length` positions.
 
-        There is none outside training nor, with length 0, for virtual tokens and pads.
+        Outside training, and for virtual tokens and pads (length 0), x is unchanged.
         """
         if self.training is None or not self.decoder.dropout or not length:
             return x
         return dropped(x, self.decoder.dropout, self.training, name, length, rows)
 
-    def attend(self, layer: int, stream: Stream, learned: list[KeysValues]) -> Tensor:
-        """Attention over learned positions and the stream's own; [R, B, Q, H·D]."""
+    def attend(
+        self, layer: int, stream: Stream, learned: list[KeysValues]
+    ) -> Float[Tensor, "R B Q HD"]:
+        """Attend to learned positions and the stream's own."""
         name, rows = f"blocks.{layer}.attn", stream.rows or EVERY_ROW
         queries, (keys, values), length = stream.queries, stream.own, stream.length
         scores = by_group(queries, keys.transpose(-1, -2))
@@ -308,35 +319,37 @@ class _Model:
         return mix(grouped.lifted(gathered, self.attachments.replicates), rows)
 
     def learned_keys_values(self, layer: int, prompt: int) -> list[KeysValues]:
-        """The keys and values that the method adds, before a prompt of so many virtual tokens."""
+        """Return the learned keys and values before the virtual tokens."""
         name, before = f"blocks.{layer}.attn", prompt
-        found: list[KeysValues] = []
+        pairs: list[KeysValues] = []
         if (rows := self.attachments.attention_inputs.get(f"{name}.input")) is not None:
             before += rows.shape[1]
             source = self.attention_norm(layer, rows.unsqueeze(1))
-            found.append(self.keys_values(layer, source, -before))
+            pairs.append(self.keys_values(layer, source, -before))
         if (pair := self.attachments.keys_values.get(f"{name}.kv")) is not None:
             before += pair[0].shape[1]
             keys, values = (self.by_key_head(part.unsqueeze(1)) for part in pair)
-            found.append((self.turned(keys, -before, slice(1)), values))
-        return found
+            pairs.append((self.turned(keys, -before, slice(1)), values))
+        return pairs
 
     def suffix(self, layer: int) -> list[KeysValues]:
-        """The keys and values of learned rows whose last stands where the answer starts."""
+        """Return the keys and values of a suffix, which ends at `answer_start`."""
         rows = self.attachments.suffixes.get(f"blocks.{layer}.attn.input")
         if rows is None:
             return []
         source = self.attention_norm(layer, rows.unsqueeze(1))
         return [self.keys_values(layer, source, self.answer_start + 1 - rows.shape[1])]
 
-    def unless_ahead(self, layer: int, scores: Tensor, length: int, rows: slice) -> Tensor:
-        """Scores [R, B, H, Q, P], minus infinity where the question would see the suffix.
+    def unless_ahead(
+        self, layer: int, scores: Float[Tensor, "R B H Q P"], length: int, rows: slice
+    ) -> Float[Tensor, "R B H Q P"]:
+        """Set scores of question positions with a suffix to −inf.
 
-        The suffix, or what stands like one, comes last of the P learned positions.
+        These come last of the P learned positions.
         """
         suffix = self.attachments.suffixes.get(f"blocks.{layer}.attn.input")
         late = (suffix, self.attachments.late_prompt)
-        count = sum(each.shape[1] for each in late if each is not None)
+        count = sum(learned.shape[1] for learned in late if learned is not None)
         if not count:
             return scores
         query = torch.arange(length, device=scores.device)[rows, None]
@@ -344,38 +357,38 @@ class _Model:
         ahead = (query < self.answer_start) & (key >= len(key) - count)
         return scores.masked_fill(ahead, -torch.inf)
 
-    def keys_values(self, layer: int, source: Tensor, first: int) -> KeysValues:
-        """Keys and values of source [R, B, N, C], which stands at the positions from `first` on."""
+    def keys_values(self, layer: int, source: Float[Tensor, "A B N C"], first: int) -> KeysValues:
+        """Return the keys and values of source, at `first` and later positions."""
         name = f"blocks.{layer}.attn"
         keys = self.turned(self.by_key_head(self.linear(f"{name}.k", source)), first)
         return keys, self.by_key_head(self.linear(f"{name}.v", source))
 
     def turned(self, x: Tensor, first: int, rows: slice = EVERY_ROW) -> Tensor:
-        """Turn x [R, B, heads, N, D] to its positions, where the model has rotary ones."""
+        """Rotate x [R, B, heads, N, D] if the model has rotary positions."""
         return x if self.rotary is None else self.rotary.turned(x, first, rows)
 
     def linear(self, site: str, x: Tensor) -> Tensor:
-        """The output of a linear site, with what the method hangs onto it."""
+        """Return the output of a linear site with its attachments."""
         return sites.linear(self.weights, self.attachments, site, x)
 
     def hooked(self, site: str, x: Tensor, y: Tensor) -> Tensor:
-        """The output y of a site for its input x, as the method changes it."""
+        """Return the output y of a site for input x with its attachments."""
         return sites.hooked(self.attachments, site, x, y)
 
     def norm(self, name: str, x: Tensor) -> Tensor:
-        """The norm called `name`."""
+        """Apply the norm called `name`."""
         return self.decoder.norm(
             x, self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias")
         )
 
     def attention_norm(self, layer: int, x: Tensor) -> Tensor:
-        """The norm before attention, where the model has one."""
+        """Apply the norm before attention, if the model has one."""
         return self.norm(f"blocks.{layer}.attn.norm", x) if self.decoder.attention_norm else x
 
-    def by_head(self, x: Tensor) -> Tensor:
-        """Split [R, B, N, H·D] into heads [R, B, H, N, D]."""
+    def by_head(self, x: Float[Tensor, "R B N HD"]) -> Float[Tensor, "R B H N D"]:
+        """Split queries into H heads."""
         return x.unflatten(-1, (self.decoder.heads, -1)).transpose(2, 3)
 
-    def by_key_head(self, x: Tensor) -> Tensor:
-        """Split keys or values [R, B, N, K·D] into their heads [R, B, K, N, D]."""
+    def by_key_head(self, x: Float[Tensor, "R B N KD"]) -> Float[Tensor, "R B K N D"]:
+        """Split keys or values into K heads."""
         return x.unflatten(-1, (self.decoder.key_value_heads, -1)).transpose(2, 3)

@@ -1,7 +1,7 @@
-"""Steps of gradient descent on the replicates still trained, in as many passes as it takes.
+"""Gradient descent on the replicates that are still trained.
 
-Nothing here mixes replicates: to leave some out, or to cut the others into more passes, changes
-what the rest becomes by no more than the rounding of batched products.
+Nothing here mixes replicates: leaving some out, or dividing the others into more passes, changes
+the rest by no more than the rounding of batched products.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +17,7 @@ from adaptlab.engine.items import Items
 from adaptlab.engine.optim import AdamW, schedule_factor
 from adaptlab.engine.passes import Pass, arranged, in_passes, passes, seeds_of
 from adaptlab.engine.plan import Plan
+from adaptlab.engine.tensors import Float, Int, Shaped
 from adaptlab.engine.training_state import TrainingState
 from adaptlab.errors import OutOfMemory, is_out_of_memory
 
@@ -24,7 +25,7 @@ T = TypeVar("T")
 
 
 class DescentState(TypedDict):
-    """What of a descent is saved; see `TrainingState`."""
+    """The saved part of a descent; see `TrainingState`."""
 
     flat: Tensor
     mean: Tensor
@@ -37,10 +38,10 @@ class DescentState(TypedDict):
 
 
 class Descent:
-    """The weights, moments and passes of the live replicates [L], L of the R of the plan.
+    """Weights, moments and passes of the live replicates, L of R.
 
-    `trainables` are those of all; a replicate that is left out has its last word there at once,
-    the others when the descent is over.
+    `trainables` belong to all R. The final weights of a replicate are written there when it is left
+    out, or by `finish`.
     """
 
     def __init__(
@@ -64,11 +65,11 @@ class Descent:
 
     @property
     def seeds(self) -> list[int]:
-        """The seeds whose items a step needs, in that order."""
+        """The seeds whose items a step needs, in order."""
         return seeds_of(self.live, self._plan.trials)
 
-    def step(self, items: Items, step: int) -> Tensor:
-        """Move every live replicate; the losses [L] before."""
+    def step(self, items: Items, step: int) -> Float[Tensor, "L"]:
+        """Update every live replicate and return the losses before the update."""
         if not self._passes:
             self._divide(items)
         training = self._plan.training
@@ -77,38 +78,43 @@ class Descent:
         self._optimiser.step(gradient, self._rates * factor)
         return losses
 
-    def measure(self, work: Callable[[Pass], Tensor]) -> Tensor:
-        """What some work finds for the live replicates, [L, ...]."""
+    def measure(self, work: Callable[[Pass], Tensor]) -> Shaped[Tensor, "L ..."]:
+        """Return the results of `work` for the live replicates."""
         return self._within_memory(lambda: in_passes(self._passes, work))
 
-    def standing(self, replicates: Sequence[int], work: Callable[[Pass], Tensor]) -> Tensor:
-        """The same for arranged replicates, left out or not, as they would end now, [W, ...]."""
+    def standing(
+        self, replicates: Sequence[int], work: Callable[[Pass], Tensor]
+    ) -> Shaped[Tensor, "W ..."]:
+        """Return the results of `work` for replicates, as if they ended now.
+
+        They may have been left out.
+        """
         return self._within_memory(lambda: in_passes(self._as_ended(replicates), work))
 
     def impatient(self, losses: Sequence[float]) -> list[int]:
-        """The replicates that stop after a validation with these losses [L]."""
+        """Return the replicates that stop early after validation losses [L]."""
         if self._patience is None:
             return []
         return [self.live[row] for row in self._patience.take_note(losses, self._trainables.flat)]
 
-    def keep(self, replicates: Sequence[int]) -> Tensor:
-        """Leave out all others; returns the rows [L'] that the kept ones had."""
+    def keep(self, replicates: Sequence[int]) -> Int[Tensor, "L"]:
+        """Leave out all other replicates; return the kept ones' former rows."""
         live, present = arranged(replicates, self._plan.trials), self.live
         rows = self._place([present.index(replicate) for replicate in live])
         left_out = [row for row, replicate in enumerate(present) if replicate not in live]
-        last_words = self._kept()[left_out]
+        final_weights = self._kept()[left_out]
         self._narrow(live, rows)
-        self._all.flat[[present[row] for row in left_out]] = last_words
+        self._all.flat[[present[row] for row in left_out]] = final_weights
         return rows
 
     def finish(self) -> None:
-        """Write what every live replicate has become into the trainables of all."""
+        """Write the final weights of live replicates into the trainables of all."""
         kept = self._kept()
         if kept is not self._all.flat:
             self._all.flat[self.live] = kept
 
     def state(self) -> DescentState:
-        """Everything that the coming steps depend on."""
+        """Return everything that later steps depend on."""
         mean, square = self._optimiser.moments
         flat, patience = self._all.flat, self._patience
         if self._trainables is not self._all:
@@ -126,7 +132,7 @@ class Descent:
         )
 
     def restore(self, state: TrainingState) -> None:
-        """Go on from a saved state; the passes are no larger than they were."""
+        """Resume from a saved state; passes are no larger than they were."""
         self._all.flat.copy_(state.flat)
         if list(state.live) != self.live:
             self._narrow(list(state.live), self._place(state.live))
@@ -137,7 +143,7 @@ class Descent:
             self._patience = Patience(rule, state.best, list(state.lowest), list(state.waited))
 
     def _as_ended(self, replicates: Sequence[int]) -> list[Pass]:
-        """The passes over what some replicates would end with now."""
+        """Return passes over the weights that replicates would end with now."""
         if self._patience is None and list(replicates) == self.live:
             return self._passes
         place = {replicate: row for row, replicate in enumerate(self.live)}
@@ -148,12 +154,12 @@ class Descent:
         return passes(self._plan, self._base, replicates, flat, decays, self._most)
 
     def _kept(self) -> Tensor:
-        """What the live replicates would end with now, [L, N]."""
+        """Return the weights [L, N] that live replicates would end with now."""
         flat = self._trainables.flat
         return flat if self._patience is None else self._patience.kept(flat)
 
     def _narrow(self, live: list[int], rows: Tensor) -> None:
-        """Buffers, optimiser and passes of these rows of the present ones alone."""
+        """Restrict buffers, optimiser and passes to these rows."""
         flat, decays = self._trainables.flat[rows], self._trainables.decays
         self._trainables = Trainables(flat, decays, {})
         self._optimiser = self._optimiser.of(self._trainables, rows)
@@ -164,11 +170,11 @@ class Descent:
             self._cut(self._most)
 
     def _divide(self, items: Items) -> None:
-        """Find out how many replicates fit in memory at once, and cut them accordingly."""
+        """Measure how many replicates fit in memory, and divide them."""
         self._cut(1)
         if len(self.live) > 1:
             scalars = self._all.flat.numel()
-            found = most_at_once(
+            most = most_at_once(
                 self._passes[0],
                 items,
                 self._plan.training.accumulation,
@@ -176,7 +182,7 @@ class Descent:
                 self._base,
                 scalars,
             )
-            self._most = self._most if found is None else min(self._most, found)
+            self._most = self._most if most is None else min(self._most, most)
         self._cut(self._most)
 
     def _cut(self, most: int) -> None:
@@ -184,20 +190,20 @@ class Descent:
         self._passes = passes(self._plan, self._base, self.live, flat, decays, most)
 
     def _gradient(self, items: Items, step: int) -> tuple[Tensor, Tensor]:
-        """The gradient [L, N] and losses [L], pass by pass."""
+        """Return the gradient [L, N] and losses [L], pass by pass."""
         parts = self._plan.training.accumulation
         self.most_passes = max(self.most_passes, len(self._passes))
         if len(self._passes) == 1:
             return self._passes[0].gradient(items, step, parts)
         gradient = torch.empty_like(self._trainables.flat)
         losses: list[Tensor] = []
-        for one in self._passes:
-            gradient[one.cut.rows], found = one.gradient(items, step, parts)
-            losses.append(found)
+        for part in self._passes:
+            gradient[part.cut.rows], part_losses = part.gradient(items, step, parts)
+            losses.append(part_losses)
         return gradient, torch.cat(losses)
 
     def _within_memory(self, work: Callable[[], T]) -> T:
-        """What the work gives, repeated with smaller passes for as long as memory runs out."""
+        """Return the result of `work`, with smaller passes if memory runs out."""
         while True:
             try:
                 return work()
@@ -205,11 +211,11 @@ class Descent:
                 if not is_out_of_memory(error):
                     raise
                 reason = str(error)
-            # Outside, because the error holds on to all that the work has made so far.
+            # After the handler, because the error keeps the tensors of the failed work alive.
             self._halve(reason)
 
     def _halve(self, reason: str) -> None:
-        largest = max(one.cut.replicates for one in self._passes)
+        largest = max(part.cut.replicates for part in self._passes)
         training = self._plan.training
         if largest == 1:
             raise OutOfMemory(

@@ -1,4 +1,4 @@
-"""Items of the digit tasks, made on the device from counters, and their stable splits."""
+"""Items of the digit tasks, generated from counters, and their splits."""
 
 import torch
 from torch import Tensor
@@ -6,6 +6,7 @@ from torch import Tensor
 from adaptlab.engine.counter import mixed, random_bits, stream
 from adaptlab.engine.items import Items, counted_targets
 from adaptlab.engine.plugins import ENGINE_QUESTIONS, ENGINE_TASKS
+from adaptlab.engine.tensors import Bool, Int
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.splits import SIXTEENTHS, Split
 from adaptlab.plugins.task import DigitTask, QuestionLaw
@@ -15,19 +16,20 @@ ATTEMPTS_AT_ONCE = 4
 ATTEMPTS_LIMIT = 4096
 
 
-def make_items(task: DigitTask, split: Split, seeds: Tensor, first: int, count: int) -> Items:
-    """Items `first` to `first + count` of a split, for every seed in seeds [S]."""
+def make_items(
+    task: DigitTask, split: Split, seeds: Int[Tensor, "S"], first: int, count: int
+) -> Items:
+    """Generate items `first` to `first + count` of a split, for every seed."""
     index = torch.arange(first, first + count, device=seeds.device).unsqueeze(0)
-    asked = _accepted_digits if task.questions().listed is None else _listed
-    inputs = asked(task, split, seeds.unsqueeze(1), index)
+    questions = _accepted_digits if task.questions().listed is None else _listed
+    inputs = questions(task, split, seeds.unsqueeze(1), index)
     return _answered(task, inputs, _draws(split, seeds.unsqueeze(1), index))
 
 
-def items_of(task: DigitTask, inputs: Tensor) -> Items:
-    """The items that ask the given inputs [S, B, N].
+def items_of(task: DigitTask, inputs: Int[Tensor, "S B N"]) -> Items:
+    """Return the items with the given inputs.
 
-    What a task draws for an item besides its question is what it draws for the test item of that
-    place, of seed 0.
+    Draws besides the question are those of the test item at the same index, of seed 0.
     """
     index = torch.arange(inputs.shape[-2], device=inputs.device)
     draws = _draws("test", torch.zeros_like(index), index)
@@ -35,22 +37,24 @@ def items_of(task: DigitTask, inputs: Tensor) -> Items:
 
 
 def target_rows(task: DigitTask) -> slice:
-    """The positions whose logits answer the question."""
+    """Return the positions whose logits predict the answer."""
     return slice(task.input_length() - 1, task.sequence_length())
 
 
-def answer_to(task: DigitTask, inputs: Tensor, draws: Tensor) -> Tensor:
-    """The right answers [..., M] to inputs [..., N] with their draws [...]."""
+def answer_to(
+    task: DigitTask, inputs: Int[Tensor, "*S N"], draws: Int[Tensor, "*S"]
+) -> Int[Tensor, "*S M"]:
+    """Return the correct answers to inputs, given the items' random draws."""
     return ENGINE_TASKS.get(task.name)(task, inputs, draws)
 
 
-def split_of(digits: Tensor) -> Tensor:
-    """The stable hash of inputs [..., N] modulo 16, which decides their split."""
+def split_of(digits: Int[Tensor, "*S N"]) -> Int[Tensor, "*S"]:
+    """Return the stable hash of inputs modulo 16, which decides the split."""
     return hash_of(digits) & 15
 
 
-def hash_of(digits: Tensor) -> Tensor:
-    """A stable hash of inputs [..., N] over all of int64; [...]."""
+def hash_of(digits: Int[Tensor, "*S N"]) -> Int[Tensor, "*S"]:
+    """Return a stable int64 hash of inputs."""
     value = torch.zeros_like(digits[..., 0])
     for position in range(digits.shape[-1]):
         value = mixed(value ^ digits[..., position])
@@ -64,12 +68,18 @@ def _answered(task: DigitTask, inputs: Tensor, draws: Tensor) -> Items:
 
 
 def _draws(split: Split, seeds: Tensor, index: Tensor) -> Tensor:
-    """A random whole number below 2⁶³ for every item, apart from those that make its question."""
+    """Draw an integer below 2⁶³ per item.
+
+    It is independent of the draws of the item's question.
+    """
     return random_bits(torch.tensor(stream(f"draw/{split}"), device=seeds.device), seeds, index)
 
 
 def _listed(task: DigitTask, split: Split, seeds: Tensor, index: Tensor) -> Tensor:
-    """Questions [S, B, N] of a list: drawn from it for training, else in its order, over again."""
+    """Return questions [S, B, N] of a list.
+
+    They are drawn for training, and in order, cyclically, otherwise.
+    """
     asker = task.asker()
     listed = ENGINE_QUESTIONS.get(asker.name)(asker, seeds.device)
     if task.questions().held_out:
@@ -86,7 +96,7 @@ def _listed(task: DigitTask, split: Split, seeds: Tensor, index: Tensor) -> Tens
 
 
 def _accepted_digits(task: DigitTask, split: Split, seeds: Tensor, index: Tensor) -> Tensor:
-    """The first attempt of every sample that the sampling rule and the split accept; [S, B, N]."""
+    """Return each sample's first accepted attempt, [S, B, N]."""
     law = task.questions()
     shape = torch.broadcast_shapes(seeds.shape, index.shape)
     seeds, index = (counter.expand(shape).flatten() for counter in (seeds, index))
@@ -96,7 +106,7 @@ def _accepted_digits(task: DigitTask, split: Split, seeds: Tensor, index: Tensor
         digits, accepted = _attempts(law, split, seeds[pending], index[pending], start)
         first = accepted.to(torch.uint8).argmax(-1)
         chosen[pending] = digits[torch.arange(len(pending), device=seeds.device), first]
-        pending = pending[~accepted.any(-1)]  # what these chose is overwritten
+        pending = pending[~accepted.any(-1)]  # their choice so far is overwritten
         if not len(pending):
             return chosen.view(*shape, law.length)
     raise InvalidSpec(
@@ -112,7 +122,7 @@ def _accepted_digits(task: DigitTask, split: Split, seeds: Tensor, index: Tensor
 def _attempts(
     law: QuestionLaw, split: Split, seeds: Tensor, index: Tensor, start: int
 ) -> tuple[Tensor, Tensor]:
-    """Digits [..., A, N] of some attempts at items, and which of them [..., A] are accepted."""
+    """Return digits [..., A, N] of attempts, and a mask of the accepted."""
     device = seeds.device
     counters = (
         torch.tensor(stream(f"digits/{split}"), device=device),
@@ -132,7 +142,7 @@ def _attempts(
     return digits, accepted
 
 
-def _in_split(digits: Tensor, split: Split) -> Tensor:
-    """Which inputs [..., N] belong to a split; [...]."""
+def _in_split(digits: Int[Tensor, "*S N"], split: Split) -> Bool[Tensor, "*S"]:
+    """Return a mask of the inputs that belong to a split."""
     part, sixteenth = SIXTEENTHS[split], split_of(digits)
     return (sixteenth >= part.start) & (sixteenth < part.stop)

@@ -1,4 +1,4 @@
-"""Dropout whose every draw is decided by its counters and so never depends on what ran before."""
+"""Dropout with masks from counters, independent of earlier draws."""
 
 import math
 from dataclasses import dataclass
@@ -8,30 +8,31 @@ from torch import Tensor
 
 from adaptlab.engine.counter import random_bits, stream
 from adaptlab.engine.plan import Plan
+from adaptlab.engine.tensors import Float, Int
 
 _BITS = 63
 
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """Where in training a forward pass stands, which decides what is dropped in it.
+    """The place of a forward pass in training; determines dropout masks.
 
-    `step` is a whole number on the device, `seeds` [R] the seed of every replicate, `first_item`
-    the place in the step's batch of the first item passed, so that a batch can go in parts.
+    `seeds` are those of the replicates. `first_item` is the index in the step's batch of the first
+    item passed, so that a batch can be divided.
     """
 
-    step: Tensor
-    seeds: Tensor
+    step: Int[Tensor, ""]
+    seeds: Int[Tensor, "R"]
     first_item: int = 0
 
 
 def training_step(
-    plan: Plan, step: int, first_item: int = 0, seeds: Tensor | None = None
+    plan: Plan, step: int, first_item: int = 0, seeds: Int[Tensor, "R"] | None = None
 ) -> TrainingStep | None:
-    """A step of training, or None where nothing is dropped because part of the base is frozen.
+    """Return a step of training; None if part of the base is frozen.
 
-    Of all replicates of the plan, or of those whose `seeds` [R] are given. The paper trains
-    with dropout in pretraining and full fine-tuning and adapts without.
+    `seeds` default to those of all replicates of the plan. The paper trains with dropout in
+    pretraining and full fine-tuning, and adapts without.
     """
     if not plan.shape.tensors.keys() <= plan.trained_shapes.keys():
         return None
@@ -40,12 +41,17 @@ def training_step(
 
 
 def dropped(
-    x: Tensor, rate: float, at: TrainingStep, name: str, length: int, rows: slice
-) -> Tensor:
-    """Zero each value of x [R, B, ..., Q, C] with probability `rate` and scale the others up.
+    x: Float[Tensor, "R B *H Q C"],
+    rate: float,
+    at: TrainingStep,
+    name: str,
+    length: int,
+    rows: slice,
+) -> Float[Tensor, "R B *H Q C"]:
+    """Zero each value of x with probability `rate`; scale up the others.
 
-    x holds the `rows` of `length` positions, and a position's draws are the same whichever rows
-    are computed. Replicates of one seed draw alike.
+    x holds the `rows` of `length` positions; a position's mask does not depend on which rows are
+    computed. Replicates of one seed share masks.
     """
     shape = (*x.shape[2:-2], length, x.shape[-1])
     cells = torch.arange(math.prod(shape), device=x.device).view(shape)[..., rows, :]

@@ -1,4 +1,4 @@
-"""Early stopping of every replicate on its own, by its loss on the validation split."""
+"""Early stopping of each replicate by its loss on the validation split."""
 
 import math
 from collections.abc import Sequence
@@ -8,29 +8,30 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from adaptlab.engine.tensors import Float, Int
 from adaptlab.specs.spec import EarlyStopping
 
 
 @dataclass
 class Patience:
-    """For each replicate the lowest loss that counted, the validations since, and its weights.
+    """Each replicate's lowest loss, its weights, and validations since.
 
-    `best` is [L, N], laid out like the weights; its rows are the starting weights until a loss
-    counted.
+    A loss counts if it improves on the lowest by `min_delta`. The rows of `best` are the initial
+    weights until one does.
     """
 
     rule: EarlyStopping
-    best: Tensor
+    best: Float[Tensor, "L N"]
     lowest: list[float]
     waited: list[int]
 
     @classmethod
-    def begin(cls, rule: EarlyStopping, flat: Tensor) -> Self:
-        """Before the first validation of the weights flat [L, N]."""
+    def begin(cls, rule: EarlyStopping, flat: Float[Tensor, "L N"]) -> Self:
+        """Return the state before the first validation of the weights."""
         return cls(rule, flat.clone(), [math.inf] * len(flat), [0] * len(flat))
 
-    def take_note(self, losses: Sequence[float], flat: Tensor) -> list[int]:
-        """Note a validation of every replicate; returns the rows whose patience is at its end."""
+    def take_note(self, losses: Sequence[float], flat: Float[Tensor, "L N"]) -> list[int]:
+        """Record a validation of all; return the rows that have to stop."""
         better: list[int] = []
         for row, loss in enumerate(losses):
             if loss < self.lowest[row] - self.rule.min_delta:
@@ -42,8 +43,8 @@ class Patience:
         self.best[rows] = flat[rows]
         return [row for row, waited in enumerate(self.waited) if waited >= self.rule.patience]
 
-    def of(self, rows: Tensor) -> "Patience":
-        """The same for some of the replicates."""
+    def of(self, rows: Int[Tensor, "W"]) -> "Patience":
+        """Return the state of some of the replicates."""
         places: list[int] = rows.tolist()
         return Patience(
             self.rule,
@@ -52,8 +53,8 @@ class Patience:
             [self.waited[place] for place in places],
         )
 
-    def kept(self, flat: Tensor) -> Tensor:
-        """The weights [L, N] to keep: the best, or `flat` where no loss was ever finite."""
+    def kept(self, flat: Float[Tensor, "L N"]) -> Float[Tensor, "L N"]:
+        """Return the best weights, or `flat` if no loss was ever finite."""
         counted = [math.isfinite(loss) for loss in self.lowest]
         has_best = torch.tensor(counted, dtype=torch.bool, device=flat.device).unsqueeze(1)
         return torch.where(has_best, self.best, flat)

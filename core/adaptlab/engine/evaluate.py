@@ -1,7 +1,7 @@
 """Exact-match scores on fresh items.
 
-Greedy generation answers an item rightly exactly when, fed the right answer so far, the model
-ranks the right token first at every answer position: one forward pass scores all of them.
+Greedy generation answers an item correctly exactly if the model, given the correct answer so far,
+ranks the correct token first at every answer position. So one forward pass scores all of them.
 """
 
 from collections.abc import Iterator
@@ -16,6 +16,7 @@ from adaptlab.engine.digits import make_items, target_rows
 from adaptlab.engine.grouped import lifted
 from adaptlab.engine.items import Items
 from adaptlab.engine.model import Model
+from adaptlab.engine.tensors import Bool, Float
 from adaptlab.measurements.results import Split
 from adaptlab.plugins.task import DigitTask
 
@@ -33,10 +34,10 @@ def outcomes(
     replicates: int,
     *,
     attached: bool = True,
-) -> Tensor:
-    """Which of the first `samples` items of a split are right, as bool [R, samples].
+) -> Bool[Tensor, "{replicates} {samples}"]:
+    """Return a mask of correct answers to the first `samples` items.
 
-    Without `attached`, it is the base model on its own that answers.
+    Without `attached`, the base model answers alone.
     """
     parts = [
         lifted(items.right(logits), replicates)
@@ -48,22 +49,22 @@ def outcomes(
 @torch.no_grad()
 def validation(
     model: Model, task: DigitTask, samples: int, replicates: int
-) -> tuple[Tensor, Tensor]:
-    """The mean cross-entropy over counted tokens and the accuracy on validation items, [R] each."""
+) -> tuple[Float[Tensor, "{replicates}"], Float[Tensor, "{replicates}"]]:
+    """Return mean cross-entropy and accuracy on validation items."""
     loss = torch.zeros(replicates, dtype=torch.float64, device=model.plan.device)
     right = torch.zeros_like(loss)
     tokens: int | Tensor = 0
     for logits, items in _answers(model, task, "validation", samples, replicates):
         right += lifted(items.right(logits), replicates).sum(1)
-        wanted = items.targets.expand(len(logits), -1, -1).flatten()
-        found = functional.cross_entropy(logits.flatten(0, 2), wanted, reduction="none")
-        found = found.view(len(logits), -1)
+        targets = items.targets.expand(len(logits), -1, -1).flatten()
+        token_losses = functional.cross_entropy(logits.flatten(0, 2), targets, reduction="none")
+        token_losses = token_losses.view(len(logits), -1)
         if items.counted is None:
             tokens += items.targets.numel()
         else:
             tokens += items.counted.sum()
-            found = torch.where(items.counted.flatten(1), found, 0)
-        loss += lifted(found, replicates).sum(1)
+            token_losses = torch.where(items.counted.flatten(1), token_losses, 0)
+        loss += lifted(token_losses, replicates).sum(1)
     return loss / tokens, right / samples
 
 
@@ -75,7 +76,7 @@ def _answers(
     replicates: int,
     attached: bool = True,
 ) -> Iterator[tuple[Tensor, Items]]:
-    """Logits [A, B, M, V] for the items [1, B, ...] of a split, with these, part by part."""
+    """Yield logits [A, B, M, V] and items [1, B, ...], part by part."""
     at_once = max(1, TOKENS_AT_ONCE // (replicates * task.sequence_length()))
     device = model.plan.device
     for first in range(0, samples, at_once):
@@ -95,7 +96,7 @@ class _Asked:
     device: torch.device
 
 
-@lru_cache(maxsize=8)  # less than a megabyte each; every validation asks for the same ones
-def _held_out(asked: _Asked) -> Items:
-    seeds = torch.tensor([ITEM_SEED], device=asked.device)
-    return make_items(asked.task, asked.split, seeds, asked.first, asked.count)
+@lru_cache(maxsize=8)  # less than a megabyte each; every validation needs the same ones
+def _held_out(key: _Asked) -> Items:
+    seeds = torch.tensor([ITEM_SEED], device=key.device)
+    return make_items(key.task, key.split, seeds, key.first, key.count)

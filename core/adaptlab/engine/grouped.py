@@ -1,11 +1,11 @@
-"""Layers whose weights carry a leading group axis.
+"""Layers whose weights have a leading group axis.
 
-A weight of G groups serves R replicates when G divides R: with G = 1 all replicates share one
-base, with G = R every replicate has its own, in between consecutive replicates share.
+A weight of G groups serves R replicates if G divides R: with G = 1 all replicates share one base,
+with G = R each has its own, and in between R/G consecutive replicates share one.
 
-Activations may be shared in the same way: where x has A < R rows on its leading axis, each stands
-for R/A consecutive replicates (the trials of a seed see the same items), and what does not depend
-on the trial is computed once.
+Activations may be shared likewise: if x has A < R rows on its leading axis, each row serves R/A
+consecutive replicates (the trials of a seed see the same items). Whatever does not depend on the
+trial is computed once.
 """
 
 from typing import Any
@@ -16,25 +16,28 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from adaptlab.engine.compiled import kernels_for
+from adaptlab.engine.tensors import Float, Int, Shaped
 
 
-def lifted(x: Tensor, replicates: int) -> Tensor:
-    """X [A, ...] repeated to [R, ...] for at least so many replicates; unchanged if it has them."""
+def lifted(x: Shaped[Tensor, "A *N"], replicates: int) -> Shaped[Tensor, "R *N"]:
+    """Repeat x for at least `replicates` rows; unchanged if it has as many."""
     return x if len(x) >= replicates else x.repeat_interleave(replicates // len(x), 0)
 
 
-def plus(x: Tensor, y: Tensor) -> Tensor:
-    """The sum of x [A, ...] and y [A', ...], of which one divides the other; [max(A, A'), ...]."""
+def plus(x: Float[Tensor, "A ..."], y: Float[Tensor, "A2 ..."]) -> Float[Tensor, "R ..."]:
+    """Add x and y; of A and A2 one divides the other, and R is the larger."""
     if len(x) == len(y) or 1 in (len(x), len(y)):
         return x + y
     fewer, more = (x, y) if len(x) < len(y) else (y, x)
     return (fewer.unsqueeze(1) + more.unflatten(0, (len(fewer), -1))).flatten(0, 1)
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Multiply x [R, ..., I] by weight [G, O, I] and add bias [G', O]; gives [R, ..., O]."""
+def linear(
+    x: Float[Tensor, "A *N I"], weight: Float[Tensor, "G O I"], bias: Float[Tensor, "G2 O"] | None
+) -> Float[Tensor, "R *N O"]:
+    """Multiply x by weight and add bias."""
     groups, outputs, inputs = weight.shape
-    if groups > len(x):  # x is shared: one product with the matrices of all who share it
+    if groups > len(x):  # x is shared: one product with the matrices of all that share it
         share = groups // len(x)
         product = linear(x, weight.reshape(len(x), share * outputs, inputs), None)
         product = product.unflatten(-1, (share, outputs)).movedim(-2, 1).flatten(0, 1)
@@ -42,7 +45,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if bias is not None and bias.shape[0] != groups:  # biases are trained, matrices are shared
         return add(linear(x, weight, None), bias)
     if groups == 1:
-        rows = x.reshape(-1, inputs)  # some positions of many are otherwise a product a sample
+        rows = x.reshape(-1, inputs)  # a slice of positions would be one product per sample
         product = functional.linear(rows, weight[0], None if bias is None else bias[0])
         return product.view(*x.shape[:-1], outputs)
     rows = x.reshape(groups, -1, inputs)  # G, R/G·…, I
@@ -52,13 +55,18 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return product.view(*x.shape[:-1], outputs)
 
 
-def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float = 1e-5) -> Tensor:
-    """Normalise the last axis of x [R, ..., C], then scale by [G, C] and shift by [G', C]."""
+def layer_norm(
+    x: Float[Tensor, "A *N C"],
+    weight: Float[Tensor, "G C"],
+    bias: Float[Tensor, "G2 C"] | None,
+    epsilon: float = 1e-5,
+) -> Float[Tensor, "R *N C"]:
+    """Normalise the last axis of x, then scale by weight, shift by bias."""
     groups, width = weight.shape
     x = lifted(x, groups)
     if (bias is None or len(bias) == groups) and kernels_for(x, weight, bias) is not None:
-        found: Tensor = _Norm.apply(x, weight, bias, epsilon)  # pyright: ignore[reportUnknownMemberType, reportAssignmentType]
-        return found
+        normalised: Tensor = _Norm.apply(x, weight, bias, epsilon)  # pyright: ignore[reportUnknownMemberType, reportAssignmentType]
+        return normalised
     if groups == 1 and (bias is None or bias.shape[0] == 1):
         shift = None if bias is None else bias[0]
         return functional.layer_norm(x, (width,), weight[0], shift, epsilon)
@@ -71,7 +79,7 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float = 
 
 
 class _Norm(torch.autograd.Function):
-    """One pass each way, with compiled kernels."""
+    """Layer norm by compiled kernels, one pass forward and one backward."""
 
     @staticmethod
     def forward(  # torch does not type contexts
@@ -91,19 +99,21 @@ class _Norm(torch.autograd.Function):
         ctx: Any, *grad_outputs: Tensor
     ) -> tuple[Tensor, Tensor | None, Tensor | None, None]:
         x, weight, moments = ctx.saved_tensors
-        wanted = ctx.needs_input_grad[1], ctx.needs_input_grad[2]
-        found, sums = ctx.kernels.norm_backward(
-            x, weight, grad_outputs[0].contiguous(), moments, any(wanted)
+        needed = ctx.needs_input_grad[1], ctx.needs_input_grad[2]
+        gradient, sums = ctx.kernels.norm_backward(
+            x, weight, grad_outputs[0].contiguous(), moments, any(needed)
         )
         sums = None if sums is None else sums.to(weight.dtype)
-        scale, shift = (sums[:, i] if sums is not None and wanted[i] else None for i in (0, 1))
-        return found, scale, shift, None
+        scale, shift = (sums[:, i] if sums is not None and needed[i] else None for i in (0, 1))
+        return gradient, scale, shift, None
 
 
-def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-    """Divide the last axis of x [R, ..., C] by its root mean square, then scale by [G, C].
+def rms_norm(
+    x: Float[Tensor, "A *N C"], weight: Float[Tensor, "G C"], epsilon: float
+) -> Float[Tensor, "R *N C"]:
+    """Divide the last axis of x by its root mean square, then scale.
 
-    Nothing is shifted and no mean taken away (Zhang, Sennrich 2019).
+    There is no shift, and no mean is subtracted (Zhang, Sennrich 2019).
     """
     groups, width = weight.shape
     x = lifted(x, groups)
@@ -112,22 +122,24 @@ def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     return scale(functional.rms_norm(x, (width,), eps=epsilon), weight)
 
 
-def scale(x: Tensor, weight: Tensor) -> Tensor:
-    """Multiply x [R, ..., C] by weight [G, C]."""
+def scale(x: Float[Tensor, "A *N C"], weight: Float[Tensor, "G C"]) -> Float[Tensor, "R *N C"]:
+    """Multiply x by weight, elementwise."""
     x = lifted(x, len(weight))
     return (x.reshape(len(weight), -1, x.shape[-1]) * weight.unsqueeze(1)).view(x.shape)
 
 
-def add(x: Tensor, bias: Tensor) -> Tensor:
-    """Add bias [G, C] to x [R, ..., C]."""
+def add(x: Float[Tensor, "A *N C"], bias: Float[Tensor, "G C"]) -> Float[Tensor, "R *N C"]:
+    """Add bias to x."""
     x = lifted(x, len(bias))
     return (x.reshape(len(bias), -1, x.shape[-1]) + bias.unsqueeze(1)).view(x.shape)
 
 
-def embedding(tokens: Tensor, weight: Tensor) -> Tensor:
-    """Look up tokens [R, B, T] in weight [G, V, C]; gives [R, B, T, C].
+def embedding(
+    tokens: Int[Tensor, "A *N"], weight: Float[Tensor, "G V C"]
+) -> Float[Tensor, "R *N C"]:
+    """Look up tokens in weight.
 
-    The gradient of a row sums over all its tokens, which takes more digits than bfloat16 has.
+    The gradient of a row sums over all its tokens, which needs more digits than bfloat16 has.
     """
     groups, vocabulary, width = weight.shape
     tokens = lifted(tokens, groups)
@@ -137,12 +149,12 @@ def embedding(tokens: Tensor, weight: Tensor) -> Tensor:
     rows = weight.reshape(-1, width)
     if weight.dtype != torch.bfloat16 and kernels_for(weight) is None:
         return functional.embedding(tokens, rows)
-    found: Tensor = _Rows.apply(tokens, rows)  # pyright: ignore[reportUnknownMemberType, reportAssignmentType]
-    return found
+    looked_up: Tensor = _Rows.apply(tokens, rows)  # pyright: ignore[reportUnknownMemberType, reportAssignmentType]
+    return looked_up
 
 
 class _Rows(torch.autograd.Function):
-    """The rows of weight [V, C], of which the gradient is summed in float32."""
+    """Rows of weight [V, C]; their gradient is summed in float32."""
 
     @staticmethod
     def forward(ctx: Any, tokens: Tensor, weight: Tensor) -> Tensor:  # torch has no type for it
@@ -167,18 +179,19 @@ class _Rows(torch.autograd.Function):
         return None, summed.to(incoming.dtype)
 
 
-def chosen(table: Tensor, tokens: Tensor) -> Tensor:
-    """The vectors [R, B, N, ...] of tokens [A, B, N] in a table [R, V, N, ...] for each position.
-
-    Like `embedding`, but what a token has differs by position.
-    """
+def chosen(
+    table: Float[Tensor, "G V N *C"], tokens: Int[Tensor, "A B N"]
+) -> Float[Tensor, "R B N *C"]:
+    """Look up tokens in a table that has a vector per token and position."""
     vocabulary, length = table.shape[1:3]
     rows = tokens * length + torch.arange(length, device=tokens.device)
     flat = table.reshape(len(table), vocabulary * length, -1)
     return embedding(rows, flat).unflatten(-1, table.shape[3:])
 
 
-def positions(weight: Tensor, replicates: int, length: int) -> Tensor:
-    """The first rows of weight [G, N, C] for every replicate, as [R, 1, T, C]."""
+def positions(
+    weight: Float[Tensor, "G N C"], replicates: int, length: int
+) -> Float[Tensor, "A 1 {length} C"]:
+    """Return the first `length` rows of weight; A is 1 or `replicates`."""
     rows = weight[:, :length]
     return (rows if len(rows) == 1 else lifted(rows, replicates)).unsqueeze(1)

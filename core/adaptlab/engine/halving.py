@@ -1,8 +1,8 @@
-"""Which trials go on at a rung of successive halving: the best, by the rule of `choice`.
+"""Elimination of trials at a rung, by the rule of `choice`.
 
-Only trials with a replicate that is still trained compete. One that stopped early has finished and
-is a candidate at the end whatever happens here; pooled, its accuracy counts for its trial, and a
-diverged one counts as nothing right.
+Only trials with a replicate that is still trained compete. A replicate that stopped early has
+finished and remains a candidate at the end. Pooled, its accuracy counts for its trial, and a
+diverged replicate counts as 0.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,7 +15,10 @@ from adaptlab.specs.halving import going_on
 
 
 def compared_replicates(plan: Plan, live: Collection[int], outcome: TrainingOutcome) -> list[int]:
-    """The replicates to score, arranged; none where every trial would go on anyway."""
+    """Return the replicates to score, arranged.
+
+    There are none if every trial would go on anyway.
+    """
     compared = [
         replicate
         for trials in _competing(plan, live)
@@ -30,7 +33,7 @@ def compared_replicates(plan: Plan, live: Collection[int], outcome: TrainingOutc
 def losers(
     plan: Plan, live: Collection[int], outcome: TrainingOutcome, scores: Mapping[int, float]
 ) -> list[int]:
-    """The live replicates of the trials that do not go on."""
+    """Return the live replicates of the trials that are eliminated."""
     return [
         replicate
         for trials in _competing(plan, live)
@@ -41,7 +44,7 @@ def losers(
 
 
 def _competing(plan: Plan, live: Collection[int]) -> list[list[list[int]]]:
-    """For each contest the trials that are still trained, on any of its seeds."""
+    """Return for each contest the trials that are still trained."""
     return [
         [trial for trial in contest if any(replicate in live for replicate in trial)]
         for contest in contests(plan)
@@ -49,6 +52,6 @@ def _competing(plan: Plan, live: Collection[int]) -> list[list[list[int]]]:
 
 
 def _places(plan: Plan, trials: Sequence[Sequence[int]]) -> int:
-    """How many of these trials go on."""
+    """Return the number of these trials that go on."""
     halving = plan.training.halving
     return len(trials) if halving is None else going_on(halving, len(trials))

@@ -1,4 +1,4 @@
-"""Weights of published models, from safetensors files in the Hugging Face layout."""
+"""Weights of published models in the Hugging Face layout."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -17,22 +17,25 @@ from adaptlab.weights.model_folder import CheckedFolder, StoredTensor, check_fol
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """A published model under this project's names: tensors [*shape] as `family` declares them."""
+    """A published model, its tensors [*shape] as `family` declares them."""
 
     family: PublishedFamily
     tensors: Mapping[str, Tensor]
 
 
 def load_folder(folder: Path, dtype: torch.dtype = torch.float32) -> PublishedModel:
-    """The model in a folder, or `BadModelFolder` with the name of what is wrong.
+    """Load the model in a folder.
 
-    Names, shapes and types of all tensors are checked in the files' headers before any is read.
+    Names, shapes and dtypes of all tensors are checked in the files' headers before any is read.
+
+    Raises:
+        BadModelFolder: with the name of the file, field or tensor that is wrong.
     """
     return load_checked(check_folder(folder), dtype)
 
 
 def load_checked(checked: CheckedFolder, dtype: torch.dtype = torch.float32) -> PublishedModel:
-    """The model in a folder whose headers have been checked; raises `BadModelFolder`."""
+    """Load the model in a checked folder; may raise `BadModelFolder`."""
     with ExitStack() as stack:
         files = {path: _opened(stack, path) for path in {t.file for t in checked.stored}}
         tensors = {
@@ -46,14 +49,14 @@ def load_checked(checked: CheckedFolder, dtype: torch.dtype = torch.float32) -> 
 
 def _opened(stack: ExitStack, path: Path) -> Any:  # the library's file handles have no types
     try:
-        # Mapped and not read: a tensor's bytes come into memory once, when it is copied.
+        # Mapped, not read: a tensor's bytes are in memory once, when it is copied.
         return stack.enter_context(safe_open(path, framework="pt"))
     except (SafetensorError, OSError) as error:
         raise BadModelFolder(f"{path.name} was changed while it was read.") from error
 
 
 def _loaded(file: Any, stored: StoredTensor, source: PublishedTensor, dtype: torch.dtype) -> Tensor:
-    """One tensor in the project's layout and dtype."""
+    """Read one tensor in adaptlab's layout and dtype."""
     tensor = file.get_tensor(stored.name)
     tensor = tensor.T if source.transposed else tensor
     tensor = tensor.chunk(source.parts)[source.part].to(dtype, copy=True).contiguous()

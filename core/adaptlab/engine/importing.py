@@ -1,4 +1,4 @@
-"""A published model as a base model: the weights of a folder in the place of trained ones."""
+"""Import of a published model as a base model, without training."""
 
 from pathlib import Path
 
@@ -22,14 +22,15 @@ AS_FOUND = ReplicateResult(
     validation_accuracy=None,
     steps=0,
 )
-"""The one replicate of an imported model, which nothing was done to."""
+"""The only replicate of an imported model, which is not trained."""
 
 
 def imported_model(plan: Plan, folder: Path | None) -> Model:
-    """The model in `folder`, all weights [1, ...] in the place of trained ones.
+    """Return the model in `folder`, with weights [1, ...] as if trained.
 
-    Raises `BadModelFolder` for weights that are not finite, and for a folder that is not, or not
-    any more, the one that the job was made for.
+    Raises:
+        BadModelFolder: if weights are not finite, or the folder has changed since the job was
+            created.
     """
     if folder is None:
         raise BadModelFolder(
@@ -38,7 +39,7 @@ def imported_model(plan: Plan, folder: Path | None) -> Model:
     checked = check_folder(folder)
     _check_unchanged(plan, checked)
     published = load_checked(checked, plan.dtype)
-    # Again, in case that somebody wrote to it while it was read.
+    # Again, in case a file was written while it was read.
     _check_unchanged(plan, checked)
     weights = {n: t.to(plan.device).unsqueeze(0) for n, t in published.tensors.items()}
     return Model(plan, {}, weights)
@@ -46,10 +47,10 @@ def imported_model(plan: Plan, folder: Path | None) -> Model:
 
 def _check_unchanged(plan: Plan, checked: CheckedFolder) -> None:
     assert plan.spec.model_folder is not None
-    known = {file.name: file for file in plan.spec.model_folder.files}
-    found = {file.name: file for file in fingerprint(checked)}
-    names = sorted(known.keys() | found.keys())
-    if changed := [name for name in names if known.get(name) != found.get(name)]:
+    expected = {file.name: file for file in plan.spec.model_folder.files}
+    present = {file.name: file for file in fingerprint(checked)}
+    names = sorted(expected.keys() | present.keys())
+    if changed := [name for name in names if expected.get(name) != present.get(name)]:
         raise BadModelFolder(
             f"{', '.join(changed[:8])} changed after the job was created. Import the model again."
         )

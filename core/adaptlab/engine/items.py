@@ -1,4 +1,4 @@
-"""Items as they are trained on and scored: tokens, targets, and which of the targets count."""
+"""Items for training and scoring: tokens, targets, counted targets."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,54 +7,57 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.plugins import ENGINE_MASKS
+from adaptlab.engine.tensors import Bool, Float, Int
 from adaptlab.plugins.task import Task
 
 
 @dataclass(frozen=True)
 class Items:
-    """Questions with their answers: tokens [S, B, T] that the model is fed, targets [S, B, M].
+    """Questions with answers: the model's input tokens, and the targets.
 
-    `counted` [S, B, M] says which targets loss and score look at, at least the first of every
-    item; without it, they look at all.
+    `counted` marks the targets that loss and score consider, at least the first of every item; None
+    if they consider all.
     """
 
-    tokens: Tensor
-    targets: Tensor
-    counted: Tensor | None = None
+    tokens: Int[Tensor, "S B T"]
+    targets: Int[Tensor, "S B M"]
+    counted: Bool[Tensor, "S B M"] | None = None
 
     def each(self, change: Callable[[Tensor], Tensor]) -> "Items":
-        """The items that come of the same change to every tensor."""
+        """Return the items with the same change made to every tensor."""
         counted = None if self.counted is None else change(self.counted)
         return Items(change(self.tokens), change(self.targets), counted)
 
     def part(self, span: slice) -> "Items":
-        """Some of the items of every seed."""
+        """Return some of the items of every seed."""
         return self.each(lambda tensor: tensor[:, span])
 
-    def right(self, logits: Tensor) -> Tensor:
-        """Which items greedy generation answers rightly [A, B], from logits [A, B, M, V]."""
-        found = logits.argmax(-1) == self.targets
-        return (found if self.counted is None else found | ~self.counted).all(-1)
+    def right(self, logits: Float[Tensor, "A B M V"]) -> Bool[Tensor, "A B"]:
+        """Return a mask of the items that greedy generation answers correctly."""
+        correct = logits.argmax(-1) == self.targets
+        return (correct if self.counted is None else correct | ~self.counted).all(-1)
 
-    def weight(self, span: slice) -> Tensor | None:
-        """The share of every seed's counted targets that some of its items have, [S].
+    def weight(self, span: slice) -> Float[Tensor, "S"] | None:
+        """Return the share of each seed's counted targets in some items.
 
-        None where all targets count, and with them the share of items.
+        None if all targets count; it is then the share of items.
         """
         if self.counted is None:
             return None
         return self.counted[:, span].sum((1, 2)) / self.counted.sum((1, 2)).double()
 
 
-def counted_targets(task: Task, targets: Tensor, draws: Tensor) -> Tensor | None:
-    """Which targets [..., M] of items with draws [...] count: the answer and one end token.
+def counted_targets(
+    task: Task, targets: Int[Tensor, "*S M"], draws: Int[Tensor, "*S"]
+) -> Bool[Tensor, "*S M"] | None:
+    """Return a mask of the counted targets: the answer and one end token.
 
-    None where all do, as is so for every task whose answers are of one length.
+    None if all count, as in every task whose answers have one length.
     """
     if task.name in ENGINE_MASKS.names():
         return ENGINE_MASKS.get(task.name)(task, targets, draws)
     end = task.end_token()
     if end is None:
         return None
-    ends = targets == end
-    return (ends.cumsum(-1) - ends.to(torch.int64)) == 0
+    is_end = targets == end
+    return (is_end.cumsum(-1) - is_end.to(torch.int64)) == 0

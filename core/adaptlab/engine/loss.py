@@ -1,4 +1,4 @@
-"""What training makes small."""
+"""The loss that training minimises."""
 
 import torch
 from torch import Tensor
@@ -9,16 +9,19 @@ from adaptlab.engine.dropout import TrainingStep
 from adaptlab.engine.grouped import lifted
 from adaptlab.engine.items import Items
 from adaptlab.engine.model import Model
+from adaptlab.engine.tensors import Float
 
 
-def mean_losses(model: Model, items: Items, replicates: int, at: TrainingStep | None) -> Tensor:
-    """The mean cross-entropy over counted answer tokens for every replicate of the model, [R]."""
+def mean_losses(
+    model: Model, items: Items, replicates: int, at: TrainingStep | None
+) -> Float[Tensor, "{replicates}"]:
+    """Return each replicate's mean cross-entropy over counted tokens."""
     plan = model.plan
     logits = model.for_training().logits(items.tokens, target_rows(plan.task), training=at)
     logits, targets = (lifted(part, replicates) for part in (logits.to(plan.dtype), items.targets))
-    found = functional.cross_entropy(logits.flatten(0, 2), targets.flatten(), reduction="none")
-    found = found.view(replicates, -1)
+    losses = functional.cross_entropy(logits.flatten(0, 2), targets.flatten(), reduction="none")
+    losses = losses.view(replicates, -1)
     if items.counted is None:
-        return found.mean(1)
+        return losses.mean(1)
     counted = lifted(items.counted, replicates).flatten(1)
-    return torch.where(counted, found, 0).sum(1) / counted.sum(1)
+    return torch.where(counted, losses, 0).sum(1) / counted.sum(1)

@@ -1,4 +1,4 @@
-"""What memory the device, and on a CPU this process, holds, held at most and could still have."""
+"""Memory of a GPU, or on a CPU of this process, in bytes."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -15,14 +15,14 @@ _FORGET_PEAK = "5"  # proc(5): reset the peak resident set size to the present o
 
 
 def held_bytes(device: torch.device) -> int:
-    """What the device's allocator, or this process, holds now."""
+    """Return the bytes that allocator or process holds now."""
     if device.type == "cuda":
         return torch.cuda.memory_allocated(device)
     return psutil.Process().memory_info().rss
 
 
 def peak_bytes(device: torch.device) -> int:
-    """The most that was held since the peak was last forgotten, or since the process began."""
+    """Return the most bytes held since `forget_peak` or the start."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     if _STATUS.exists():
@@ -33,7 +33,7 @@ def peak_bytes(device: torch.device) -> int:
 
 
 def forget_peak(device: torch.device) -> None:
-    """Begin to measure the peak anew, where that is possible: on a GPU and under Linux."""
+    """Reset the peak, if possible: on a GPU and under Linux."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     elif _CLEAR_REFS.exists():
@@ -44,21 +44,21 @@ def forget_peak(device: torch.device) -> None:
 
 
 def available_bytes(device: torch.device) -> int | None:
-    """What could be held besides what is held now; None where nothing can tell."""
+    """Return the bytes that could be allocated; None if unknown."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return psutil.virtual_memory().available
 
 
 def saved_bytes(work: Callable[[], object], held: Iterable[Tensor]) -> int:
-    """How much of what some work makes is kept for its backward pass, without what was `held`."""
-    known = {tensor.untyped_storage().data_ptr() for tensor in held}
+    """Return the bytes that `work` keeps for backward, without `held`."""
+    held_addresses = {tensor.untyped_storage().data_ptr() for tensor in held}
     sizes: dict[int, int] = {}
-    kept: list[Tensor] = []  # alive until the work is done, so that no address is seen twice
+    kept: list[Tensor] = []  # alive until the work is done, so that no address occurs twice
 
     def note(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in known:
+        if storage.data_ptr() not in held_addresses:
             sizes[storage.data_ptr()] = storage.nbytes()
             kept.append(tensor)
         return tensor

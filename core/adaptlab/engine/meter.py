@@ -1,4 +1,4 @@
-"""Measures what a run takes, with the clock of whoever started it."""
+"""Time and memory of a run, measured with the caller's clock."""
 
 from collections.abc import Callable
 
@@ -8,11 +8,11 @@ from adaptlab.engine.memory import forget_peak, held_bytes, peak_bytes
 from adaptlab.measurements.results import Usage
 
 Clock = Callable[[], float]
-"""Seconds since some moment, as of `time.perf_counter`."""
+"""Seconds since some moment, such as `time.perf_counter`."""
 
 
 class Meter:
-    """Seconds of the phases of a run, and the memory held before and at most."""
+    """Seconds of a run's phases, and its memory at the start and at the peak."""
 
     def __init__(self, device: torch.device, clock: Clock) -> None:
         forget_peak(device)
@@ -22,16 +22,16 @@ class Meter:
         self._training_seconds, self._training_steps, self._passes = 0.0, 0, 1
 
     def begin_training(self) -> None:
-        """Whatever came before belongs to no phase."""
+        """Start the training phase; time before it counts for no phase."""
         self._since = self._clock()
 
     def end_training(self, steps: int, passes: int) -> None:
-        """So many steps were taken, each in at most so many passes."""
+        """End the training phase after steps of at most `passes` passes."""
         self._training_seconds = self._lap()
         self._training_steps, self._passes = steps, passes
 
     def usage(self) -> Usage:
-        """Everything since the training counts as evaluation."""
+        """Return the usage; all time since training counts as evaluation."""
         return Usage(
             training_seconds=self._training_seconds,
             training_steps=self._training_steps,
@@ -42,7 +42,7 @@ class Meter:
         )
 
     def _lap(self) -> float:
-        """Seconds since the last, with the device's work done."""
+        """Return the seconds since the last lap, after waiting for the device."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         now = self._clock()

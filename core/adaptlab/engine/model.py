@@ -1,4 +1,4 @@
-"""A family's forward pass bound to base weights, a method and its trained tensors."""
+"""A forward pass bound to base weights, method and trained tensors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,34 +12,34 @@ from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
 from adaptlab.engine.dropout import TrainingStep
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_FOLDS, ENGINE_METHODS, PatternRecorder
+from adaptlab.engine.tensors import Float, Int
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.task import Task
 
 
 @dataclass(frozen=True)
 class Model:
-    """R replicates of an adapted (or, in pretraining, of a plain) model.
+    """R replicates of an adapted model, or of a plain one in pretraining.
 
-    `base` holds the frozen tensors [G, ...], empty in pretraining; `trained` the tensors
-    [R, ...] that the job trains.
+    `base` holds the frozen tensors, empty in pretraining; `trained` those that the job trains.
     """
 
     plan: Plan
-    base: Mapping[str, Tensor]
-    trained: Mapping[str, Tensor]
+    base: Mapping[str, Float[Tensor, "G ..."]]
+    trained: Mapping[str, Float[Tensor, "R ..."]]
 
     @property
     def attachments(self) -> Attachments:
-        """What the method hangs onto the base."""
+        """The method's attachments to the base."""
         method = self.plan.method
         if method is None:
             return Attachments(weights=self.trained)
         return ENGINE_METHODS.get(method.name)(method, self.plan.shape, self.trained)
 
     def for_training(self) -> Self:
-        """The same model in the precision that training computes in.
+        """Return the model in the precision that training computes in.
 
-        Gradients reach this model's own tensors, which stay in the precision of the plan.
+        Gradients reach this model's own tensors, which keep the precision of the plan.
         """
         dtype = self.plan.training_dtype
         if dtype == self.plan.dtype:
@@ -53,25 +53,25 @@ class Model:
 
     def logits(
         self,
-        tokens: Tensor,
+        tokens: Int[Tensor, "A B T"],
         rows: slice,
         recorder: PatternRecorder | None = None,
         training: TrainingStep | None = None,
         *,
         task: Task | None = None,
-    ) -> Tensor:
-        """Logits [R, B, rows, V] for tokens [R, B, T], with the adaptation attached.
+    ) -> Float[Tensor, "R B Q V"]:
+        """Return logits at the given rows with the adaptation attached.
 
-        Tokens [A, B, T] that each R/A consecutive replicates share give the same logits for less;
-        where nothing depends on the replicate, the logits are shared as well.
-        `task` says where in the tokens the answer starts; the plan's own without it.
+        Each row of tokens may serve R/A consecutive replicates, which saves time. If nothing
+        depends on the replicate, the logits have A rows as well. `task`, by default the plan's own,
+        determines where in the tokens the answer starts.
         """
         replicates = max((len(tensor) for tensor in self.trained.values()), default=1)
         attached = replace(self.attachments, replicates=replicates)
         return self._forward(tokens, attached, rows, recorder, training, task)
 
     def kept(self) -> Self:
-        """The same model from what is stored of it: tensors that only help training are folded."""
+        """Return the model as stored: tensors that only help training folded."""
         method = self.plan.method
         if method is None or method.name not in ENGINE_FOLDS.names():
             return self
@@ -80,13 +80,13 @@ class Model:
 
     def base_logits(
         self,
-        tokens: Tensor,
+        tokens: Int[Tensor, "A B T"],
         rows: slice,
         recorder: PatternRecorder | None = None,
         *,
         task: Task | None = None,
-    ) -> Tensor:
-        """Logits for the same tokens with the adaptation detached."""
+    ) -> Float[Tensor, "R B Q V"]:
+        """Return logits with the adaptation detached."""
         return self._forward(tokens, NOTHING_ATTACHED, rows, recorder, None, task)
 
     def _forward(
@@ -105,10 +105,10 @@ class Model:
         return forward(family, self.base, seen, attached, rows, recorder, training)
 
 
-def shown(family: Family, tokens: Tensor, asked: int) -> Tensor:
-    """What a model is given of tokens [..., T]: without the answer, if it fills that in itself.
+def shown(family: Family, tokens: Int[Tensor, "*A T"], asked: int) -> Int[Tensor, "*A T2"]:
+    """Return tokens, with the answer masked if the model fills it in.
 
-    The answer follows on `asked` tokens.
+    The answer follows `asked` tokens.
     """
     if not family.fills_in():
         return tokens

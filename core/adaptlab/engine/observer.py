@@ -1,4 +1,4 @@
-"""The one channel through which a run speaks to whoever started it."""
+"""The only channel between a run and its caller."""
 
 from typing import Literal, Protocol
 
@@ -8,12 +8,12 @@ Command = Literal["continue", "save", "stop"]
 
 
 class Observer(Protocol):
-    """Receives events and says how the run shall go on."""
+    """A receiver of events, which also decides how the run continues."""
 
     def emit(self, event: Event) -> None:
-        """Take note of something that happened."""
+        """Receive an event."""
         ...
 
     def command(self) -> Command:
-        """Asked after every step: go on, save the state of the training first, or stop."""
+        """Return the next command; called after every step."""
         ...

@@ -1,4 +1,4 @@
-"""AdamW with a learning rate and a clipping norm for every replicate."""
+"""AdamW with a learning rate and gradient clipping per replicate."""
 
 import math
 from dataclasses import dataclass
@@ -8,27 +8,28 @@ from torch import Tensor
 from torch.optim.adamw import adamw
 
 from adaptlab.engine.allocate import Trainables
+from adaptlab.engine.tensors import Float, Int
 
 BETAS = (0.9, 0.95)
 EPSILON = 1e-8
 SCALARS_AT_ONCE = 2**17
-"""On a CPU: four buffers of so many float32 numbers fit in a core's second-level cache."""
+"""Scalars per block on a CPU: four float32 buffers fit in a core's second-level cache."""
 FUSED_FROM = 2**15
-"""Scalars of a replicate from which on a CPU torch's fused AdamW, one replicate after the other,
-is faster than arithmetic on all at once: it takes half the time a scalar, but each call costs."""
+"""Scalars per replicate from which torch's fused AdamW, one replicate at a time, is faster on a CPU
+than arithmetic on all at once: half the time per scalar, but a fixed cost per call."""
 
 
 @dataclass
 class AdamW:
-    """Decoupled weight decay [R] (Loshchilov, Hutter 2019) on the flat buffer [R, N].
+    """AdamW (Loshchilov, Hutter 2019) on the flat buffer [R, N].
 
-    All arithmetic is elementwise along R, so a replicate moves as it would alone. Large ones on a
-    CPU go through `torch.optim`, which has no rates by row; the others, and all on a GPU, where
-    launches count, through the same formula on whole columns.
+    All arithmetic is elementwise along R, so a replicate is updated as it would be alone. Large
+    replicates on a CPU are updated one by one with `torch.optim`, which has no rate per row. Small
+    ones, and all on a GPU, where launches count, use the same formula on whole columns.
     """
 
     trainables: Trainables
-    weight_decays: Tensor
+    weight_decays: Float[Tensor, "R"]
     gradient_clip: float
 
     def __post_init__(self) -> None:
@@ -37,25 +38,25 @@ class AdamW:
         self._step = 0
 
     @property
-    def moments(self) -> tuple[Tensor, Tensor]:
-        """The running mean of the gradient and of its square, both [R, N]."""
+    def moments(self) -> tuple[Float[Tensor, "R N"], Float[Tensor, "R N"]]:
+        """The running means of the gradient and of its square."""
         return self._mean, self._square
 
-    def of(self, trainables: Trainables, rows: Tensor) -> "AdamW":
-        """The optimiser of `trainables`, which are these rows of its own, from where it stands."""
+    def of(self, trainables: Trainables, rows: Int[Tensor, "W"]) -> "AdamW":
+        """Return the optimiser of some rows, with their moments."""
         kept = AdamW(trainables, self.weight_decays[rows], self.gradient_clip)
         kept.restore(self._mean[rows], self._square[rows], self._step)
         return kept
 
-    def restore(self, mean: Tensor, square: Tensor, step: int) -> None:
-        """Go on after `step` steps that left these moments."""
+    def restore(self, mean: Float[Tensor, "R N"], square: Float[Tensor, "R N"], step: int) -> None:
+        """Resume after `step` steps that left these moments."""
         self._mean.copy_(mean)
         self._square.copy_(square)
         self._step = step
 
     @torch.no_grad()
-    def step(self, gradient: Tensor, learning_rates: Tensor) -> None:
-        """Move every replicate by its rate [R]; clips the gradient [R, N] in place."""
+    def step(self, gradient: Float[Tensor, "R N"], learning_rates: Float[Tensor, "R"]) -> None:
+        """Update every replicate; the gradient is clipped in place."""
         self._step += 1
         norms = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)  # R, 1
         shares = (self.gradient_clip / (norms + 1e-6)).clamp_(max=1.0)
@@ -69,20 +70,23 @@ class AdamW:
         return flat.device.type == "cpu" and flat.shape[1] >= FUSED_FROM
 
     def _move_fused(self, gradient: Tensor, learning_rates: Tensor) -> None:
-        """Move the replicates one by one, after what decays has decayed."""
+        """Update the replicates one by one, after weight decay."""
         buffers = (self.trainables.flat, gradient, self._mean, self._square)
         rates, decays = learning_rates.tolist(), self.weight_decays.tolist()
         for row, (rate, decay) in enumerate(zip(rates, decays, strict=True)):
-            flat, given, mean, square = ([buffer[row]] for buffer in buffers)
+            flat, gradients, mean, square = ([buffer[row]] for buffer in buffers)
             flat[0].addcmul_(flat[0], self.trainables.decays, value=-rate * decay)
-            taken = [torch.tensor(float(self._step - 1))]  # the call counts on
+            steps = [torch.tensor(float(self._step - 1))]  # the call adds one
             adamw(
-                flat, given, mean, square, [], taken, fused=True, amsgrad=False, maximize=False,
+                flat, gradients, mean, square, [], steps, fused=True, amsgrad=False, maximize=False,
                 beta1=BETAS[0], beta2=BETAS[1], lr=rate, weight_decay=0.0, eps=EPSILON,
             )  # fmt: skip
 
     def _move_all(self, gradient: Tensor, shares: Tensor, rates: Tensor) -> None:
-        """Move all replicates by rates [R, 1], columns by columns; clips by shares [R, 1]."""
+        """Update all replicates, block by block.
+
+        `rates` and `shares`, which clip, are [R, 1].
+        """
         decays = rates * self.weight_decays.unsqueeze(1)  # R, 1
         width = self._block_width()
         for first in range(0, gradient.shape[1], width):
@@ -91,7 +95,7 @@ class AdamW:
             self._move(block, gradient[:, block], rates, decays)
 
     def _move(self, block: slice, gradient: Tensor, rates: Tensor, decays: Tensor) -> None:
-        """Move the scalars [R, W] of a block by rates and decays [R, 1]."""
+        """Update the scalars [R, W] of a block; rates and decays are [R, 1]."""
         mean, square, flat = (
             each[:, block] for each in (self._mean, self._square, self.trainables.flat)
         )
@@ -102,14 +106,17 @@ class AdamW:
         flat.sub_(mean.div(denominator).mul_(rates / (1 - BETAS[0] ** self._step)))
 
     def _block_width(self) -> int:
-        """How many columns to move at a time: all on a GPU, what a CPU's cache holds otherwise."""
+        """Return the columns per block: what a CPU's cache holds, all on a GPU."""
         replicates, scalars = self.trainables.flat.shape
         whole = self.trainables.flat.is_cuda or not scalars
         return max(1, scalars) if whole else max(1, SCALARS_AT_ONCE // replicates)
 
 
 def schedule_factor(step: int, steps: int, warmup_fraction: float, schedule: str) -> float:
-    """The share of the peak rate at `step` (from 0): linear warm-up, then constant or cosine."""
+    """Return the share of the peak learning rate at `step`, from 0.
+
+    The warm-up is linear; `schedule` is constant or cosine.
+    """
     warmup = int(steps * warmup_fraction)
     if step < warmup:
         return (step + 1) / warmup

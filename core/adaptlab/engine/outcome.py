@@ -1,4 +1,4 @@
-"""How the replicates of a training ended."""
+"""The outcome of a training for each replicate."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -8,10 +8,10 @@ from adaptlab.measurements.results import ReplicateStatus
 
 @dataclass
 class TrainingOutcome:
-    """The last windowed loss, the steps made, and who ended early and why, [R] each.
+    """Final losses, steps, and reasons for ending early, R entries each.
 
-    A loss is None where nothing was trained. `eliminated` is the validation accuracy with which
-    successive halving left a replicate out, None where it did not.
+    A loss is the mean since the last curve point, None if nothing was trained. `eliminated` is the
+    validation accuracy at which successive halving eliminated a replicate, else None.
     """
 
     final_losses: list[float | None]
@@ -22,7 +22,7 @@ class TrainingOutcome:
 
     @classmethod
     def untrained(cls, replicates: int) -> Self:
-        """What there is to say before the first step."""
+        """Return the outcome before the first step."""
         return cls(
             final_losses=[None] * replicates,
             steps=[0] * replicates,
@@ -32,15 +32,15 @@ class TrainingOutcome:
         )
 
     def has_ended(self, replicate: int) -> bool:
-        """Whether a replicate is trained no more."""
+        """Return True if a replicate is no longer trained."""
         return self.diverged[replicate] or self.stopped[replicate] or self.is_eliminated(replicate)
 
     def is_eliminated(self, replicate: int) -> bool:
-        """Whether its trial was among the worst at a rung, and so can never be chosen."""
+        """Return True if its trial was eliminated, so cannot be selected."""
         return self.eliminated[replicate] is not None
 
     def status(self, replicate: int) -> ReplicateStatus:
-        """The word for it, when all is over."""
+        """Return the replicate's status at the end of training."""
         if self.diverged[replicate]:
             return "diverged"
         if self.is_eliminated(replicate):

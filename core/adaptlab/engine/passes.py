@@ -1,9 +1,8 @@
-"""Which replicates go through the model at once.
+"""Division of the replicates into passes through the model.
 
-The forward pass wants the same number of replicates of every seed, because those of a seed share
-its items and its base. So replicates stand in the order of how many of their seed are still
-trained; each pass takes whole seeds of one such number, or, where not even the trials of one seed
-fit in memory, some trials of one seed.
+The forward pass needs the same number of replicates of every seed, because those of a seed share
+its items and base. So replicates are sorted by the number still trained of their seed. A pass takes
+whole seeds with the same number, or some trials of one seed if not even these fit in memory.
 """
 
 from collections import Counter
@@ -22,13 +21,14 @@ from adaptlab.engine.items import Items
 from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan
+from adaptlab.engine.tensors import Float, Int, Shaped
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Rows of the buffers that are trained, and the seeds (their place in the items) they are of.
+    """Rows of the trained buffers, and their seeds as a slice of the items.
 
-    Every one of the seeds has the same number of these rows.
+    Every seed has the same number of rows.
     """
 
     rows: slice
@@ -36,21 +36,21 @@ class Cut:
 
     @property
     def replicates(self) -> int:
-        """How many rows these are."""
+        """The number of rows."""
         return self.rows.stop - self.rows.start
 
 
 @dataclass(frozen=True)
 class Pass:
-    """A cut with what is needed to train it: the model and trainables of its rows alone."""
+    """A cut with the model and trainables of its rows."""
 
     cut: Cut
     model: Model
     trainables: Trainables
-    replicate_seeds: Tensor
+    replicate_seeds: Int[Tensor, "R"]
 
-    def losses(self, items: Items, step: int, first_item: int = 0) -> Tensor:
-        """The mean cross-entropy of each replicate at a step, [R]; of items [S, B, ...] of all."""
+    def losses(self, items: Items, step: int, first_item: int = 0) -> Float[Tensor, "R"]:
+        """Return each replicate's mean cross-entropy on its seed's items."""
         at = training_step(self.model.plan, step, first_item, self.replicate_seeds)
         own = items.each(lambda tensor: tensor[self.cut.seeds])
         model, low = self._rounded
@@ -62,7 +62,7 @@ class Pass:
     def _rounded(self) -> tuple[Model, Trainables]:
         """Model and trainables in the precision that training computes in.
 
-        They are the pass's own, or copies that every step renews: gradients are taken of these.
+        These are the pass's own, or copies that every step updates and takes gradients of.
         """
         plan, flat = self.model.plan, self.trainables.flat
         if plan.training_dtype == flat.dtype:
@@ -73,59 +73,67 @@ class Pass:
         return model, Trainables(copy, self.trainables.decays, tensors)
 
     def _slope(self, loss: Tensor) -> Tensor:
-        """The gradient [R, N] of a loss, in the precision of what is trained."""
+        """Return the gradient [R, N] of a loss, in the trainables' precision."""
         return self._rounded[1].gradient(loss, self.trainables.flat.dtype)
 
-    def gradient(self, items: Items, step: int, parts: int) -> tuple[Tensor, Tensor]:
-        """The gradient [R, N] and losses [R] of a batch that goes through in equal parts."""
+    def gradient(
+        self, items: Items, step: int, parts: int
+    ) -> tuple[Float[Tensor, "R N"], Float[Tensor, "R"]]:
+        """Return gradient and losses of a batch, computed in equal parts."""
         size = items.tokens.shape[1] // parts
         if parts == 1:
-            found = self.losses(items, step)
-            return self._slope(found.sum()), found.detach()
+            losses = self.losses(items, step)
+            return self._slope(losses.sum()), losses.detach()
         gradient = torch.zeros_like(self.trainables.flat)
         total = torch.zeros(len(gradient), dtype=gradient.dtype, device=gradient.device)
         for first in range(0, parts * size, size):
             span = slice(first, first + size)
-            found = self.losses(items.part(span), step, first)
+            losses = self.losses(items.part(span), step, first)
             weight = items.weight(span)
-            found = found / parts if weight is None else found * self._of_own(weight).to(found)
-            gradient += self._slope(found.sum())
-            total += found.detach()
+            losses = losses / parts if weight is None else losses * self._of_own(weight).to(losses)
+            gradient += self._slope(losses.sum())
+            total += losses.detach()
         return gradient, total
 
     def _of_own(self, values: Tensor) -> Tensor:
-        """Of values [S] of all seeds those of its replicates, [R]."""
+        """Select values [R] of this pass's replicates from those of seeds, [S]."""
         return lifted(values[self.cut.seeds], self.cut.replicates)
 
 
 def arranged(replicates: Iterable[int], trials: int) -> list[int]:
-    """Replicates by how many of their seed there are, most first, then by seed and trial."""
+    """Sort replicates by the number left of their seed, largest first.
+
+    Ties are in the order of seed and trial.
+    """
     ordered = sorted(replicates)
     of_seed = Counter(replicate // trials for replicate in ordered)
     return sorted(ordered, key=lambda replicate: -of_seed[replicate // trials])
 
 
 def seeds_of(live: Sequence[int], trials: int) -> list[int]:
-    """The seeds of arranged replicates, each once."""
+    """Return the distinct seeds of arranged replicates, in order."""
     return list(dict.fromkeys(replicate // trials for replicate in live))
 
 
 def cuts(live: Sequence[int], trials: int, most: int) -> list[Cut]:
-    """Arranged replicates in as few passes as there can be of at most `most` replicates each."""
+    """Divide arranged replicates into as few cuts as possible.
+
+    Each has at most `most` replicates.
+    """
     of_seed = Counter(replicate // trials for replicate in live)
-    found: list[Cut] = []
+    divided: list[Cut] = []
     row = seed = 0
-    for each, group in groupby(of_seed.values()):
-        for count in _evenly(len(list(group)), max(1, most // each)):
-            for part in _evenly(each, most) if each > most else [count * each]:
-                found.append(Cut(slice(row, row + part), slice(seed, seed + count)))
+    for size, group in groupby(of_seed.values()):
+        for count in _evenly(len(list(group)), max(1, most // size)):
+            for part in _evenly(size, most) if size > most else [count * size]:
+                divided.append(Cut(slice(row, row + part), slice(seed, seed + count)))
                 row += part
             seed += count
-    return found
+    return divided
 
 
 def _evenly(count: int, most: int) -> Iterator[int]:
-    """A count as a sum of as few and as equal numbers of at most `most` as possible."""
+    """Split a count into as few, as equal parts as possible."""
     parts = -(-count // most)
     for part in range(parts):
         yield (part + 1) * count // parts - part * count // parts
@@ -135,11 +143,11 @@ def passes(
     plan: Plan,
     base: Mapping[str, Tensor],
     live: Sequence[int],
-    flat: Tensor,
-    decays: Tensor,
+    flat: Float[Tensor, "L N"],
+    decays: Float[Tensor, "N"],
     most: int,
 ) -> list[Pass]:
-    """The passes over the rows of flat [L, N], which are those of the arranged replicates `live`.
+    """Return the passes over `flat`, the rows of arranged replicates.
 
     `base` holds the frozen tensors [G, ...] of all seeds of the plan.
     """
@@ -163,8 +171,8 @@ def _pass(
     return Pass(cut, model, Trainables(rows, decays, trained), repeated)
 
 
-def of_seeds(tensor: Tensor, seeds: Sequence[int]) -> Tensor:
-    """The rows of some seeds of a base tensor [G, ...]; without a copy where that is possible."""
+def of_seeds(tensor: Shaped[Tensor, "G *N"], seeds: Sequence[int]) -> Shaped[Tensor, "G2 *N"]:
+    """Return a base tensor's rows of some seeds, without a copy if possible."""
     if len(tensor) == 1:
         return tensor
     first, last = seeds[0], seeds[-1]
@@ -173,6 +181,6 @@ def of_seeds(tensor: Tensor, seeds: Sequence[int]) -> Tensor:
 
 
 def in_passes(each: Sequence[Pass], work: Callable[[Pass], Tensor]) -> Tensor:
-    """What some work finds for the rows of every pass, [L, ...]."""
-    found = [work(one) for one in each]
-    return found[0] if len(found) == 1 else torch.cat(found)
+    """Return the results [L, ...] of `work` for the rows of all passes."""
+    results = [work(part) for part in each]
+    return results[0] if len(results) == 1 else torch.cat(results)

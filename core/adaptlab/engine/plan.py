@@ -1,4 +1,4 @@
-"""What a resolved spec means for the engine: its plug-ins, replicates and tensors."""
+"""The plan of a resolved spec: its plug-ins, replicates and tensors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,6 +7,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
+from adaptlab.engine.tensors import Float, Int
 from adaptlab.errors import AdaptlabError
 from adaptlab.plugins.dataset import WordList
 from adaptlab.plugins.family import Family
@@ -19,7 +20,7 @@ from adaptlab.specs.spec import ResolvedTraining
 
 @dataclass(frozen=True)
 class Plan:
-    """The replicates of a job, seed-major: replicate r is seed r // trials, trial r % trials."""
+    """The replicates of a job: r is seed r // trials, trial r % trials."""
 
     spec: Resolved
     shape: ModelShape
@@ -28,7 +29,7 @@ class Plan:
     device: torch.device
     dtype: torch.dtype
     lists: Mapping[str, WordList] = field(default_factory=dict[str, WordList])
-    """The content of datasets that tasks ask, by digest."""
+    """The word lists of the tasks' datasets, by digest."""
 
     @property
     def family(self) -> Family:
@@ -37,36 +38,36 @@ class Plan:
 
     @property
     def trained(self) -> Trained:
-        """What is trained; raises `AdaptlabError` for a job that trains nothing."""
+        """The spec of a job that trains; `AdaptlabError` for any other."""
         if self.spec.training is None:
             raise AdaptlabError(f"A job of the kind {self.spec.kind} trains nothing.")
         return self.spec
 
     @property
     def training(self) -> ResolvedTraining:
-        """How it is trained; raises `AdaptlabError` for a job that trains nothing."""
+        """The training's settings; `AdaptlabError` for a job that trains nothing."""
         return self.trained.training
 
     @property
     def task(self) -> DigitTask:
-        """The task that is trained for; raises `AdaptlabError` for an import, which has none."""
+        """The task that is trained; `AdaptlabError` for an import."""
         if self.own_task is None:
             raise AdaptlabError("An imported model has no task of its own; name one to score.")
         return self.own_task
 
     @property
     def training_dtype(self) -> torch.dtype:
-        """What training computes in; weights, optimiser and evaluation have `dtype`."""
+        """The dtype of steps; weights, optimiser and evaluation have `dtype`."""
         return torch.bfloat16 if self.spec.precision == "bfloat16" else self.dtype
 
     @property
     def trials(self) -> int:
-        """Trials of every seed."""
+        """The number of trials per seed."""
         return len(self.spec.trials)
 
     @property
     def replicates(self) -> int:
-        """Seeds times trials."""
+        """The number of replicates: seeds times trials."""
         return len(self.spec.seeds) * self.trials
 
     @property
@@ -75,28 +76,28 @@ class Plan:
         return self.shape.tensors if self.method is None else self.method.tensors(self.shape)
 
     @property
-    def seeds(self) -> Tensor:
-        """The seeds [S]."""
+    def seeds(self) -> Int[Tensor, "S"]:
+        """The seeds."""
         return torch.tensor(self.spec.seeds, dtype=torch.int64, device=self.device)
 
     @property
-    def replicate_seeds(self) -> Tensor:
-        """The seed of every replicate [R]."""
+    def replicate_seeds(self) -> Int[Tensor, "R"]:
+        """The seed of every replicate."""
         return self.seeds.repeat_interleave(self.trials)
 
     @property
-    def replicate_rates(self) -> Tensor:
-        """The peak learning rate of every replicate [R]."""
+    def replicate_rates(self) -> Float[Tensor, "R"]:
+        """The peak learning rate of every replicate."""
         return self._of_trials([trial.learning_rate for trial in self.spec.trials])
 
     @property
-    def replicate_decays(self) -> Tensor:
-        """The weight decay of every replicate [R]."""
+    def replicate_decays(self) -> Float[Tensor, "R"]:
+        """The weight decay of every replicate."""
         return self._of_trials([trial.weight_decay for trial in self.spec.trials])
 
     @property
-    def replicate_scales(self) -> Tensor:
-        """What the random initial values of every replicate are multiplied by [R]."""
+    def replicate_scales(self) -> Float[Tensor, "R"]:
+        """The factor on the random initial values of every replicate."""
         return self._of_trials([trial.initial_scale for trial in self.spec.trials])
 
     def _of_trials(self, values: list[float]) -> Tensor:
@@ -106,20 +107,22 @@ class Plan:
 
     @property
     def evaluation_samples(self) -> int:
-        """Test items of each task; raises `AdaptlabError` for theory checks, which score none."""
+        """Test items per task; `AdaptlabError` for theory checks."""
         if isinstance(self.spec, ResolvedTheory):
             raise AdaptlabError("Theory checks score no test items.")
         return self.spec.evaluation_samples
 
     def evaluation_tasks(self) -> tuple[DigitTask, ...]:
-        """The tasks to score after training, the base's own among them."""
+        """Return the tasks to score after training, including the base's own."""
         return tuple(_ready_task(task, self.lists) for task in scored_tasks(self.spec))
 
 
 def make_plan(
     spec: Resolved, device: str, lists: Mapping[str, WordList] = MappingProxyType({})
 ) -> Plan:
-    """The plan of a resolved spec on a device (`auto` takes a GPU where there is one).
+    """Return the plan of a resolved spec on a device.
+
+    The device `auto` is a GPU if there is one.
 
     `lists` are the words of the datasets that its tasks need, by digest.
     """
@@ -136,12 +139,15 @@ def make_plan(
 
 
 def _ready_task(task: Task, lists: Mapping[str, WordList]) -> DigitTask:
-    """The task with its words, of which items can be made."""
+    """Return the task with its words, ready to generate items."""
     return as_digit_task(task.with_words(lists))
 
 
 def as_digit_task(task: Task) -> DigitTask:
-    """The task, if the engine can make its items."""
+    """Return the task if the engine can generate its items.
+
+    Raises `AdaptlabError` for any other.
+    """
     if isinstance(task, DigitTask):
         return task
     raise AdaptlabError(f"The engine makes items of digit tasks only, not of {task.name!r}.")

@@ -1,4 +1,4 @@
-"""The engine's halves of methods, tasks and families, found by the name of the declaration."""
+"""Registries of the engine's halves of plug-ins, by declaration name."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -8,42 +8,45 @@ from torch import Tensor
 
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.dropout import TrainingStep
+from adaptlab.engine.tensors import Float, Int
 from adaptlab.plugins.registry import Registry
 from adaptlab.plugins.shapes import ModelShape
 
-# The declaration's own class is narrower than Method or Task; each file names the one it serves.
+# `Any`, because each plug-in takes its declaration's class, narrower than Method or Task.
 Attach = Callable[[Any, ModelShape, Mapping[str, Tensor]], Attachments]
 """From a method, the model's shape and the trainable tensors [R, ...] to what they attach."""
 
 Fold = Callable[[Any, ModelShape, Mapping[str, Tensor]], dict[str, Tensor]]
-"""From a method, the model's shape and the trained tensors [R, ...] to those of its `kept()`."""
+"""From a method, the model's shape and the trained tensors [R, ...] to the tensors of `kept()`."""
 
 Answer = Callable[[Any, Tensor, Tensor], Tensor]
-"""From a task and inputs [..., input_length] to the right answers [..., target_length].
+"""From a task, inputs [..., input_length] and draws [...] to the answers [..., target_length].
 
-A random whole number [...] below 2⁶³ for every item comes with them, for a task whose answer the
-input alone does not decide.
+A draw is a random integer below 2⁶³ per item, for tasks whose input alone does not determine the
+answer.
 """
 
 
 Questions = Callable[[Any, torch.device], Tensor]
-"""From a task and a device to all its questions [W, input_length], which nothing else decides."""
+"""From a task and a device to all its questions [W, input_length]."""
 
 Mask = Callable[[Any, Tensor, Tensor], Tensor | None]
-"""From a task, targets [..., M] and the items' random numbers [...] to the targets that count.
+"""From a task, targets [..., M] and the items' draws [...] to a mask of the counted targets.
 
-None where all do.
+None if all count.
 """
 
 
 class PatternRecorder(Protocol):
-    """Takes the attention patterns of one layer."""
+    """A receiver of attention patterns, layer by layer."""
 
-    def record(self, layer: int, pattern: Tensor, relative: Tensor) -> None:
-        """Take a layer's softmax over all keys and its softmax over content alone.
-
-        `pattern` is [R, B, H, T, P+T], `relative` is [R, B, H, T, T].
-        """
+    def record(
+        self,
+        layer: int,
+        pattern: Float[Tensor, "R B H T P+T"],
+        relative: Float[Tensor, "R B H T T"],
+    ) -> None:
+        """Receive a layer's softmax over all keys and that over content."""
         ...
 
 
@@ -53,31 +56,30 @@ class Forward(Protocol):
     def __call__(
         self,
         family: Any,
-        weights: Mapping[str, Tensor],
-        tokens: Tensor,
+        weights: Mapping[str, Float[Tensor, "G ..."]],
+        tokens: Int[Tensor, "R B T"],
         attachments: Attachments,
         rows: slice,
         recorder: PatternRecorder | None = None,
         training: TrainingStep | None = None,
-    ) -> Tensor:
-        """Logits [R, B, rows, V] for tokens [R, B, T] from weights [G, ...].
+    ) -> Float[Tensor, "R B Q V"]:
+        """Return logits at the given rows for tokens.
 
-        Only the positions in `rows` are computed where that saves work; a recorder gets the
-        patterns of all positions. Dropout, where a family has it, acts in the `training` step
-        given, and not at all without one.
+        Other positions are skipped where that saves work, but a recorder receives the patterns of
+        all. Without a `training` step there is no dropout.
         """
         ...
 
 
 ENGINE_METHODS: Registry[Attach] = Registry("engine method", "adaptlab.engine.methods")
 ENGINE_FOLDS: Registry[Fold] = Registry("engine fold", "adaptlab.engine.methods")
-"""Only of methods that keep less than they train."""
+"""Only methods that keep less than they train have one."""
 
 ENGINE_TASKS: Registry[Answer] = Registry("engine task", "adaptlab.engine.tasks")
 ENGINE_QUESTIONS: Registry[Questions] = Registry("engine questions", "adaptlab.engine.tasks")
-"""Only of tasks that take their questions from a list."""
+"""Only tasks that take their questions from a list have them."""
 
 ENGINE_MASKS: Registry[Mask] = Registry("engine mask", "adaptlab.engine.tasks")
-"""Only of tasks in which the end token alone does not tell which targets count."""
+"""Only tasks whose counted targets do not follow from the end token alone have one."""
 
 ENGINE_FAMILIES: Registry[Forward] = Registry("engine family", "adaptlab.engine.families")

@@ -1,4 +1,4 @@
-"""Rotary positions (Su et al. 2021): pairs of features turn by angles that grow with position."""
+"""Rotary positions (Su et al. 2021): rotations of pairs of features."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -6,31 +6,38 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from adaptlab.engine.tensors import Float
+
 
 @dataclass(frozen=True)
 class Rotary:
     """Cosines and sines [N, D/2] of the positions from `first` on.
 
-    The features i and i + D/2 of a head make a pair, as in published weights.
+    Features i and i + D/2 of a head are a pair, as in published weights.
     """
 
     first: int
-    cosines: Tensor
-    sines: Tensor
+    cosines: Float[Tensor, "N F"]
+    sines: Float[Tensor, "N F"]
 
     @classmethod
     def over(cls, first: int, stop: int, frequencies: tuple[float, ...], like: Tensor) -> Self:
-        """The angles of the positions `first` to `stop`, in the dtype and place of `like`."""
-        exact = torch.promote_types(like.dtype, torch.float32)  # angles are many digits long
+        """Return the rotations of positions `first` to `stop`.
+
+        Dtype and device are those of `like`.
+        """
+        exact = torch.promote_types(like.dtype, torch.float32)  # bfloat16 is too coarse for angles
         positions = torch.arange(first, stop, device=like.device, dtype=exact)
         turns = torch.tensor(frequencies, device=like.device, dtype=exact)
         angles = positions.unsqueeze(1) * turns
         return cls(first, angles.cos().to(like.dtype), angles.sin().to(like.dtype))
 
-    def turned(self, x: Tensor, first: int, rows: slice) -> Tensor:
-        """Turn x [..., N, D], which holds `rows` of the positions from `first` on.
+    def turned(
+        self, x: Float[Tensor, "*H N D"], first: int, rows: slice
+    ) -> Float[Tensor, "*H N D"]:
+        """Rotate x, which holds `rows` of the positions from `first` on.
 
-        A single row of positions is taken for all of x.
+        If `rows` selects a single position, all of x is rotated by it.
         """
         count = x.shape[-2]
         start = first - self.first

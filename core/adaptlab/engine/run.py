@@ -1,4 +1,4 @@
-"""One job from its resolved spec to its results; everything is reported to the observer."""
+"""Execution of one job; all results are sent to the observer."""
 
 import platform
 from collections.abc import Mapping
@@ -51,19 +51,20 @@ def run(
     clock: Clock | None = None,
     memory_bytes: int | None = None,
 ) -> None:
-    """Train, choose a trial for every seed, evaluate, record attention, write checkpoints.
+    """Train, select trials, evaluate, record attention, write checkpoints.
 
-    An import takes the weights in `folder` as they are, instead of training any; theory checks
-    train nothing and run on the CPU, in the precision that each of them states. `bases` are the
-    checkpoint files of the base model's replicates, in replicate order, and `adapters` those of the
-    adaptations that are measured; `datasets` hold the content of those that tasks need; files are
-    written below `scratch`. With `resume`, a saved state
-    of the same spec, training goes on after its last step, and everything comes out as it would
-    have without the break. With a `clock`, which tells seconds, what the run took is reported last.
-    Replicates that do not fit in `memory_bytes` together are trained part by part; without that
-    limit, in most of what is free. Raises `TrainingDiverged`, `TrainingStopped`, `OutOfMemory`,
-    `BadCheckpoint`, `BadModelFolder`, `BadDataset` or `InvalidSpec`; what was measured until then
-    has been reported.
+    An import uses the weights in `folder` instead of training. Theory checks train nothing and run
+    on the CPU, each in its own precision.
+
+    `bases` are the checkpoint files of the base model's replicates, in replicate order; `adapters`
+    are the adaptations to measure; `datasets` are the files of the datasets that tasks need. Output
+    files are written to `scratch`. `resume` is a saved state of the same spec: training continues
+    after its last step, with the results of an uninterrupted run. With a `clock` in seconds, the
+    usage is reported last. Replicates that do not fit in `memory_bytes` together are trained in
+    several passes; the default limit is most of the free memory.
+
+    Raises `TrainingDiverged`, `TrainingStopped`, `OutOfMemory`, `BadCheckpoint`, `BadModelFolder`,
+    `BadDataset` or `InvalidSpec`, after reporting what was measured until then.
     """
     is_theory = isinstance(spec, ResolvedTheory)
     plan = make_plan(spec, "cpu" if is_theory else device, read_lists(datasets))
@@ -90,7 +91,7 @@ def _finish(meter: Meter | None, observer: Observer) -> None:
 def _imported(
     plan: Plan, folder: Path | None, observer: Observer
 ) -> tuple[Model, tuple[ReplicateResult, ...]]:
-    """The model of a folder, and its one replicate."""
+    """Return the model of a folder, and its only replicate."""
     model = imported_model(plan, folder)
     if observer.command() == "stop":
         raise TrainingStopped("The run was asked to stop while the folder was read.")
@@ -107,7 +108,7 @@ def _trained(
     meter: Meter | None,
     memory_bytes: int | None,
 ) -> tuple[Model, tuple[ReplicateResult, ...]]:
-    """What is kept of the replicates that were chosen, one for each seed, and how they ended."""
+    """Train; return the selected replicates' model and all selected results."""
     base = _base(plan, bases)
     scales = plan.replicate_scales
     trainables = allocate(plan.trained_shapes, plan.replicate_seeds, base, plan.dtype, scales)
@@ -134,7 +135,7 @@ def _report(
     scratch: Path,
     observer: Observer,
 ) -> None:
-    """Write the checkpoints of the chosen replicates, score them and record their attention."""
+    """Write checkpoints of the selected replicates, and evaluate them."""
     for row, result in enumerate(chosen):
         tensors = {name: tensor[row] for name, tensor in model.trained.items()}
         written = write_checkpoint(model.plan, tensors, result.seed, result.replicate, scratch)
@@ -146,7 +147,7 @@ def _report(
 
 
 def _base(plan: Plan, files: tuple[Path, ...]) -> dict[str, Tensor]:
-    """The base weights, one group for each seed, or a single group that all seeds share."""
+    """Read the base weights: one group per seed, or one that all share."""
     if plan.method is None:
         return {}
     paths = tuple(files[replicate] for replicate in plan.spec.base_replicates)
@@ -154,7 +155,7 @@ def _base(plan: Plan, files: tuple[Path, ...]) -> dict[str, Tensor]:
 
 
 def _check_complete(plan: Plan, chosen: tuple[ReplicateResult, ...]) -> None:
-    """A base model must have every replicate; an adaptation reports the seeds that it has."""
+    """Raise `TrainingDiverged` if a base model lacks a seed."""
     if plan.method is None and len(chosen) < len(plan.spec.seeds):
         lost = set(plan.spec.seeds) - {result.seed for result in chosen}
         raise TrainingDiverged(
@@ -168,7 +169,7 @@ def _selected(
     trainables: Trainables,
     chosen: tuple[ReplicateResult, ...],
 ) -> Model:
-    """The chosen replicates alone, each with its own base where the bases differ."""
+    """Return a model of the selected replicates, with their bases."""
     rows = torch.tensor([result.replicate for result in chosen], device=plan.device)
     groups = rows // plan.trials
     kept = {n: t if t.shape[0] == 1 else t[groups] for n, t in base.items()}

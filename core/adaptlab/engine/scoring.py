@@ -1,4 +1,4 @@
-"""Test scores of the chosen replicates, with the adaptation attached and with it detached."""
+"""Test scores of the selected replicates, attached and detached."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,11 +14,11 @@ from adaptlab.plugins.task import DigitTask
 
 
 def score(model: Model, chosen: Sequence[ReplicateResult]) -> Iterator[Evaluation]:
-    """Every chosen replicate on every task of the spec; `chosen` names the rows of the model.
+    """Score every selected replicate on every task of the spec.
 
-    An adaptation is scored twice, on the same items: as trained, and with everything that the
-    method hangs onto the base detached. What the second lacks has been learned, what the first
-    lacks has been forgotten.
+    `chosen` are the rows of the model. An adaptation is scored twice, on the same items: attached
+    and detached. Where the attached score is higher, something has been learned; where the detached
+    score is higher, something has been forgotten.
     """
     samples = model.plan.evaluation_samples
     for task in model.plan.evaluation_tasks():
@@ -32,7 +32,10 @@ def score(model: Model, chosen: Sequence[ReplicateResult]) -> Iterator[Evaluatio
 def _detached(
     model: Model, chosen: Sequence[ReplicateResult], task: DigitTask, samples: int
 ) -> Tensor:
-    """The outcomes [R, samples] of the bases alone; replicates of one base share its scores."""
+    """Return the outcomes [R, samples] of the bases alone.
+
+    Replicates of one base share them.
+    """
     started_from = [_base_replicate(model, result) for result in chosen]
     bases = list(dict.fromkeys(started_from))
     first = [started_from.index(base) for base in bases]
@@ -52,7 +55,7 @@ def _base_replicate(model: Model, result: ReplicateResult) -> int:
 def _evaluations(
     chosen: Sequence[ReplicateResult], task: DigitTask, right: Tensor, *, attached: bool
 ) -> Iterator[Evaluation]:
-    found = right.to("cpu", torch.bool).numpy()
+    outcomes_of_rows = right.to("cpu", torch.bool).numpy()
     for row, result in enumerate(chosen):
         yield Evaluation(
             replicate=result.replicate,
@@ -60,7 +63,7 @@ def _evaluations(
             task=task.model_dump(mode="json"),
             split="test",
             attached=attached,
-            correct=int(found[row].sum()),
-            total=found.shape[1],
-            outcomes=np.packbits(found[row]).tobytes().hex(),
+            correct=int(outcomes_of_rows[row].sum()),
+            total=outcomes_of_rows.shape[1],
+            outcomes=np.packbits(outcomes_of_rows[row]).tobytes().hex(),
         )

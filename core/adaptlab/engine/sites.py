@@ -1,4 +1,4 @@
-"""What happens at a linear site, the same in every family."""
+"""Linear sites with their attachments, alike in every family."""
 
 from collections.abc import Mapping
 
@@ -6,10 +6,13 @@ from torch import Tensor
 
 from adaptlab.engine import grouped
 from adaptlab.engine.attachments import Attachments
+from adaptlab.engine.tensors import Float
 
 
-def linear(weights: Mapping[str, Tensor], attached: Attachments, site: str, x: Tensor) -> Tensor:
-    """The output [R, ..., O] of a linear site for x [R, ..., I], as the method changes it."""
+def linear(
+    weights: Mapping[str, Tensor], attached: Attachments, site: str, x: Float[Tensor, "A *N I"]
+) -> Float[Tensor, "R *N O"]:
+    """Return the output of a linear site for input x with its attachments."""
     change = attached.inputs.get(site)
     x = x if change is None else change(grouped.lifted(x, attached.replicates))
     weight, bias = weights[f"{site}.weight"], weights.get(f"{site}.bias")
@@ -21,8 +24,10 @@ def linear(weights: Mapping[str, Tensor], attached: Attachments, site: str, x: T
     return hooked(attached, site, x, y if bias is None else grouped.add(y, bias))
 
 
-def hooked(attached: Attachments, site: str, x: Tensor, y: Tensor) -> Tensor:
-    """The output y of a site for its input x, as the method changes it."""
+def hooked(
+    attached: Attachments, site: str, x: Float[Tensor, "A *N I"], y: Float[Tensor, "A2 *N2 O"]
+) -> Float[Tensor, "R *N2 O"]:
+    """Return the output y of a site for input x with its attachments."""
     hook = attached.outputs.get(site)
     if hook is None:
         return y

@@ -1,4 +1,4 @@
-"""Gradient descent on all replicates of a job in one pass, from any step on."""
+"""Training of all replicates of a job together, from any step on."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,11 +28,11 @@ VALIDATION_SAMPLES = 256
 
 
 class Training:
-    """The replicates of a job on their way from the first to the last step.
+    """The training of a job's replicates from the first to the last step.
 
-    A replicate whose loss is not finite or beyond `LARGEST_LOSS`, whose patience is at its end, or
-    whose trial loses at a rung is left out from then on; the others are not touched by it, because
-    nothing mixes replicates.
+    A replicate is left out once its loss is not finite or above `LARGEST_LOSS`, it stops early, or
+    its trial is eliminated at a rung. That does not affect the others, because nothing mixes
+    replicates.
     """
 
     def __init__(
@@ -55,19 +55,23 @@ class Training:
 
     @property
     def steps_taken(self) -> int:
-        """Steps since the start or since the state that was restored."""
+        """Steps since the start or the restored state."""
         return self._step - self._first
 
     @property
     def most_passes(self) -> int:
-        """In how many passes the replicates went through the model at most."""
+        """The largest number of passes of a step."""
         return self._descent.most_passes
 
     def run(self, scratch: Path) -> TrainingOutcome:
-        """Train to the last step, if there is anything to train; states are saved in `scratch`.
+        """Train to the last step, or until every replicate has ended.
 
-        It ends early when every replicate has stopped. Raises `TrainingDiverged` when all of them
-        diverged, `TrainingStopped` when asked to stop, `OutOfMemory` when not even one fits.
+        States are saved in `scratch` on command.
+
+        Raises:
+            TrainingDiverged: if all replicates diverged.
+            TrainingStopped: if the observer commands it.
+            OutOfMemory: if not even one replicate fits in memory.
         """
         total = self._plan.training.steps
         if self._plan.trained_shapes:
@@ -77,7 +81,7 @@ class Training:
         return self.outcome
 
     def restore(self, path: Path) -> None:
-        """Go on from a saved state as if there had been no pause."""
+        """Resume from a saved state, as if training had never stopped."""
         state = read_state(path, self._plan, self._scalars)
         self._descent.restore(state)
         self._window = state.window
@@ -94,7 +98,7 @@ class Training:
                 self._observer.emit(Progress(phase="training", step=self._step, total=total))
                 self._obey(scratch)
                 if self._descent.seeds != seeds:
-                    break  # the items of those that are left stand in another order
+                    break  # the remaining seeds need their items in another order
 
     def _take_step(self, items: Items) -> None:
         self._window += self._descent.step(items, self._step)
@@ -111,7 +115,7 @@ class Training:
             self._leave_out()
 
     def _close_window(self) -> None:
-        """Report the mean losses since the last point, and mark the replicates that diverged."""
+        """Report mean losses since the last point; mark diverged replicates."""
         losses: list[float] = (self._window / self._counted).tolist()
         for replicate, loss in zip(self._descent.live, losses, strict=True):
             self.outcome.diverged[replicate] = not is_loss(loss)
@@ -123,7 +127,7 @@ class Training:
         self._check_diverged()
 
     def _check_diverged(self) -> None:
-        """Raise `TrainingDiverged` when no replicate is left that could be chosen."""
+        """Raise `TrainingDiverged` if no replicate is left to select."""
         others = [
             diverged
             for replicate, diverged in enumerate(self.outcome.diverged)
@@ -137,12 +141,12 @@ class Training:
             )
 
     def _validate(self) -> None:
-        """Report loss and accuracy on validation items; mark those whose patience is at its end."""
+        """Report validation loss and accuracy; mark replicates that stop early."""
         samples = min(VALIDATION_SAMPLES, self._plan.trained.validation_samples)
 
-        def scored(one: Pass) -> Tensor:
-            found = validation(one.model, self._plan.task, samples, one.cut.replicates)
-            return torch.stack(found, 1)
+        def scored(part: Pass) -> Tensor:
+            scores = validation(part.model, self._plan.task, samples, part.cut.replicates)
+            return torch.stack(scores, 1)
 
         values = self._descent.measure(scored)
         losses, accuracies = values[:, 0].tolist(), values[:, 1].tolist()
@@ -154,14 +158,16 @@ class Training:
                 self.outcome.steps[replicate] = self._step
 
     def _eliminate(self) -> None:
-        """Compare the trials still trained, report how they stand, and mark those that lost."""
+        """Compare the trials still trained; report accuracies, mark the losers."""
         plan, live = self._plan, self._descent.live
         compared = compared_replicates(plan, live, self.outcome)
         if not compared:
             return
-        found = self._descent.standing(compared, lambda one: right_answers(plan, one)).tolist()
-        self._report("rung_accuracy", compared, found)
-        scores = dict(zip(compared, found, strict=True))
+        accuracies = self._descent.standing(
+            compared, lambda part: right_answers(plan, part)
+        ).tolist()
+        self._report("rung_accuracy", compared, accuracies)
+        scores = dict(zip(compared, accuracies, strict=True))
         for replicate in losers(plan, live, self.outcome, scores):
             self.outcome.eliminated[replicate] = scores[replicate]
 
@@ -173,7 +179,10 @@ class Training:
         *,
         only_finite: bool = False,
     ) -> None:
-        """One point of a curve of each of these replicates, in their order."""
+        """Report one curve point per replicate.
+
+        `values` are in the order of `replicates`.
+        """
         rows = sorted(zip(replicates, values, strict=True))
         points = tuple(
             MetricPoint(
@@ -188,8 +197,10 @@ class Training:
         self._observer.emit(Metrics(points=points))
 
     def _leave_out(self) -> None:
-        """Go on with the replicates that have not ended."""
-        left = [one for one in self._descent.live if not self.outcome.has_ended(one)]
+        """Continue with the replicates that have not ended."""
+        left = [
+            replicate for replicate in self._descent.live if not self.outcome.has_ended(replicate)
+        ]
         if len(left) < len(self._descent.live):
             self._window = self._window[self._descent.keep(left)]
 
@@ -213,10 +224,10 @@ class Training:
 
 
 def batches(plan: Plan, first: int = 0, seeds: Sequence[int] | None = None) -> Iterator[Items]:
-    """The items of every step from `first` on, [S, B, ...]; the trials of a seed see the same.
+    """Yield the items [S, B, ...] of every step from `first` on.
 
-    Of all seeds of the plan, or of those at the places `seeds`. Items of several steps are made at
-    once, because making few costs as much as making many.
+    `seeds` are indices into the plan's, by default all. Items of several steps are generated at
+    once, because a few cost as much as many.
     """
     training = plan.training
     size = training.batch_size

@@ -1,6 +1,6 @@
-"""The state of a training between two steps: all that its future depends on, and nothing else.
+"""The state of a training between two steps, complete and minimal.
 
-Items come from counters, so the number of steps says which are next; there is no other source of
+Items come from counters, so the step number determines the next; there is no other source of
 randomness.
 """
 
@@ -16,6 +16,7 @@ from torch import Tensor
 from adaptlab.engine.checkpoint import check_stored, checked_file
 from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.plan import Plan
+from adaptlab.engine.tensors import Float
 from adaptlab.errors import BadCheckpoint
 from adaptlab.specs.resolved import spec_digest
 from adaptlab.weights.weights_file import WeightsFile
@@ -26,19 +27,19 @@ LISTS = ("live", "lowest", "waited")
 
 @dataclass(frozen=True)
 class TrainingState:
-    """Where a training of R replicates stands, L of which are still trained.
+    """The state of a training of R replicates, of which L still train.
 
-    `flat` holds the weights of all [R, N], what the others have become among them; AdamW's moments
-    `mean` and `square` [L, N] and the losses since the last curve point `window` [L] are of the
-    `live` replicates in their order. With early stopping, `best` [L, N], `lowest` and `waited` are
-    their best weights, the loss of these and the validations since. A pass takes `most` replicates.
+    `flat` holds the weights of all replicates, final for those that have ended. AdamW's moments
+    `mean` and `square`, and `window`, the summed losses since the last curve point, belong to the
+    live replicates in order. With early stopping, so do `best`, `lowest` and `waited`: the best
+    weights, their loss, and the validations since. A pass takes at most `most` replicates.
     """
 
-    flat: Tensor
-    mean: Tensor
-    square: Tensor
-    window: Tensor
-    best: Tensor | None
+    flat: Float[Tensor, "R N"]
+    mean: Float[Tensor, "L N"]
+    square: Float[Tensor, "L N"]
+    window: Float[Tensor, "L"]
+    best: Float[Tensor, "L N"] | None
     live: tuple[int, ...]
     lowest: tuple[float, ...]
     waited: tuple[int, ...]
@@ -49,7 +50,7 @@ class TrainingState:
 
 
 def write_state(state: TrainingState, plan: Plan, scratch: Path) -> Path:
-    """Write the state into `scratch` as safetensors; a file is either whole or not there."""
+    """Write the state to `scratch` as safetensors, atomically."""
     names = TENSORS if state.best is None else (*TENSORS, "best")
     tensors = {name: getattr(state, name).cpu().contiguous() for name in names}
     counters = {name: getattr(state, name) for name in (*LISTS, "most", "step", "counted")}
@@ -62,7 +63,7 @@ def write_state(state: TrainingState, plan: Plan, scratch: Path) -> Path:
 
 
 class _Counters(BaseModel):
-    """What a state says beside its tensors; a loss may be infinite or none at all."""
+    """The state without its tensors; a loss may be infinite or None."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
@@ -77,16 +78,19 @@ class _Counters(BaseModel):
 
 
 def read_state(path: Path, plan: Plan, scalars: int) -> TrainingState:
-    """A state that `write_state` wrote for the same spec; raises `BadCheckpoint` for any other.
+    """Read a state that `write_state` wrote for the same spec.
 
-    All that it says is checked before a number is read. The numbers may be anything: a replicate
-    that diverged keeps what it diverged to.
+    Counters, names and shapes are checked before any number is read. Numbers may be anything: a
+    diverged replicate keeps its weights.
+
+    Raises:
+        BadCheckpoint: for any other file.
     """
     try:
         with checked_file(path) as header:
-            told = _Counters.model_validate_json(header.metadata["adaptlab"])
-            _check_counters(path, told, plan)
-            names = _check_tensors(path, header, told, plan, scalars)
+            counters_read = _Counters.model_validate_json(header.metadata["adaptlab"])
+            _check_counters(path, counters_read, plan)
+            names = _check_tensors(path, header, counters_read, plan, scalars)
             with safe_open(path, framework="pt") as file:
                 tensors = {name: file.get_tensor(name).to(plan.device) for name in names}
     except KeyError as error:
@@ -97,23 +101,23 @@ def read_state(path: Path, plan: Plan, scalars: int) -> TrainingState:
             f"{path.name} is not a saved training state: {first['msg']} at {first['loc'][:3]}."
         ) from error
     best = tensors.pop("best", None)
-    counters = {name: getattr(told, name) for name in (*LISTS, "most", "step", "counted")}
-    return TrainingState(**tensors, best=best, **counters, outcome=told.outcome)
+    counters = {name: getattr(counters_read, name) for name in (*LISTS, "most", "step", "counted")}
+    return TrainingState(**tensors, best=best, **counters, outcome=counters_read.outcome)
 
 
-def _check_counters(path: Path, told: _Counters, plan: Plan) -> None:
-    if told.spec_digest != spec_digest(plan.spec):
+def _check_counters(path: Path, counters: _Counters, plan: Plan) -> None:
+    if counters.spec_digest != spec_digest(plan.spec):
         raise BadCheckpoint(f"{path.name} is the state of a training of another spec.")
-    live, steps = set(told.live), plan.training.steps
+    live, steps = set(counters.live), plan.training.steps
     waiting = len(live) if plan.training.early_stopping is not None else 0
-    sound = (
-        len(live) == len(told.live)
+    is_valid = (
+        len(live) == len(counters.live)
         and live <= set(range(plan.replicates))
-        and len(told.lowest) == len(told.waited) == waiting
-        and told.counted <= told.step <= steps
-        and all(len(listed) == plan.replicates for listed in vars(told.outcome).values())
+        and len(counters.lowest) == len(counters.waited) == waiting
+        and counters.counted <= counters.step <= steps
+        and all(len(listed) == plan.replicates for listed in vars(counters.outcome).values())
     )
-    if not sound:
+    if not is_valid:
         raise BadCheckpoint(
             f"{path.name} is not a saved training state of {plan.replicates} replicates and "
             f"{steps} steps: its counters do not fit."
@@ -121,14 +125,14 @@ def _check_counters(path: Path, told: _Counters, plan: Plan) -> None:
 
 
 def _check_tensors(
-    path: Path, header: WeightsFile, told: _Counters, plan: Plan, scalars: int
+    path: Path, header: WeightsFile, counters: _Counters, plan: Plan, scalars: int
 ) -> tuple[str, ...]:
-    """The names of the tensors, which are there in their shapes and nothing besides."""
+    """Return the tensors' names, after checking that these are stored."""
     names = TENSORS if plan.training.early_stopping is None else (*TENSORS, "best")
     stored = {tensor.name: tensor for tensor in header.tensors}
     if stored.keys() != set(names):
         raise BadCheckpoint(f"{path.name} is not a saved training state: it holds {[*stored][:8]}.")
-    trained = len(told.live)
+    trained = len(counters.live)
     others = {"flat": (plan.replicates, scalars), "window": (trained,)}
     for name in names:
         check_stored(path, stored[name], others.get(name, (trained, scalars)))

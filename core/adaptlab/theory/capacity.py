@@ -1,8 +1,8 @@
-"""How many completions one first token can start: a hard one of the vocabulary, or a soft one.
+"""The number of completions that one hard or soft first token can start.
 
 Paper, section 3: a model of V tokens has at most V completions of a single hard first token; a
-soft first token, any vector, may have many more. What is counted here is a lower bound: the
-different greedy completions that a search found.
+soft first token, any vector, may have many more. The count here is a lower bound: the distinct
+greedy completions that a search found.
 """
 
 from dataclasses import replace
@@ -27,15 +27,15 @@ AT_ONCE = 1024
 LOGITS_AT_ONCE = 2**24
 SCALES = (0.5, 1.0, 2.0, 4.0, 8.0)
 RATE = 0.1
-"""Of the descent, in units of the embeddings' spread."""
+"""Learning rate of the descent, in units of the embeddings' spread."""
 
 
 class Found(Value):
-    """What one search found: so many first tokens `tried` gave so many `distinct` completions.
+    """Result of one search: first tokens tried, and distinct completions.
 
-    `hard` tries every token of the vocabulary; `random` draws vectors from normal laws with the
-    mean and spread of the embeddings, at several scales; `directed` descends from random vectors
-    towards random completions, by Adam on the cross-entropy, and counts what comes out.
+    `hard` tries every token of the vocabulary; `random` draws normal vectors with the mean and
+    spread of the embeddings, at several scales; `directed` descends from random vectors towards
+    random completions, by Adam on the cross-entropy, and counts the completions at the end.
     """
 
     search: Search
@@ -44,10 +44,10 @@ class Found(Value):
 
 
 class Capacity(Value):
-    """Distinct completions of `length` tokens from one first token, hard or soft.
+    """Distinct completions from one first token, hard or soft.
 
-    `soft` is the number over both soft searches together, without the hard tokens, which are soft
-    ones too: a lower bound of what soft tokens can do, as none of them were tried.
+    `soft` counts both soft searches together. It is a lower bound, also because hard tokens, which
+    are soft ones too, were not tried in them.
     """
 
     length: Annotated[int, Field(ge=1)]
@@ -58,7 +58,7 @@ class Capacity(Value):
 
     @property
     def check(self) -> Check:
-        """Section 3's claim; where it fails, the search was too short or the model too simple."""
+        """Section 3's claim; fails too if the search was too short."""
         return Check.at_least(
             "capacity-of-a-soft-first-token",
             "Section 3: one soft first token has more completions than one hard first token.",
@@ -67,8 +67,8 @@ class Capacity(Value):
             vocabulary=self.vocabulary,
             completion_length=self.length,
             hard=self.hard.distinct,
-            **{found.search: found.distinct for found in self.searches},
-            **{f"{found.search}_tried": found.tried for found in self.searches},
+            **{search.search: search.distinct for search in self.searches},
+            **{f"{search.search}_tried": search.tried for search in self.searches},
         )
 
 
@@ -80,13 +80,15 @@ def capacity(
     steps: int = 100,
     seed: int = 0,
 ) -> Capacity:
-    """Count the completions of `length` tokens of the first replicate of a base model.
+    """Count the completions of the first replicate of a base model.
 
-    `soft_tokens` random vectors are tried, and `directed_tokens` trained for so many steps.
-    Nothing but a model's own pads stands before the first token, whose vector takes the place of
-    an embedding. The hard tokens are all those of the vocabulary.
-    Raises `AdaptlabError` for a model that fills answers in, which completes nothing, and for
-    completions longer than the context.
+    `soft_tokens` random vectors are tried, and `directed_tokens` are trained for `steps` steps.
+    Only a model's own pads precede the first token, whose vector replaces an embedding. The hard
+    tokens are all those of the vocabulary.
+
+    Raises:
+        AdaptlabError: if the model fills answers in and so completes nothing, or if `length`
+            exceeds its context.
     """
     base = _first(model)
     if base.family.fills_in():
@@ -115,7 +117,7 @@ def capacity(
 
 
 def completions_of_vectors(model: Model | Base, vectors: Tensor, length: int) -> Tensor:
-    """The greedy completions [K, length] of soft first tokens, vectors [K, d] of an embedding."""
+    """Return the greedy completions [K, length] of soft first tokens [K, d]."""
     return _completed(_first(model), vectors, length)
 
 
@@ -134,9 +136,9 @@ def _completed(base: Base, vectors: Tensor, length: int) -> Tensor:
 
 
 def _with_vectors(base: Base, vectors: Tensor) -> tuple[Base, Tensor]:
-    """The model with vectors [K, d] as further tokens, and each of those alone as [1, K, 1].
+    """Return the model with vectors [K, d] as tokens, and these [1, K, 1].
 
-    They are tokens at the input only: the output has the vocabulary that it had.
+    They are tokens at the input only: the output vocabulary is unchanged.
     """
     table = base.weights["embed.weight"]
     rows = torch.cat([table, vectors.to(table).unsqueeze(0)], 1)
@@ -146,7 +148,10 @@ def _with_vectors(base: Base, vectors: Tensor) -> tuple[Base, Tensor]:
 
 
 def _random_vectors(embedding: Tensor, count: int, seed: int) -> Tensor:
-    """Vectors [K, d] around the mean embedding, at each of the `SCALES` of its spread in turn."""
+    """Draw vectors [K, d] around the mean embedding.
+
+    Their deviations are the `SCALES` of the embeddings' spread in turn.
+    """
     counters = _counters("soft tokens", seed, count, embedding.shape[1], embedding.device)
     scales = torch.tensor(SCALES, device=embedding.device)[torch.arange(count) % len(SCALES)]
     deviations = scales.unsqueeze(1) * _spread(embedding) * normal(*counters)
@@ -154,7 +159,7 @@ def _random_vectors(embedding: Tensor, count: int, seed: int) -> Tensor:
 
 
 def _spread(embedding: Tensor) -> Tensor:
-    """The standard deviation [d] of every feature over an embedding [V, d]; 1 where it is none."""
+    """Return the standard deviation [d] of features, 1 instead of 0."""
     spread = embedding.double().std(0, correction=0)
     return torch.where(spread > 0, spread, torch.ones_like(spread))
 
@@ -168,7 +173,7 @@ def _counters(
 
 
 def _directed(base: Base, start: Tensor, length: int, steps: int, seed: int) -> Tensor:
-    """Vectors [K, d] after descending from `start`, each towards a random completion of its own."""
+    """Descend from `start` [K, d], each vector to a random completion."""
     vocabulary = base.weights["embed.weight"].shape[1]
     counters = _counters("completions", seed, len(start), length, base.device)
     targets = random_bits(*counters) % vocabulary
@@ -178,14 +183,14 @@ def _directed(base: Base, start: Tensor, length: int, steps: int, seed: int) -> 
 
 
 def _descended(base: Base, start: Tensor, targets: Tensor, steps: int) -> Tensor:
-    """Adam on the summed cross-entropy of targets [K, T]; vectors [K, d] do not meet in it."""
+    """Minimise the cross-entropy of targets [K, T], per vector, by Adam."""
     vectors = start.clone().requires_grad_()
     spread = float(_spread(base.weights["embed.weight"][0]).mean())
     optimiser = torch.optim.Adam([vectors], lr=RATE * spread)
     for _ in range(steps):
-        taught, first = _with_vectors(base, vectors)
-        told = torch.cat([first, targets[:, :-1].unsqueeze(0)], -1)
-        logits = taught.logits(told, NOTHING_ATTACHED, slice(None))[0]
+        extended, first = _with_vectors(base, vectors)
+        tokens = torch.cat([first, targets[:, :-1].unsqueeze(0)], -1)
+        logits = extended.logits(tokens, NOTHING_ATTACHED, slice(None))[0]
         loss = functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum")
         (vectors.grad,) = torch.autograd.grad(loss, [vectors])
         optimiser.step()

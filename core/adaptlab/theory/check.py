@@ -1,4 +1,4 @@
-"""What a theory check says, under the name by which the theory knows it."""
+"""The report of a theory check, re-exported for the theory."""
 
 from adaptlab.measurements.theory_report import Check, Detail, Finding, TheoryReport
 

@@ -1,4 +1,4 @@
-"""Whether attention outputs fall into clusters under prefixes, as a cross-validated number."""
+"""Clusters of attention outputs under prefixes, cross-validated."""
 
 import math
 from collections.abc import Sequence
@@ -30,13 +30,13 @@ def prefix_clusters(
     folds: int = 5,
     least: float = SEPARATE,
 ) -> tuple[Check, Check]:
-    """Nearest-centroid accuracy before and after (figure of section 5), for tokens [1, N, T].
+    """Check nearest-centroid accuracy without and with prefixes.
 
-    Before: the true task [N] of each sample from the base's output. After: the prefix from the
-    outputs of the same samples under every prefix. The output is that of attention layer `layer`
-    after W_O at `position`, which the paper takes to be the last of the question. `least` is what
-    the accuracy after must reach; before it may exceed chance by four standard errors. Each is of
-    one replicate.
+    Before: predict the true task [N] of each sample from the base's output for tokens [1, N, T].
+    After: predict the prefix from the outputs of the same samples under every prefix. The output is
+    that of attention layer `layer` after W_O at `position`, in the paper the last of the question.
+    The accuracy after must reach `least`; that before may exceed chance by four standard errors.
+    Every prefix has one replicate.
     """
     _check_sizes(len(prefixes), tokens.shape[1], folds)
     plain = attention_output(base, tokens, NOTHING_ATTACHED, layer, position)
@@ -56,10 +56,10 @@ def random_clusters(
     folds: int = 5,
     least: float = SEPARATE,
 ) -> Check:
-    """Accuracy as after training, for random `prefixes`: the control of `prefix_clusters`.
+    """Check that random prefixes make no clusters: a control.
 
-    Whatever a prefix holds, it adds the same vectors to all outputs. If random ones reach `least`
-    too, clusters show that prefixes differ, and nothing of what they have learned.
+    Any prefix adds the same vectors to all outputs. If random ones reach `least` too, clusters show
+    that prefixes differ, but not that anything was learned.
     """
     _check_sizes(len(prefixes), tokens.shape[1], folds)
     plain = attention_output(base, tokens, NOTHING_ATTACHED, layer, position)
@@ -80,10 +80,10 @@ def random_clusters(
 def attention_output(
     base: FrozenBase, tokens: Tensor, attached: Attachments, layer: int, position: int
 ) -> Tensor:
-    """What an attention layer adds to the stream at a position, [N, C], for tokens [1, N, T]."""
-    seen = observe(base, tokens, attached)[layer]
-    gathered = seen.gathered[..., position, :]  # R, N, H, D
-    weight, bias = (base.weights.get(f"{seen.name}.o.{part}") for part in ("weight", "bias"))
+    """Return a layer's attention output [N, C] at a position."""
+    attention = observe(base, tokens, attached)[layer]
+    gathered = attention.gathered[..., position, :]  # R, N, H, D
+    weight, bias = (base.weights.get(f"{attention.name}.o.{part}") for part in ("weight", "bias"))
     outputs = (
         gathered.sum(2) if weight is None else grouped.linear(gathered.flatten(2), weight, bias)
     )
@@ -96,10 +96,10 @@ def attention_output(
 
 
 def cross_validated_accuracy(features: Tensor, labels: Tensor, inputs: Tensor, folds: int) -> float:
-    """How often the nearest centroid has the right label, for features [M, C] and labels [M].
+    """Return the nearest centroid's accuracy on features [M, C].
 
-    Centroids are those of the other folds. Rows that come from the same of `inputs` [M] are in the
-    same fold, so that no centroid knows anything of what it is asked about.
+    Centroids come from the other folds. Rows with the same entry of `inputs` [M] are in the same
+    fold, so that no centroid depends on the sample it is tested with.
     """
     right = torch.zeros_like(labels, dtype=torch.bool)
     kinds = labels.unique()
@@ -112,9 +112,9 @@ def cross_validated_accuracy(features: Tensor, labels: Tensor, inputs: Tensor, f
 
 
 def displacement_cosine(plain: Tensor, moved: Tensor) -> float:
-    """The mean cosine between the displacements of two samples by the same prefix.
+    """Return the mean cosine of two samples' displacements by a prefix.
 
-    From outputs without a prefix [N, C] to those under each of K, [K, N, C].
+    Displacements are from outputs without a prefix [N, C] to those under K prefixes [K, N, C].
     """
     directions = functional.normalize(moved - plain, dim=-1)
     count = directions.shape[1]
@@ -150,7 +150,7 @@ def _after(plain: Tensor, moved: Tensor, folds: int, least: float) -> Check:
 
 
 def _by_prefix(plain: Tensor, moved: Tensor, folds: int) -> tuple[float, dict[str, float]]:
-    """How often the nearest centroid tells the prefix, and the numbers behind it."""
+    """Return the accuracy of predicting the prefix, and details."""
     kinds, count = moved.shape[:2]
     labels = torch.arange(kinds).repeat_interleave(count)
     inputs = torch.arange(count).repeat(kinds)

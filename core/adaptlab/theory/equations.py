@@ -1,4 +1,4 @@
-"""Equations 6 and 7 of the paper, on any base model, and an update that breaks equation 6."""
+"""Equations 6 and 7 of the paper, and an update that breaks 6."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from adaptlab.theory.observation import FrozenBase
 from adaptlab.theory.prefix_effect import PrefixEffect, prefix_effects
 
 ROUNDING = 1e-12
-"""What float64 leaves of an identity, relative to the largest number in it."""
+"""Tolerance of an identity in float64, relative to the largest number in it."""
 
 BROKEN = 1e-6
 """The least by which an update of queries must move attention: a million times the rounding."""
@@ -23,7 +23,7 @@ NO_DETAILS: Mapping[str, Detail] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Deviation:
-    """How far one layer is from each equation, and the least and most that the prefix takes."""
+    """A layer's deviation from both equations, and its prefix mass."""
 
     sixth: float
     seventh: float
@@ -31,7 +31,7 @@ class Deviation:
     most_taken: float
 
     def worst(self, other: "Deviation") -> "Deviation":
-        """How far the layer is in the worse of two observations."""
+        """Return the worse of two observations of the layer."""
         return Deviation(
             sixth=max(self.sixth, other.sixth),
             seventh=max(self.seventh, other.seventh),
@@ -43,18 +43,18 @@ class Deviation:
 def equations_6_and_7(
     base: FrozenBase, tokens: Tensor, attached: Attachments, tolerance: float = ROUNDING
 ) -> tuple[Check, ...]:
-    """Both equations in the first layer and in the deeper ones, for tokens [R, B, T].
+    """Check both equations in the first and in deeper layers.
 
     Equation 6: A^pt_ij = A_ij (1 - α_i) for content keys j. Equation 7: t^pt_i = α_i W_V s +
     (1 - α_i) t_i, and Σ_m A^pt_im W_V s_m in place of α_i W_V s for more than one learned row
     (Petrov, Torr, Bibi, ICLR 2024, section 4). Deeper layers get the same input in both runs.
-    The deviation of equation 7 is relative to the largest value gathered.
+    The deviation of equation 7 is relative to the largest attention output.
     """
     return equations_of(prefix_effects(base, tokens, attached), tolerance)
 
 
 def equations_of(effects: Sequence[PrefixEffect], tolerance: float = ROUNDING) -> tuple[Check, ...]:
-    """Both equations for the effects of a prefix on all layers, first layer first."""
+    """Check both equations for a prefix's effects on all layers."""
     return equations_from([deviation(effect) for effect in effects], tolerance)
 
 
@@ -63,7 +63,7 @@ def equations_from(
     tolerance: float = ROUNDING,
     details: Mapping[str, Detail] = NO_DETAILS,
 ) -> tuple[Check, ...]:
-    """Both equations from how far every layer is from them, with further details."""
+    """Report both equations from the deviations of all layers, with details."""
     return (
         *_checks("first-layer", "in the first layer", layers[:1], tolerance, details),
         *_checks("deeper-layers", "in every deeper layer", layers[1:], tolerance, details),
@@ -73,10 +73,10 @@ def equations_from(
 def queries_break_equation_6(
     base: FrozenBase, tokens: Tensor, updated: Attachments, size: float = BROKEN
 ) -> Check:
-    """The negative of equation 6: with queries `updated`, relative attention moves in every layer.
+    """Check that `updated` queries move relative attention in every layer.
 
-    Measured is the largest deviation of the layer that moves least; `size` is the least that
-    counts.
+    This is the converse of equation 6. The measured value is the largest deviation in the layer
+    that moves least, which must reach `size`.
     """
     moved = [deviation(effect).sixth for effect in prefix_effects(base, tokens, updated)]
     return Check.at_least(
@@ -89,11 +89,11 @@ def queries_break_equation_6(
 
 
 def deviation(effect: PrefixEffect) -> Deviation:
-    """How far a layer is from each equation, given what a prefix does to it."""
+    """Return a layer's deviation from each equation, given a prefix's effect."""
     before, after, taken = effect.before, effect.after, effect.taken
     content = after.pattern[..., after.learned :]
     scaled = largest_deviation(content, before.relative * (1 - taken))
-    # Where the prefix takes everything, only the softmax over content can tell.
+    # If the prefix takes everything, only the softmax over content shows a deviation.
     relative = largest_deviation(after.relative, before.relative)
     missed = largest_deviation(effect.addition, effect.expected_addition)
     return Deviation(
@@ -107,21 +107,21 @@ def deviation(effect: PrefixEffect) -> Deviation:
 def _checks(
     name: str,
     where: str,
-    each: Sequence[Deviation],
+    deviations: Sequence[Deviation],
     tolerance: float,
     details: Mapping[str, Detail],
 ) -> tuple[Check, ...]:
-    """The two checks over some layers; none over none."""
-    if not each:
+    """Return the two checks over some layers, none for no layers."""
+    if not deviations:
         return ()
-    least, most = min(d.least_taken for d in each), max(d.most_taken for d in each)
+    least, most = min(d.least_taken for d in deviations), max(d.most_taken for d in deviations)
     return (
         Check.at_most(
             f"equation-6.{name}",
             f"Equation 6: a prefix leaves relative attention over content unchanged {where}.",
-            max(d.sixth for d in each),
+            max(d.sixth for d in deviations),
             tolerance,
-            layers=len(each),
+            layers=len(deviations),
             least_taken=least,
             most_taken=most,
             **details,
@@ -129,9 +129,9 @@ def _checks(
         Check.at_most(
             f"equation-7.{name}",
             f"Equation 7: attention gives α_i W_V s + (1 - α_i) t_i {where}.",
-            max(d.seventh for d in each),
+            max(d.seventh for d in deviations),
             tolerance,
-            layers=len(each),
+            layers=len(deviations),
             least_taken=least,
             most_taken=most,
             **details,

@@ -1,4 +1,4 @@
-"""Greedy completions by the engine's forward pass, from weights and what a method attaches."""
+"""Greedy completions by the engine's forward pass."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,34 +18,34 @@ ONE_ROW = slice(-1, None)
 
 @dataclass(frozen=True)
 class Base:
-    """A family's configuration with weights [G, ...]: a model before anything is attached."""
+    """A base model: a family's configuration with weights [G, ...]."""
 
     family: Family
     weights: Mapping[str, Tensor]
 
     @classmethod
     def of(cls, model: Model) -> Self:
-        """The base of an engine model; in pretraining that is what was trained."""
+        """Return the base of an engine model; in pretraining, the trained weights."""
         own = model.base if model.plan.method is not None else {**model.base, **model.trained}
         return cls(model.plan.family, own)
 
     @property
     def dtype(self) -> torch.dtype:
-        """What the model computes in."""
+        """The dtype of the weights, in which the model computes."""
         return self.weights["embed.weight"].dtype
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return self.weights["embed.weight"].device
 
     def to(self, dtype: torch.dtype) -> Self:
-        """The same model with its weights rounded."""
+        """Return the model with its weights rounded to a dtype."""
         rounded = {name: tensor.to(dtype) for name, tensor in self.weights.items()}
         return type(self)(self.family, rounded)
 
     def logits(self, tokens: Tensor, attached: Attachments, rows: slice) -> Tensor:
-        """Logits [R, B, rows, V] for tokens [R, B, T]."""
+        """Return logits [R, B, rows, V] for tokens [R, B, T]."""
         forward = ENGINE_FAMILIES.get(self.family.name)
         return forward(self.family, self.weights, tokens, attached, rows)
 
@@ -54,9 +54,9 @@ class Base:
 def completions(
     base: Base, tokens: Tensor, count: int, attached: Attachments = NOTHING_ATTACHED
 ) -> Tensor:
-    """The next `count` tokens [R, B, count] after tokens [A, B, T], the likeliest at every step.
+    """Complete tokens [A, B, T] greedily; gives [R, B, count].
 
-    Of equally likely tokens the first is taken.
+    Of equally likely tokens the first is chosen.
     """
     asked = tokens.shape[-1]
     for _ in range(count):
@@ -66,5 +66,5 @@ def completions(
 
 
 def distinct(sequences: Tensor) -> int:
-    """How many different sequences there are among [N, T]."""
+    """Return the number of distinct sequences among [N, T]."""
     return len(torch.unique(sequences, dim=0)) if len(sequences) else 0

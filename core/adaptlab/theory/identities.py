@@ -22,7 +22,7 @@ from adaptlab.theory.span import attention_over_prefix, span_of
 
 DIMENSIONS = 8
 ANGLES = (0.5, 1.0, 1.5)
-"""Of the rotation: radians in three of the four planes that fit in eight dimensions."""
+"""Rotation angles in radians, in three of the four planes of eight dimensions."""
 
 FRAMES = 8
 TWO_LAYERS = Formal(
@@ -34,12 +34,12 @@ TWO_LAYERS = Formal(
     vocabulary=6,
     context=7,
 )
-"""The two-layer model whose scores are taken apart where the base is none."""
+"""The two-layer model whose scores are decomposed if the base has no two such layers."""
 
 
 @dataclass(frozen=True)
 class TrainedPrefixes:
-    """Prefixes that were trained on one base, one a task.
+    """Prefixes trained on one base, one per task.
 
     `tasks` [N] is the true task of each sample, and `position` the last of the question.
     """
@@ -57,12 +57,11 @@ def identities(
     trained: TrainedPrefixes | None = None,
     seed: int = 0,
 ) -> TheoryReport:
-    """Every identity that can be checked on a base, for tokens [R, B, T].
+    """Check every identity of the theory on a base, for tokens [R, B, T].
 
-    Random prefixes of the `lengths` given, a random rank-1 LoRA on queries, the four terms of
-    a second layer (a random one where the base has none in family `formal`) and the rotation of
-    a sphere are always checked; with `trained` prefixes, the same of them, what they attend to and
-    the clusters that they make.
+    Always checked: random prefixes of the given `lengths`, a random rank-1 LoRA on queries, the
+    four terms of a second layer (of a random formal model if the base has none) and the rotation of
+    a sphere. With `trained` prefixes: the same identities, their attention and their clusters.
     """
     checks = [
         *_of_random_prefixes(base, tokens, lengths, seed),
@@ -88,7 +87,7 @@ def _of_random_prefixes(
 def _of_prefix(
     base: FrozenBase, tokens: Tensor, prefix: Attachments, label: str
 ) -> Iterator[Check]:
-    """Both equations and, where something could contradict it, the span."""
+    """Check both equations and, if it could fail, the span."""
     effects = prefix_effects(base, tokens, prefix)
     for check in equations_of(effects):
         yield _labelled(check, label)

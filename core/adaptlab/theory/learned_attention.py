@@ -1,4 +1,4 @@
-"""How one position's attention over learned positions varies over inputs (appendix B, E7)."""
+"""Variation of attention on learned positions (appendix B, E7)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from adaptlab.theory.span import fraction_over_prefix, percentile_gap
 
 @dataclass(frozen=True)
 class LearnedAttention:
-    """Attention of one replicate and layer over P learned positions, renormalised to one over them.
+    """Attention of one replicate and layer over P learned positions.
 
-    `gaps` [H, P] are those between the 99th and 1st percentile over inputs, `fractions` [H, P] the
-    means and `taken` [H] the mean attention on all of them together.
+    It is renormalised to one over them. `gaps` [H, P] are between the 99th and 1st percentile over
+    inputs, `fractions` [H, P] the means, and `taken` [H] the mean attention on all of them.
     """
 
     gaps: Tensor
@@ -25,16 +25,16 @@ class LearnedAttention:
 
     @property
     def gap(self) -> float:
-        """The mean over heads and positions."""
+        """The mean gap over heads and positions."""
         return float(self.gaps.mean())
 
     def gap_of_head(self, head: int) -> float:
-        """The mean over positions of one head, counted round the heads that there are."""
+        """Return the mean gap of one head, whose index wraps around."""
         return float(self.gaps[head % len(self.gaps)].mean())
 
     @property
     def top_share(self) -> float:
-        """The mean over heads of what the position gets that gets most on average."""
+        """The mean over heads of the largest mean fraction of a position."""
         return float(self.fractions.amax(-1).mean())
 
     @property
@@ -46,9 +46,9 @@ class LearnedAttention:
 def learned_attention(
     base: FrozenBase, parts: Iterable[Tensor], attached: Attachments, position: int
 ) -> tuple[LearnedAttention, ...]:
-    """The attention of a content position in every layer, for one replicate.
+    """Return a content position's attention in every layer, for one replicate.
 
-    The inputs, tokens [1, B, T], come in parts, so that not all patterns are held at once.
+    Inputs, tokens [1, B, T], come in parts, so that not all patterns are in memory at once.
     """
     seen: list[list[Tensor]] = []
     for tokens in parts:
@@ -58,7 +58,7 @@ def learned_attention(
 
 
 def _summed_up(pattern: Tensor) -> LearnedAttention:
-    """From attention [B, H, P] on learned positions."""
+    """Summarise attention [B, H, P] on learned positions."""
     fractions = fraction_over_prefix(pattern)
     return LearnedAttention(
         gaps=percentile_gap(fractions.unsqueeze(0))[0],

@@ -1,4 +1,4 @@
-"""What every attention layer of a base model gathers, seen from outside through hooks."""
+"""Observation of every attention layer of a base model, through hooks."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class FrozenBase:
 
     @classmethod
     def of(cls, family: Family, weights: Mapping[str, Tensor]) -> Self:
-        """The same weights in float64."""
+        """Return a base with these weights in float64."""
         return cls(family, {name: tensor.detach().double() for name, tensor in weights.items()})
 
     @property
@@ -45,13 +45,13 @@ class FrozenBase:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The names of the attention sublayers in forward order, such as `blocks.0.attn`."""
+        """The attention sublayers in forward order, such as `blocks.0.attn`."""
         sites = self.family.shape().layer_sites("attention_input")
         return tuple(site.name.removesuffix(".input") for site in sites)
 
 
 def exact(model: Model) -> tuple[FrozenBase, Attachments]:
-    """The base of an adapted model and what is attached to it, both in float64."""
+    """Return an adapted model's base and attachments in float64."""
     trained = {name: tensor.detach().double() for name, tensor in model.trained.items()}
     base = FrozenBase.of(model.plan.family, model.base)
     attached = replace(model, base=base.weights, trained=trained).attachments
@@ -60,14 +60,14 @@ def exact(model: Model) -> tuple[FrozenBase, Attachments]:
 
 
 def random_base(family: Family, seed: int, spread: float = 0.3) -> FrozenBase:
-    """A base whose every weight is drawn from N(0, spread²), so that all of it matters."""
+    """Draw every weight of a base from N(0, spread²)."""
     return FrozenBase(family, _drawn(family.shape().tensors, seed, spread))
 
 
 def random_attachments(
     base: FrozenBase, method: Method, seed: int, spread: float = 1.0
 ) -> Attachments:
-    """A method on a base with every trainable tensor drawn from N(0, spread²); one replicate."""
+    """Attach one replicate of a method, with tensors drawn from N(0, spread²)."""
     shape = base.family.shape()
     tensors = _drawn(method.tensors(shape), seed, spread)
     device = next(iter(base.weights.values())).device
@@ -87,10 +87,10 @@ def _drawn(shapes: Mapping[str, TensorShape], seed: int, spread: float) -> dict[
 
 @dataclass(frozen=True)
 class Attention:
-    """What one layer's attention did at the content positions, in every head.
+    """One layer's attention at the content positions, in every head.
 
-    `source` [R, B, T, C] is what it made queries, keys and values of; `virtual` the same of each
-    kind of learned rows and virtual tokens, [R, B or 1, P, C]. `queries` [R, B, T, H·k] and `keys`
+    `source` [R, B, T, C] is the input of queries, keys and values; `virtual` that of each kind of
+    learned rows and virtual tokens, [R, B or 1, P, C]. `queries` [R, B, T, H·k] and `keys`
     [R, B, T, K·k] are those of the content before any rotation. `pattern` [R, B, H, T, P+T] is
     the softmax over all keys, `relative` [R, B, H, T, T] that over content, and `gathered`
     [R, B, H, T, D] the sum of values before W_O.
@@ -120,9 +120,10 @@ class Attention:
 def observe(
     base: FrozenBase, tokens: Tensor, attached: Attachments = NOTHING_ATTACHED
 ) -> tuple[Attention, ...]:
-    """What every attention layer does with tokens [R, B, T], first layer first.
+    """Observe every attention layer on tokens [R, B, T], first layer first.
 
-    Raises `AdaptlabError` for a base without attention.
+    Raises:
+        AdaptlabError: if the base has no attention.
     """
     if not base.layers:
         raise AdaptlabError(
@@ -144,7 +145,7 @@ def observe(
 
 
 class _Listener:
-    """Hears what goes into and comes out of the parts of attention, and changes none of it."""
+    """Hooks that record inputs and outputs of attention."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
@@ -152,7 +153,7 @@ class _Listener:
         self.gathered: dict[str, Tensor] = {}
 
     def attachments(self) -> Attachments:
-        """Hooks on queries, keys, values and on what is gathered."""
+        """Return hooks on queries, keys, values and the attention output."""
         sites = [f"{name}.{part}" for name in self.names for part in "qkv"]
         return Attachments(
             outputs={site: self._output(site) for site in sites},
@@ -160,8 +161,8 @@ class _Listener:
         )
 
     def attention(self, name: str, pattern: Tensor, relative: Tensor) -> Attention:
-        """What was heard of one layer, with its recorded patterns."""
-        # Families ask for the content's queries before those of virtual tokens, if there are such.
+        """Return the observation of one layer, with its recorded patterns."""
+        # Families compute the content's queries before those of virtual tokens.
         source, queries = self.heard[f"{name}.q"][0]
         assert queries.shape[2] == relative.shape[-1], f"{name} heard other rows before the content"
         values = [x for x, _ in self.heard[f"{name}.v"]]

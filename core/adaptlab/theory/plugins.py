@@ -1,4 +1,4 @@
-"""How theory checks are done, found by the name of the declaration."""
+"""Registry of the measurements of theory checks, by declaration name."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -7,8 +7,8 @@ from adaptlab.measurements.theory_report import Check
 from adaptlab.plugins.registry import Registry
 from adaptlab.theory.subject import Subject
 
-# The declaration's own class is narrower than TheoryCheck; each file names the one it serves.
+# `Any`, because each measurement takes its declaration's class, narrower than TheoryCheck.
 Measure = Callable[[Any, Subject], Iterable[Check]]
-"""From a check and what is measured to reports."""
+"""From a check and its subject to reports."""
 
 MEASURES: Registry[Measure] = Registry("theory measure", "adaptlab.theory.checks")

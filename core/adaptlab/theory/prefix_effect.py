@@ -1,4 +1,4 @@
-"""What a prefix does to one layer whose content input is the same with and without it."""
+"""The effect of a prefix on one layer, with the same content input."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class PrefixEffect:
-    """One layer without the prefix rows of its own, and with them.
+    """One layer without its own prefix rows, and with them.
 
     `content` [R, B, H, T, D] is t_i, attention over content alone, from the weights of the base;
     `taken` [R, B, H, T, 1] is α_i, and `offered` [R, B or 1, H, P, D] are the values W_V s of the
@@ -37,23 +37,25 @@ class PrefixEffect:
 
     @property
     def expected_addition(self) -> Tensor:
-        """Σ_m A^pt_im W_V s_m, [R, B, H, T, D]; α_i W_V s for a single learned position."""
+        """Σ_m A^pt_im W_V s_m, [R, B, H, T, D]; α_i W_V s for one position."""
         return self.after.pattern[..., : self.after.learned] @ self.offered
 
     @property
     def addition(self) -> Tensor:
-        """What the layer gathered beyond (1 - α_i) t_i, [R, B, H, T, D]."""
+        """The attention output beyond (1 - α_i) t_i, [R, B, H, T, D]."""
         return self.after.gathered - (1 - self.taken) * self.content
 
 
 def prefix_effects(
     base: FrozenBase, tokens: Tensor, attached: Attachments
 ) -> tuple[PrefixEffect, ...]:
-    """The effect of a prefix on every attention layer, for tokens [R, B, T].
+    """Return a prefix's effect on every attention layer, for tokens [R, B, T].
 
-    What is attached to earlier layers is attached in both runs, so that a layer gets the same
-    input; what is attached to it in the second alone. Raises `AdaptlabError` for anything that
-    stands elsewhere than in front of a layer's attention.
+    Attachments to earlier layers are present in both runs, so that a layer gets the same input;
+    those to the layer itself only in the second.
+
+    Raises:
+        AdaptlabError: if learned positions are not in front of a layer's attention.
     """
     attached = _checked(base, tokens, attached)
     first, *blocks = (int(name.split(".")[1]) for name in base.layers)
@@ -62,7 +64,7 @@ def prefix_effects(
     for layer, stop in enumerate([*blocks, None]):
         after = observe(base, tokens, attached if stop is None else below(attached, stop))
         effects.append(_effect(base, attached, before[layer], after[layer]))
-        before = after  # what comes after a layer changes nothing of it
+        before = after  # later layers do not affect a layer
     return tuple(effects)
 
 
@@ -84,27 +86,27 @@ def _effect(
 
 
 def _replicates(attached: Attachments) -> int:
-    """R, which learned rows show and hooks are told."""
+    """Return R, the largest of the attachments' replicates and their tensors'."""
     rows = [len(tensor) for tensor in attached.attention_inputs.values()]
     pairs = [len(keys) for keys, _ in attached.keys_values.values()]
     return max([attached.replicates, *rows, *pairs])
 
 
 def values(base: FrozenBase, seen: Attention, source: Tensor) -> Tensor:
-    """W_V x + b_V of source [R, B, N, C] for every query head, [R, B, H, N, D]."""
+    """Return W_V x + b_V of source [R, B, N, C], [R, B, H, N, D]."""
     weight, bias = (base.weights.get(f"{seen.name}.v.{part}") for part in ("weight", "bias"))
     assert weight is not None
     return by_query_head(grouped.linear(source, weight, bias), seen)
 
 
 def by_query_head(x: Tensor, seen: Attention) -> Tensor:
-    """Values [R, B, N, K·D] of K heads as those that each of H query heads reads."""
+    """Repeat values [R, B, N, K·D] of K heads for H query heads."""
     heads = x.unflatten(-1, (-1, seen.gathered.shape[-1])).transpose(2, 3)
     return heads.repeat_interleave(seen.heads // heads.shape[2], 2)
 
 
 def below(attached: Attachments, block: int) -> Attachments:
-    """What is attached to blocks before the given one, or to no block."""
+    """Return the attachments to earlier blocks, or to no block."""
 
     def kept(site: str) -> bool:
         parts = site.split(".")
@@ -128,12 +130,12 @@ def below(attached: Attachments, block: int) -> Attachments:
 def _offered(
     base: FrozenBase, after: Attention, pair: tuple[Tensor, Tensor] | None, attached: Attachments
 ) -> Tensor:
-    """The values of all learned positions in the order of their columns in the pattern."""
+    """Return the values of all learned positions, in the order of the pattern."""
     parts = [values(base, after, source) for source in after.virtual]
     if pair is not None:
         place = int(f"{after.name}.input" in attached.attention_inputs)
         parts.insert(place, by_query_head(pair[1].unsqueeze(1), after))
-    if not parts:  # an update of weights alone: nothing is offered and nothing taken
+    if not parts:  # an update of weights only: no learned positions
         return after.gathered.new_zeros(1, 1, after.heads, 0, after.gathered.shape[-1])
     rows, samples = (max(part.shape[axis] for part in parts) for axis in (0, 1))
     return torch.cat(

@@ -1,7 +1,7 @@
-"""What a shift, a mixture with one vector and a matrix can do where a rotation is wanted.
+"""Approximation of a rotation by shift, mixture and matrix.
 
-Inputs x lie on the unit sphere, the wanted outputs are R x. Points come in antipodal pairs whose
-second moment is I/d exactly, so that what holds for the uniform law holds for them without error.
+Inputs x are on the unit sphere, the target outputs are R x. Points come in antipodal pairs whose
+second moment is I/d exactly, so that results for the uniform distribution hold without error.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ SHORT_OF_ROTATION = 0.01
 """The least mean squared error that a mixture must leave to count as short of the rotation."""
 
 SEARCHED = 1e-3
-"""How far a search may stay behind what a formula reaches, relative to it."""
+"""Relative tolerance of a search against the value of a formula."""
 
 RADII = (0.0, 0.5, 1.0, 2.0, 5.0, 1e4)
 """Lengths of the vectors μ from which the search starts."""
@@ -27,7 +27,7 @@ RADII = (0.0, 0.5, 1.0, 2.0, 5.0, 1e4)
 
 @dataclass(frozen=True)
 class Mixture:
-    """The best α_i μ + (1 - α_i) x_i with 0 ≤ α_i ≤ 1 that was found, and its `error`.
+    """The best α_i μ + (1 - α_i) x_i found with 0 ≤ α_i ≤ 1, and its `error`.
 
     `mean_alpha` is the mean α_i.
     """
@@ -38,14 +38,14 @@ class Mixture:
 
 
 def sphere_points(dimensions: int, frames: int, seed: int) -> Tensor:
-    """Points [2·frames·d, d]: the axes of random orthonormal frames and their negatives."""
+    """Return axes of random frames and their negatives, [2·frames·d, d]."""
     shape = (frames, dimensions, dimensions)
     axes = torch.linalg.qr(_normal("frames", seed, shape))[0].flatten(0, 1)
     return torch.cat([axes, -axes])
 
 
 def plane_rotation(dimensions: int, angles: Sequence[float], seed: int) -> Tensor:
-    """A rotation R [d, d] by one angle in radians in each of some orthogonal random planes."""
+    """Return a rotation R [d, d] by radians in random orthogonal planes."""
     if 2 * len(angles) > dimensions:
         raise AdaptlabError(
             f"{len(angles)} planes do not fit in {dimensions} dimensions; give at most "
@@ -63,9 +63,9 @@ def plane_rotation(dimensions: int, angles: Sequence[float], seed: int) -> Tenso
 def rotation_on_a_sphere(
     rotation: Tensor, points: Tensor, seed: int = 0, shortfall: float = SHORT_OF_ROTATION
 ) -> tuple[Check, ...]:
-    """What reaches R x, for R = `rotation` [d, d] and antipodal `points` [N, d] (review of ICLR).
+    """Check which updates reach R x, R = `rotation` (review of ICLR).
 
-    `shortfall` is the mean squared error that a mixture must leave at least.
+    `points` [N, d] are antipodal. A mixture must leave a mean squared error of `shortfall` or more.
     """
     return (
         _keeps_the_sphere(rotation, points),
@@ -77,7 +77,7 @@ def rotation_on_a_sphere(
 
 
 def best_shift(rotation: Tensor, points: Tensor) -> Check:
-    """The least-squares shift v of x + v ≈ R x against 2 (1 - tr R / d), reached by v = 0."""
+    """Check the best shift of x + v ≈ R x: v = 0, error 2 (1 - tr R / d)."""
     wanted, ones = points @ rotation.T - points, torch.ones_like(points[:, :1])
     shift = torch.linalg.lstsq(ones, wanted).solution  # 1, d
     error = _mean_square(wanted - shift)
@@ -93,10 +93,10 @@ def best_shift(rotation: Tensor, points: Tensor) -> Check:
 
 
 def best_matrix(rotation: Tensor, points: Tensor) -> Check:
-    """The matrix update ΔW of (I + ΔW) x ≈ R x, and updates of every lower rank.
+    """Check the matrix update ΔW of (I + ΔW) x ≈ R x, and lower ranks.
 
-    Of rank r the best leaves Σ_{k>r} σ_k² / d, with the singular values σ of R - I (Eckart, Young
-    1936): nothing from rank(R - I) on.
+    The best update of rank r leaves Σ_{k>r} σ_k² / d, with the singular values σ of R - I (Eckart,
+    Young 1936): nothing from rank(R - I) on.
     """
     wanted = points @ rotation.T
     update = torch.linalg.lstsq(points, wanted - points).solution.T  # d, d
@@ -119,25 +119,25 @@ def best_matrix(rotation: Tensor, points: Tensor) -> Check:
 
 
 def best_mixture(rotation: Tensor, points: Tensor, seed: int = 0) -> Mixture:
-    """The best vector μ with the best α_i for every point, by search from many starts.
+    """Search for the best μ, with the best α_i for every point.
 
-    For a given μ the best α_i is ⟨R x - x, μ - x⟩ / ‖μ - x‖², cut off at 0 and 1. No attention
-    can do better, since it cannot choose every α_i on its own.
+    For a given μ the best α_i is ⟨R x - x, μ - x⟩ / ‖μ - x‖², clipped to [0, 1]. No attention can
+    do better, since it cannot choose every α_i independently.
     """
     wanted = points @ rotation.T
     drawn = _normal("mixture", seed, (3, len(rotation)))
     leading = torch.linalg.svd(rotation - torch.eye(len(rotation)).to(rotation))[0][:, :1].T
     directions = torch.nn.functional.normalize(torch.cat([drawn, leading]), dim=-1)
     starts = [radius * direction for radius in RADII for direction in directions]
-    found = [_descended(start, points, wanted) for start in starts]
-    mu = min(found, key=lambda each: _mixture_error(each, points, wanted).item())
+    ends = [_descended(start, points, wanted) for start in starts]
+    mu = min(ends, key=lambda mu: _mixture_error(mu, points, wanted).item())
     alphas = _best_alphas(mu, points, wanted)
     error = _mixture_error(mu, points, wanted)
     return Mixture(mu, float(error), float(alphas.mean()))
 
 
 def far_mixture_error(rotation: Tensor) -> float:
-    """The error of a mixture with μ = r u for r → ∞ and the best direction u.
+    """Return the error of a mixture with μ = r u, r → ∞ and the best u.
 
     Then α_i μ is any a_i u with a_i ≥ 0. Half of all points gain, those with ⟨R x - x, u⟩ > 0, so
     the error is (Σ_k σ_k² - σ_1² / 2) / d, with the singular values σ of R - I.
@@ -166,14 +166,14 @@ def _mixture_checks(
         shortfall,
         **details,
     )
-    known = Check.at_most(
+    search = Check.at_most(
         "rotation.mixture-search",
         "The search for the best mixture does no worse than μ far away or at the centre.",
         max(0.0, best.error - min(far, centre)),
         max(ROUNDING, SEARCHED * min(far, centre)),
         **details,
     )
-    return short, known
+    return short, search
 
 
 def _keeps_the_sphere(rotation: Tensor, points: Tensor) -> Check:
@@ -189,7 +189,10 @@ def _keeps_the_sphere(rotation: Tensor, points: Tensor) -> Check:
 
 
 def _shifts_leave_the_sphere(points: Tensor, seed: int) -> Check:
-    """‖x + v‖² - 1 is ‖v‖² ± 2 x·v for an antipodal pair: one of the two is off by ‖v‖² or more."""
+    """Check that any shift takes one of two antipodal points off the sphere.
+
+    ‖x + v‖² - 1 is ‖v‖² ± 2 x·v for the pair, so one of the two is off by ‖v‖² or more.
+    """
     shifts = _normal("shifts", seed, (64, points.shape[1]))
     squares = shifts.square().sum(-1)
     off = ((points.unsqueeze(0) + shifts.unsqueeze(1)).square().sum(-1) - 1).abs().amax(1)
@@ -203,7 +206,7 @@ def _shifts_leave_the_sphere(points: Tensor, seed: int) -> Check:
 
 
 def _best_alphas(mu: Tensor, points: Tensor, wanted: Tensor) -> Tensor:
-    """The best α_i of every point, [N, 1]."""
+    """Return the best α_i of every point, [N, 1]."""
     towards = mu - points
     squares = towards.square().sum(-1, keepdim=True).clamp_min(torch.finfo(mu.dtype).tiny)
     return (((wanted - points) * towards).sum(-1, keepdim=True) / squares).clamp(0, 1)
@@ -215,7 +218,7 @@ def _mixture_error(mu: Tensor, points: Tensor, wanted: Tensor) -> Tensor:
 
 
 def _descended(start: Tensor, points: Tensor, wanted: Tensor) -> Tensor:
-    """The vector μ at which a descent from `start` ends."""
+    """Return the vector μ at which a descent from `start` ends."""
     mu = start.clone().requires_grad_()
     optimiser = torch.optim.LBFGS([mu], max_iter=100, line_search_fn="strong_wolfe")
 
@@ -230,7 +233,7 @@ def _descended(start: Tensor, points: Tensor, wanted: Tensor) -> Tensor:
 
 
 def _mean_square(x: Tensor) -> float:
-    """The mean over rows of the squared length."""
+    """Return the mean over rows of the squared length."""
     return float(x.square().sum(-1).mean())
 
 

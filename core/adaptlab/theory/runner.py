@@ -1,4 +1,4 @@
-"""A job of theory checks: every report is told as soon as it is there."""
+"""Execution of a job of theory checks, with each report emitted at once."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,11 +20,16 @@ from adaptlab.theory.subject import Subject
 def run_checks(
     plan: Plan, bases: tuple[Path, ...], adapters: tuple[AdapterFile, ...], observer: Observer
 ) -> None:
-    """Measure the checks of the plan's spec, on the first of `bases` where they need one.
+    """Measure the checks of the plan's spec.
 
-    Those of adaptations measure each of `adapters` on the replicate of the base that it started
-    from. Raises `TrainingStopped` between two reports, `BadCheckpoint`, and `InvalidSpec` where
-    nothing was trained that could be measured.
+    Those of a base use the first of `bases`.
+
+    Checks of adaptations measure each of `adapters` on the base replicate that it started from.
+
+    Raises:
+        TrainingStopped: between two reports, if the observer commands it.
+        BadCheckpoint: if a file is not what its name promises.
+        InvalidSpec: if nothing was trained that could be measured.
     """
     for place, check in enumerate(_reports(plan, _subject(plan, bases, adapters))):
         observer.emit(TheoryChecked(place=place, check=check))
@@ -38,10 +43,10 @@ def _reports(plan: Plan, subject: Subject) -> Iterator[Check]:
 
 
 def _subject(plan: Plan, bases: tuple[Path, ...], adapters: tuple[AdapterFile, ...]) -> Subject:
-    """The base replicates that are needed, in float64, and what there is of each adaptation."""
+    """Load the base replicates that are needed, in float64."""
     needed = {*plan.spec.base_replicates}
-    for one in plan.spec.adaptations:
-        needed |= {*one.base_replicates}
+    for adaptation in plan.spec.adaptations:
+        needed |= {*adaptation.base_replicates}
     loaded = {replicate: _base(plan, bases[replicate]) for replicate in sorted(needed)}
     return Subject(
         base=loaded[plan.spec.base_replicates[0]] if plan.spec.base_replicates else None,
@@ -53,6 +58,6 @@ def _subject(plan: Plan, bases: tuple[Path, ...], adapters: tuple[AdapterFile, .
 
 
 def _base(plan: Plan, file: Path) -> FrozenBase:
-    """The weights of one replicate."""
+    """Read the weights of one base replicate."""
     weights = read_bases((file,), plan.shape, torch.device("cpu"), torch.float64)
     return FrozenBase(plan.family, weights)

@@ -1,4 +1,4 @@
-"""The scores of a second attention layer in four terms, where a prefix acts in the first."""
+"""The scores of a second layer in four terms, given a prefix."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ t_iᵀHt_j, for one learned row and one head in the first layer."""
 
 @dataclass(frozen=True)
 class SecondLayerScores:
-    """The `terms` by name and the `scores` that the model computed; each [R, B, H, T, T].
+    """The `terms` by name, and the model's `scores`, [R, B, H, T, T].
 
-    `seen` [T, T] tells which keys j a query i may see.
+    `seen` [T, T] marks the keys j that a query i may attend to.
     """
 
     terms: Mapping[str, Tensor]
@@ -33,15 +33,15 @@ class SecondLayerScores:
 
     @property
     def missed(self) -> float:
-        """What the terms' sum misses of the scores, relative to the largest."""
+        """The error of the terms' sum, relative to the largest score."""
         total = torch.stack(list(self.terms.values())).sum(0)
         return float((total - self.scores).abs().max() / self.scores.abs().max())
 
     def sizes(self) -> dict[str, float]:
-        """The `size_…` of every term, a root mean square over all pairs that attention sees.
+        """Return the `size_…` of every term, a root mean square.
 
-        `steering_…` is the same after each row's mean over what it sees is taken away, which the
-        softmax does not notice.
+        `steering_…` is the same after subtracting each row's mean over its visible keys, which the
+        softmax ignores.
         """
         sizes = {f"size_{name}": _size(term, self.seen) for name, term in self.terms.items()}
         steering = {
@@ -54,13 +54,16 @@ class SecondLayerScores:
 def second_layer_scores(
     base: FrozenBase, tokens: Tensor, attached: Attachments
 ) -> SecondLayerScores:
-    """The scores T/√k q·k of the second attention layer of a formal base (section 6.1).
+    """Decompose the second attention layer's scores (section 6.1).
 
-    The first layer gives x_i = b_i + c_i, with b_i = Σ_h Σ_m A^h_im W_V^h s_m what its prefix adds
-    and c_i = Σ_h (1 - α^h_i) t^h_i the rescaled content. So x_iᵀ H x_j has four terms, where
+    The scores are T/√k q·k.
+    The first layer gives x_i = b_i + c_i, with the prefix's addition b_i = Σ_h Σ_m A^h_im W_V^h s_m
+    and the rescaled content c_i = Σ_h (1 - α^h_i) t^h_i. So x_iᵀ H x_j has four terms, where
     H = W_Qᵀ W_K of the second layer. With one head in the first, the last is the pretrained score
-    times (1 - α_i)(1 - α_j). Raises `AdaptlabError` unless the two layers follow each
-    other in family `formal`.
+    times (1 - α_i)(1 - α_j).
+
+    Raises:
+        AdaptlabError: unless the two layers of family `formal` have nothing between them.
     """
     second = _second_of_two(base)
     effect = prefix_effects(base, tokens, attached)[0]
@@ -83,16 +86,16 @@ def second_layer_scores(
 def four_terms(
     base: FrozenBase, tokens: Tensor, attached: Attachments, tolerance: float = ROUNDING
 ) -> Check:
-    """The four terms sum to the second layer's scores, with the size of each.
+    """Check that the four terms sum to the second layer's scores.
 
-    Measured is the largest difference relative to the largest score.
+    The measured value is the largest difference, relative to the largest score.
     """
-    found = second_layer_scores(base, tokens, attached)
-    return four_terms_of(found.missed, tolerance, **found.sizes())
+    decomposition = second_layer_scores(base, tokens, attached)
+    return four_terms_of(decomposition.missed, tolerance, **decomposition.sizes())
 
 
 def four_terms_of(missed: float, tolerance: float = ROUNDING, **details: Detail) -> Check:
-    """The check of the four terms, from what their sum misses."""
+    """Report the check of the four terms from the error of their sum."""
     return Check.at_most(
         "second-layer-four-terms",
         "Section 6.1: the second layer's scores are the sum of four terms, prefix or rescaled "
@@ -104,7 +107,7 @@ def four_terms_of(missed: float, tolerance: float = ROUNDING, **details: Detail)
 
 
 def follows_directly(base: FrozenBase) -> bool:
-    """Whether the first two attention layers of a formal base have nothing between them."""
+    """Return True if a formal base's first two attention layers are adjacent."""
     return isinstance(base.family, Formal) and base.family.attends_twice()
 
 
@@ -118,7 +121,7 @@ def _second_of_two(base: FrozenBase) -> AttentionLayer:
 
 
 def _scores(base: FrozenBase, layer: AttentionLayer, queries: Tensor, keys: Tensor) -> Tensor:
-    """T/√k q_i·k_j of every head, [R, B, H, T, T], from [R, B, T, all heads' k]."""
+    """Return T/√k q_i·k_j, [R, B, H, T, T], from all heads' q and k."""
     assert isinstance(base.family, Formal)
     sizes = [head.key_size for head in layer.heads]
     sharpness = base.family.inverse_temperature
@@ -129,7 +132,7 @@ def _scores(base: FrozenBase, layer: AttentionLayer, queries: Tensor, keys: Tens
 
 
 def _visible(seen: Attention) -> Tensor:
-    """Which content keys content queries see, [T, T]: the others have exactly no attention."""
+    """Return a mask [T, T] of visible content keys: attention is not 0."""
     return seen.relative.flatten(0, 2).sum(0) > 0
 
 
@@ -138,6 +141,6 @@ def _size(term: Tensor, seen: Tensor) -> float:
 
 
 def _centred(term: Tensor, seen: Tensor) -> Tensor:
-    """The term [..., T, T] less each row's mean over the keys that it sees."""
+    """Subtract from a term [..., T, T] each row's mean over its visible keys."""
     means = torch.where(seen, term, 0.0).sum(-1) / seen.sum(-1)
     return term - means.unsqueeze(-1)

@@ -1,4 +1,4 @@
-"""The subspace in which a prefix can add to what attention gathers, and how much of it is used."""
+"""The subspace in which a prefix changes the attention output."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated
@@ -16,14 +16,14 @@ from adaptlab.theory.prefix_effect import PrefixEffect, prefix_effects
 from adaptlab.values import Value
 
 CONCENTRATED = 0.2
-"""Above every layer's mean in the paper, the largest of which is 0.174 (GPT-2, appendix B)."""
+"""A limit above every layer's mean in the paper, at most 0.174 (GPT-2, appendix B)."""
 
 
 class SpanUse(Value):
-    """How one head uses the span of its prefix values.
+    """Use of the span of the prefix values by one head.
 
-    `singular_values` are those of the added parts, one row a sample and position, largest first
-    and not more of them than the prefix has rows. `effective_rank` is exp of the entropy of
+    `singular_values` are those of the added parts, one row per sample and position, largest first,
+    at most as many as the prefix has rows. `effective_rank` is exp of the entropy of
     the singular values over their sum (Roy, Vetterli, EUSIPCO 2007).
     """
 
@@ -35,24 +35,27 @@ class SpanUse(Value):
 
 
 def span_use(base: FrozenBase, tokens: Tensor, attached: Attachments) -> tuple[SpanUse, ...]:
-    """How every replicate and head of every layer uses the span, for tokens [R, B, T]."""
+    """Return the use of the span by every replicate, layer and head."""
     return uses_of(prefix_effects(base, tokens, attached))
 
 
 def added_part_spans(
     base: FrozenBase, tokens: Tensor, attached: Attachments, tolerance: float = ROUNDING
 ) -> Check:
-    """The added part Σ_m A^pt_im W_V s_m of every head spans at most n_S dimensions (section 4).
+    """Check that a head's added part spans at most n_S dimensions (section 4).
 
-    Measured is the largest singular value beyond the n_S-th, relative to the largest of what
-    attention gathered. Raises `AdaptlabError` where a head has no more dimensions than the prefix
-    has rows, so that nothing could contradict the claim.
+    The added part is Σ_m A^pt_im W_V s_m. The measured value is the largest singular value beyond
+    the n_S-th, relative to the largest of the attention output.
+
+    Raises:
+        AdaptlabError: if a head has no more dimensions than the prefix has rows, so that the check
+            could not fail.
     """
     return span_of(prefix_effects(base, tokens, attached), tolerance)
 
 
 def span_of(effects: Sequence[PrefixEffect], tolerance: float = ROUNDING) -> Check:
-    """The check of the span for the effects of a prefix on all layers, first layer first."""
+    """Check the span for a prefix's effects on all layers, first layer first."""
     ranks = [use.effective_rank for use in uses_of(effects)]
     return spans_at_most(
         most_beyond(effects),
@@ -64,7 +67,7 @@ def span_of(effects: Sequence[PrefixEffect], tolerance: float = ROUNDING) -> Che
 
 
 def spans_at_most(beyond: float, tolerance: float = ROUNDING, **details: Detail) -> Check:
-    """The check of the span, from the largest singular value beyond the n_S-th."""
+    """Report the check from the largest singular value beyond the n_S-th."""
     return Check.at_most(
         "added-part-spans",
         "Equation 7: what a prefix of n_S rows adds in a head spans at most n_S dimensions.",
@@ -75,25 +78,28 @@ def spans_at_most(beyond: float, tolerance: float = ROUNDING, **details: Detail)
 
 
 def most_beyond(effects: Sequence[PrefixEffect]) -> float:
-    """The largest singular value beyond the n_S-th of any layer, relative to what is gathered."""
+    """Return the largest relative singular value beyond the n_S-th."""
     return max(_beyond(effect) for effect in effects)
 
 
 def uses_of(effects: Sequence[PrefixEffect]) -> tuple[SpanUse, ...]:
-    """How every replicate and head uses the span, for the effects of a prefix on all layers."""
+    """Return each head's use of the span, from a prefix's effects."""
     return tuple(use for layer, effect in enumerate(effects) for use in _uses(effect, layer))
 
 
 def attention_over_prefix(
     base: FrozenBase, tokens: Tensor, attached: Attachments, most: float = CONCENTRATED
 ) -> Check:
-    """How the last token's attention over prefix positions varies over inputs (appendix B).
+    """Check that attention over a prefix varies little (appendix B).
 
-    It is renormalised to one over the prefix; a position's gap is that between its 99th and 1st
-    percentile over the B samples of tokens [R, B, T]. Measured is the largest over layers of the
-    mean gap over positions, heads and replicates; the paper looks at head l of layer l alone.
-    The claim is an observation on trained prefixes, not a theorem. Raises `AdaptlabError` for
-    a prefix of fewer than two rows.
+    This is the last token's attention, renormalised to one over the prefix. A position's gap is
+    between its 99th and 1st percentile over the B samples of tokens [R, B, T]. The measured value
+    is the largest over layers of the mean gap over positions, heads and replicates; the paper
+    considers only head l of layer l. The claim is an observation on trained prefixes, not a
+    theorem.
+
+    Raises:
+        AdaptlabError: if the prefix has fewer than two rows.
     """
     seen = observe(base, tokens, attached)
     lengths = {layer.learned for layer in seen}
@@ -117,27 +123,29 @@ def attention_over_prefix(
 
 
 def fraction_over_prefix(pattern: Tensor) -> Tensor:
-    """Attention [..., P] on learned positions, renormalised to one over them."""
+    """Renormalise attention [..., P] on learned positions to one over them."""
     return pattern / pattern.sum(-1, keepdim=True).clamp_min(torch.finfo(pattern.dtype).tiny)
 
 
 def percentile_gap(fractions: Tensor) -> Tensor:
-    """The gap [R, H, P] between the 99th and 1st percentile over samples of [R, B, H, P]."""
+    """Return the gap [R, H, P] between 99th and 1st percentile over samples."""
     low, high = (fractions.quantile(q, 1) for q in (0.01, 0.99))
     return high - low
 
 
 def effective_rank(singular_values: Sequence[float]) -> float:
-    """Exp of the entropy of the values over their sum; 0 where all are 0."""
-    found = torch.tensor(singular_values, dtype=torch.float64)
-    if not float(found.sum()):
+    """Return exp of the entropy of the values over their sum; 0 if all are 0."""
+    values = torch.tensor(singular_values, dtype=torch.float64)
+    if not float(values.sum()):
         return 0.0
-    return float(torch.special.entr(found / found.sum()).sum().exp())
+    return float(torch.special.entr(values / values.sum()).sum().exp())
 
 
 def _uses(effect: PrefixEffect, layer: int) -> Iterator[SpanUse]:
-    found = torch.linalg.svdvals(_by_head(effect.addition))[..., : max(1, effect.after.learned)]
-    for replicate, heads in enumerate(found.tolist()):
+    singular_values = torch.linalg.svdvals(_by_head(effect.addition))[
+        ..., : max(1, effect.after.learned)
+    ]
+    for replicate, heads in enumerate(singular_values.tolist()):
         for head, values in enumerate(heads):
             rank = effective_rank(values)
             yield SpanUse(
@@ -161,5 +169,5 @@ def _beyond(effect: PrefixEffect) -> float:
 
 
 def _by_head(x: Tensor) -> Tensor:
-    """What heads gathered [R, B, H, T, D] as one matrix a head, [R, H, B·T, D]."""
+    """Reshape outputs [R, B, H, T, D] to a matrix per head, [R, H, B·T, D]."""
     return x.transpose(1, 2).flatten(2, 3)

@@ -1,4 +1,4 @@
-"""What the checks of one job measure: a base model, and adaptations of it, in float64."""
+"""The subject of a job's theory checks, in float64."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,12 +23,12 @@ from adaptlab.plugins.theory_check import Measured
 from adaptlab.theory.observation import FrozenBase
 
 MOST_ELEMENTS = 2**24
-"""Of attention patterns that are held at once: 128 MiB in float64."""
+"""Elements of attention patterns in memory at once: 128 MiB in float64."""
 
 
 @dataclass(frozen=True)
 class Adapted:
-    """One replicate of an adaptation: the base that it started from and what is attached to it."""
+    """One replicate of an adaptation: its base and its attachments."""
 
     measured: Measured
     place: int
@@ -38,9 +38,9 @@ class Adapted:
     attached: Attachments
 
     def random(self) -> Attachments:
-        """The same method with random tensors, each with the root mean square of the trained one.
+        """Return the method with random tensors of the trained root mean squares.
 
-        They depend on the seed and the place of the adaptation alone.
+        They depend only on the seed and the adaptation's place.
         """
         drawn = {
             name: tensor.square().mean().sqrt()
@@ -59,25 +59,24 @@ class Adapted:
         return self.measured.task.input_length() - 1
 
     def tokens(self, samples: int) -> Tensor:
-        """The first test items of its task, as the model is given them, [1, samples, T]."""
+        """Return the model's input for test items, [1, samples, T]."""
         return tokens_of(self.base.family, self.measured.task, samples)
 
     def parts(self, samples: int) -> Iterator[Tensor]:
-        """The same tokens, in parts whose attention patterns are not too large together."""
+        """Yield these tokens in parts whose attention patterns fit in memory."""
         tokens = self.tokens(samples)
         shape, length = self.base.family.shape(), tokens.shape[-1]
         keys = 2 * length + self.measured.method.extra_context_tokens()
-        each = shape.layers * (shape.heads or 64) * length * keys
-        yield from tokens.split(max(1, MOST_ELEMENTS // each), 1)
+        elements = shape.layers * (shape.heads or 64) * length * keys
+        yield from tokens.split(max(1, MOST_ELEMENTS // elements), 1)
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A base model, None where the checks need none, and the `adaptations` of it.
+    """A base model (None if the checks need none) and its `adaptations`.
 
-    `seed` draws what is random. Every replicate is read anew from its one of `files` when it is
-    asked for, so that many of them need no more memory than one; `bases` are their base replicates
-    by number.
+    `seed` seeds all draws. A replicate is read from its file each time it is loaded, so that many
+    need no more memory than one. `bases` are their base replicates by number.
     """
 
     base: FrozenBase | None
@@ -88,29 +87,30 @@ class Subject:
 
     @cached_property
     def measured_base(self) -> FrozenBase:
-        """The base model, of a check that declares that it needs one."""
+        """The base model, for a check that declares that it needs one."""
         assert self.base is not None
         return self.base
 
     def by_adaptation(self) -> Iterator[tuple[str, tuple[AdapterFile, ...]]]:
-        """The files of each adaptation, with what its reports are called beside others'.
+        """Yield each adaptation's files, with a suffix for report names.
 
-        Raises `InvalidSpec` for an adaptation none of whose seeds could be trained.
+        Raises:
+            InvalidSpec: if no seed of an adaptation could be trained.
         """
-        for place, one in enumerate(self.adaptations):
+        for place, adaptation in enumerate(self.adaptations):
             files = tuple(file for file in self.files if file.adaptation == place)
             if not files:
-                detail = f"No seed of job {one.job} that is measured was trained."
+                detail = f"No seed of job {adaptation.job} that is measured was trained."
                 raise InvalidSpec(Problem("/adaptation", "nothing_trained", detail))
             yield ("" if len(self.adaptations) == 1 else f".adaptation-{place}"), files
 
     def load(self, file: AdapterFile) -> Adapted:
-        """The replicate of a file; raises `BadCheckpoint`."""
+        """Load the replicate of a file; may raise `BadCheckpoint`."""
         measured = self.adaptations[file.adaptation]
         base = self.bases[measured.base_replicates[measured.seeds.index(file.seed)]]
         shapes = measured.method.tensors(base.family.shape())
-        found = read_tensors(file.path, {name: tensor.shape for name, tensor in shapes.items()})
-        trained = {name: tensor.double().unsqueeze(0) for name, tensor in found.items()}
+        tensors = read_tensors(file.path, {name: tensor.shape for name, tensor in shapes.items()})
+        trained = {name: tensor.double().unsqueeze(0) for name, tensor in tensors.items()}
         return Adapted(
             measured=measured,
             place=file.adaptation,
@@ -122,14 +122,14 @@ class Subject:
 
 
 def _attached(measured: Measured, base: FrozenBase, tensors: Mapping[str, Tensor]) -> Attachments:
-    """The method of an adaptation with these tensors, on its base."""
+    """Attach an adaptation's method with these tensors to its base."""
     method = measured.method
     attached = ENGINE_METHODS.get(method.name)(method, base.family.shape(), tensors)
     return replace(attached, answer_start=measured.task.input_length() - 1)
 
 
 def tokens_of(family: Family, task: Task, samples: int) -> Tensor:
-    """The first test items of a task, as a model of the family is given them, [1, samples, T]."""
+    """Return a family's input for a task's test items, [1, samples, T]."""
     digits = as_digit_task(task)
     items = make_items(digits, "test", torch.tensor([ITEM_SEED]), 0, samples)
     return shown(family, items.tokens, digits.input_length())

@@ -1,4 +1,4 @@
-"""Theorems 1 and 2 and their generalisations, checked on models that are built and run."""
+"""Checks of theorems 1 and 2, on models built by formula."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -37,15 +37,16 @@ MOST_DECODED = 4096
 
 
 def theorems(effort: Effort = "full", seed: int = 0) -> TheoryReport:
-    """Every check of the constructions; `small` takes seconds, `full` a minute on one core.
+    """Run every check of the constructions.
 
-    `seed` draws the random tables. All is computed in float64 but the limits of other precisions.
+    The effort `small` takes seconds, `full` a minute on one core. `seed` draws the random tables.
+    Everything is in float64, except for the limits of other precisions.
     """
     return TheoryReport(checks=tuple(theorem_checks(effort, seed)))
 
 
 def theorem_checks(effort: Effort = "full", seed: int = 0) -> Iterator[Check]:
-    """The same one by one, each measured when it is asked for."""
+    """Yield the checks of the constructions, each measured on demand."""
     full = effort == "full"
     yield _sequences(full, seed)
     yield _maps(full, seed)
@@ -92,7 +93,7 @@ def _maps_at_any_temperature() -> Check:
     ]
     return _exact(
         "theorem-2-any-temperature",
-        "Theorem 2's construction is exact at any inverse temperature T, 0 included: what either "
+        "Theorem 2's built is exact at any inverse temperature T, 0 included: what either "
         "head leaks the other makes good.",
         cases,
     )
@@ -122,26 +123,26 @@ def _questions(full: bool, seed: int) -> Check:
 
 
 def _first_tokens() -> Check:
-    """Theorem 1's model as a base for section 3: its embedding is zero, so hard tokens are one."""
-    built = unconditional(4, 4)
-    changed = {"reserved_positions": 0, "context": built.positions}
-    alone = replace(built.base, family=built.base.family.model_copy(update=changed))
-    vectors = built.prompt(every_table(built))[:, 0, : built.answer_length]
-    soft = distinct(completions_of_vectors(alone, vectors, built.positions))
-    embedding = built.base.weights["embed.weight"][0]
-    hard = distinct(completions_of_vectors(alone, embedding, built.positions))
+    """Check section 3 on theorem 1's model, with embedding zero."""
+    construction = unconditional(4, 4)
+    changed = {"reserved_positions": 0, "context": construction.positions}
+    alone = replace(construction.base, family=construction.base.family.model_copy(update=changed))
+    vectors = construction.prompt(every_table(construction))[:, 0, : construction.answer_length]
+    soft = distinct(completions_of_vectors(alone, vectors, construction.positions))
+    embedding = construction.base.weights["embed.weight"][0]
+    hard = distinct(completions_of_vectors(alone, embedding, construction.positions))
     return Check.at_least(
         "soft-first-tokens-of-theorem-1",
         "Section 3: in theorem 1's model a soft first token has V^N completions and a hard one 1.",
         soft if hard == 1 else 0,
-        built.tables,
+        construction.tables,
         soft=soft,
         hard=hard,
     )
 
 
 def _sharpness() -> Check:
-    """The largest excess of the β that is needed over the β that is said to suffice."""
+    """Check that the β needed does not exceed the β that suffices by formula."""
     sequences = least_sharpness(lambda value: unconditional(4, 4, value))
     pairs = least_sharpness(lambda value: longer_answers(3, 2, value))
     enough = sufficient_sharpness(4, 5), sufficient_sharpness(3, 4)
@@ -158,43 +159,43 @@ def _sharpness() -> Check:
 def _packing(name: str, maps: int) -> Check:
     failure = first_packing_failure(DTYPES[name], maps, MOST_PACKED)
     bound = packing_bound(DTYPES[name])
-    found = MOST_PACKED if failure is None else failure - 1
+    largest = MOST_PACKED if failure is None else failure - 1
     return Check.at_most(
         f"packing-in-{name}",
         f"Questions of two tokens in {name}: the largest exact V is the largest with "
         "V log₂ V ≤ p − 1, for p significant bits.",
-        abs(found - bound),
+        abs(largest - bound),
         0,
-        largest_exact=found,
+        largest_exact=largest,
         bound=bound,
         random_maps=maps,
     )
 
 
 def _decoding(name: str) -> Check:
-    """All V below the bound are proved exact, so that the search for a failure begins there."""
+    """Search for a decoding failure above the proved bound."""
     bound = decoding_bound(DTYPES[name])
     failure = first_decoding_failure(DTYPES[name], bound, MOST_DECODED)
-    found = MOST_DECODED if failure is None else failure - 1
+    largest = MOST_DECODED if failure is None else failure - 1
     return Check.at_least(
         f"decoding-in-{name}",
         f"The decoder in {name}: its margin 1/V² exceeds all rounding while 10.5 u V² < 1, for "
         "unit roundoff u.",
-        found,
+        largest,
         bound,
-        largest_exact=found,
+        largest_exact=largest,
         bound=bound,
     )
 
 
 def _decoding_in_float64(seed: int) -> Check:
-    """Samples below the bound, which is too far away to search for a failure."""
+    """Check samples below the bound, too large for a search."""
     sizes = (10**4, 10**5, 10**6)
     wrong = 0
     for vocabulary in sizes:
-        built = unconditional(vocabulary, 1)
-        tables = torch.cat([extreme_tables(built), random_tables(built, 8, seed)])
-        wrong += mistakes(built, tables)
+        construction = unconditional(vocabulary, 1)
+        tables = torch.cat([extreme_tables(construction), random_tables(construction, 8, seed)])
+        wrong += mistakes(construction, tables)
     return Check.at_most(
         "decoding-in-float64",
         "The decoder in float64: its margin 1/V² exceeds all rounding while 10.5 u V² < 1, for "
@@ -220,7 +221,7 @@ def _size(construction: Construction) -> str:
 
 
 def _exact(name: str, claim: str, cases: Iterable[Case]) -> Check:
-    """No completion of any case is wrong; the details count what was tried in each."""
+    """Check that no completion is wrong; details count completions."""
     wrong, tried = 0, dict[str, int]()
     for label, construction, tables in cases:
         tried[label] = len(tables) * len(construction.questions)

@@ -1,4 +1,4 @@
-"""Whether what was trained moves relative attention, on the same content with and without it."""
+"""The change of relative attention by training, on the same content."""
 
 from collections.abc import Iterable
 
@@ -14,20 +14,21 @@ from adaptlab.theory.prefix_effect import prefix_effects
 def moved(
     base: FrozenBase, parts: Iterable[Tensor], attached: Attachments
 ) -> tuple[Deviation, ...]:
-    """How far an adaptation takes every layer from both equations, over inputs [1, B, T] in parts.
+    """Return every layer's worst deviation from both equations.
 
-    Deeper layers get the same input with and without what is attached to them. Virtual tokens and
-    suffixes leave no such input, so that of these there is the first layer alone.
+    Inputs [1, B, T] come in parts. Deeper layers get the same input with and without their
+    attachments. With virtual tokens and suffixes there is no such input, so only the first layer is
+    measured.
     """
-    stands_elsewhere = (
+    is_elsewhere = (
         attached.prompt is not None or attached.late_prompt is not None or bool(attached.suffixes)
     )
-    measure = _first_layer if stands_elsewhere else _all_layers
+    measure = _first_layer if is_elsewhere else _all_layers
     worst: tuple[Deviation, ...] = ()
     for tokens in parts:
-        found = measure(base, tokens, attached)
-        both = zip(worst, found, strict=True)
-        worst = tuple(a.worst(b) for a, b in both) if worst else found
+        deviations = measure(base, tokens, attached)
+        pairs = zip(worst, deviations, strict=True)
+        worst = tuple(a.worst(b) for a, b in pairs) if worst else deviations
     return worst
 
 
@@ -36,7 +37,7 @@ def _all_layers(base: FrozenBase, tokens: Tensor, attached: Attachments) -> tupl
 
 
 def _first_layer(base: FrozenBase, tokens: Tensor, attached: Attachments) -> tuple[Deviation, ...]:
-    """Equation 6 alone: of equation 7, the first layer under virtual tokens says nothing new."""
+    """Measure equation 6 only; equation 7 adds nothing for virtual tokens."""
     before = observe(base, tokens, NOTHING_ATTACHED)[0]
     after = observe(base, tokens, attached)[0]
     taken = learned_mass(after.pattern, before.relative.shape[-1])

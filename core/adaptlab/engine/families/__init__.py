@@ -1,1 +1,1 @@
-"""One file a family: its forward pass."""
+"""The forward passes of families, one file each."""

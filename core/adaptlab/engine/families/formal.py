@@ -1,8 +1,8 @@
 """The forward pass of the theory's transformer.
 
-Written for clarity, not speed: virtual tokens are carried through the batch. In the tensors they
-come before the content, those of a late prompt first of all, wherever their positions are. After
-the last attention layer only the positions that are asked for are computed.
+Written for clarity, not speed: virtual tokens are repeated for every sample. In the tensors they
+come before the content, those of a late prompt first, whatever their positions. After the last
+attention layer only the requested positions are computed.
 """
 
 from collections.abc import Mapping
@@ -16,6 +16,7 @@ from adaptlab.engine import grouped, sites
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.dropout import TrainingStep
 from adaptlab.engine.plugins import ENGINE_FAMILIES, PatternRecorder
+from adaptlab.engine.tensors import Bool, Float, Int
 from adaptlab.families.formal import AttentionLayer, Formal
 
 EVERY_ROW = slice(None)
@@ -25,19 +26,19 @@ KeysValues = tuple[Tensor, Tensor]  # [R, B, P, all heads' keys], [R, B, P, all 
 @ENGINE_FAMILIES.register("formal")
 def forward(
     family: Formal,
-    weights: Mapping[str, Tensor],
-    tokens: Tensor,
+    weights: Mapping[str, Float[Tensor, "G ..."]],
+    tokens: Int[Tensor, "A B T"],
     attachments: Attachments,
     rows: slice,
     recorder: PatternRecorder | None = None,
     training: TrainingStep | None = None,
-) -> Tensor:
-    """Logits [R, B, rows, V] for tokens [R, B, T]; this family has no dropout."""
+) -> Float[Tensor, "R B Q V"]:
+    """Return logits at the given rows; this family has no dropout."""
     groups = (len(weight) for weight in weights.values())
     tokens = grouped.lifted(tokens, max((attachments.replicates, *groups)))
     adapted = {**weights, **attachments.weights}
     model = _Model(family, adapted, attachments, recorder, *tokens.shape[1:])
-    prompts = [model.for_samples(each) for each in model.prompts]
+    prompts = [model.for_samples(prompt) for prompt in model.prompts]
     x = torch.cat([*prompts, model.embedded(tokens)], 2)
     last = max((index for index, _ in family.attention_layers()), default=None)
     if last is None:
@@ -53,7 +54,7 @@ def forward(
 
 @dataclass(frozen=True)
 class _Model:
-    """`samples` is B, `length` the number of content positions."""
+    """A forward pass for B `samples` of `length` content positions."""
 
     family: Formal
     weights: Mapping[str, Tensor]
@@ -64,43 +65,45 @@ class _Model:
 
     @property
     def prompts(self) -> tuple[Tensor, ...]:
-        """The virtual tokens [R, P, C] of every kind, as they stand before the content."""
+        """The virtual tokens [R, P, C] of every kind, in tensor order."""
         both = (self.attachments.late_prompt, self.attachments.prompt)
-        return tuple(each for each in both if each is not None)
+        return tuple(prompt for prompt in both if prompt is not None)
 
     @property
     def late(self) -> int:
         """The number of virtual tokens of a late prompt."""
-        found = self.attachments.late_prompt
-        return 0 if found is None else found.shape[1]
+        prompt = self.attachments.late_prompt
+        return 0 if prompt is None else prompt.shape[1]
 
     @property
     def virtual(self) -> int:
         """The number of virtual tokens."""
-        return sum(each.shape[1] for each in self.prompts)
+        return sum(prompt.shape[1] for prompt in self.prompts)
 
-    def embedded(self, tokens: Tensor) -> Tensor:
-        """Embeddings and one-hot position codes [R, B, T, C] of tokens [R, B, T]."""
+    def embedded(self, tokens: Int[Tensor, "R B T"]) -> Float[Tensor, "R B T C"]:
+        """Return embeddings of tokens beside one-hot position codes."""
         x = grouped.embedding(tokens, self.weights["embed.weight"])
         first, codes = self.family.reserved_positions, self.family.codes()
         positions = torch.eye(codes, dtype=x.dtype, device=x.device)[first:][: tokens.shape[-1]]
         return torch.cat([x, positions.expand(*tokens.shape, codes)], -1)
 
     def linear(self, site: str, x: Tensor) -> Tensor:
-        """The output of a linear site, with what the method hangs onto it."""
+        """Return the output of a linear site with its attachments."""
         return sites.linear(self.weights, self.attachments, site, x)
 
-    def for_samples(self, rows: Tensor) -> Tensor:
-        """Learned rows [R, P, C] for every sample, [R, B, P, C]."""
+    def for_samples(self, rows: Float[Tensor, "R P C"]) -> Float[Tensor, "R B P C"]:
+        """Expand learned rows to every sample."""
         return rows.unsqueeze(1).expand(-1, self.samples, -1, -1)
 
-    def content(self, x: Tensor, rows: slice) -> Tensor:
-        """The given content positions of x [R, B, N, C], virtual tokens first."""
+    def content(self, x: Float[Tensor, "R B N C"], rows: slice) -> Float[Tensor, "R B Q C"]:
+        """Return some content positions of x, which has virtual tokens first."""
         return x[:, :, self.virtual :][:, :, rows]
 
-    def attention(self, index: int, layer: AttentionLayer, x: Tensor, rows: slice | None) -> Tensor:
-        """Σ_h A^h x W_V^h at all positions of x [R, B, N, C], or at `rows` of the content alone."""
-        if rows is not None and self.recorder is not None:  # who gets the patterns of all
+    def attention(
+        self, index: int, layer: AttentionLayer, x: Float[Tensor, "R B N C"], rows: slice | None
+    ) -> Float[Tensor, "R B Q C2"]:
+        """Return Σ_h A^h x W_V^h at all positions, or `rows` of the content."""
+        if rows is not None and self.recorder is not None:  # it receives all patterns
             return self.content(self.attention(index, layer, x, None), rows)
         name, heads = f"blocks.{index}.attn", len(layer.heads)
         pairs = [*self.learned(name), self.keys_values(name, x)]
@@ -119,8 +122,13 @@ class _Model:
         mixed = self.mixed(name, gathered.transpose(2, 3).flatten(-2), rows)
         return mixed.unflatten(-1, (heads, -1)).sum(-2)
 
-    def scores(self, layer: AttentionLayer, queries: Tensor, keys: Tensor) -> Tensor:
-        """T/√k · q·k for every head, [R, B, H, N, M]; heads may differ in k."""
+    def scores(
+        self,
+        layer: AttentionLayer,
+        queries: Float[Tensor, "R B N K"],
+        keys: Float[Tensor, "R B M K"],
+    ) -> Float[Tensor, "R B H N M"]:
+        """Return T/√k · q·k for every head; heads may differ in k."""
         sizes = [head.key_size for head in layer.heads]
         parts = zip(sizes, queries.split(sizes, -1), keys.split(sizes, -1), strict=True)
         sharpness = self.family.inverse_temperature
@@ -129,21 +137,24 @@ class _Model:
         )
 
     def learned(self, name: str) -> list[KeysValues]:
-        """The keys and values that the method adds in a layer, those of a suffix first."""
-        site, found = f"{name}.input", list[KeysValues]()
-        for several in (self.attachments.suffixes, self.attachments.attention_inputs):
-            if (rows := several.get(site)) is not None:
-                found.append(self.keys_values(name, self.for_samples(rows)))
+        """Return the learned keys and values of a layer, a suffix's first."""
+        site, pairs = f"{name}.input", list[KeysValues]()
+        for rows_by_site in (self.attachments.suffixes, self.attachments.attention_inputs):
+            if (rows := rows_by_site.get(site)) is not None:
+                pairs.append(self.keys_values(name, self.for_samples(rows)))
         if (pair := self.attachments.keys_values.get(f"{name}.kv")) is not None:
-            found.append((self.for_samples(pair[0]), self.for_samples(pair[1])))
-        return found
+            pairs.append((self.for_samples(pair[0]), self.for_samples(pair[1])))
+        return pairs
 
     def keys_values(self, name: str, x: Tensor) -> KeysValues:
-        """Keys and values of all heads for x [R, B, N, C]."""
+        """Return the keys and values of all heads for x [R, B, N, C]."""
         return self.linear(f"{name}.k", x), self.linear(f"{name}.v", x)
 
-    def hidden(self, name: str, learned: int, x: Tensor) -> Tensor:
-        """Which of so many learned keys and those of x [R, B, N, C] no position may see, [N, M]."""
+    def hidden(self, name: str, learned: int, x: Float[Tensor, "R B N C"]) -> Bool[Tensor, "N M"]:
+        """Return a mask of the keys that positions must not attend to.
+
+        The first `learned` keys are learned.
+        """
         places, late = self.places(x.device), self.late
         ahead = torch.zeros(len(places), learned + len(places), dtype=torch.bool, device=x.device)
         if self.family.attention == "causal":
@@ -156,17 +167,19 @@ class _Model:
             ahead[:, : suffix.shape[1]] = asked.unsqueeze(1)
         return ahead
 
-    def places(self, device: torch.device) -> Tensor:
-        """Where all positions stand among those of the content, in their order in tensors, [N].
+    def places(self, device: torch.device) -> Float[Tensor, "N"]:
+        """Return the places of positions relative to content, in tensor order.
 
-        A late prompt stands between the position that gives the first answer token and the next.
+        A late prompt is between the position that produces the first answer token and the next.
         """
         late = torch.arange(1, self.late + 1, device=device).double() / (self.late + 1)
         others = torch.arange(self.late - self.virtual, self.length, device=device).double()
         return torch.cat([self.attachments.answer_start + late, others])
 
-    def mixed(self, name: str, gathered: Tensor, rows: slice | None) -> Tensor:
-        """What positions gathered [R, B, Q, H·D], the content's as the method changes it.
+    def mixed(
+        self, name: str, gathered: Float[Tensor, "R B Q HD"], rows: slice | None
+    ) -> Float[Tensor, "R B Q HD"]:
+        """Apply the method's change to content positions' attention output.
 
         The positions are all, virtual tokens first, or `rows` of the content.
         """

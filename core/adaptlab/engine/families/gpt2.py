@@ -11,7 +11,7 @@ from adaptlab.families.gpt2 import GPT2
 @ENGINE_FAMILIES.register("gpt2")
 @decoding
 def decoder(family: GPT2) -> Decoder:
-    """Where GPT2 stands among decoders."""
+    """Describe GPT-2 as a decoder."""
     return Decoder(
         layers=family.layers,
         heads=family.heads,

@@ -1,4 +1,4 @@
-"""The forward pass of Llama and its like."""
+"""The forward pass of Llama and related models."""
 
 import math
 
@@ -11,7 +11,7 @@ from adaptlab.families.llama import Llama, Llama3Scaling
 @ENGINE_FAMILIES.register("llama")
 @decoding
 def decoder(family: Llama) -> Decoder:
-    """Where Llama stands among decoders."""
+    """Describe Llama as a decoder."""
     return Decoder(
         layers=family.layers,
         heads=family.heads,
@@ -23,7 +23,10 @@ def decoder(family: Llama) -> Decoder:
 
 
 def rotary_frequencies(family: Llama) -> tuple[float, ...]:
-    """Radians a position for each pair of features of a head: base^(-2i/D), then scaled."""
+    """Return radians per position for each pair of features of a head.
+
+    They are base^(-2i/D), then scaled.
+    """
     size, scaling = family.head_size, family.rotary_scaling
     assert isinstance(size, int)
     plain = tuple(family.rotary_base ** (-pair / size) for pair in range(0, size, 2))
@@ -35,7 +38,10 @@ def rotary_frequencies(family: Llama) -> tuple[float, ...]:
 
 
 def _llama3(frequency: float, scaling: Llama3Scaling) -> float:
-    """The frequency, slowed as far as its turn takes longer than the original context allows."""
+    """Scale a frequency down if its period exceeds the original context.
+
+    Between `low` and `high` turns within that context, it is interpolated (Llama 3.1).
+    """
     low, high = scaling.low_frequency_factor, scaling.high_frequency_factor
     turns = scaling.original_context * frequency / (2 * math.pi)  # within the original context
     if turns > high:

@@ -9,7 +9,7 @@ from adaptlab.families.minigpt import MiniGPT
 @ENGINE_FAMILIES.register("minigpt")
 @decoding
 def decoder(family: MiniGPT) -> Decoder:
-    """Where MiniGPT stands among decoders."""
+    """Describe miniGPT as a decoder."""
     return Decoder(
         layers=family.layers,
         heads=family.heads,

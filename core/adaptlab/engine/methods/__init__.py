@@ -1,1 +1,1 @@
-"""One file a method: what it does to the forward pass."""
+"""The attachments of methods, one file each."""

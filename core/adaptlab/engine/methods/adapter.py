@@ -1,4 +1,4 @@
-"""Bottleneck adapters: what they add to the output of a sublayer."""
+"""Bottleneck adapters: a small network added to the output of a sublayer."""
 
 from collections.abc import Mapping
 

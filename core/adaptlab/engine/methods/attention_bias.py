@@ -1,4 +1,4 @@
-"""Attention bias: what each head gathers is pulled towards a learned vector."""
+"""Attention bias: each head's output is pulled towards a learned vector."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from adaptlab.plugins.shapes import ModelShape
 
 @ENGINE_METHODS.register("attention_bias")
 def attach(method: AttentionBias, shape: ModelShape, tensors: Mapping[str, Tensor]) -> Attachments:
-    """Mix a learned vector into what attention gathered, before W_O."""
+    """Mix a learned vector into the attention output, before W_O."""
     return Attachments(
         mixes={
             site.name: _pull(tensors[f"{site.name}.shift"], tensors[f"{site.name}.strength"])

@@ -1,4 +1,4 @@
-"""Combination: each part attaches its own tensors, and what they attach is merged."""
+"""Combination: the merged attachments of several methods."""
 
 from collections.abc import Iterator, Mapping
 

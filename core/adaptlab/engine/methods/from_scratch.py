@@ -1,4 +1,4 @@
-"""From scratch: the trained tensors take the place of the base's, from which nothing is left."""
+"""From scratch: newly trained tensors replace all of the base's."""
 
 from collections.abc import Mapping
 

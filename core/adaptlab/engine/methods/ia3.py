@@ -1,4 +1,4 @@
-"""IA3: learned scales at keys, values and the input of the MLP's second matrix."""
+"""IA3: learned scales at keys, values and the MLP's second matrix."""
 
 from collections.abc import Mapping
 

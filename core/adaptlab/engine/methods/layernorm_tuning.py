@@ -1,4 +1,4 @@
-"""LayerNorm tuning: trained scales and shifts take the place of the base's."""
+"""LayerNorm tuning: trained scales and shifts replace the base's."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""LoRA: s · B A x beside each chosen matrix product, and DoRA's learned length of every row."""
+"""LoRA: s · B A x added to matrix products; DoRA's learned row lengths."""
 
 from collections.abc import Mapping
 
@@ -42,9 +42,11 @@ def _turned(method: Lora, site: Site, tensors: Mapping[str, Tensor]) -> ProductH
 
 @torch.no_grad()  # the norm counts as a constant in the gradient: DoRA, section 4.3
 def _row_norms(weight: Tensor, a: Tensor, b: Tensor, scale: float) -> Tensor:
-    """The row lengths [R, O] of W + s B A for W [G, O, I], A [R, r, I], B [R, O, r].
+    """Return the row lengths [R, O] of W + s B A.
 
-    ‖w + s b A‖² = ‖w‖² + 2 s b · (A w) + s² b (A Aᵀ) bᵀ, so that no [R, O, I] is ever made.
+    W is [G, O, I], A [R, r, I], B [R, O, r].
+
+    ‖w + s b A‖² = ‖w‖² + 2 s b · (A w) + s² b (A Aᵀ) bᵀ, so no [R, O, I] is allocated.
     """
     own = weight.square().sum(-1).repeat_interleave(len(a) // len(weight), 0)
     crossed = grouped.linear(a, weight, None).transpose(1, 2)  # R, O, r

@@ -1,4 +1,4 @@
-"""Pinned fine-tuning: trained copies take the place of all that the first attention ignores."""
+"""Pinned fine-tuning: trained copies of weights beyond first attention."""
 
 from collections.abc import Mapping
 

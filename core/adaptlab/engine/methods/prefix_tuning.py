@@ -1,4 +1,4 @@
-"""Prefix-tuning: learned rows, or learned keys and values, in every layer's attention."""
+"""Prefix-tuning: learned rows, or keys and values, in every attention."""
 
 from collections.abc import Mapping
 
@@ -30,14 +30,14 @@ def attach(method: PrefixTuning, shape: ModelShape, tensors: Mapping[str, Tensor
 def fold(
     method: PrefixTuning, shape: ModelShape, tensors: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """The prefix that the reparameterisation gives, or the prefix as it is without one."""
+    """Return the prefix, reparameterised if the method says so."""
     if method.reparameterisation is None:
         return dict(tensors)
     rows, down, below, up, above = (
         tensors[f"{MLP}.{name}"]
         for name in ("embedding", "down.weight", "down.bias", "up.weight", "up.bias")
     )
-    made = grouped.linear(grouped.linear(rows, down, below).tanh(), up, above)  # R, P, all widths
+    prefix = grouped.linear(grouped.linear(rows, down, below).tanh(), up, above)  # R, P, all widths
     shapes = method.prefix(shape)
-    parts = made.split([tensor.shape[1] for tensor in shapes.values()], -1)
+    parts = prefix.split([tensor.shape[1] for tensor in shapes.values()], -1)
     return {name: part.contiguous() for name, part in zip(shapes, parts, strict=True)}

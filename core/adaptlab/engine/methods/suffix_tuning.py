@@ -1,4 +1,4 @@
-"""Suffix-tuning: learned rows that only the answer sees, of every layer or of the input."""
+"""Suffix-tuning: learned rows after the question, for the answer only."""
 
 from collections.abc import Mapping
 

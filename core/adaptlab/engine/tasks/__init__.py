@@ -1,1 +1,1 @@
-"""One file a task: how its answers follow from its inputs."""
+"""The answers of tasks, one file each."""

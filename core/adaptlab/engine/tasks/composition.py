@@ -16,5 +16,5 @@ def answer(task: Composition, inputs: Tensor, draws: Tensor) -> Tensor:
 
 @ENGINE_MASKS.register("composition")
 def counted(task: Composition, targets: Tensor, draws: Tensor) -> Tensor | None:
-    """Those that the second task counts."""
+    """Return the targets that the second task counts."""
     return counted_targets(task.then, targets, draws)

@@ -8,5 +8,5 @@ from adaptlab.tasks.double_histogram import DoubleHistogram
 
 @ENGINE_TASKS.register("double_histogram")
 def answer(task: DoubleHistogram, inputs: Tensor, draws: Tensor) -> Tensor:
-    """For every input digit how often it occurs in its input."""
+    """Count for every input digit its occurrences in the input."""
     return (inputs.unsqueeze(-1) == inputs.unsqueeze(-2)).sum(-1)

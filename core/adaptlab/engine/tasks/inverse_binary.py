@@ -8,5 +8,5 @@ from adaptlab.tasks.inverse_binary import InverseBinary
 
 @ENGINE_TASKS.register("inverse_binary")
 def answer(task: InverseBinary, inputs: Tensor, draws: Tensor) -> Tensor:
-    """Every input digit counted from the other end of the alphabet."""
+    """Return every input digit counted from the other end of the alphabet."""
     return task.alphabet - 1 - inputs

@@ -1,4 +1,4 @@
-"""Answers of an arbitrary map, made from counters when they are asked for."""
+"""Answers of a random map, computed from counters on demand."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from adaptlab.tasks.lookup import Lookup
 
 @ENGINE_TASKS.register("lookup")
 def answer(task: Lookup, inputs: Tensor, draws: Tensor) -> Tensor:
-    """Random digits that the whole question and the map's seed decide."""
+    """Return random digits, a function of the question and the map's seed."""
     start, seed = (torch.tensor(n, device=inputs.device) for n in (stream("lookup"), task.map_seed))
     places = torch.arange(task.answer_length, device=inputs.device)
     digits = (digit.unsqueeze(-1) for digit in inputs.unbind(-1))

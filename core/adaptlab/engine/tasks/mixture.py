@@ -1,4 +1,4 @@
-"""Answers of the task that is drawn for each item of a mixture."""
+"""Answers of a mixture, by the task drawn for each item."""
 
 from itertools import accumulate
 
@@ -15,29 +15,29 @@ DRAWS = 2**63
 
 @ENGINE_TASKS.register("mixture")
 def answer(task: Mixture, inputs: Tensor, draws: Tensor) -> Tensor:
-    """The answer of every item's own task."""
+    """Return the answer of each item's own task."""
     answers = torch.stack([answer_to(part, inputs, draws) for part in task.tasks], -2)
     return _of_own(task, answers, draws)
 
 
 @ENGINE_MASKS.register("mixture")
 def counted(task: Mixture, targets: Tensor, draws: Tensor) -> Tensor | None:
-    """Those that every item's own task counts."""
+    """Return the targets that each item's own task counts."""
     masks = [counted_targets(part, targets, draws) for part in task.tasks]
     if all(mask is None for mask in masks):
         return None
     every = torch.ones_like(targets, dtype=torch.bool)
-    each = torch.stack([every if mask is None else mask for mask in masks], -2)
-    return _of_own(task, each, draws)
+    stacked = torch.stack([every if mask is None else mask for mask in masks], -2)
+    return _of_own(task, stacked, draws)
 
 
 def _of_own(task: Mixture, values: Tensor, draws: Tensor) -> Tensor:
-    """Of the values [..., P, M] of all tasks of a mixture those of every item's own, [..., M]."""
+    """Select each item's own task from values [..., P, M]; [..., M]."""
     chosen = drawn_tasks(task, draws)[..., None, None].expand_as(values[..., :1, :])
     return values.gather(-2, chosen).squeeze(-2)
 
 
 def drawn_tasks(task: Mixture, draws: Tensor) -> Tensor:
-    """The place in the mixture of the task of every item with draws [...]; [...]."""
+    """Return the index of each item's task, from draws [...]."""
     ends = [min(int(end * DRAWS), DRAWS - 1) for end in accumulate(task.shares()[:-1])]
     return torch.bucketize(draws.contiguous(), torch.tensor(ends, device=draws.device), right=True)

@@ -9,6 +9,6 @@ from adaptlab.tasks.modulo import Modulo
 
 @ENGINE_TASKS.register("modulo")
 def answer(task: Modulo, inputs: Tensor, draws: Tensor) -> Tensor:
-    """Every input digit modulo the first, or as it is where the first is 0."""
+    """Return every digit modulo the first, unchanged if that is 0."""
     first = inputs[..., :1]
     return inputs % torch.where(first == 0, task.alphabet, first)

@@ -1,4 +1,4 @@
-"""The words of a list as tokens, and their counterparts, found by the whole question."""
+"""Words of a list as tokens, and their translations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from adaptlab.tasks.word_translation import Target, WordTranslation
 
 @dataclass(frozen=True)
 class _Table:
-    """All questions [W, N] in their order; their hashes [W], sorted, with the answers [W, M]."""
+    """Questions [W, N]; their hashes [W], sorted, with answers [W, M]."""
 
     questions: Tensor
     hashes: Tensor
@@ -25,13 +25,13 @@ class _Table:
 
 @ENGINE_QUESTIONS.register("word_translation")
 def questions(task: WordTranslation, device: torch.device) -> Tensor:
-    """The English words."""
+    """Return the English words."""
     return _table(_Asked.of(task, device)).questions
 
 
 @ENGINE_TASKS.register("word_translation")
 def answer(task: WordTranslation, inputs: Tensor, draws: Tensor) -> Tensor:
-    """The counterparts of the words that the inputs are; raises `InvalidSpec` for no word."""
+    """Return the translations of the inputs; `InvalidSpec` if not listed."""
     table = _table(_Asked.of(task, inputs.device))
     asked = hash_of(inputs)
     place = torch.searchsorted(table.hashes, asked).clamp(max=len(table.hashes) - 1)
@@ -43,7 +43,7 @@ def answer(task: WordTranslation, inputs: Tensor, draws: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What decides a table; lists of words are told apart by their digests."""
+    """The key of a table; word lists are compared by their digests."""
 
     words: WordList
     longest: int
@@ -57,7 +57,7 @@ class _Asked:
         return cls(task.word_list(), longest, count, task.target, device)
 
 
-@lru_cache(maxsize=8)  # some megabytes at most; every batch asks for the same one
+@lru_cache(maxsize=8)  # some megabytes at most; every batch needs the same one
 def _table(asked: _Asked) -> _Table:
     triples = asked.words.chosen(asked.longest, asked.count)
     token = {sign: place for place, sign in enumerate(asked.words.characters)}
@@ -78,5 +78,5 @@ def _counterpart(triple: Triple, target: Target) -> str:
 
 
 def _padded(words: Sequence[Sequence[int]], padding: int, places: int) -> Tensor:
-    """The words as rows [W, places], each filled up with `padding`."""
+    """Return the words as rows [W, places], each padded with `padding`."""
     return torch.tensor([[*word, *[padding] * (places - len(word))] for word in words])

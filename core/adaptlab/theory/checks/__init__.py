@@ -1,1 +1,1 @@
-"""How the theory checks are done, one file each, by the name of the declaration."""
+"""The measurements of theory checks, one file each."""

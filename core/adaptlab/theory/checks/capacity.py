@@ -12,9 +12,9 @@ from adaptlab.theory_checks.capacity import CapacityCheck
 
 @MEASURES.register("capacity")
 def measure(check: CapacityCheck, subject: Subject) -> Iterable[Check]:
-    """The completions of the base model, in float64."""
+    """Count the completions of the base model, in float64."""
     base = subject.measured_base
-    found = capacity(
+    result = capacity(
         Base(base.family, base.weights),
         check.length,
         check.soft_tokens,
@@ -22,4 +22,4 @@ def measure(check: CapacityCheck, subject: Subject) -> Iterable[Check]:
         check.steps,
         subject.seed,
     )
-    return (found.check,)
+    return (result.check,)

@@ -18,12 +18,12 @@ Group = tuple[Adapted, ...]
 
 @MEASURES.register("clusters")
 def measure(check: Clusters, subject: Subject) -> Iterable[Check]:
-    """Three reports: of all groups of prefixes that share a base, the one that fits least."""
-    found = [_of(check, group) for group in _groups(check, subject)]
-    if not found:
+    """Report three checks of the worst group of prefixes that share a base."""
+    groups = [_of(check, group) for group in _groups(check, subject)]
+    if not groups:
         detail = "Fewer than two prefixes that could be told apart were trained."
         raise InvalidSpec(Problem("/adaptation", "nothing_trained", detail))
-    before, after, control = zip(*found, strict=True)
+    before, after, control = zip(*groups, strict=True)
     for of_groups, worst_of in ((before, max), (after, min), (control, max)):
         worst = worst_of(of_groups, key=lambda report: report.measured)
         accuracies = tuple(report.measured for report in of_groups)
@@ -32,7 +32,7 @@ def measure(check: Clusters, subject: Subject) -> Iterable[Check]:
 
 
 def _groups(check: Clusters, subject: Subject) -> Iterator[Group]:
-    """The prefixes that are told apart, of which some may not have been trained."""
+    """Yield the groups of trained prefixes to distinguish."""
     there = {(file.adaptation, file.seed): file for file in subject.files}
     for group in check.groups(subject.adaptations):
         files: list[AdapterFile] = [there[place] for place in group if place in there]
@@ -41,15 +41,18 @@ def _groups(check: Clusters, subject: Subject) -> Iterator[Group]:
 
 
 def _of(check: Clusters, group: Group) -> tuple[Check, Check, Check]:
-    """Questions of every prefix's task in turn, none of which is bound to a fold."""
+    """Check one group, with questions of the prefixes' tasks in turn."""
     base, kinds = group[0].base, len(group)
-    each = [tokens_of(base.family, one.measured.task, check.samples) for one in group]
-    length = min(tokens.shape[-1] for tokens in each)
+    inputs = [tokens_of(base.family, adapted.measured.task, check.samples) for adapted in group]
+    length = min(tokens.shape[-1] for tokens in inputs)
     tasks = torch.arange(check.samples) // check.folds % kinds
-    asked = torch.stack([tokens[0, :, :length] for tokens in each])
+    asked = torch.stack([tokens[0, :, :length] for tokens in inputs])
     tokens = asked[tasks, torch.arange(check.samples)].unsqueeze(0)
     position, where = group[0].last_of_question, {"layer": check.layer, "folds": check.folds}
-    trained, drawn = ([one.attached for one in group], [one.random() for one in group])
+    trained, drawn = (
+        [adapted.attached for adapted in group],
+        [adapted.random() for adapted in group],
+    )
     return (
         *prefix_clusters(base, tokens, tasks, trained, position, **where),
         random_clusters(base, tokens, drawn, position, **where),

@@ -16,7 +16,7 @@ MOST_TOKENS = 64
 
 @MEASURES.register("identities")
 def measure(check: Identities, subject: Subject) -> Iterable[Check]:
-    """The identities on random tokens, which they hold for as for any others."""
+    """Check the identities on random tokens; they hold for any."""
     base, seed = subject.measured_base, subject.seed
     shape = base.family.shape()
     length = min(shape.context, MOST_TOKENS)

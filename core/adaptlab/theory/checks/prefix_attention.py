@@ -19,31 +19,33 @@ LEVEL = 0.95
 
 @MEASURES.register("prefix_attention")
 def measure(check: PrefixAttention, subject: Subject) -> Iterable[Check]:
-    """One report an adaptation: the layer in which attention varies most, mean over replicates."""
+    """Report per adaptation the layer whose attention varies most, on average."""
     for label, files in subject.by_adaptation():
-        each = [_of(check, subject, file) for file in files]
-        gaps = _by_layer(each, lambda _, layer: layer.gap)
+        replicates = [_of(check, subject, file) for file in files]
+        gaps = _by_layer(replicates, lambda _, layer: layer.gap)
         yield Check.at_most(
             f"attention-over-prefix{label}",
             "Appendix B: attention over the prefix positions varies little over inputs.",
             max(gaps),
             CONCENTRATED,
-            **_limits(each),
+            **_limits(replicates),
             samples=check.samples,
-            replicates=len(each),
+            replicates=len(replicates),
             seeds=tuple(file.seed for file in files),
             gap_by_layer=gaps,
-            gap_by_layer_of_paper_head=_by_layer(each, lambda i, layer: layer.gap_of_head(i)),
-            top_share_by_layer=_by_layer(each, lambda _, layer: layer.top_share),
-            prefix_share_by_layer=_by_layer(each, lambda _, layer: layer.share),
-            largest_gap_by_replicate=tuple(max(layer.gap for layer in one) for one in each),
+            gap_by_layer_of_paper_head=_by_layer(replicates, lambda i, layer: layer.gap_of_head(i)),
+            top_share_by_layer=_by_layer(replicates, lambda _, layer: layer.top_share),
+            prefix_share_by_layer=_by_layer(replicates, lambda _, layer: layer.share),
+            largest_gap_by_replicate=tuple(
+                max(layer.gap for layer in layers) for layers in replicates
+            ),
         )
 
 
 def _limits(each: Sequence[Layers]) -> dict[str, float]:
-    """The 95 % limits `low` and `high` of the largest gap over replicates; none of one replicate.
+    """Return the 95 % limits of the largest gap; none for a single replicate.
 
-    Student's limits of every layer's mean, which hold together (Bonferroni).
+    These are Student's limits of every layer's mean, simultaneous by Bonferroni.
     """
     if len(each) < 2:
         return {}
@@ -58,14 +60,14 @@ def _limits(each: Sequence[Layers]) -> dict[str, float]:
 
 
 def _of(check: PrefixAttention, subject: Subject, file: AdapterFile) -> Layers:
-    one = subject.load(file)
-    parts = one.parts(check.samples)
-    return learned_attention(one.base, parts, one.attached, one.last_of_question)
+    adapted = subject.load(file)
+    parts = adapted.parts(check.samples)
+    return learned_attention(adapted.base, parts, adapted.attached, adapted.last_of_question)
 
 
 def _by_layer(
     each: list[Layers], figure: Callable[[int, LearnedAttention], float]
 ) -> tuple[float, ...]:
-    """A figure of every layer, the mean over replicates."""
+    """Return the mean over replicates of a figure of every layer."""
     layers = enumerate(zip(*each, strict=True))
     return tuple(fmean(figure(i, layer) for layer in replicates) for i, replicates in layers)

@@ -1,4 +1,4 @@
-"""Relative attention under what was trained, as a job's check."""
+"""Relative attention after training as a job's check."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -13,27 +13,27 @@ from adaptlab.theory_checks.relative_attention import RelativeAttention
 
 @MEASURES.register("relative_attention")
 def measure(check: RelativeAttention, subject: Subject) -> Iterable[Check]:
-    """The reports of every adaptation, each of its worst replicate."""
+    """Report the worst replicate of every adaptation."""
     for label, files in subject.by_adaptation():
         method = subject.adaptations[files[0].adaptation].method
-        each: list[tuple[Deviation, ...]] = []
+        deviations: list[tuple[Deviation, ...]] = []
         for file in files:
-            one = subject.load(file)
-            each.append(moved(one.base, one.parts(check.samples), one.attached))
+            adapted = subject.load(file)
+            deviations.append(moved(adapted.base, adapted.parts(check.samples), adapted.attached))
         details: dict[str, Detail] = {
             "method": str(method.name),
             "samples": check.samples,
             "replicates": len(files),
             "seeds": tuple(file.seed for file in files),
         }
-        for report in _reports(method, each, details):
+        for report in _reports(method, deviations, details):
             yield report.model_copy(update={"name": f"{report.name}{label}"})
 
 
 def _reports(
     method: Method, each: Sequence[tuple[Deviation, ...]], details: dict[str, Detail]
 ) -> Iterable[Check]:
-    """What a method that declares what it declares is held to."""
+    """Return the checks that follow from what a method declares."""
     if method.first_layer_attention == "can_change":
         return (_moves(each, details),)
     worst = each[0]
@@ -45,7 +45,7 @@ def _reports(
 
 
 def _moves(each: Sequence[tuple[Deviation, ...]], details: dict[str, Detail]) -> Check:
-    """Of every replicate the layer that moves most; of these the one that moves least."""
+    """Check that every replicate moves relative attention in some layer."""
     by_replicate = tuple(max(layer.sixth for layer in layers) for layers in each)
     by_layer = tuple(max(layer.sixth for layer in layers) for layers in zip(*each, strict=True))
     return Check.at_least(
@@ -63,7 +63,7 @@ def _moves(each: Sequence[tuple[Deviation, ...]], details: dict[str, Detail]) ->
 def _unmoved(
     method: Method, layers: tuple[Deviation, ...], details: dict[str, Detail]
 ) -> Iterator[Check]:
-    """Equation 6 of a method that is no prefix and cannot move relative attention either."""
+    """Check equation 6 of a method other than a prefix that claims to keep it."""
     places = (("first-layer", "the first layer", layers[:1]), ("deeper-layers", "every deeper "
               "layer whose input is held equal", layers[1:]))  # fmt: skip
     for name, where, some in places:

@@ -12,7 +12,7 @@ from adaptlab.theory_checks.rotation import Rotation
 
 @MEASURES.register("rotation")
 def measure(check: Rotation, subject: Subject) -> Iterable[Check]:
-    """All that the theory says of one rotation, in as many planes as angles fit."""
+    """Check one rotation, in as many planes as angles fit."""
     seed = subject.seed
     angles = ANGLES[: check.dimensions // 2 - 1]
     rotation = plane_rotation(check.dimensions, angles, seed)

@@ -13,19 +13,21 @@ from adaptlab.theory_checks.second_layer import SecondLayer
 
 @MEASURES.register("second_layer")
 def measure(check: SecondLayer, subject: Subject) -> Iterable[Check]:
-    """One report an adaptation: the worst remainder, and the mean size of every term."""
+    """Report per adaptation the worst remainder and mean term sizes."""
     for label, files in subject.by_adaptation():
         missed: list[float] = []
         sizes: list[dict[str, float]] = []
         shares: list[float] = []
         for file in files:
-            one = subject.load(file)
-            tokens = one.tokens(check.samples)
-            found = second_layer_scores(one.base, tokens, one.attached)
-            missed.append(found.missed)
-            sizes.append(found.sizes())
-            shares.append(float(prefix_effects(one.base, tokens, one.attached)[0].taken.mean()))
-        means = {name: fmean(one[name] for one in sizes) for name in sizes[0]}
+            adapted = subject.load(file)
+            tokens = adapted.tokens(check.samples)
+            decomposition = second_layer_scores(adapted.base, tokens, adapted.attached)
+            missed.append(decomposition.missed)
+            sizes.append(decomposition.sizes())
+            shares.append(
+                float(prefix_effects(adapted.base, tokens, adapted.attached)[0].taken.mean())
+            )
+        means = {name: fmean(size[name] for size in sizes) for name in sizes[0]}
         report = four_terms_of(
             max(missed),
             samples=check.samples,

@@ -15,27 +15,27 @@ from adaptlab.theory_checks.span import Span
 
 @MEASURES.register("span")
 def measure(check: Span, subject: Subject) -> Iterable[Check]:
-    """One report an adaptation: the worst replicate, and how much of the span all of them use."""
+    """Report per adaptation the worst replicate and the use of the span."""
     for label, files in subject.by_adaptation():
         beyond: list[float] = []
         uses: list[tuple[SpanUse, ...]] = []
         for file in files:
-            one = subject.load(file)
-            effects = prefix_effects(one.base, one.tokens(check.samples), one.attached)
+            adapted = subject.load(file)
+            effects = prefix_effects(adapted.base, adapted.tokens(check.samples), adapted.attached)
             beyond.append(most_beyond(effects))
             uses.append(uses_of(effects))
-        found = spans_at_most(
+        report = spans_at_most(
             max(beyond),
             samples=check.samples,
             replicates=len(files),
             seeds=tuple(file.seed for file in files),
             prefix_length=subject.adaptations[files[0].adaptation].method.extra_context_tokens(),
-            mean_effective_rank=_mean_rank([use for one in uses for use in one]),
+            mean_effective_rank=_mean_rank([use for adapted in uses for use in adapted]),
             effective_rank_by_layer=_by_layer(uses),
             effective_rank_by_replicate=tuple(map(_mean_rank, uses)),
-            share_of_singular_values=_shares([use for one in uses for use in one]),
+            share_of_singular_values=_shares([use for adapted in uses for use in adapted]),
         )
-        yield found.model_copy(update={"name": f"{found.name}{label}"})
+        yield report.model_copy(update={"name": f"{report.name}{label}"})
 
 
 def _mean_rank(uses: Sequence[SpanUse]) -> float:
@@ -43,13 +43,13 @@ def _mean_rank(uses: Sequence[SpanUse]) -> float:
 
 
 def _by_layer(uses: Sequence[Sequence[SpanUse]]) -> tuple[float, ...]:
-    every = [use for one in uses for use in one]
+    every = [use for of_replicate in uses for use in of_replicate]
     layers = sorted({use.layer for use in every})
     return tuple(_mean_rank([use for use in every if use.layer == layer]) for layer in layers)
 
 
 def _shares(uses: Sequence[SpanUse]) -> tuple[float, ...]:
-    """The mean over heads of each singular value's share of their sum, largest first."""
+    """Return each singular value's mean share of their sum."""
     values = torch.tensor([use.singular_values for use in uses], dtype=torch.float64)
     total = values.sum(-1, keepdim=True).clamp_min(torch.finfo(values.dtype).tiny)
     return tuple((values / total).mean(0).tolist())

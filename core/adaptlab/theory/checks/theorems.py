@@ -11,5 +11,5 @@ from adaptlab.theory_checks.theorems import Theorems
 
 @MEASURES.register("theorems")
 def measure(check: Theorems, subject: Subject) -> Iterable[Check]:
-    """Every construction of the effort asked for."""
+    """Check every construction of the requested effort."""
     return theorem_checks(check.effort, subject.seed)

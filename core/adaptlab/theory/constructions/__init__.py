@@ -1,1 +1,1 @@
-"""Transformers built by formula, in which a virtual token decides the answers."""
+"""Transformers by formula; virtual tokens determine their answers."""

@@ -1,4 +1,4 @@
-"""Layers of the family `formal` with their matrices, and models put together from them."""
+"""Layers of the family `formal` with matrices, and models of them."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from adaptlab.theory.generation import Base
 
 @dataclass(frozen=True)
 class Block:
-    """A layer and its tensors, by the end of their names."""
+    """A layer and its tensors, by name suffix."""
 
     layer: Layer
     tensors: dict[str, Tensor]
@@ -21,7 +21,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Matrices:
-    """What one head multiplies by: queries and keys [k, C], values [O, C]."""
+    """The matrices of one head: queries and keys [k, C], values [O, C]."""
 
     queries: Tensor
     keys: Tensor
@@ -29,9 +29,9 @@ class Matrices:
 
 
 def attention(*heads: Matrices) -> Block:
-    """An attention layer whose heads are padded with rows of zeros to one key size.
+    """Return an attention layer, with heads zero-padded to one key size.
 
-    So every head divides its scores by the same √k, and scores of 0 and 1 stay as they are.
+    So every head divides its scores by the same √k, and padding does not change a score.
     """
     size = key_size(*heads)
     sizes = tuple(Head(key_size=size, value_size=len(head.values)) for head in heads)
@@ -44,7 +44,7 @@ def attention(*heads: Matrices) -> Block:
 
 
 def key_size(*heads: Matrices) -> int:
-    """The size of queries and keys that the heads are padded to."""
+    """Return the size to which the heads' queries and keys are padded."""
     return max(len(head.queries) for head in heads)
 
 
@@ -53,13 +53,13 @@ def _padded(matrix: Tensor, rows: int) -> Tensor:
 
 
 def relu(matrix: Tensor, bias: Tensor | float = 0.0) -> Block:
-    """X ← ReLU(M x + b) for M [O, I] and b [O], or the same b for all outputs."""
+    """Return a layer x ← ReLU(M x + b), M [O, I], b [O] or one number."""
     tensors = {"relu.weight": matrix, "relu.bias": _bias(bias, len(matrix))}
     return Block(ReluLayer(width=len(matrix)), tensors)
 
 
 def linear(matrix: Tensor, bias: Tensor | float = 0.0) -> Block:
-    """X ← M x + b for M [O, I] and b [O], or the same b for all outputs."""
+    """Return a layer x ← M x + b, M [O, I], b [O] or one number."""
     tensors = {"linear.weight": matrix, "linear.bias": _bias(bias, len(matrix))}
     return Block(LinearLayer(width=len(matrix)), tensors)
 
@@ -69,17 +69,18 @@ def _bias(bias: Tensor | float, size: int) -> Tensor:
 
 
 def picked_sum(width: int) -> tuple[Block, Block]:
-    """ReLU(h − 1) and the sum of it: from e_i + s with 0 ≤ s < 1 to the number s_i.
+    """Return layers for Σ ReLU(h − 1): from e_i + s to the number s_i.
 
-    Of the coordinates of h only the i-th reaches one.
+    It holds that 0 ≤ s < 1, so only the i-th coordinate of h reaches one.
     """
     return relu(eye(width), -1.0), relu(ones(1, width))
 
 
 def nearest_token(vocabulary: int) -> tuple[Tensor, Tensor]:
-    """M [V, 1] and b [V] of the logits (2v/V − 1) z + ¼ − (v/V)², which are (z−½)² − (z−v/V)².
+    """Return M [V, 1] and b [V] of logits that pick the token nearest to z.
 
-    Their largest is that of the token whose code v/V is nearest to z.
+    The logits (2v/V − 1) z + ¼ − (v/V)² are (z−½)² − (z−v/V)², largest for the token whose code
+    v/V is nearest to z.
     """
     codes = torch.arange(vocabulary, dtype=torch.float64) / vocabulary
     return (2 * codes - 1).unsqueeze(1), 0.25 - codes**2
@@ -88,10 +89,10 @@ def nearest_token(vocabulary: int) -> tuple[Tensor, Tensor]:
 def assembled(
     embedding: Tensor, blocks: Sequence[Block], virtual: int, context: int, sharpness: float
 ) -> Base:
-    """The model, in float64, with an embedding [V, d_e], layers and the decoder `nearest_token`.
+    """Build a model in float64 from an embedding [V, d_e] and layers.
 
-    `virtual` virtual tokens stand at the first positions and up to `context` tokens after them;
-    `sharpness` β = T/√k is what scores are multiplied by in the softmax.
+    Its decoder is `nearest_token`. `virtual` virtual tokens have the first positions, followed by
+    up to `context` tokens; the softmax multiplies scores by `sharpness` β = T/√k.
     """
     vocabulary, width = embedding.shape
     sizes = [b.layer.heads[0].key_size for b in blocks if isinstance(b.layer, AttentionLayer)]
@@ -109,27 +110,27 @@ def assembled(
         context=context,
     )
     shapes = family.shape().tensors
-    assert {name: each.shape for name, each in shapes.items()} == {
+    assert {name: shape.shape for name, shape in shapes.items()} == {
         name: tuple(tensor.shape) for name, tensor in weights.items()
     }
     return Base(family, {name: tensor.unsqueeze(0) for name, tensor in weights.items()})
 
 
 def zeros(rows: int, columns: int) -> Tensor:
-    """A matrix of zeros in float64."""
+    """Return a matrix of zeros in float64."""
     return torch.zeros(rows, columns, dtype=torch.float64)
 
 
 def ones(rows: int, columns: int) -> Tensor:
-    """A matrix of ones in float64."""
+    """Return a matrix of ones in float64."""
     return torch.ones(rows, columns, dtype=torch.float64)
 
 
 def eye(size: int) -> Tensor:
-    """The identity in float64."""
+    """Return the identity matrix in float64."""
     return torch.eye(size, dtype=torch.float64)
 
 
 def beside(*parts: Tensor) -> Tensor:
-    """The matrices next to each other."""
+    """Concatenate matrices along columns."""
     return torch.cat(parts, 1)

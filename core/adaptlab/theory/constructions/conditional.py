@@ -1,4 +1,4 @@
-"""Theorem 2 and longer answers: virtual tokens decide a map from one token to n_Y tokens."""
+"""Theorem 2 and longer answers: maps of a token to n_Y tokens."""
 
 import torch
 from torch import Tensor
@@ -18,11 +18,11 @@ from adaptlab.theory.constructions.unconditional import SHARPNESS
 
 
 def conditional(vocabulary: int, sharpness: float = SHARPNESS) -> Construction:
-    """Two heads and an MLP V → V → 1 → V for all V^V maps of a token to a token (theorem 2).
+    """Build a model for all V^V maps of a token to a token (theorem 2).
 
-    One head says e_X, the token itself, the other s = (m(1), …, m(V))/V, what the first position
-    holds; of their sum the MLP keeps s_X. What either head leaks the other makes good, so the sum
-    is e_X + s whatever the temperature.
+    It has two heads and an MLP V → V → 1 → V. One head returns e_X, the token itself, the other
+    s = (m(1), …, m(V))/V, the content of the first position; from their sum the MLP extracts s_X.
+    The heads' leaks cancel, so the sum is e_X + s at any temperature.
     """
     code = beside(zeros(2, vocabulary), eye(2))
     content = beside(eye(vocabulary), zeros(vocabulary, 2))
@@ -38,10 +38,10 @@ def conditional(vocabulary: int, sharpness: float = SHARPNESS) -> Construction:
 def longer_answers(
     vocabulary: int, answer_length: int, sharpness: float = SHARPNESS
 ) -> Construction:
-    """The same for answers of n_Y tokens, all V^(V n_Y) maps (paper, appendix A).
+    """Build a model for all V^(V n_Y) maps to n_Y tokens (appendix A).
 
     Virtual token i holds the map's i-th column. At position n_Y + i, which answers the i-th
-    token, one head reads the position n_Y back and the other the user's token at n_Y + 1.
+    token, one head reads n_Y positions back and the other reads the user's token at n_Y + 1.
     """
     places = 2 * answer_length
     back = beside(zeros(answer_length, answer_length), eye(answer_length))
@@ -62,7 +62,7 @@ def longer_answers(
 def _mapping(
     vocabulary: int, answer_length: int, one: Matrices, other: Matrices, sharpness: float
 ) -> Construction:
-    """The model with the two heads, and n_Y virtual tokens in front of the user's token."""
+    """Build a model of two heads, with n_Y virtual tokens in front."""
     base = assembled(
         eye(vocabulary),
         [attention(one, other), *picked_sum(vocabulary)],

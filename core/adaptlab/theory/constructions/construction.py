@@ -1,4 +1,4 @@
-"""A construction: a model built by formula, its questions, and the prompt for any answers."""
+"""A construction: a model by formula, its questions, its prompts."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -15,15 +15,15 @@ from adaptlab.methods.soft_prompt import SoftPrompt
 from adaptlab.theory.generation import Base, completions
 
 NUMBERS_AT_ONCE = 2**23
-"""Activations or logits of one layer that are computed together."""
+"""Activations or logits of one layer that are computed at once."""
 
 
 @dataclass(frozen=True)
 class Construction:
-    """A model that answers each of `questions` [B, n_X] as its virtual tokens say.
+    """A model whose virtual tokens answer its `questions` [B, n_X].
 
-    A table [B, n_Y] holds the right answer to every question. `prompt` makes the virtual tokens
-    [R, P, C] of tables [R, B, n_Y]; only they depend on a table, the weights are the same for all.
+    A table [B, n_Y] holds the correct answer to every question. `prompt` returns the virtual tokens
+    [R, P, C] of tables [R, B, n_Y]; only they depend on a table, the weights do not.
     """
 
     base: Base
@@ -34,24 +34,24 @@ class Construction:
 
     @property
     def tables(self) -> int:
-        """The number of tables there are, V^(B n_Y)."""
+        """The number of possible tables, V^(B n_Y)."""
         return self.vocabulary ** (len(self.questions) * self.answer_length)
 
     @property
     def positions(self) -> int:
-        """The number of positions N, virtual ones included."""
+        """The number of positions N, including virtual ones."""
         assert isinstance(self.base.family, Formal)
         return self.base.family.codes()
 
     def with_inverse_temperature(self, value: float) -> Self:
-        """The same with another inverse temperature T."""
+        """Return the construction with another inverse temperature T."""
         changed = {"inverse_temperature": value}
         family = self.base.family.model_copy(update=changed)
         return replace(self, base=replace(self.base, family=family))
 
 
 def every_table(construction: Construction) -> Tensor:
-    """All tables [V^(B n_Y), B, n_Y], as numbers to the base V."""
+    """Return all tables [V^(B n_Y), B, n_Y], in numerical order."""
     places = len(construction.questions) * construction.answer_length
     numbers = torch.arange(construction.tables).unsqueeze(1)
     digits = numbers // construction.vocabulary ** torch.arange(places - 1, -1, -1)
@@ -59,7 +59,7 @@ def every_table(construction: Construction) -> Tensor:
 
 
 def random_tables(construction: Construction, count: int, seed: int = 0) -> Tensor:
-    """So many tables [R, B, n_Y] drawn evenly; the first ones do not depend on the count."""
+    """Draw uniform tables [R, B, n_Y]; the first do not depend on `count`."""
     places = len(construction.questions) * construction.answer_length
     kind, own = torch.tensor([stream("tables"), seed])
     drawn = random_bits(kind, own, torch.arange(count).unsqueeze(1), torch.arange(places))
@@ -67,7 +67,7 @@ def random_tables(construction: Construction, count: int, seed: int = 0) -> Tens
 
 
 def extreme_tables(construction: Construction) -> Tensor:
-    """Tables [4, B, n_Y] at the edges: all 0, all V − 1, and only the last or only the first 0."""
+    """Return tables [4, B, n_Y]: all 0, all V − 1, only last or first 0."""
     places = len(construction.questions) * construction.answer_length
     low, high = torch.zeros(places).long(), torch.full((places,), construction.vocabulary - 1)
     last, first = high.clone(), high.clone()
@@ -82,9 +82,9 @@ def _as_tables(construction: Construction, values: Tensor) -> Tensor:
 def answers(
     construction: Construction, tables: Tensor, dtype: torch.dtype = torch.float64
 ) -> Tensor:
-    """What the model, computed in `dtype`, completes the questions with, [R, B, n_Y].
+    """Return the model's completions [R, B, n_Y] of the questions, in `dtype`.
 
-    Every table is a replicate with a soft prompt of its own, attached as that method attaches it.
+    Every table is a replicate with its own soft prompt, attached as by that method.
     """
     base, count = construction.base.to(dtype), construction.answer_length
     questions = construction.questions.unsqueeze(0)
@@ -97,18 +97,18 @@ def answers(
 
 
 def _attached(base: Base, rows: Tensor) -> Attachments:
-    """Virtual tokens [R, P, C] as a soft prompt."""
+    """Attach virtual tokens [R, P, C] as a soft prompt."""
     rows = rows.to(base.dtype)
     method, shape = SoftPrompt(length=rows.shape[1]), base.family.shape()
     tensors = {"embed.prompt": rows}
-    declared = {name: each.shape for name, each in method.tensors(shape).items()}
+    declared = {name: tensor.shape for name, tensor in method.tensors(shape).items()}
     assert declared == {name: tuple(tensor.shape[1:]) for name, tensor in tensors.items()}
     attached = ENGINE_METHODS.get(method.name)(method, shape, tensors)
     return replace(attached, replicates=len(rows))
 
 
 def _parts(construction: Construction, tables: Tensor) -> Iterator[Tensor]:
-    """The tables [R, B, n_Y] in parts that fit in memory."""
+    """Yield tables [R, B, n_Y] in parts that fit in memory."""
     shape = construction.base.family.shape()
     widest = max((*(s.outputs for s in shape.sites.values()), shape.width, shape.vocabulary))
     numbers = len(construction.questions) * construction.positions * widest
@@ -116,5 +116,5 @@ def _parts(construction: Construction, tables: Tensor) -> Iterator[Tensor]:
 
 
 def mistakes(construction: Construction, tables: Tensor, dtype: torch.dtype = torch.float64) -> int:
-    """How many of the R·B completions differ from the tables [R, B, n_Y] in some token."""
+    """Return the number of the R·B completions that differ from the tables."""
     return int((answers(construction, tables, dtype) != tables).any(-1).sum())

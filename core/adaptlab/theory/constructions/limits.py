@@ -1,4 +1,4 @@
-"""Where constructions stop to be exact: how blunt attention may be, how many tokens fit a float."""
+"""Limits of exact constructions: sharpness of attention, tokens per float."""
 
 import math
 from collections.abc import Callable
@@ -17,18 +17,18 @@ from adaptlab.theory.constructions.unconditional import unconditional
 
 
 def sufficient_sharpness(vocabulary: int, positions: int) -> float:
-    """The β from which no leak of attention over p positions misleads the decoder.
+    """Return the β that suffices for exact decoding over p positions.
 
-    A head that should see one position sees the others with δ = (p−1)/(e^β + p−1), which moves
+    A head that should attend to one position leaks δ = (p−1)/(e^β + p−1) to others, which moves
     the number s to s − δ(1+s); that stays within 1/(2V) of s when e^β ≥ (p−1)(4V−1).
     """
     return math.log((positions - 1) * (4 * vocabulary - 1))
 
 
 def least_sharpness(build: Callable[[float], Construction], width: float = 1e-3) -> float:
-    """The least β, to within `width` above it, at which all tables come out exactly; by bisection.
+    """Return the least β, up to `width`, at which all tables are exact.
 
-    `build` makes the construction for β; it must be exact at β = 64.
+    `build` returns the construction for β; it must be exact at β = 64.
     """
     wrong, right = 0.0, 64.0
     while right - wrong > width:
@@ -42,9 +42,9 @@ def least_sharpness(build: Callable[[float], Construction], width: float = 1e-3)
 
 
 def first_packing_failure(dtype: torch.dtype, maps: int, most: int) -> int | None:
-    """The least V at which two-token questions get a wrong answer; none up to `most`.
+    """Return the least V with a wrong two-token answer; None up to `most`.
 
-    Tried from 2 on with the extreme tables and so many random ones.
+    V is tried from 2 on, with the extreme tables and `maps` random ones.
     """
     for vocabulary in range(2, most + 1):
         construction = longer_questions(vocabulary)
@@ -55,10 +55,10 @@ def first_packing_failure(dtype: torch.dtype, maps: int, most: int) -> int | Non
 
 
 def first_decoding_failure(dtype: torch.dtype, least: int, most: int) -> int | None:
-    """The least V from `least` on at which a token is decoded wrongly; none up to `most`.
+    """Return the least V with a decoding error; None up to `most`.
 
-    All V tokens are tried for every V, in theorem 1 for sequences of one token: failures come
-    and go with V (powers of two are exact for long), so no bisection would find the first.
+    All V tokens are tried for every V, in theorem 1 for sequences of one token. Failures are not
+    monotonic in V (powers of two stay exact for long), so bisection would not find the first.
     """
     for vocabulary in range(least, most + 1):
         construction = unconditional(vocabulary, 1)
@@ -68,7 +68,7 @@ def first_decoding_failure(dtype: torch.dtype, least: int, most: int) -> int | N
 
 
 def packing_bound(dtype: torch.dtype) -> int:
-    """The largest V whose V^V rows can still be told apart in the construction for two tokens.
+    """Return the largest V with V^V distinct packed rows.
 
     Its packed numbers are added to one, and of the numbers in [1, 2) a float with p significant
     bits has 2^(p−1): V log₂ V ≤ p − 1.
@@ -78,10 +78,10 @@ def packing_bound(dtype: torch.dtype) -> int:
 
 
 def decoding_bound(dtype: torch.dtype) -> int:
-    """A V up to which rounding cannot mislead the decoder: its margin is 1/V².
+    """Return a V up to which rounding cannot cause a decoding error.
 
-    With unit roundoff u the number comes with at most 2u (its own and that of the sum it passed),
-    and a logit adds at most 3.25u (weight, bias, product and sum): 2·5.25u < 1/V².
+    With unit roundoff u the number has an error of at most 2u (its own and its sum's), and a logit
+    adds at most 3.25u (weight, bias, product and sum): 2·5.25u < 1/V².
     """
     unit = torch.finfo(dtype).eps / 2
     return math.floor((10.5 * unit) ** -0.5)

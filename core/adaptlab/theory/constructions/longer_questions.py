@@ -1,4 +1,4 @@
-"""Questions of two tokens: a virtual token packs rows of a map into numbers, the model unpacks."""
+"""Questions of two tokens, for which a virtual token packs numbers."""
 
 from collections.abc import Iterator
 
@@ -26,12 +26,12 @@ PLACES = 4
 
 
 def longer_questions(vocabulary: int, sharpness: float = SHARPNESS) -> Construction:
-    """Two attention layers for all V^(V²) maps of two tokens to one (paper, appendix A).
+    """Build a model for all V^(V²) maps of two tokens to one (appendix A).
 
-    Positions 1 and 2 are virtual: an empty one that heads with nothing to say look at, and one
-    whose coordinate x₁ packs the map's row x₁ as Σ_j m(x₁, j) V^−(j+1), j from 0. Tokens stand at 3
-    and 4. The first attention puts the packed row at position 3, ReLU layers unpack it, and the
-    second attention brings it to position 4, where the second token picks its entry.
+    Positions 1 and 2 are virtual: an empty one, to which idle heads attend, and one whose
+    coordinate x₁ packs the map's row x₁ as Σ_j m(x₁, j) V^−(j+1), j from 0. Tokens are at 3 and 4.
+    The first attention puts the packed row at position 3, ReLU layers unpack it, and the second
+    attention copies it to position 4, where the second token selects its entry.
     """
     base = assembled(
         eye(vocabulary),
@@ -51,9 +51,9 @@ def longer_questions(vocabulary: int, sharpness: float = SHARPNESS) -> Construct
 
 
 def packed_rows(rows: Tensor) -> Tensor:
-    """Numbers [...] in [0, 1) whose digits to the base V are rows [..., V], in float64.
+    """Return numbers [...] in [0, 1) whose base-V digits are rows [..., V].
 
-    They are summed as whole numbers, so that each is the float64 nearest to its value.
+    They are summed as integers, so that each is the float64 nearest to its value.
     """
     vocabulary = rows.shape[-1]
     whole = torch.zeros(rows.shape[:-1], dtype=torch.float64)
@@ -63,7 +63,7 @@ def packed_rows(rows: Tensor) -> Tensor:
 
 
 def _row_of_first(vocabulary: int) -> Iterator[Block]:
-    """At position 3 the packed row of x₁ [first half], at 4 the token e_x₂ [second half]."""
+    """Put x₁'s packed row at position 3 [first half], e_x₂ at 4 [second]."""
     at_three = (_codes(vocabulary, [0, 0, 1, 0]), _codes(vocabulary, [1, 1, 0, 1]))
     at_four = (_codes(vocabulary, [0, 0, 0, 1]), _codes(vocabulary, [1, 1, 1, 0]))
     content = beside(eye(vocabulary), zeros(vocabulary, PLACES))
@@ -79,7 +79,7 @@ def _row_of_first(vocabulary: int) -> Iterator[Block]:
 def _looking(
     vocabulary: int, places: tuple[Tensor, Tensor], target: int, values: Tensor
 ) -> Matrices:
-    """A head with which one place looks at `target` and all others at the empty position."""
+    """Return a head: one place attends to `target`, others to position 1."""
     there, elsewhere = places
     codes = eye(PLACES)[[0, target]]
     keys = beside(zeros(2, vocabulary), codes)
@@ -87,15 +87,15 @@ def _looking(
 
 
 def _codes(vocabulary: int, places: list[int]) -> Tensor:
-    """A row [1, V + 4] that is one at the given positions' codes."""
+    """Return a row [1, V + 4] that is one at the given positions' codes."""
     return beside(zeros(1, vocabulary), torch.tensor([places], dtype=torch.float64))
 
 
 def unpacking(vocabulary: int) -> Iterator[Block]:
-    """Layers from [row packed at one coordinate | second half] to [row/V | second half].
+    """Yield layers from [packed row | second half] to [row/V | second half].
 
-    In between the stream is a number z, the V digits found so far, and the second half. Digit j
-    of z is the count of v from 1 to V − 1 with z ≥ v/V, which is known to the nearest 1/G for
+    In between the stream is a number z, the V digits so far, and the second half. Digit j of z is
+    the count of v from 1 to V − 1 with z ≥ v/V, where z is accurate to the nearest 1/G for
     G = V^(V−j); then z ← V z − digit. The step at v/V is 1 − ReLU(1 − ReLU(2G (z − v/V) + 3/2)),
     which is exact wherever z is off by less than 1/(4G).
     """
@@ -109,7 +109,7 @@ def unpacking(vocabulary: int) -> Iterator[Block]:
 
 
 def _digit(vocabulary: int, place: int) -> Iterator[Block]:
-    """One round: put digit/V at the given place of the digits, and take it off z."""
+    """Yield one digit's layers: store digit/V, subtract it from z."""
     steps, kept = vocabulary - 1, 1 + 2 * vocabulary
     finer = float(2 * vocabulary ** (vocabulary - place))
     thresholds = finer * torch.arange(1, vocabulary, dtype=torch.float64) / vocabulary
@@ -129,7 +129,10 @@ def _digit(vocabulary: int, place: int) -> Iterator[Block]:
 
 
 def _entry_of_second(vocabulary: int) -> Iterator[Block]:
-    """At position 4, which alone has a second half, entry x₂ of the row that position 3 holds."""
+    """Select at position 4 entry x₂ of the row at position 3.
+
+    Only position 4 has a second half.
+    """
     left = beside(ones(1, vocabulary), zeros(1, vocabulary))
     right = beside(zeros(1, vocabulary), ones(1, vocabulary))
     padding = zeros(1, 2 * vocabulary)  # two rows of keys, as in the first attention layer

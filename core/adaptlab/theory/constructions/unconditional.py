@@ -1,4 +1,4 @@
-"""Theorem 1: one virtual token decides a sequence of N tokens, any of the V^N."""
+"""Theorem 1: a virtual token determines one of V^N sequences."""
 
 import torch
 from torch import Tensor
@@ -19,12 +19,12 @@ SHARPNESS = 50.0
 
 
 def unconditional(vocabulary: int, length: int, sharpness: float = SHARPNESS) -> Construction:
-    """One attention layer of two heads and an MLP N → N → 1 → V (paper, theorem 1).
+    """Build one attention layer and an MLP N → N → 1 → V (theorem 1).
 
-    At position i + 1 one head says e_i, where it is, and the other s = (Y_1, …, Y_N)/V, what the
-    first position holds; of their sum the MLP keeps s_i. The embedding is zero: tokens say
-    nothing. The engine answers at positions of tokens only, so one token that says nothing stands
-    behind the virtual one, and position i + 1 answers Y_i; there are N + 1 positions.
+    At position i + 1 one head returns e_i, its place, and the other s = (Y_1, …, Y_N)/V, the
+    content of the first position; from their sum the MLP extracts s_i. The embedding is zero, so
+    tokens carry no information. The engine answers only at positions of tokens, so one such token
+    follows the virtual one, and position i + 1 answers Y_i; there are N + 1 positions.
     """
     places = length + 1
     code = beside(zeros(places, length), eye(places))

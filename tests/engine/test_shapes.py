@@ -1,0 +1,66 @@
+"""Checks of tensor shapes: which calls they refuse, and that only tests pay for them."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+import torch
+from jaxtyping import TypeCheckError
+
+from adaptlab.engine.grouped import scale
+from adaptlab.engine.items import Items
+from adaptlab.engine.plugins import ENGINE_FAMILIES
+
+WITHOUT_TESTS = """
+import sys, torch
+from adaptlab.engine.grouped import scale
+print([*scale(torch.ones(2, 5, 4), torch.ones(2, 1)).shape])
+print({"beartype", "jaxtyping"} & sys.modules.keys())
+"""
+
+
+def test_a_wrong_shape_is_refused_where_torch_would_broadcast() -> None:
+    x, weight = torch.ones(2, 5, 4), torch.ones(2, 1)
+
+    with pytest.raises(TypeCheckError, match=r"adaptlab\.engine\.grouped\.scale"):
+        scale(x, weight)
+
+    assert scale(x, torch.ones(2, 4)).shape == (2, 5, 4)
+    assert inspect.unwrap(scale)(x, weight).shape == (2, 5, 4)  # without the check
+
+
+def test_a_wrong_shape_of_a_result_is_refused() -> None:
+    items = Items(torch.zeros(1, 2, 3).long(), torch.zeros(1, 2, 1).long())
+
+    with pytest.raises(TypeCheckError, match="the return value"):
+        items.right(torch.zeros(1, 2, 4, 7))  # one target is compared with four positions
+
+
+def test_a_wrong_shape_or_dtype_in_a_dataclass_is_refused() -> None:
+    tokens, targets = torch.zeros(1, 2, 3).long(), torch.zeros(1, 5, 1).long()
+
+    with pytest.raises(TypeCheckError, match="targets"):
+        Items(tokens, targets)
+    with pytest.raises(TypeCheckError, match="tokens"):
+        Items(tokens.float(), targets[:, :2])
+
+
+def test_a_shape_that_was_right_does_not_excuse_another() -> None:
+    scale(torch.ones(2, 5, 4), torch.ones(2, 4))
+
+    with pytest.raises(TypeCheckError):
+        scale(torch.ones(2, 5, 3), torch.ones(2, 4))
+
+
+def test_registered_functions_are_checked() -> None:
+    forward = inspect.getclosurevars(ENGINE_FAMILIES.get("formal")).nonlocals
+
+    assert "strict" in forward
+
+
+def test_an_installation_checks_nothing_and_needs_no_checker() -> None:
+    command = [sys.executable, "-c", WITHOUT_TESTS]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+
+    assert answer.stdout == "[2, 5, 4]\nset()\n"
