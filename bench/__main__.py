@@ -1,4 +1,4 @@
-"""`python -m bench [NAME …]`: measure, print, and write into `docs/benchmarks.md`."""
+"""Run benchmarks: `python -m bench [NAME …]` updates `docs/benchmarks.md`."""
 
 import argparse
 import sys
@@ -28,14 +28,14 @@ MEASUREMENTS: Mapping[str, tuple[str, Callable[[], Section]]] = {
     "engine": ("The engine", engine.measure),
     "published": ("LoRA on a published architecture", published.measure),
 }
-"""By name: the title of the section that comes out, and how it is made, in the document's order."""
+"""Benchmarks by name, with the title of their section, in document order."""
 
 BY_HAND = ("Answers from many jobs, before and after",)
-"""Titles of sections that compare with earlier code, which no benchmark can run."""
+"""Titles of sections on earlier code, which no benchmark can run."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the named measurements, or all; each replaces its section of the document when done."""
+    """Run the named benchmarks, or all; replace their sections."""
     asked = _asked(arguments)
     for name in asked.names or MEASUREMENTS:
         title, measure = MEASUREMENTS[name]

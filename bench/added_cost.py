@@ -1,4 +1,4 @@
-"""What the server adds to the wall time of a training, on the same two cores."""
+"""The server's addition to a training's wall time, on the same cores."""
 
 import json
 import math
@@ -31,7 +31,7 @@ IDLE_SECONDS = SECONDS / 3
 # Less than the five seconds after which Postgres ends a connection that stands still in the midst
 # of a unit of work.
 SLICE_SECONDS = 4.0
-# After standing still: what the trainer has said meanwhile is written down then, which would count
+# After a suspension: the trainer's events of that time are recorded then, which would count
 # twice.
 SETTLE_SECONDS = 1.0
 SAVE_SECONDS = 30.0  # between two saved states, by default
@@ -50,7 +50,7 @@ Span = tuple[float, float]  # from when until when, by the machine's clock
 
 @dataclass(frozen=True)
 class Notes:
-    """What a run noted of itself; see `timed_run`."""
+    """The notes of a run; see `timed_run`."""
 
     steps: Sequence[tuple[float, float]]
     saves: Sequence[Span]
@@ -59,7 +59,7 @@ class Notes:
     end: float
 
     def held_up(self, spans: Sequence[Span]) -> float:
-        """The wall time for each second of processor time, of all steps within the spans."""
+        """Wall seconds per processor second, over all steps within the spans."""
         wall = processor = 0.0
         for (begin, before), (end, after) in pairwise(self.steps):
             is_within = any(first <= begin and end <= last for first, last in spans)
@@ -68,13 +68,13 @@ class Notes:
         return wall / processor
 
     def usual_step(self) -> float:
-        """The median of the seconds from step to step."""
+        """Return the median seconds between steps."""
         return statistics.median(end - begin for (begin, _), (end, _) in pairwise(self.steps))
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Some seconds of a training, and the percent of them in which the trainer lacked a core."""
+    """Seconds of a training, and the percent without a core for it."""
 
     span: Span
     waiting: float
@@ -85,8 +85,8 @@ class Training:
     """One training as a job that nothing disturbed.
 
     Attributes:
-        before: seconds from the request to the beginning of the run.
-        after: seconds from the end of the run to that of the job.
+        before: seconds from the request to the start of the run.
+        after: seconds from the end of the run to the end of the job.
     """
 
     notes: Notes
@@ -96,14 +96,14 @@ class Training:
 
 @dataclass(frozen=True)
 class Round:
-    """One training as a job, during which the server stood still every other moment.
+    """One training as a job, with the server suspended every other moment.
 
     Attributes:
-        slower: how much longer the steps took while the server worked than in the moment between
-            in which it stood still, in percent, of every such moment.
-        waiting: how much more of the time the trainer waited for a core, in percent, likewise.
+        slower: percent by which steps were slower while the server worked than in the next moment
+            in which it was suspended, for every such moment.
+        waiting: percent by which the trainer waited more for a core, likewise.
         saving: milliseconds of each saved state.
-        telling: percent of the run that went into telling the worker what happened.
+        telling: percent of the run spent on messages to the worker.
     """
 
     slower: Sequence[float]
@@ -113,7 +113,7 @@ class Round:
 
 
 def measure() -> Section:
-    """Let the server stand still and work in turn beside one training, on two cores."""
+    """Suspend and resume the server in turn during one training, on two cores."""
     with _few_cores(), _server() as server:
         server.train(2)
         steps = round(SECONDS / server.train(PROBE_STEPS).notes.usual_step())
@@ -155,7 +155,7 @@ def _held_up(rounds: Sequence[Round]) -> Iterator[Figure]:
 
 
 def _once(short: Sequence[Training], rounds: Sequence[Round]) -> tuple[Figure, Figure]:
-    """What is paid once, and with it everything."""
+    """Return the fixed costs of a job, and its total cost."""
     before, after = [one.before for one in short], [one.after for one in short]
     saving = [one for each in rounds for one in each.saving] or [0.0]
     telling = statistics.median(each.telling for each in rounds)
@@ -191,14 +191,14 @@ def _processor_time(idle: Load, busy: Load, watched: Load) -> tuple[Figure, Figu
 
 
 def _percent(values: Sequence[float], more: float = 0.0) -> str:
-    """The median and its interval, with something added to them."""
+    """Return the median and its interval, with an offset."""
     low, high = _interval(values)
     middle = statistics.median(values)
     return f"{middle + more:+.2f} % ({low + more:+.2f} to {high + more:+.2f})"
 
 
 def _interval(values: Sequence[float]) -> tuple[float, float]:
-    """Where the median lies with 95 %, by ranks alone: whatever the distribution."""
+    """Return a 95 % interval of the median, by ranks."""
     out = max(0, math.floor((len(values) - 1.96 * math.sqrt(len(values))) / 2))
     ordered = sorted(values)
     return ordered[out], ordered[-1 - out]
@@ -213,7 +213,7 @@ class Server:
     notes: Path
 
     def train(self, steps: int, *, watched: bool = False) -> Training:
-        """Have a training carried out; with `watched` the server is asked for its end all along."""
+        """Run a training; with `watched`, poll the server for its end."""
         self.notes.unlink(missing_ok=True)
         asked_at = time.time()
         submitted = self.client.jobs.submit(_spec(steps))
@@ -228,7 +228,7 @@ class Server:
         return Training(notes, notes.begin - asked_at, job.finished_at.timestamp() - notes.end)
 
     def moment(self) -> Moment:
-        """Let some seconds go by."""
+        """Wait for some seconds."""
         (trainer,) = psutil.Process(self.processes["worker"]).children()
         begin, before = time.time(), waited(trainer.pid)
         time.sleep(SLICE_SECONDS)
@@ -237,7 +237,7 @@ class Server:
 
     @contextmanager
     def standing_still(self) -> Generator[None]:
-        """Stop all processes but the trainer while the block runs, the databases last."""
+        """Suspend all processes but the trainer during the block."""
         stopped = sorted(all_of(self.processes), key=lambda one: one.name() in DATABASES)
         try:
             for process in stopped:
@@ -249,7 +249,7 @@ class Server:
 
 
 def _round(server: Server, steps: int) -> Round:
-    """One training, with the server stopped every other moment until it is over."""
+    """Run one training, with the server suspended every other moment."""
     working, still = list[Moment](), list[Moment]()
     ended = list[Training]()
     training = threading.Thread(target=lambda: ended.append(server.train(steps)))
@@ -311,7 +311,7 @@ def _server() -> Generator[Server]:
 
 @contextmanager
 def _worker(stack: Stack, folder: Path, notes: Path) -> Generator[int]:
-    """A worker of the stack, as the stack's own would be but for its runner; its process id."""
+    """Start a worker like the stack's but for its runner; its process id."""
     environment = (
         os.environ
         | ARMED
@@ -342,7 +342,7 @@ def _worker(stack: Stack, folder: Path, notes: Path) -> Generator[int]:
 
 @contextmanager
 def _few_cores() -> Iterator[None]:
-    """This process, and all that it starts meanwhile, on as many cores as the figure is about."""
+    """Limit this process and its children to the cores of the figure."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(allowed)[-CORES:])
     try:

@@ -1,4 +1,4 @@
-"""What a tracker does too, beside one: create a job, write points of a curve, list the newest."""
+"""Comparison with a tracker: create a job, write points, list jobs."""
 
 import itertools
 import json
@@ -23,7 +23,7 @@ ROUNDS = int(os.environ.get("BENCH_ROUNDS", "10"))
 CREATIONS, LISTINGS, BATCHES = 20, 5, 3  # in a round
 BATCH = 1000  # points
 PAGE = 50
-# What a job's spec says of it, as a tracker would be told.
+# The parameters of a job's spec, as a tracker would record them.
 TAGS = {
     "mlflow.runName": "bench",
     "kind": "adapt",
@@ -53,7 +53,7 @@ ABOUT = (
 
 @dataclass(frozen=True)
 class Contest:
-    """Two ways to do one thing, and how often each is done in a round."""
+    """Two ways to do one thing, and the repetitions per round."""
 
     work: str
     against: str
@@ -64,7 +64,7 @@ class Contest:
 
 
 def measure() -> Section:
-    """Run both servers side by side; without an MLflow to run nothing is measured."""
+    """Run both servers side by side; without MLflow, measure nothing."""
     found = peer()
     if found is None:
         about = f"Not measured: no peer. Name a Python that has MLflow in {PYTHON}."
@@ -98,7 +98,7 @@ class MlflowRun:
         self._run = self.create()
 
     def create(self) -> str:
-        """Create a run with tags; returns its id."""
+        """Create a run with tags; return its id."""
         tags = [{"key": key, "value": value} for key, value in TAGS.items()]
         started = {"experiment_id": self._experiment, "start_time": _milliseconds()}
         return str(self._post("runs/create", tags=tags, **started)["run"]["info"]["run_id"])
@@ -113,7 +113,7 @@ class MlflowRun:
         self._post("runs/log-batch", run_id=self._run, metrics=metrics)
 
     def search(self) -> Any:
-        """The newest runs."""
+        """Return the newest runs."""
         found = self._post(
             "runs/search",
             experiment_ids=[self._experiment],
@@ -152,7 +152,7 @@ def _page(ours: Connection, view: str) -> Any:
 
 
 def _writing(ledger: Ledger, claim: Claim, run: MlflowRun) -> Contest:
-    """Each of ours is one unit of work of the worker's ledger, as the recorder makes them."""
+    """Write points in units of work, as the recorder does."""
     steps = itertools.count()
 
     def record() -> None:

@@ -1,4 +1,4 @@
-"""The queue: a backlog of jobs of no work drained by four workers, and curves written down."""
+"""The queue: a backlog of empty jobs, and the writing of curves."""
 
 import os
 import statistics
@@ -32,7 +32,7 @@ START_SECONDS = 120.0
 ROUNDS = 5
 ROOT = Path(__file__).parents[1]
 
-# Copies of a row with whatever columns it has; only what must differ is named.
+# Copies of a row with all its columns; only those that must differ are named.
 COPY_JOBS = """
     INSERT INTO jobs SELECT (jsonb_populate_record(j, jsonb_build_object(
         'id', gen_random_uuid(), 'created_at', j.created_at + n * interval '1 microsecond'
@@ -52,9 +52,9 @@ PARTS = 10
 
 @dataclass(frozen=True)
 class Drained:
-    """When each job that succeeded with its first attempt ended, in seconds since the first start.
+    """End times of jobs that succeeded at once, in seconds from the start.
 
-    `submitted` counts all jobs, so that those which are missing from `ends` are known.
+    `submitted` counts all jobs, so that missing ones show.
     """
 
     submitted: int
@@ -62,12 +62,12 @@ class Drained:
 
     @property
     def rate(self) -> float:
-        """Jobs a second, over all."""
+        """Return jobs per second, over all."""
         return len(self.ends) / self.ends[-1]
 
     @property
     def slowdown(self) -> float:
-        """How much longer the last tenth of the jobs took than the first."""
+        """Return the last tenth's time per job relative to the first's."""
         tenth = len(self.ends) // PARTS
         first = self.ends[tenth - 1]
         return (self.ends[-1] - self.ends[-1 - tenth]) / first
@@ -126,7 +126,7 @@ def _drain(stack: Stack, client: Client) -> Drained:
 
 
 def _fill(sessions: sessionmaker[Session], client: Client) -> None:
-    """Submit one job while nobody can claim it, and copy it in the same breath."""
+    """Submit one job that nobody can claim yet, and copy it."""
     original = client.jobs.submit(in_queue(TINY, "not-yet")).id
     given = {"original": original, "queue": QUEUE, "copies": JOBS - 1}
     with sessions.begin() as session:
@@ -156,7 +156,7 @@ def _await_end(sessions: sessionmaker[Session], logs: Path) -> None:
 
 @contextmanager
 def _workers(stack: Stack) -> Generator[Path]:
-    """Workers with a stand-in for the engine while the block runs; gives their log."""
+    """Run workers with an empty engine during the block; yield their log."""
     argv = (sys.executable, "-m", "adaptlab_worker", "worker", "--runner", "bench.no_work:run")
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
@@ -189,7 +189,7 @@ def _workers(stack: Stack) -> Generator[Path]:
 
 
 def _await_claims(log: Path) -> None:
-    """Wait until every worker has a warm trainer, which is when it claims for the first time."""
+    """Wait until every worker claims, with a warm trainer."""
     deadline = time.monotonic() + START_SECONDS
     while log.read_text().count(f" serves {QUEUE}") < WORKERS:
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Large files through the API: up in chunks, down as a checkpoint, and what the API holds."""
+"""Large files through the API: uploads, downloads and memory."""
 
 import hashlib
 import os
@@ -27,7 +27,7 @@ LOOK_SECONDS = 0.01
 
 
 def measure() -> Section:
-    """Start a stack of its own, on a fresh data directory, and send and fetch files."""
+    """Start a stack on a fresh data directory; upload and fetch files."""
     with _stack() as stack, Client(stack.url, stack.token) as client:
         job = client.jobs.wait(client.jobs.submit(BASE).id)
         warm = _round(stack, client, str(job.id), 16 * MEBIBYTE)
@@ -51,7 +51,7 @@ def measure() -> Section:
 
 
 def _round(stack: Stack, client: Client, job: str, size: int) -> tuple[tuple[float, float], ...]:
-    """Up and down: MiB per second, and by how many MiB the API grew."""
+    """Upload and download; return MiB per second and the API's growth."""
     api = psutil.Process(stack.processes["api"].pid)
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "source", Path(folder) / "target"
@@ -79,7 +79,7 @@ def _timed(api: psutil.Process, size: int, work: Callable[[], object]) -> tuple[
 
 @contextmanager
 def _most(process: psutil.Process) -> Iterator[list[int]]:
-    """What a process held at every look while the block ran."""
+    """Sample the memory of a process during the block."""
     seen, ended = [_resident(process)], threading.Event()
 
     def look() -> None:
@@ -100,7 +100,7 @@ def _resident(process: psutil.Process) -> int:
 
 
 def _as_checkpoint(database_url: str, job: str, sha256: str) -> int:
-    """Make content a checkpoint of a job, so that there is a route to fetch it by."""
+    """Register content as a job's checkpoint, so that a route serves it."""
     row = {
         "job_id": UUID(job),
         "attempt": 1,

@@ -1,4 +1,4 @@
-"""One kept-alive HTTP connection: as little client as there can be."""
+"""One kept-alive HTTP connection: a minimal client."""
 
 import http.client
 import json
@@ -12,7 +12,7 @@ IDLE = 2.0  # seconds, after which a server may be about to hang up
 
 
 class Connection:
-    """Sends one request after the other to one server.
+    """A connection that sends requests to one server, one at a time.
 
     Args:
         url: of the server.
@@ -27,15 +27,15 @@ class Connection:
         self._used_at = time.monotonic()
 
     def get(self, path: str) -> Any:
-        """The document at `path`; None of a page, which is read to its end."""
+        """Return the document at `path`; None for a page, read to its end."""
         return self._call("GET", path, None, {})
 
     def post(self, path: str, body: object, headers: Mapping[str, str] | None = None) -> Any:
-        """The answer to a document."""
+        """Post a document and return the answer."""
         return self._call("POST", path, json.dumps(body).encode(), headers or {})
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._connection.close()
 
     def _call(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Any:

@@ -1,8 +1,8 @@
-"""Cases with known causes, and what the diagnosis says of each: `python -m bench.diagnoses`.
+"""Cases with known causes and their diagnoses.
 
-Some cases are real tiny trainings (`bench.diagnosis_runs`), of which parts are withheld: rates,
-seeds, controls. The cause is known from what was withheld. The others are constructed: losses of a
-smooth optimum over rates with noise of 1 %, drawn from a counter, and controls beside them.
+Run `python -m bench.diagnoses`. Some cases are real tiny trainings (`bench.diagnosis_runs`) of which
+rates, seeds or controls are withheld, so that the cause is known. The others are constructed:
+losses of a smooth optimum over rates with noise of 1 %, drawn from a counter, and controls.
 """
 
 import math
@@ -31,7 +31,7 @@ LEARNED_BASE = BaseEvidence(accuracy=0.99, chance=0.0)
 
 @dataclass(frozen=True)
 class Case:
-    """A table whose `subject` fails for a known reason; `is_real` if it was trained."""
+    """A table whose `subject` fails for a known reason, trained if `is_real`."""
 
     name: str
     truth: Cause
@@ -42,7 +42,7 @@ class Case:
     is_real: bool = False
 
     def diagnosis(self) -> Diagnosis:
-        """What is said of the subject."""
+        """Return the diagnosis of the subject."""
         task = by_name(TASKS, {"name": self.task, **DIGITS})
         found = evidence(self.rows, "full_finetuning", task, self.base)
         return next(
@@ -51,7 +51,7 @@ class Case:
 
 
 def cases() -> tuple[Case, ...]:
-    """All of them, the real ones first."""
+    """Return all cases, real ones first."""
     return (*_real(read()), *_constructed())
 
 
@@ -59,7 +59,7 @@ Change = Callable[[MeasuredRow], MeasuredRow]
 
 
 def _of_rates(*rates: float) -> Change:
-    """Only these rates, and the accuracy of the best that is left."""
+    """Keep only these rates, and the accuracy of the best."""
     return lambda row: _with_trials(row, [one for one in row.trials if one.learning_rate in rates])
 
 
@@ -110,7 +110,7 @@ def _real(stored: Stored) -> Iterator[Case]:
 
 
 def _changed(case: Case, name: str, truth: Cause, change: Change) -> Case:
-    """The case with the subject, and its longer training, changed."""
+    """Return the case with changes to the subject and its longer training."""
     rows = tuple(change(r) if r.label.startswith(case.subject) else r for r in case.rows)
     return replace(case, name=name, truth=truth, rows=rows)
 
@@ -134,10 +134,10 @@ def _table(stored: Stored, base: str, task: str) -> tuple[MeasuredRow, ...]:
 
 @dataclass(frozen=True)
 class Law:
-    """Losses of a method: lowest at `best`, higher by `slope` per factor of ten away from it.
+    """Losses of a method over learning rates, lowest at `best`.
 
-    Above `diverges` a training diverges; up to `too_low` it ends higher by 0.5. `half` is how much
-    higher the loss was at half of the steps.
+    They are higher by `slope` per factor of ten away from it. Above `diverges` a training diverges;
+    up to `too_low` it ends higher by 0.5. `half` is how much higher the loss was at half the steps.
     """
 
     lowest: float
@@ -197,7 +197,7 @@ def _standing(
     name: str = "prefix_tuning",
     without: Sequence[str] = (),
 ) -> tuple[MeasuredRow, ...]:
-    """A subject with everything beside it that a verdict of reach needs."""
+    """Return a subject with all that a verdict of reach needs."""
     knob = {"prefix_tuning": "length", "soft_prompt": "length", "adapter": "bottleneck"}[name]
     small, large = ({"name": name, knob: size} for size in (18, 72))
     rows = (
@@ -291,7 +291,7 @@ CAUSES: tuple[Cause, ...] = ("reach", "optimisation", "generalisation", "undecid
 
 
 def table(found: Sequence[tuple[Case, Cause]]) -> str:
-    """The confusion table, in Markdown: cases by known cause, real and constructed."""
+    """Return the confusion table in Markdown, by known cause."""
     lines = [
         "| known cause | cases | " + " | ".join(f"diagnosed: {cause}" for cause in CAUSES) + " |",
         "| --- " * (len(CAUSES) + 2) + "|",
@@ -307,7 +307,7 @@ def table(found: Sequence[tuple[Case, Cause]]) -> str:
 
 
 def main() -> None:
-    """Print every case and the table, and write the table into the page."""
+    """Print every case and the table, and write the table to the page."""
     found: list[tuple[Case, Cause]] = [(case, case.diagnosis().cause) for case in cases()]
     for case, said in found:
         mark = "" if case.truth == said else "  <-"

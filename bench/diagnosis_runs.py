@@ -1,8 +1,8 @@
-"""Real tiny trainings for the cases of diagnoses, and the file in which they are kept.
+"""Real tiny trainings for the cases of diagnoses, and their file.
 
-`python -m bench.diagnosis_runs [--only BASE …]` trains them again on one thread: one-layer and
-two-layer models of width 32 on questions of five digits, each method over nine learning rates, with
-three seeds, once for S and once for 2 S steps. The file is written after every run.
+`python -m bench.diagnosis_runs [--only BASE …]` repeats the trainings on one thread: models of one
+and two layers of width 32 on questions of five digits, each method at nine learning rates, with
+three seeds, for S and for 2 S steps. The file is written after every run.
 """
 
 import argparse
@@ -35,7 +35,7 @@ SEEDS = 3
 STEPS = 500
 RATES = (1e-4, 1e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0)
 WEIGHT_RATES = (1e-4, 1e-3, 3e-3, 1e-2)
-"""Of methods that train weights of the base, which higher rates only destroy."""
+"""Learning rates of methods that train weights of the base."""
 DIGITS = {"length": 5, "alphabet": 6}
 UP, DOWN = ({"name": f"sort_{order}ending", **DIGITS} for order in ("asc", "desc"))
 HISTOGRAM = {"name": "double_histogram", **DIGITS}
@@ -54,9 +54,9 @@ LORA = {"name": "lora", "sites": ["attn", "mlp"]}
 
 
 class Measured(Value):
-    """One method on one task and base: what it was, and how every trial ended.
+    """One method on one task and base: its configuration and results.
 
-    `moved` is the largest change of relative attention in the first layer, of the chosen trials.
+    `moved` is the selected trials' largest change of relative attention in the first layer.
     """
 
     base: str
@@ -72,7 +72,7 @@ class Measured(Value):
 
 
 class Stored(Value):
-    """Everything that was measured; `bases` are accuracies on the base's own task, by seed."""
+    """All measurements; `bases` are accuracies on the base's task, by seed."""
 
     bases: dict[str, tuple[float, ...]]
     runs: tuple[Measured, ...]
@@ -94,7 +94,7 @@ Wanted = tuple[dict[str, object], str, dict[str, object], int | None]
 
 
 def _wanted(base: str) -> Iterator[Wanted]:
-    """The methods of a base: references, then those that may fail, at several sizes."""
+    """Return a base's methods: references, then possible failures."""
     tasks = {"ascending": (DOWN, HISTOGRAM), "mixture": (ADD,)}.get(base, (DOWN,))
     for task in tasks:
         for name in WEIGHTS:
@@ -118,7 +118,7 @@ def _settings() -> Iterator[tuple[str, dict[str, object]]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train what is asked for and replace it in the file."""
+    """Train the requested bases and replace them in the file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", choices=BASES, default=list(BASES))
     parser.add_argument("--runs", nargs="*", help="names of runs; all without it")
@@ -137,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def read(path: Path = STORED) -> Stored:
-    """What was measured, as it is stored."""
+    """Read the stored measurements."""
     return Stored.model_validate_json(path.read_text())
 
 
@@ -200,7 +200,7 @@ def _runs(
 
 
 def _curve(trials: Sequence[TrialEvidence]) -> str:
-    """The mean final loss of every rate."""
+    """Return the mean final loss of every rate."""
     rates = sorted({one.learning_rate for one in trials})
     losses = [[t.final_loss for t in trials if t.learning_rate == r] for r in rates]
     means = [math.nan if None in of else sum(x or 0 for x in of) / len(of) for of in losses]

@@ -1,4 +1,4 @@
-"""The engine: replicates in one pass against one plain model after the other."""
+"""The engine: replicates in one pass against plain models in turn."""
 
 import statistics
 import time
@@ -46,7 +46,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def measure() -> Section:
-    """Every row of the engine's table."""
+    """Return every row of the engine's table."""
     compile_kernels()  # as a worker's trainer does; where there is no compiler torch computes all
     keep_freed_memory()  # as a worker's trainer does; the plain loop in this process gains as well
     peaks = {precision: peak(DTYPES[precision]) for precision in PRECISIONS}
@@ -75,7 +75,7 @@ def measure() -> Section:
 def _in_each_precision(
     peaks: Mapping[str, float], contest: Callable[[Precision], "Contest"]
 ) -> Iterator[Figure]:
-    """Float32 against the plain loop in it, bfloat16 against the plain loop in either."""
+    """Compare float32 and bfloat16 with the plain loop in each."""
     meetings: tuple[tuple[Precision, bool], ...] = (
         ("float32", False),
         ("bfloat16", False),
@@ -87,7 +87,7 @@ def _in_each_precision(
 
 @dataclass(frozen=True)
 class Contest:
-    """What is trained in how many steps a round, and what a plain loop for it is made of."""
+    """A training, its steps per round, and the parts of a plain loop for it."""
 
     work: str
     plan: Plan
@@ -182,7 +182,7 @@ def _evaluation() -> Figure:
 
 
 def _generate(plain: PlainLoop) -> None:
-    """Greedy answers to 3,200 questions as the published code makes them: 32 batches of 100."""
+    """Generate 3,200 answers as the published code: 32 batches of 100."""
     for first in range(0, 3200, 100):
         items = make_items(TASK, "test", torch.tensor([ITEM_SEED]), first, 100)
         questions = items.tokens[0, :, : TASK.input_length()]

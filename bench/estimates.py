@@ -1,7 +1,7 @@
-"""How far estimates are off: pairs of jobs on an embedded stack, `python -m bench.estimates`.
+"""Errors of estimates, on pairs of jobs on an embedded stack.
 
-The second job of a pair is of the kind of the first, but of another size. Its estimate is asked
-for before it runs and divided by what it took. Takes about seven minutes on two cores.
+`python -m bench.estimates` takes about seven minutes on two cores. The second job of a pair has the
+kind of the first, but another size. Its estimate from before the run is divided by its real cost.
 """
 
 import tempfile
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def _jobs() -> list[tuple[str, Document, Size]]:
-    """Title, spec and size of every job, in the order in which they have to run."""
+    """Return title, spec and size of every job, in order of execution."""
     found: list[tuple[str, Document, Size]] = []
     for number, (family, *sizes) in enumerate(PRETRAININGS):
         for place, size in enumerate(sizes):

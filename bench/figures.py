@@ -1,4 +1,4 @@
-"""What a measurement is, and how all of them become `docs/benchmarks.md`."""
+"""Measurements, and the document `docs/benchmarks.md` made of them."""
 
 import math
 import os
@@ -20,7 +20,7 @@ MARK = "\n## "
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the document: what was measured, against what, and what came out."""
+    """One row of the document: subject, alternative and figures."""
 
     work: str
     against: str
@@ -30,7 +30,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """The figures of one benchmark, with what a reader must know to repeat them."""
+    """The figures of one benchmark, with how to repeat them."""
 
     title: str
     about: str
@@ -40,19 +40,19 @@ class Section:
 def alternating(
     first: Callable[[], float], second: Callable[[], float], rounds: int
 ) -> tuple[list[float], list[float]]:
-    """The results of two measurements taken in turn, so that both meet the same disturbances."""
+    """Take two measurements in turn, so that disturbances affect both."""
     pairs = [(first(), second()) for _ in range(rounds)]
     return [a for a, _ in pairs], [b for _, b in pairs]
 
 
 def spread(values: Sequence[float], unit: str) -> str:
-    """The median with the smallest and the largest value."""
+    """Return the median with the smallest and the largest value."""
     median, low, high = map(_rounded, (statistics.median(values), min(values), max(values)))
     return f"{median} {unit} ({low} to {high})"
 
 
 def machine() -> str:
-    """The machine and the versions, in one paragraph."""
+    """Describe the machine and the versions, in one paragraph."""
     import torch
 
     processor = next(
@@ -72,27 +72,27 @@ def machine() -> str:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The smallest of the values which at least that share of them do not exceed."""
+    """Return the smallest value that a share of the values do not exceed."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
 def document(known: str, sections: Sequence[Section], where: str, order: Sequence[str]) -> str:
-    """The document `known` with these sections, measured at `where`, in place of earlier ones.
+    """Return the document with these sections, measured at `where`.
 
-    `order` names all titles there are; what stands under any other title is left out.
+    `order` lists all titles; sections with other titles are dropped.
     """
     texts = dict(_sections_of(known)) | {s.title: _text_of(s, where) for s in sections}
     return "\n".join([HEAD, *(texts[title] for title in order if title in texts)])
 
 
 def write(sections: Sequence[Section], where: str, order: Sequence[str]) -> None:
-    """Put these sections into the document, and leave its others as they are."""
+    """Write these sections into the document, and keep its others."""
     known = DOCUMENT.read_text() if DOCUMENT.exists() else ""
     DOCUMENT.write_text(document(known, sections, where, order))
 
 
 def _sections_of(known: str) -> Iterator[tuple[str, str]]:
-    """Title and text of each section of a document."""
+    """Return title and text of each section of a document."""
     for part in known.split(MARK)[1:]:
         title, _, rest = part.partition("\n")
         yield title, f"{MARK.strip()} {title}\n{rest.rstrip()}\n"
@@ -108,7 +108,7 @@ def _text_of(section: Section, where: str) -> str:
 
 
 def _rounded(value: float) -> str:
-    """Three significant digits, with a thousands separator instead of an exponent."""
+    """Round to three significant digits, with thousands separators."""
     return f"{float(f'{value:.3g}'):,g}"
 
 

@@ -1,4 +1,4 @@
-"""Points of curves on their way from the trainer's pipe through the worker into the table."""
+"""Curve points on their way from the trainer's pipe into the table."""
 
 import tempfile
 import time
@@ -24,7 +24,7 @@ PATIENCE = 300.0
 
 @contextmanager
 def held_job(stack: Stack, client: Client) -> Generator[tuple[DatabaseLedger, Claim]]:
-    """A running job whose worker is this process."""
+    """Return a running job whose worker is this process."""
     client.jobs.submit(in_queue(TINY, QUEUE))
     sessions = session_factory(stack.database_url)
     try:
@@ -38,7 +38,7 @@ def held_job(stack: Stack, client: Client) -> Generator[tuple[DatabaseLedger, Cl
 
 
 def points_of_step(step: int, replicates: int = REPLICATES) -> Metrics:
-    """The training loss of every replicate after one step, as the engine reports it."""
+    """Return every replicate's training loss after a step, as an event."""
     return Metrics(
         points=tuple(
             MetricPoint(replicate=replicate, name="train_loss", step=step, value=1 / (step + 1))
@@ -48,7 +48,7 @@ def points_of_step(step: int, replicates: int = REPLICATES) -> Metrics:
 
 
 def points_a_second(stack: Stack, client: Client) -> float:
-    """Read the frames of one run, record what they say, and wait until all is committed."""
+    """Read the frames of one run, record them, and wait for the commit."""
     frames = [frame_of(points_of_step(step)) for step in range(POINTS // REPLICATES)]
     with held_job(stack, client) as (ledger, claim), tempfile.TemporaryDirectory() as scratch:
         recorder = Recorder(ledger, claim, Path(scratch))

@@ -1,4 +1,4 @@
-"""The peer: MLflow's server on a database of its own of the same Postgres, one worker process."""
+"""The peer: MLflow's server, one process on the same Postgres."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ QUIET = {
 
 
 def peer() -> tuple[str, str] | None:
-    """MLflow's Python and version; None where the environment names none."""
+    """Return MLflow's Python and version; None if not configured."""
     python = os.environ.get(PYTHON)
     if not python:
         return None
@@ -37,7 +37,7 @@ def peer() -> tuple[str, str] | None:
 
 @contextmanager
 def mlflow_server(python: str, database_url: str) -> Generator[str]:
-    """Run it while the block runs; gives its address.
+    """Run MLflow during the block; yield its address.
 
     Args:
         python: of the environment that has MLflow.

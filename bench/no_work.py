@@ -1,4 +1,4 @@
-"""What stands in for the engine where only the work around a run is measured."""
+"""An empty engine, for measurements of the work around a run."""
 
 from pathlib import Path
 
@@ -8,4 +8,4 @@ from adaptlab.specs.resolved import Resolved
 def run(
     spec: Resolved, bases: tuple[Path, ...], scratch: Path, observer: object, **_: object
 ) -> None:
-    """Nothing to do: the run has ended as soon as it has begun."""
+    """Do nothing: the run ends as soon as it begins."""

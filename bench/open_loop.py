@@ -1,4 +1,4 @@
-"""Requests at a steady rate, whether answers come or not, timed from when each was due."""
+"""Requests at a steady rate, timed from when each was due."""
 
 import threading
 import time
@@ -8,10 +8,10 @@ Send = Callable[[int], object]
 
 
 def latencies(connections: Sequence[Send], rate: float, count: int) -> list[float]:
-    """Seconds between the moment at which each request was due and its answer, in order.
+    """Return the seconds from each request's due time to its answer.
 
     A request that is sent late, because all connections are busy, has waited since it was due, as
-    it would have for somebody who does not know how busy they are.
+    for an independent client.
 
     Args:
         connections: each sends the request of a number and waits for the answer.
@@ -30,7 +30,7 @@ def latencies(connections: Sequence[Send], rate: float, count: int) -> list[floa
                 time.sleep(max(0.0, due - time.perf_counter()))
                 send(number)
                 taken[number] = time.perf_counter() - due
-        except BaseException as error:  # noqa: BLE001 - told to whoever called
+        except BaseException as error:  # noqa: BLE001 - re-raised for the caller
             failures.append(error)
 
     threads = [threading.Thread(target=serve, args=[send]) for send in connections]
@@ -44,7 +44,7 @@ def latencies(connections: Sequence[Send], rate: float, count: int) -> list[floa
 
 
 class _Turn:
-    """Gives each number to one thread."""
+    """A counter that gives each number to one thread."""
 
     def __init__(self, numbers: Iterator[int]) -> None:
         self._numbers = numbers

@@ -1,4 +1,4 @@
-"""A stack of the benchmarks' own, with a base model in it, and the small jobs that it is given."""
+"""A stack for benchmarks, with a base model and small jobs."""
 
 import tempfile
 from collections.abc import Generator, Mapping
@@ -42,7 +42,7 @@ WITHOUT_LIMITS = {
 def own_stack(
     workers: int = 1, environment: Mapping[str, str | None] | None = None, servers: int = 1
 ) -> Generator[Stack]:
-    """Run a stack on a fresh data directory while the block runs."""
+    """Run a stack on a fresh data directory during the block."""
     with tempfile.TemporaryDirectory(prefix="adaptlab-bench-") as folder:
         Path(folder).chmod(0o755)
         merged = {**WITHOUT_LIMITS, **(environment or {})}
@@ -57,5 +57,5 @@ def make_base(client: Client) -> None:
 
 
 def in_queue(spec: Document, queue: str) -> Document:
-    """The spec, for workers of another queue."""
+    """Return the spec for another queue."""
     return spec | {"resources": {"queue": queue}}

@@ -1,4 +1,4 @@
-"""How fast this machine multiplies large matrices, and what share of that a training reaches."""
+"""Peak speed of matrix products, and the share that a training reaches."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,7 @@ ROUNDS = 7
 
 
 def peak(dtype: torch.dtype) -> float:
-    """The best of some products of square matrices, in floating-point operations a second."""
+    """Return the best speed of matrix products, in operations per second."""
     left, right = (torch.randn(SIZE, SIZE).to(dtype) for _ in range(2))
     best = float("inf")
     for _ in range(ROUNDS):
@@ -22,7 +22,7 @@ def peak(dtype: torch.dtype) -> float:
 
 
 def operations(step: Callable[[], None]) -> int:
-    """The floating-point operations of the matrix products of a step."""
+    """Return the operations of a step's matrix products."""
     with FlopCounterMode(display=False) as counter:
         step()
     return counter.get_total_flops()

@@ -1,4 +1,4 @@
-"""What a good PyTorch user would write for one model: the loop that the engine is measured against.
+"""A plain PyTorch loop for one model, as a peer of the engine.
 
 `nn.Module`, fused QKV, the library's attention, AdamW and clipping; the same data maker as the
 engine, so that only the training is compared. With a prefix, pad positions are carried through
@@ -15,7 +15,7 @@ from adaptlab.plugins.task import DigitTask
 
 
 class Block(nn.Module):
-    """Pre-norm attention and MLP."""
+    """A block of pre-norm attention and MLP."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Block(nn.Module):
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor, prefix: Tensor | None = None) -> Tensor:
-        """X [B, T, C]; a prefix [P, C] takes the place of the first rows of attention's input."""
+        """Apply the block to x [B, T, C]; a prefix [P, C] replaces first rows."""
         source = x
         if prefix is not None:
             rows = prefix.expand(len(x), -1, -1)
@@ -41,7 +41,7 @@ class Block(nn.Module):
 
 
 class PlainModel(nn.Module):
-    """Token and position embeddings, blocks, norm and head."""
+    """A model: embeddings, blocks, norm and head."""
 
     def __init__(self, layers: int, heads: int, width: int, vocabulary: int, context: int) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class PlainModel(nn.Module):
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
 
     def forward(self, tokens: Tensor, prefixes: Tensor | None = None) -> Tensor:
-        """Logits [B, T, V] for tokens [B, T]; prefixes are [L, P, C]."""
+        """Return logits [B, T, V] for tokens [B, T]; prefixes are [L, P, C]."""
         x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
         for index, block in enumerate(self.blocks):
             x = block(x, None if prefixes is None else prefixes[index])
@@ -80,7 +80,7 @@ class PlainLoop:
         self.trained, self.taken, self.bfloat16 = trained, 0, bfloat16
 
     def step(self) -> None:
-        """One step on fresh items."""
+        """Take one step on fresh items."""
         seeds = torch.tensor([self.taken])
         items = make_items(self.task, "train", seeds, self.taken * self.batch, self.batch)
         self.taken += 1
@@ -99,7 +99,7 @@ class PlainLoop:
 
     @torch.no_grad()
     def answer(self, questions: Tensor) -> Tensor:
-        """Greedy answers [B, M] to questions [B, N], token by token without a cache."""
+        """Answer questions [B, N] greedily, without a cache; gives [B, M]."""
         tokens = questions
         for _ in range(self.task.target_length()):
             tokens = torch.cat([tokens, self.model(tokens)[:, -1:].argmax(-1)], 1)

@@ -1,4 +1,4 @@
-"""How much processor time the processes of a server have taken, without the trainers."""
+"""Processor time of a server's processes, without the trainers."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -8,19 +8,19 @@ from pathlib import Path
 import psutil
 
 Processes = Mapping[str, int]
-"""Process ids by name; those of `ALONE` count without what they started."""
+"""Process ids by name; those of `ALONE` count without children."""
 ALONE = ("up", "worker")
 
 
 @dataclass(frozen=True)
 class Load:
-    """How much of one core each process took, in percent."""
+    """The share of one core that each process took, in percent."""
 
     shares: Mapping[str, float]
 
     @property
     def total(self) -> float:
-        """All of them together."""
+        """Return the sum over all processes."""
         return sum(self.shares.values())
 
     def __str__(self) -> str:
@@ -29,7 +29,7 @@ class Load:
 
 
 def load_during(processes: Processes, work: Callable[[], object]) -> Load:
-    """What the server took of a core while `work` was done."""
+    """Measure the server's share of a core during `work`."""
     before, begin = _taken(processes), time.monotonic()
     work()
     after, seconds = _taken(processes), time.monotonic() - begin
@@ -37,7 +37,7 @@ def load_during(processes: Processes, work: Callable[[], object]) -> Load:
 
 
 def all_of(processes: Processes) -> Iterator[psutil.Process]:
-    """Every process of the server as it now is, parents first."""
+    """Return every present process of the server, parents first."""
     for name, pid in processes.items():
         parent = psutil.Process(pid)
         yield parent
@@ -46,13 +46,13 @@ def all_of(processes: Processes) -> Iterator[psutil.Process]:
 
 
 def waited(pid: int) -> float:
-    """The seconds for which the threads of a process were ready to run and had no core (Linux)."""
+    """Return seconds that threads were ready without a core (Linux)."""
     waits = (file.read_text().split()[1] for file in Path(f"/proc/{pid}/task").glob("*/schedstat"))
     return sum(int(nanoseconds) for nanoseconds in waits) / 1e9
 
 
 def _taken(processes: Processes) -> Mapping[str, float]:
-    """Seconds of processor time so far."""
+    """Return the seconds of processor time so far."""
     return {
         name: _own(psutil.Process(pid), with_children=name not in ALONE)
         for name, pid in processes.items()
@@ -64,6 +64,6 @@ def _own(process: psutil.Process, *, with_children: bool) -> float:
     own = times.user + times.system
     if not with_children:
         return own
-    # Connections of Postgres are processes; what those took that have ended is in the parent's.
+    # Connections of Postgres are processes; the time of ended ones counts for the parent.
     ended = times.children_user + times.children_system
     return own + ended + sum(_own(child, with_children=True) for child in process.children())

@@ -1,4 +1,4 @@
-"""LoRA on a GPT-2-shaped model: all replicates in one pass against transformers and peft."""
+"""LoRA on a GPT-2-shaped model: one pass against peft."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ SITES = ("o", "mlp")  # three matrices a layer, which `peft` finds under the nam
 
 
 def measure() -> Section:
-    """Both rows, and what 24 replicates cost in memory."""
+    """Return both rows, and the memory of 24 replicates."""
     compile_kernels()  # as a worker's trainer does; where there is no compiler torch computes all
     keep_freed_memory()  # as a worker's trainer does; `peft` in this process gains as well
     theirs, rounded = _peft_step(), _peft_step(torch.bfloat16)
@@ -133,7 +133,7 @@ def _peft_step(dtype: torch.dtype = torch.float32) -> Callable[[], None]:
 
 
 def _memory() -> Figure:
-    """What the process grows by when it trains 1 and when it trains 24 replicates."""
+    """Return the process's growth when it trains 1 and 24 replicates."""
     one, many = (_added_megabytes(s, r) for s, r in ((1, 1), (SEEDS, RATES)))
     base = MODEL.shape().parameters * 4 / 2**20
     return Figure(
@@ -145,7 +145,7 @@ def _memory() -> Figure:
 
 
 def _added_megabytes(seeds: int, rates: int) -> float:
-    """The peak of a process of its own over what it held before."""
+    """Return the peak of a separate process over what it held before."""
     command = [sys.executable, "-m", "bench.published", str(seeds), str(rates)]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     return float(run.stdout)

@@ -1,4 +1,4 @@
-"""Queries over a full database: the first page of a filter, as somebody who is no admin sees it."""
+"""Queries over a full database, as an ordinary member."""
 
 import os
 import random
@@ -63,11 +63,11 @@ PAGES = (
     "/base-models",
     "/workers",
 )
-"""Of the dashboard, as long as they are with that many jobs."""
+"""Pages of the dashboard, which are long with that many jobs."""
 
 
 def measure() -> Section:
-    """Fill a stack's own database and ask it, everything on two cores."""
+    """Fill a stack's database and query it, all on two cores."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(before)[:CORES])
     try:
@@ -154,7 +154,7 @@ def _with_values(text: str, chance: random.Random) -> str:
 
 
 def _reader(database_url: str) -> str:
-    """The token of a member of the project `default` who is no admin."""
+    """Return the token of a member of `default` who is no admin."""
     sessions = session_factory(database_url)
     with sessions.begin() as session:
         session.execute(upsert(User).values(name=READER).on_conflict_do_nothing())

@@ -1,4 +1,4 @@
-"""The server: submitting at a steady rate, the first training step, memory of the processes."""
+"""The server: submissions at a steady rate, first step, memory."""
 
 import time
 from datetime import datetime
@@ -25,7 +25,7 @@ CONNECTIONS = 8
 
 
 def measure() -> Section:
-    """Start a stack of its own, on a fresh data directory, and measure it."""
+    """Start a stack on a fresh data directory, and measure it."""
     with own_stack() as stack, Client(stack.url, stack.token) as client:
         make_base(client)
         overheads = [_overhead(client) for _ in range(JOBS)]
@@ -60,7 +60,7 @@ def measure() -> Section:
 
 
 def _submits(stack: Stack, rate: int, servers: int) -> Figure:
-    """What submits at a steady rate took, from when each was due."""
+    """Measure submissions at a steady rate, from when each was due."""
     spec = in_queue(TINY, UNSERVED)
 
     def sending() -> Send:
@@ -78,7 +78,7 @@ def _submits(stack: Stack, rate: int, servers: int) -> Figure:
 
 
 def _overhead(client: Client) -> float:
-    """Milliseconds between the row of a job and its first step, both by the database's clock."""
+    """Return the milliseconds from a job's row to its first step."""
     job = client.jobs.wait(client.jobs.submit(TINY).id)
     attempts = client.jobs.attempts(job.id)
     first_step = attempts[-1].first_step_at
@@ -89,7 +89,7 @@ def _overhead(client: Client) -> float:
 
 
 def _settle(client: Client) -> None:
-    """Wait until the worker has nothing left to write for the last job."""
+    """Wait until the worker has written everything of the last job."""
     while any(not job.terminal for job in client.jobs.list(page_size=5)):
         time.sleep(0.02)
 

@@ -1,4 +1,4 @@
-"""Simulated studies with known truth: seeds × items × methods of right and wrong answers."""
+"""Simulated studies with known truth: seeds × items × methods."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -13,15 +13,15 @@ from scipy.special import expit, ndtr
 from adaptlab.statistics import Scores
 
 Chances = NDArray[np.float64]
-"""The probability of a right answer, of shape [seed, item] or broadcast to it."""
+"""Probability of a correct answer, broadcast to [seed, item]."""
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """How a method's outcomes come about, and its true mean accuracy over seeds and items.
+    """A distribution of a method's outcomes, and its true mean accuracy.
 
-    `draw` gives the chances of one method from its own generator and that of the items, which all
-    methods of a study share: (own, shared, seeds, items).
+    `draw` returns one method's chances, given its own generator and the items' generator, which a
+    study's methods share: (own, shared, seeds, items).
     """
 
     truth: float
@@ -29,12 +29,12 @@ class World:
 
 
 def alike(accuracy: float) -> World:
-    """All seeds and items alike: outcomes are tosses of one coin."""
+    """Make all seeds and items alike: tosses of one coin."""
     return World(accuracy, lambda own, shared, seeds, items: np.full((seeds, items), accuracy))
 
 
 def hard_items(accuracy: float, sameness: float) -> World:
-    """Seeds alike, items hard or easy as Beta says; a small `sameness` makes them differ much."""
+    """Make seeds alike and items differ by Beta; less `sameness`, more so."""
 
     def draw(own: Generator, shared: Generator, seeds: int, items: int) -> Chances:
         a, b = accuracy * sameness, (1 - accuracy) * sameness
@@ -44,7 +44,7 @@ def hard_items(accuracy: float, sameness: float) -> World:
 
 
 def fixed(accuracy: float) -> World:
-    """No randomness of seeds at all: every seed answers every item as the others do."""
+    """Give all seeds the same answers."""
 
     def draw(own: Generator, shared: Generator, seeds: int, items: int) -> Chances:
         right = (shared.random((1, items)) < accuracy).astype(np.float64)
@@ -54,7 +54,7 @@ def fixed(accuracy: float) -> World:
 
 
 def normal_seeds(accuracy: float, deviation: float) -> World:
-    """Accuracies of seeds normal around their mean, which must be far from 0 and 1."""
+    """Draw seeds' accuracies from a normal law, far from 0 and 1."""
 
     def draw(own: Generator, shared: Generator, seeds: int, items: int) -> Chances:
         drawn = own.normal(accuracy, deviation, (seeds, 1))
@@ -64,7 +64,7 @@ def normal_seeds(accuracy: float, deviation: float) -> World:
 
 
 def crossed(centre: float, of_seeds: float, of_items: float) -> World:
-    """A probit model: a normal effect for every seed and another for every item."""
+    """Draw from a probit model with normal effects of seeds and items."""
 
     def draw(own: Generator, shared: Generator, seeds: int, items: int) -> Chances:
         effect = of_seeds * own.standard_normal((seeds, 1))
@@ -74,7 +74,7 @@ def crossed(centre: float, of_seeds: float, of_items: float) -> World:
 
 
 def skewed_seeds(a: float, b: float) -> World:
-    """Accuracies of seeds from Beta(a, b), which lie to one side when a and b differ."""
+    """Draw seeds' accuracies from Beta(a, b), skewed if a and b differ."""
 
     def draw(own: Generator, shared: Generator, seeds: int, items: int) -> Chances:
         return np.broadcast_to(own.beta(a, b, (seeds, 1)), (seeds, items))
@@ -83,7 +83,7 @@ def skewed_seeds(a: float, b: float) -> World:
 
 
 def lottery(failing: float, accuracy: float = 0.98) -> World:
-    """A share of the seeds fails completely; the others reach `accuracy`."""
+    """Let a share of the seeds fail; the others reach `accuracy`."""
 
     def draw(own: Generator, shared: Generator, seeds: int, items: int) -> Chances:
         chances = np.where(own.random((seeds, 1)) < failing, 0.0, accuracy)
@@ -93,7 +93,7 @@ def lottery(failing: float, accuracy: float = 0.98) -> World:
 
 
 def logit_normal(mean: float, deviation: float) -> World:
-    """Accuracies of seeds whose log-odds are normal; `mean` is that of the accuracies."""
+    """Draw normal log-odds of seeds; `mean` is the mean accuracy."""
     points, weights = np.polynomial.hermite_e.hermegauss(80)
     weights = weights / weights.sum()
 
@@ -110,7 +110,7 @@ def logit_normal(mean: float, deviation: float) -> World:
 
 
 def steps(*atoms: tuple[float, float]) -> World:
-    """Accuracies of seeds from a few values: pairs of a share of the seeds and their accuracy."""
+    """Draw accuracies from a few values, given as (share, accuracy)."""
     shares, values = (np.array(part) for part in zip(*atoms, strict=True))
 
     def draw(own: Generator, shared: Generator, seeds: int, items: int) -> Chances:
@@ -121,9 +121,9 @@ def steps(*atoms: tuple[float, float]) -> World:
 
 
 def opposed(*, flipped: bool) -> World:
-    """Half of the seeds at 100 %, the others at 0 %; `flipped` the other half.
+    """Put half of the seeds at 100 %, the others at 0 %; or `flipped`.
 
-    Give them `same_seeds`: the one succeeds on just the seeds on which the other fails.
+    Use `same_seeds`: one method then succeeds on exactly the seeds on which the other fails.
     """
 
     def draw(own: Generator, shared: Generator, seeds: int, items: int) -> Chances:
@@ -134,14 +134,17 @@ def opposed(*, flipped: bool) -> World:
 
 
 def counted(*counters: int) -> Generator:
-    """A generator that depends on nothing but the counters."""
+    """Return a generator determined by the counters alone."""
     return np.random.Generator(np.random.Philox(seed=np.random.SeedSequence(counters)))
 
 
 def study(
     worlds: Mapping[str, World], seeds: int, items: int, number: int, same_seeds: bool = False
 ) -> list[Scores]:
-    """Study `number`: one `Scores` a method, on shared items; `same_seeds` shares the seeds too."""
+    """Return study `number`: one `Scores` per method, on shared items.
+
+    With `same_seeds` the methods share seeds too.
+    """
     found: list[Scores] = []
     for place, (method, world) in enumerate(worlds.items()):
         own = counted(number, 1 if same_seeds else 2 + place)

@@ -1,7 +1,7 @@
-"""`python -m bench.statistics [STUDIES]`: how often the statistics are right, by simulation.
+"""Simulations of the statistics: `python -m bench.statistics [STUDIES]`.
 
-With no argument it simulates 2,000 studies a row and writes the tables into
-`docs/reference/simulations.md`; with a number it prints the tables of so many studies.
+Without an argument it simulates 2,000 studies per row and writes the tables to
+`docs/reference/simulations.md`; with a number it prints the tables of that many studies.
 """
 
 import itertools
@@ -150,7 +150,7 @@ POWER_COMPARISONS = 15
 
 
 def coverage(world: World, seeds: int, items: int, studies: int = STUDIES) -> float:
-    """The share of studies whose 95 % interval for the mean holds the truth."""
+    """Return the share of 95 % intervals that contain the mean."""
     hits = 0
     for number in range(studies):
         (scores,) = study({"method": world}, seeds, items, number)
@@ -160,7 +160,7 @@ def coverage(world: World, seeds: int, items: int, studies: int = STUDIES) -> fl
 
 
 def counts_coverage(world: World, seeds: int, items: int, studies: int = STUDIES) -> float:
-    """The same for the interval that knows counts alone."""
+    """Return the coverage of the interval from counts alone."""
     hits = 0
     for number in range(studies):
         (scores,) = study({"method": world}, seeds, items, number)
@@ -171,7 +171,7 @@ def counts_coverage(world: World, seeds: int, items: int, studies: int = STUDIES
 
 
 def difference_coverage(world: World, seeds: int, items: int, studies: int = STUDIES) -> float:
-    """The share of studies whose interval for the difference of two equal methods holds zero."""
+    """Return the share of equal methods' intervals that contain zero."""
     hits = 0
     for number in range(studies):
         first, second = study({"a": world, "b": world}, seeds, items, number)
@@ -183,7 +183,7 @@ def difference_coverage(world: World, seeds: int, items: int, studies: int = STU
 def false_better(
     world: World, seeds: int, items: int, studies: int = STUDIES, same_seeds: bool = False
 ) -> float:
-    """The share of tables of six equal methods in which some method is called better."""
+    """Return the share of tables of equal methods with a false "better"."""
     worlds = {f"method {number}": world for number in range(METHODS)}
     wrong = 0
     for number in range(studies):
@@ -194,9 +194,9 @@ def false_better(
 
 
 def false_order(name: str, seeds: int, studies: int = STUDIES) -> tuple[float, float]:
-    """The shares of tables with any order, where all means over all seeds are equal.
+    """Return the shares of tables of equal means with any order.
 
-    First by the crossed analysis alone, as it was until 2026, then by the verdicts.
+    The first is by the crossed analysis alone, as until 2026, the second by the verdicts.
     """
     worlds, same_seeds = UNEQUAL[name]
     named = {f"method {place}": world for place, world in enumerate(worlds)}
@@ -214,7 +214,7 @@ def false_order(name: str, seeds: int, studies: int = STUDIES) -> tuple[float, f
 
 
 def all_seeds_coverage(world: World, seeds: int, studies: int = STUDIES) -> tuple[float, float]:
-    """The shares of studies whose interval holds the mean: over seeds like these, over all."""
+    """Return coverage of the mean: over seeds like these, and all."""
     seen = everything = 0
     for number in range(studies):
         (scores,) = study({"method": world}, seeds, UNEQUAL_ITEMS, number)
@@ -228,7 +228,7 @@ def all_seeds_coverage(world: World, seeds: int, studies: int = STUDIES) -> tupl
 def pair_coverage(
     worlds: tuple[World, World], seeds: int, studies: int = STUDIES
 ) -> tuple[float, float]:
-    """The same for the difference of two methods."""
+    """Return coverage of the difference of two methods."""
     truth = worlds[0].truth - worlds[1].truth
     seen = everything = 0
     for number in range(studies):
@@ -240,10 +240,10 @@ def pair_coverage(
 
 
 def decided_in_range(gap: float, deviation: float, seeds: int, studies: int) -> dict[str, float]:
-    """Of pairs that are not known: the shares called hopeless, given a range, and decided in it.
+    """Return the shares of undecided pairs by outcome.
 
-    Decided is whether a fresh study with the upper number of seeds (64 if it has no end) decides,
-    within each kind of range.
+    A pair is called hopeless, or gets a range. It is decided if a fresh study with the upper number
+    of seeds (64 if the range is open) decides it, counted for each kind of range.
     """
     worlds = {
         "a": normal_seeds(0.5 + gap / 2, deviation),
@@ -268,9 +268,9 @@ def decided_in_range(gap: float, deviation: float, seeds: int, studies: int) -> 
 
 
 def said_alike(seeds: int, studies: int = STUDIES) -> tuple[float, float]:
-    """How often 0 % and a method of 100 % on 3 seeds in 10 "differ by less than 1 point".
+    """Return how often 0 % and a lottery of 3 in 10 "differ by < 1 point".
 
-    First as it was said of the means until 2026, then as it is said over all seeds.
+    The first figure is by the rule for means until 2026, the second by the rule over all seeds.
     """
     worlds = {"a": alike(0.0), "b": lottery(0.7, 1.0)}
     before = after = 0
@@ -284,9 +284,9 @@ def said_alike(seeds: int, studies: int = STUDIES) -> tuple[float, float]:
 
 
 def false_better_among_unequal(seeds: int, items: int, studies: int = STUDIES) -> float:
-    """The same where three methods are equal and three worse: claims among the equal are false.
+    """Return the shares of false claims among three equal, three worse.
 
-    So are claims that turn the order upside down.
+    Claims that reverse the order are false too.
     """
     levels = (0.8, 0.8, 0.8, 0.7, 0.5, 0.1)
     worlds = {f"{place}": normal_seeds(level, 0.02) for place, level in enumerate(levels)}
@@ -302,7 +302,10 @@ def false_better_among_unequal(seeds: int, items: int, studies: int = STUDIES) -
 
 
 def power(gap: float, seeds: int, deviation: float, studies: int = STUDIES) -> float:
-    """How often a method `gap` better is called so, as one of 15 comparisons (p <= 0.05 / 15)."""
+    """Return how often a method better by `gap` is called better.
+
+    It is one of 15 comparisons (p <= 0.05 / 15).
+    """
     worlds = {
         "a": normal_seeds(0.5 + gap / 2, deviation),
         "b": normal_seeds(0.5 - gap / 2, deviation),
@@ -320,7 +323,7 @@ def power(gap: float, seeds: int, deviation: float, studies: int = STUDIES) -> f
 def table(
     heads: Iterable[str], rows: Mapping[str, list[Callable[[int], float]]], studies: int
 ) -> str:
-    """A table of shares, three decimals each, computed in `PROCESSES` processes."""
+    """Return a table of shares, computed in `PROCESSES` processes."""
     names = list(heads)
     lines = [f"| {' | '.join(names)} |", f"|{' --- |' * len(names)}"]
     with ProcessPoolExecutor(PROCESSES) as pool:
@@ -334,7 +337,7 @@ def table(
 
 
 def designs(first: str) -> list[str]:
-    """The head of a table with one column a design."""
+    """Return the head of a table with one column per design."""
     return [first, *(f"{seeds} seeds, {items:,} items" for seeds, items in DESIGNS)]
 
 
@@ -347,18 +350,18 @@ MEASURES = {
 
 
 def cell(measure: str, group: str, name: str, seeds: int, items: int, studies: int) -> float:
-    """One figure of a coverage table."""
+    """Compute one figure of a coverage table."""
     return MEASURES[measure](GROUPS[group][name], seeds, items, studies)
 
 
 def equal_cell(name: str, seeds: int, items: int, studies: int) -> float:
-    """One figure of the table of false claims."""
+    """Compute one figure of the table of false claims."""
     world, same_seeds = EQUAL[name]
     return false_better(world, seeds, items, studies, same_seeds)
 
 
 def coverage_table(measure: str, group: str, studies: int) -> str:
-    """One row a world, one column a design."""
+    """Return a table with a row per world and a column per design."""
     rows = {
         name: [partial(cell, measure, group, name, seeds, items) for seeds, items in DESIGNS]
         for name in GROUPS[group]
@@ -367,7 +370,7 @@ def coverage_table(measure: str, group: str, studies: int) -> str:
 
 
 def false_table(studies: int) -> str:
-    """How often a table of six methods says anything false."""
+    """Return the table of false claims in tables of six methods."""
     rows: dict[str, list[Callable[[int], float]]] = {
         name: [partial(equal_cell, name, seeds, items) for seeds, items in DESIGNS]
         for name in EQUAL
@@ -379,12 +382,12 @@ def false_table(studies: int) -> str:
 
 
 def before_and_after(found: tuple[float, float]) -> str:
-    """Two shares in one cell."""
+    """Format two shares in one cell."""
     return f"{found[0]:.3f} → {found[1]:.3f}"
 
 
 def two_shares(rows: Mapping[str, list[tuple[float, float]]]) -> str:
-    """A table of pairs of shares by the number of seeds."""
+    """Return a table of pairs of shares by the number of seeds."""
     names = ["", *(f"{seeds} seeds" for seeds in UNEQUAL_DESIGNS)]
     lines = [f"| {' | '.join(names)} |", f"|{' --- |' * len(names)}"]
     lines += [
@@ -395,7 +398,7 @@ def two_shares(rows: Mapping[str, list[tuple[float, float]]]) -> str:
 
 
 def unequal_tables(studies: int) -> Iterator[str]:
-    """Methods of equal means and unlike seeds; a tenth of the studies for tables of six."""
+    """Return tables of methods with equal means and unlike seeds."""
     fewer = max(1, studies // 10)
     yield (
         '**False "better" where means over all seeds are equal and seeds are not alike**: '
@@ -432,7 +435,7 @@ def unequal_tables(studies: int) -> Iterator[str]:
 
 
 def power_table(deviation: float, studies: int) -> str:
-    """How often a difference is found, by its size and the number of seeds."""
+    """Return the table of power, by size of difference and seeds."""
     rows = {
         f"{seeds} seeds": [partial(power, gap, seeds, deviation) for gap in POWER_GAPS]
         for seeds in POWER_SEEDS
@@ -442,7 +445,7 @@ def power_table(deviation: float, studies: int) -> str:
 
 
 def tables_of(studies: int) -> Iterator[str]:
-    """Headings and tables, each as soon as it is there."""
+    """Yield headings and tables, each when it is computed."""
     fewer = max(1, studies // 4)
     yield (
         f"{studies:,} simulated studies per figure ({fewer:,} for power); a figure of "
@@ -471,7 +474,7 @@ def tables_of(studies: int) -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the tables; without an argument also write them down."""
+    """Print the tables; without an argument, also write the page."""
     studies = int(arguments[0]) if arguments else STUDIES
     parts: list[str] = []
     for part in tables_of(studies):

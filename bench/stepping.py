@@ -1,4 +1,4 @@
-"""One training step of the engine, as often as one likes."""
+"""One training step of the engine, repeatable."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,7 +12,7 @@ from adaptlab.engine.train import batches
 
 
 def stepper(plan: Plan, base: Mapping[str, Tensor]) -> Callable[[], None]:
-    """A function that takes one step on all replicates of the plan, in one pass."""
+    """Return a function that takes one step on all replicates."""
     trainables = allocate(plan.trained_shapes, plan.replicate_seeds, base, plan.dtype)
     everyone = range(plan.replicates)
     (one,) = passes(plan, base, everyone, trainables.flat, trainables.decays, plan.replicates)

@@ -1,4 +1,4 @@
-"""The engine, and notes of when each step ended: what trains while `added_cost` measures."""
+"""The engine with notes of when each step ended, for `added_cost`."""
 
 import json
 import os
@@ -15,16 +15,16 @@ from adaptlab.specs.resolved import Resolved
 from adaptlab_worker.trainer import warm_up
 
 NOTES = "BENCH_NOTES"
-"""The environment variable that names the file for the notes of the latest run."""
+"""The environment variable with the file for the latest run's notes."""
 
 
 class TimedObserver:
-    """Passes everything on, and knows when.
+    """An observer that passes everything on and notes the time.
 
     Attributes:
-        steps: when each training step had ended, and the processor time of the trainer by then.
-        saves: when the state of the training began to be saved, and when it was.
-        telling: the seconds that it took to tell the worker what happened.
+        steps: the end of each training step, and the trainer's processor time by then.
+        saves: start and end of saving each training state.
+        telling: the seconds spent on messages to the worker.
     """
 
     def __init__(self, observer: Observer) -> None:
@@ -45,7 +45,7 @@ class TimedObserver:
         self.telling += time.time() - now
 
     def command(self) -> Command:
-        """What the worker says."""
+        """Return the worker's command."""
         command = self._observer.command()
         if command == "save":
             self._asked_at = time.time()
@@ -59,7 +59,7 @@ def run(
     observer: Observer,
     **given: Any,  # passed on
 ) -> None:
-    """Carry out the run as the engine does, and leave the notes behind, whatever its end."""
+    """Run the engine and write the notes, however the run ends."""
     _warm()
     timed, begin = TimedObserver(observer), time.time()
     try:
@@ -72,6 +72,6 @@ def run(
 
 @cache
 def _warm() -> None:
-    """What a trainer does before it is ready, where nothing stands in for the engine."""
+    """Prepare as a trainer does when nothing replaces the engine."""
     compile_kernels()
     warm_up(train)
