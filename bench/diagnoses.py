@@ -1,6 +1,6 @@
 """Cases with known causes and their diagnoses.
 
-Run `python -m bench.diagnoses`. Some cases are real tiny trainings (`bench.diagnosis_runs`) of which
+Run `python -m bench.diagnoses`. Some cases are real trainings (`bench.diagnosis_runs`) of which
 rates, seeds or controls are withheld, so that the cause is known. The others are constructed:
 losses of a smooth optimum over rates with noise of 1 %, drawn from a counter, and controls.
 """

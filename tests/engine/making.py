@@ -101,7 +101,7 @@ or hidden size for queries, keys, values, output and MLP (20 terms each at most)
 
 
 def rounding(values: torch.Tensor, roundings: int = ROUNDINGS) -> float:
-    """How far apart two orders of the same sums may bring `values` of any shape.
+    """Return a bound on the difference between two orders of the sums.
 
     Each of n roundings in a row errs by at most u = eps/2 of the largest value, in either order:
     2·n·u·max|values| (Higham 2002, section 3.1). Which order is taken depends on the processor,

@@ -83,7 +83,7 @@ def _attention(
     suffix: Tensor | None,
     first: int,
 ) -> Tensor:
-    """What the heads gather from the rows that each sees; from `first` on the suffix too."""
+    """Return the heads' attention; from `first` on with the suffix too."""
     q, k, v = (x @ w[f"{name}.{p}.weight"].T + w[f"{name}.{p}.bias"] for p in "qkv")
     size = family.width // family.heads
     rows: list[Tensor] = []

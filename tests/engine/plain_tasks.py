@@ -19,7 +19,7 @@ def plain_answer(task: Any, digits: list[int], draw: int) -> list[int]:
 
 
 def plain_counted(task: Any, digits: list[int], draw: int) -> int:
-    """How many tokens of the answer count, from its start: all but what follows an end token."""
+    """Return the number of counted tokens of the answer, from its start."""
     if task.name == "mixture":
         return plain_counted(_drawn(task, draw), digits, draw)
     if task.name == "composition":
@@ -32,7 +32,7 @@ def plain_counted(task: Any, digits: list[int], draw: int) -> int:
 
 
 def plain_draw(split: str, seed: int, index: int) -> int:
-    """What an item has to draw lots with."""
+    """Return the draw of an item, apart from its question."""
     return plain_bits(plain_stream(f"draw/{split}"), seed, index)
 
 
@@ -53,7 +53,7 @@ def plain_bits(*counters: int) -> int:
 
 
 def plain_share(weights: list[float], draw: int) -> int:
-    """Which of the weights a number below 2⁶³ falls to."""
+    """Return the index of the weight that a number below 2⁶³ selects."""
     position = draw / 2**63 * sum(weights)
     for index, weight in enumerate(weights):
         position -= weight

@@ -169,7 +169,7 @@ def randomised(make: Callable[[], PreTrainedModel], *, double: bool) -> PreTrain
 
 
 def their_output(model: Any, tokens: Tensor | None, *, double: bool, **options: Any) -> Any:
-    """What a model of `transformers` or `peft` answers."""
+    """Return the logits of a model of `transformers` or `peft`."""
     with torch.no_grad():
         if not double:
             return model(tokens, **options)

@@ -1,4 +1,4 @@
-"""What runs of which some replicates stop early have reported."""
+"""Reports of runs of which some replicates stop early."""
 
 from collections import defaultdict
 
@@ -36,7 +36,7 @@ def curves(observer: Remembering) -> dict[int, dict[int, float]]:
 
 
 class Counting:
-    """How many replicates went through the model at every step of training."""
+    """Return the number of replicates in the model at every step."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rows: dict[int, int] = defaultdict(int)

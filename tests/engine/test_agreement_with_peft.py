@@ -69,7 +69,7 @@ def wrapped(both: Pair, config: PeftConfig) -> Any:
 
 
 def differences(both: Pair, model: Any, method: Method, tensors: Mapping[str, Tensor]) -> float:
-    """How far the logits are apart; the method must have changed them, so that it says something.
+    """Return the distance of the logits; the method must have changed them.
 
     Those of virtual tokens, which `peft` gives too, are left out.
     """

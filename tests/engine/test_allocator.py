@@ -1,4 +1,4 @@
-"""What freed memory costs to use again, in a process of its own."""
+"""The cost of reusing freed memory, in a separate process."""
 
 import platform
 import subprocess

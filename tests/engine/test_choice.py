@@ -1,4 +1,4 @@
-"""Which trial is kept for a seed, and the initial scale that a trial may have."""
+"""The choice of a trial per seed, and a trial's initial scale."""
 
 from itertools import chain
 

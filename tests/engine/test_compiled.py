@@ -41,7 +41,7 @@ def kernels() -> Iterator[None]:
 
 
 def near(found: Tensor, expected: Tensor, scale: float = 1.0) -> bool:
-    """Whether a result is the float64 one to the digits of its dtype, at the size of the largest.
+    """Return True if a result matches float64 to its dtype's digits.
 
     `scale` says how much larger what it is a difference or sum of may be.
     """

@@ -1,4 +1,4 @@
-"""What every method promises on every family, over the registries.
+"""The contract of every method on every family, over the registries.
 
 Counts, bases, replicates, gradients and claims.
 """

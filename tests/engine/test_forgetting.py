@@ -1,4 +1,4 @@
-"""What a job tells of forgetting: the base's own tasks, adaptation attached and detached."""
+"""Forgetting: the base's own tasks, attached and detached."""
 
 from collections.abc import Mapping
 from pathlib import Path

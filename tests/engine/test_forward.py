@@ -38,7 +38,7 @@ def plain_adapted(plan, base, trained, tokens: list[int]) -> torch.Tensor:
 
 
 def plain_changes(plan, method, weights, trained) -> dict:
-    """What a method means for the plain model: it changes weights or says what to add."""
+    """Translate a method for the plain model: changed weights or additions."""
     shape: ModelShape = plan.shape
     rows = [trained[s.name] for s in shape.layer_sites("attention_input") if s.name in trained]
     match method.name:

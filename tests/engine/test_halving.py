@@ -280,7 +280,7 @@ LOSSES: list[list[float | None]] = [[1.0, 0.4, 0.3, 1.0], [1.0, 0.4, 0.6, 1.0]]
 
 
 def lost(selection: str, diverged: tuple[int, ...] = ()) -> list[int]:
-    """Who loses at a rung of four trials and two seeds, of which half go on."""
+    """Return the losers at a rung of four trials and two seeds."""
     plan = adaptation(
         {"name": "lora", "rank": 1},
         base_replicates=2,

@@ -52,7 +52,7 @@ def _alone(
     rate: float,
     decay: float,
 ) -> torch.Tensor:
-    """What `torch.optim.AdamW` makes of one replicate, its scalars [N] as two groups."""
+    """Return one replicate after `torch.optim.AdamW`, in two groups."""
     decayed = shares == 1
     parts = [start[where].clone().requires_grad_() for where in (decayed, ~decayed)]
     optimiser = torch.optim.AdamW(

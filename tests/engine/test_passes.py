@@ -1,4 +1,4 @@
-"""However the replicates and items of a step are divided, the same comes out; less is held."""
+"""Any division of a step's replicates and items gives the same result."""
 
 import weakref
 from collections.abc import Iterator
@@ -144,7 +144,7 @@ def test_when_not_even_one_replicate_fits_the_error_says_what_to_lower(
 
 
 class Kept:
-    """What is kept for backward passes: now and at most, in bytes."""
+    """Return the bytes kept for backward passes: now and at most."""
 
     def __init__(self) -> None:
         self.now = self.most = 0

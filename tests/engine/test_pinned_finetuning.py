@@ -1,4 +1,4 @@
-"""What pinned fine-tuning leaves frozen: all that the first attention depends on, and no more."""
+"""The tensors that pinned fine-tuning freezes: those of first attention."""
 
 import pytest
 import torch

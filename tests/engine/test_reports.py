@@ -1,4 +1,4 @@
-"""What the engine reports of real runs is what their specs lead the server to expect."""
+"""Reports of real runs, as their specs lead the server to expect."""
 
 from pathlib import Path
 from typing import Any

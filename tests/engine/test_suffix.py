@@ -1,4 +1,4 @@
-"""Who sees a suffix, and where it stands in what is recorded."""
+"""Visibility of a suffix, and its place in records."""
 
 from pathlib import Path
 

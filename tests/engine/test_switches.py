@@ -35,7 +35,7 @@ def made(method: object, family: Family, **changes: object):
 
 
 def shown(plan: Plan, tokens: torch.Tensor) -> list[int]:
-    """What the model reads of one item: the question, and the mask for the answer."""
+    """Return the model's input for one item: the question and the mask."""
     asked = plan.task.input_length()
     return [*tokens[:asked].tolist(), *[plan.shape.vocabulary] * (len(tokens) - asked)]
 

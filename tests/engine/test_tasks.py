@@ -1,4 +1,4 @@
-"""What every task promises, over the registry, and what is particular to some."""
+"""The contract of every task, over the registry, and some tasks' own."""
 
 import json
 import math

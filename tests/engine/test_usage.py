@@ -1,4 +1,4 @@
-"""What a run says that it took."""
+"""The usage that a run reports."""
 
 import mmap
 import sys

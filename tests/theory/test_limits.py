@@ -1,4 +1,4 @@
-"""How sharp attention must be, and how many tokens fit a float, against the algebra."""
+"""Limits of sharpness and of tokens per float, against the algebra."""
 
 import math
 

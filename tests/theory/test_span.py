@@ -1,4 +1,4 @@
-"""How many dimensions a prefix adds to, how many it uses, and how its attention varies."""
+"""The dimensions of a prefix's span, their use, and its attention."""
 
 from dataclasses import replace
 

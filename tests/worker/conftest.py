@@ -159,13 +159,13 @@ class Watched:
         return self.job(job_id)
 
     def lease_is_over(self, job_id: object) -> bool:
-        """Whether the lease has ended by the clock that counts, the database's."""
+        """Return True if the lease has ended by the database's clock."""
         with self.sessions.begin() as session:
             ended = Job.lease_expires_at < func.clock_timestamp()
             return session.scalars(select(ended).where(Job.id == job_id)).one()
 
     def heard_of(self) -> datetime:
-        """When the only worker was heard of last."""
+        """Return the time of the only worker's last sign of life."""
         with self.sessions.begin() as session:
             return session.scalars(select(Worker.heartbeat_at)).one()
 
@@ -179,7 +179,7 @@ def watched(sessions: sessionmaker[Session]) -> Watched:
 
 
 def runner_options(monkeypatch: pytest.MonkeyPatch, control: Control, name: str) -> TrainerOptions:
-    """How a trainer is started by the test's own process that carries out a stand-in."""
+    """Return options of a trainer that carries out a stand-in."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("RUNNER_CONTROL", str(control.folder))
     return TrainerOptions(runner=f"tests.worker.runners:{name}", passed_on=("RUNNER_CONTROL",))
@@ -227,7 +227,7 @@ def ring_once(settings: Settings, queue: str = "cpu") -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process is there and not only waits to be buried."""
+    """Return True if a process exists and is not a zombie."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

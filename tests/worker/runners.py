@@ -43,7 +43,7 @@ DEADLINE = 60.0
 
 @dataclass(frozen=True)
 class Given:
-    """What the trainer gives a run, less what is for the engine only."""
+    """The arguments of a run, without those that only the engine needs."""
 
     spec: ResolvedSpec
     bases: tuple[Path, ...]

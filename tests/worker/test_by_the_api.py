@@ -145,7 +145,7 @@ def test_a_worker_whose_token_is_gone_says_so(
 
 
 def a_token_file(server: Running, job_id: UUID, folder: Path) -> Path:
-    """What `adaptlab sbatch-script --job` leaves: a file with a token of this job."""
+    """Return the file with a job's token that `sbatch-script` writes."""
     made = server.client.post(f"/v1/jobs/{job_id}/tokens", json={})
     assert made.status_code == 201, made.text
     file = file_of_job({}, str(job_id), folder / "tokens of jobs")
@@ -160,7 +160,7 @@ def test_a_job_whose_worker_is_killed_goes_on_with_one_that_may_have_it_alone(
     saved: list[int] = []
 
     def is_taken_back() -> bool:
-        """What the workers beside the database do; a last word may still be on its way."""
+        """Expire the lease and reap, as other workers do; a late report may interfere."""
         change(sessions, job_id, lease_expires_at=AGO)
         with sessions.begin() as session:
             if reap(session).count == 0:

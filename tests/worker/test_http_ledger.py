@@ -1,4 +1,4 @@
-"""What goes wrong between a worker and the API, and what the worker makes of it."""
+"""Errors between a worker and the API, and their effect on the worker."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How a worker listens: it asks rarely, and is gone at once when it closes."""
+"""Listening to the broker: few requests, and an immediate close."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

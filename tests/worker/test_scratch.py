@@ -1,4 +1,4 @@
-"""What a worker keeps on disk, and what it does not."""
+"""Files that a worker keeps on disk, and files that it removes."""
 
 import hashlib
 import os

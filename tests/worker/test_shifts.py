@@ -1,4 +1,4 @@
-"""When a worker in a batch job goes on and when it goes home, by a clock of the test's own."""
+"""The end of a worker's shift in a batch job, by a clock of the test."""
 
 import signal
 from datetime import UTC, datetime, timedelta, timezone

@@ -1,4 +1,4 @@
-"""What does not move: a run that got stuck, a worker that fell silent, a database that is away."""
+"""Standstills: a stuck run, a silent worker, an unreachable database."""
 
 import os
 import signal
@@ -282,7 +282,7 @@ def test_an_outage_longer_than_the_lease_costs_a_running_job_nothing(
 
 
 def has_passed(servers: Servers, moment: Any) -> bool:
-    """Whether it is two seconds later by the clock of the server, whose other databases are up."""
+    """Return True if two seconds have passed on the server's clock."""
     url = make_url(servers.database_url).set(drivername="postgresql")
     with psycopg.connect(url.render_as_string(hide_password=False)) as connection:
         row = connection.execute("SELECT clock_timestamp() > %s + interval '2 s'", (moment,))

@@ -1,4 +1,4 @@
-"""Who follows a run looks rarely, and sees at once what may end it."""
+"""The thread that follows a run looks rarely, but sees its end at once."""
 
 import select
 import threading
