@@ -267,7 +267,7 @@ def _round(server: Server, steps: int) -> Round:
         for before, between, after in zip(working, still, working[1:], strict=False)
         if after.span[1] < notes.steps[-1][0]
     ]
-    found = Round(
+    result = Round(
         [
             100 * (notes.held_up([before.span, after.span]) / notes.held_up([between.span]) - 1)
             for before, between, after in around
@@ -279,8 +279,8 @@ def _round(server: Server, steps: int) -> Round:
         [1000 * (end - begin) for begin, end in notes.saves],
         100 * notes.telling / (notes.end - notes.begin),
     )
-    print(f"  {found}", flush=True)
-    return found
+    print(f"  {result}", flush=True)
+    return result
 
 
 def _spec(steps: int) -> Document:

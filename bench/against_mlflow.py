@@ -65,11 +65,11 @@ class Contest:
 
 def measure() -> Section:
     """Run both servers side by side; without MLflow, measure nothing."""
-    found = peer()
-    if found is None:
+    mlflow = peer()
+    if mlflow is None:
         about = f"Not measured: no peer. Name a Python that has MLflow in {PYTHON}."
         return Section(TITLE, about, ())
-    python, version = found
+    python, version = mlflow
     with (
         own_stack() as stack,
         Client(stack.url, stack.token) as client,
@@ -114,14 +114,14 @@ class MlflowRun:
 
     def search(self) -> Any:
         """Return the newest runs."""
-        found = self._post(
+        answer = self._post(
             "runs/search",
             experiment_ids=[self._experiment],
             max_results=PAGE,
             order_by=["attributes.start_time DESC"],
         )
-        assert len(found["runs"]) == PAGE
-        return found
+        assert len(answer["runs"]) == PAGE
+        return answer
 
     def _post(self, path: str, **body: object) -> Any:
         return self._connection.post(f"/api/2.0/mlflow/{path}", body)
@@ -146,9 +146,9 @@ def _listing(ours: Connection, run: MlflowRun, view: str) -> Contest:
 
 
 def _page(ours: Connection, view: str) -> Any:
-    found = ours.get(f"/v1/jobs?page_size={PAGE}&view={view}")
-    assert len(found["data"]) == PAGE
-    return found
+    answer = ours.get(f"/v1/jobs?page_size={PAGE}&view={view}")
+    assert len(answer["data"]) == PAGE
+    return answer
 
 
 def _writing(ledger: Ledger, claim: Claim, run: MlflowRun) -> Contest:

@@ -26,7 +26,7 @@ JOBS = int(os.environ.get("BENCH_BACKLOG", "20000"))
 WORKERS = 4
 QUEUE = "backlog"
 LOOK_SECONDS = 1.0
-TOLD_EVERY = 15.0  # seconds
+REPORT_EVERY = 15.0  # seconds
 GIVE_UP = 1800.0
 START_SECONDS = 120.0
 ROUNDS = 5
@@ -128,25 +128,25 @@ def _drain(stack: Stack, client: Client) -> Drained:
 def _fill(sessions: sessionmaker[Session], client: Client) -> None:
     """Submit one job that nobody can claim yet, and copy it."""
     original = client.jobs.submit(in_queue(TINY, "not-yet")).id
-    given = {"original": original, "queue": QUEUE, "copies": JOBS - 1}
+    parameters = {"original": original, "queue": QUEUE, "copies": JOBS - 1}
     with sessions.begin() as session:
         session.execute(text("SET LOCAL statement_timeout = 0"))
-        session.execute(text("UPDATE jobs SET queue = :queue WHERE id = :original"), given)
-        session.execute(text(COPY_JOBS), given)
-        session.execute(text(COPY_EVENTS), given)
+        session.execute(text("UPDATE jobs SET queue = :queue WHERE id = :original"), parameters)
+        session.execute(text(COPY_JOBS), parameters)
+        session.execute(text(COPY_EVENTS), parameters)
         session.execute(text("ANALYZE jobs"))
     print(f"  {JOBS} jobs wait", flush=True)
 
 
 def _await_end(sessions: sessionmaker[Session], logs: Path) -> None:
-    started = told = time.monotonic()
+    started = reported_at = time.monotonic()
     while True:
         time.sleep(LOOK_SECONDS)
         with sessions() as session:
             done = session.execute(text(ENDED), {"queue": QUEUE}).scalar_one()
         now = time.monotonic()
-        if now - told > TOLD_EVERY:
-            told = now
+        if now - reported_at > REPORT_EVERY:
+            reported_at = now
             print(f"  {done} of {JOBS} have ended after {now - started:.0f} s", flush=True)
         if done == JOBS:
             return

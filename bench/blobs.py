@@ -113,9 +113,9 @@ def _as_checkpoint(database_url: str, job: str, sha256: str) -> int:
     }
     sessions = session_factory(database_url)
     with sessions.begin() as session:
-        made = session.scalars(insert(Checkpoint).values(row).returning(Checkpoint.id)).one()
+        checkpoint = session.scalars(insert(Checkpoint).values(row).returning(Checkpoint.id)).one()
     close(sessions)
-    return made
+    return checkpoint
 
 
 @contextmanager

@@ -44,9 +44,11 @@ class Case:
     def diagnosis(self) -> Diagnosis:
         """Return the diagnosis of the subject."""
         task = by_name(TASKS, {"name": self.task, **DIGITS})
-        found = evidence(self.rows, "full_finetuning", task, self.base)
+        diagnosed = evidence(self.rows, "full_finetuning", task, self.base)
         return next(
-            diagnose(one) for one in found if self.subject in (one.subject.method, *one.equivalent)
+            diagnose(one)
+            for one in diagnosed
+            if self.subject in (one.subject.method, *one.equivalent)
         )
 
 
@@ -215,7 +217,7 @@ def _constructed() -> Iterator[Case]:
     yield from _constructed_reach()
     stuck = Law(1.4)
     low, high = (1e-5, 1e-4, 1e-3), (0.3, 1.0, 3.0)
-    told: list[tuple[str, Cause, tuple[MeasuredRow, ...]]] = [
+    rows_by_cause: list[tuple[str, Cause, tuple[MeasuredRow, ...]]] = [
         ("rates too low, monotone", "undecided", _standing(replace(stuck, rates=low))),
         ("rates too low, alike", "undecided", _standing(Law(1.4, slope=0, rates=low))),
         ("rates too high", "undecided", _standing(replace(stuck, rates=high))),
@@ -259,7 +261,7 @@ def _constructed() -> Iterator[Case]:
          (*_standing(stuck, layers=2), _row("soft_prompt", {"name": "soft_prompt", "length": 18},
                                             GOOD, layers=2))),
     ]  # fmt: skip
-    yield from (Case(name, truth, rows) for name, truth, rows in told)
+    yield from (Case(name, truth, rows) for name, truth, rows in rows_by_cause)
     poor = BaseEvidence(accuracy=0.42, chance=0.0)
     yield Case("base not learned", "undecided", _standing(stuck), base=poor)
     yield Case("base not scored", "undecided", _standing(stuck), base=None)

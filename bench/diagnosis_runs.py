@@ -146,13 +146,13 @@ def _key(one: Measured) -> tuple[str, str, str]:
 
 
 def _base(name: str, folder: Path) -> tuple[BaseModelFacts, tuple[Path, ...], tuple[float, ...]]:
-    given = BASES[name]
+    description = BASES[name]
     spec = PretrainSpec.model_validate(
         {
             "name": name,
-            "family": given["family"],
-            "task": given["task"],
-            "training": {"steps": given.get("steps", BASE_STEPS), "learning_rate": 5e-3},
+            "family": description["family"],
+            "task": description["task"],
+            "training": {"steps": description.get("steps", BASE_STEPS), "learning_rate": 5e-3},
             "seeds": SEEDS,
             "evaluation": {"samples": 500},
         }

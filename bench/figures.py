@@ -87,8 +87,8 @@ def document(known: str, sections: Sequence[Section], where: str, order: Sequenc
 
 def write(sections: Sequence[Section], where: str, order: Sequence[str]) -> None:
     """Write these sections into the document, and keep its others."""
-    known = DOCUMENT.read_text() if DOCUMENT.exists() else ""
-    DOCUMENT.write_text(document(known, sections, where, order))
+    text = DOCUMENT.read_text() if DOCUMENT.exists() else ""
+    DOCUMENT.write_text(document(text, sections, where, order))
 
 
 def _sections_of(known: str) -> Iterator[tuple[str, str]]:

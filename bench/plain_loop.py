@@ -89,8 +89,8 @@ class PlainLoop:
         rows = target_rows(self.task)
         with torch.autocast("cpu", torch.bfloat16, enabled=self.bfloat16):
             logits = self.model(tokens, self.prefixes)[:, self.pads + rows.start :]
-        found = logits.float().flatten(0, 1)
-        loss = functional.cross_entropy(found, items.targets[0].flatten())
+        flat = logits.float().flatten(0, 1)
+        loss = functional.cross_entropy(flat, items.targets[0].flatten())
         self.optimiser.zero_grad()
         self.model.zero_grad()
         loss.backward()

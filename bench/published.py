@@ -122,8 +122,8 @@ def _peft_step(dtype: torch.dtype = torch.float32) -> Callable[[], None]:
         taken += 1
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
             logits = model(input_ids=items.tokens[0]).logits[:, target_rows(TASK)]
-        found = logits.float().flatten(0, 1)
-        loss = functional.cross_entropy(found, items.targets[0].flatten())
+        flat = logits.float().flatten(0, 1)
+        loss = functional.cross_entropy(flat, items.targets[0].flatten())
         optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(trained, 1.0)

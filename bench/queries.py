@@ -76,24 +76,24 @@ def measure() -> Section:
             began = time.perf_counter()
             filled = query_rows.fill(_plain(stack.database_url), READER)
             seconds = time.perf_counter() - began
-            found = _asked(stack, token)
+            timings = _asked(stack, token)
             pages = _looked_at(stack, token)
             api = psutil.Process(stack.processes["api"].pid).memory_info().rss / 2**20
     finally:
         os.sched_setaffinity(0, before)
-    every = [one for _, times in found for one in times]
-    slowest = max(found, key=lambda one: quantile(one[1], 0.5))
+    every = [one for _, times in timings for one in times]
+    slowest = max(timings, key=lambda one: quantile(one[1], 0.5))
     return Section(
         TITLE,
         f"{filled.jobs:,} jobs, {filled.points:,} metric points and {filled.heads:,} heads in the "
         f"database (filled in {seconds:.0f} s), server, database and client on {CORES} cores. "
         "A member of one project requests first pages of 50 rows over HTTP, one after the other: "
-        f"{ROUNDS} rounds of {len(found)} filters and orders with changing values.",
+        f"{ROUNDS} rounds of {len(timings)} filters and orders with changing values.",
         (
-            Figure("first page, all filters", "", _told(every), "100 ms / 300 ms"),
-            *(Figure(f"`{name}`", "", _told(times), "") for name, times in found),
-            Figure("the slowest", "", f"{slowest[0]}: {_told(slowest[1])}", ""),
-            *(Figure(f"the page `{name}`", "", _told(times), "") for name, times in pages),
+            Figure("first page, all filters", "", _formatted(every), "100 ms / 300 ms"),
+            *(Figure(f"`{name}`", "", _formatted(times), "") for name, times in timings),
+            Figure("the slowest", "", f"{slowest[0]}: {_formatted(slowest[1])}", ""),
+            *(Figure(f"the page `{name}`", "", _formatted(times), "") for name, times in pages),
             Figure("API, resident, afterwards", "", f"{api:.0f} MB", "under 150 MB"),
         ),
     )
@@ -121,7 +121,7 @@ def _asked(stack: Stack, token: str) -> list[tuple[str, list[float]]]:
         for subject, text, more in asked
     ]
     for name, one in zip(names, times, strict=True):
-        print(f"  {name}: {_told(one)}", flush=True)
+        print(f"  {name}: {_formatted(one)}", flush=True)
     return list(zip(names, times, strict=True))
 
 
@@ -171,7 +171,7 @@ def _plain(url: str) -> str:
     return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
 
 
-def _told(milliseconds: Sequence[float]) -> str:
+def _formatted(milliseconds: Sequence[float]) -> str:
     in_order = sorted(milliseconds)
     return f"p50 {quantile(in_order, 0.5):.3g} ms, p99 {quantile(in_order, 0.99):.3g} ms"
 

@@ -155,13 +155,13 @@ def _documents() -> tuple[dict[str, Any], dict[str, Any]]:
     base, adapt = adapter.validate_python(BASE), adapter.validate_python(TINY)
     assert isinstance(base, PretrainSpec)
     assert isinstance(adapt, AdaptSpec)
-    made = resolve(base, None)
+    resolved_base = resolve(base, None)
     facts = BaseModelFacts(
         name=base.name,
-        digest=spec_digest(made),
-        family=made.family,
-        task=made.task,
-        replicates=len(made.seeds),
+        digest=spec_digest(resolved_base),
+        family=resolved_base.family,
+        task=resolved_base.task,
+        replicates=len(resolved_base.seeds),
     )
     resolved = resolve(adapt, facts)
     return TINY, write_resolved(resolved).model_dump(mode="json")

@@ -71,10 +71,10 @@ def _submits(stack: Stack, rate: int, servers: int) -> Figure:
     latencies(connections, rate, rate * WARM_SECONDS)
     waits = latencies(connections, rate, rate * SUBMIT_SECONDS)
     taken = sorted(1000 * seconds for seconds in waits)
-    told = f"p50 {quantile(taken, 0.5):.3g} ms, p99 {quantile(taken, 0.99):.3g} ms"
+    latency = f"p50 {quantile(taken, 0.5):.3g} ms, p99 {quantile(taken, 0.99):.3g} ms"
     processes = "one process of the API" if servers == 1 else f"{servers} processes of the API"
-    print(f"  submit, {rate} a second, {processes}: {told}", flush=True)
-    return Figure(f"submit a job, {rate} a second", processes, told, "10 ms / 60 ms at 100")
+    print(f"  submit, {rate} a second, {processes}: {latency}", flush=True)
+    return Figure(f"submit a job, {rate} a second", processes, latency, "10 ms / 60 ms at 100")
 
 
 def _overhead(client: Client) -> float:

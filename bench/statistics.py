@@ -154,8 +154,8 @@ def coverage(world: World, seeds: int, items: int, studies: int = STUDIES) -> fl
     hits = 0
     for number in range(studies):
         (scores,) = study({"method": world}, seeds, items, number)
-        found = mean_interval(scores)
-        hits += found.low <= world.truth <= found.high
+        interval = mean_interval(scores)
+        hits += interval.low <= world.truth <= interval.high
     return hits / studies
 
 
@@ -165,8 +165,8 @@ def counts_coverage(world: World, seeds: int, items: int, studies: int = STUDIES
     for number in range(studies):
         (scores,) = study({"method": world}, seeds, items, number)
         correct = [round(row.sum()) for row in scores.matrix()]
-        found = seed_interval(correct, [items] * seeds)
-        hits += found.low <= world.truth <= found.high
+        interval = seed_interval(correct, [items] * seeds)
+        hits += interval.low <= world.truth <= interval.high
     return hits / studies
 
 
@@ -175,8 +175,8 @@ def difference_coverage(world: World, seeds: int, items: int, studies: int = STU
     hits = 0
     for number in range(studies):
         first, second = study({"a": world, "b": world}, seeds, items, number)
-        found = paired_difference(first, second)
-        hits += found.seen_low <= 0 <= found.seen_high
+        difference = paired_difference(first, second)
+        hits += difference.seen_low <= 0 <= difference.seen_high
     return hits / studies
 
 
@@ -188,8 +188,8 @@ def false_better(
     wrong = 0
     for number in range(studies):
         table = study(worlds, seeds, items, number, same_seeds)
-        found = verdicts([paired_difference(*two) for two in itertools.combinations(table, 2)])
-        wrong += any(one.finding in ("better", "worse") for one in found)
+        findings = verdicts([paired_difference(*two) for two in itertools.combinations(table, 2)])
+        wrong += any(verdict.finding in ("better", "worse") for verdict in findings)
     return wrong / studies
 
 
@@ -209,7 +209,7 @@ def false_order(name: str, seeds: int, studies: int = STUDIES) -> tuple[float, f
             for first, second in itertools.combinations(table, 2)
         ]
         before += any(p <= 0.05 for p in holm([pair.seen_p or 0.0 for pair in pairs]))
-        after += any(one.finding in ("better", "worse") for one in verdicts(pairs))
+        after += any(verdict.finding in ("better", "worse") for verdict in verdicts(pairs))
     return before / studies, after / studies
 
 
@@ -218,9 +218,9 @@ def all_seeds_coverage(world: World, seeds: int, studies: int = STUDIES) -> tupl
     seen = everything = 0
     for number in range(studies):
         (scores,) = study({"method": world}, seeds, UNEQUAL_ITEMS, number)
-        found = mean_interval(scores)
-        seen += found.low <= world.truth <= found.high
-        low, high = found.all_seeds_low or 0.0, found.all_seeds_high or 1.0
+        interval = mean_interval(scores)
+        seen += interval.low <= world.truth <= interval.high
+        low, high = interval.all_seeds_low or 0.0, interval.all_seeds_high or 1.0
         everything += low <= world.truth <= high
     return seen / studies, everything / studies
 
@@ -233,9 +233,9 @@ def pair_coverage(
     seen = everything = 0
     for number in range(studies):
         first, second = study({"a": worlds[0], "b": worlds[1]}, seeds, UNEQUAL_ITEMS, number)
-        found = paired_difference(first, second)
-        seen += found.seen_low <= truth <= found.seen_high
-        everything += found.low <= truth <= found.high
+        difference = paired_difference(first, second)
+        seen += difference.seen_low <= truth <= difference.seen_high
+        everything += difference.low <= truth <= difference.high
     return seen / studies, everything / studies
 
 
@@ -276,27 +276,28 @@ def said_alike(seeds: int, studies: int = STUDIES) -> tuple[float, float]:
     before = after = 0
     for number in range(studies):
         first, second = study(worlds, seeds, UNEQUAL_ITEMS, number)
-        found = paired_difference(first, second)
-        (verdict,) = verdicts([found])
-        before += found.seen_low >= -0.01 and found.seen_high <= 0.01
+        difference = paired_difference(first, second)
+        (verdict,) = verdicts([difference])
+        before += difference.seen_low >= -0.01 and difference.seen_high <= 0.01
         after += verdict.reason == "within_margin"
     return before / studies, after / studies
 
 
 def false_better_among_unequal(seeds: int, items: int, studies: int = STUDIES) -> float:
-    """Return the shares of false claims among three equal, three worse.
+    """Return the share of tables with a false claim, of unequal methods.
 
-    Claims that reverse the order are false too.
+    Three methods are equal and three worse. Claims that reverse the order are false too.
     """
     levels = (0.8, 0.8, 0.8, 0.7, 0.5, 0.1)
     worlds = {f"{place}": normal_seeds(level, 0.02) for place, level in enumerate(levels)}
     wrong = 0
     for number in range(studies):
         table = study(worlds, seeds, items, number)
-        found = verdicts([paired_difference(*two) for two in itertools.combinations(table, 2)])
+        findings = verdicts([paired_difference(*two) for two in itertools.combinations(table, 2)])
         wrong += any(
-            one.finding == "worse" or (one.finding == "better" and int(one.pair.second) <= 2)
-            for one in found
+            verdict.finding == "worse"
+            or (verdict.finding == "better" and int(verdict.pair.second) <= 2)
+            for verdict in findings
         )
     return wrong / studies
 
@@ -310,14 +311,14 @@ def power(gap: float, seeds: int, deviation: float, studies: int = STUDIES) -> f
         "a": normal_seeds(0.5 + gap / 2, deviation),
         "b": normal_seeds(0.5 - gap / 2, deviation),
     }
-    told = 0
+    claims = 0
     for number in range(studies):
         first, second = study(worlds, seeds, POWER_ITEMS, number)
-        found = paired_difference(first, second)
-        p_value = max(found.seen_p or 1.0, found.unseen_p)
-        found_it = p_value <= 0.05 / POWER_COMPARISONS and (found.p_value or 1.0) <= 0.05
-        told += found_it and found.difference > 0
-    return told / studies
+        result = paired_difference(first, second)
+        p_value = max(result.seen_p or 1.0, result.unseen_p)
+        found_it = p_value <= 0.05 / POWER_COMPARISONS and (result.p_value or 1.0) <= 0.05
+        claims += found_it and result.difference > 0
+    return claims / studies
 
 
 def table(

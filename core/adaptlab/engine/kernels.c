@@ -1,4 +1,4 @@
-/* Passes over memory that torch makes several of on a CPU, each in one; see compiled.py.
+/* Operations in one pass over memory, for which torch makes several on a CPU; see compiled.py.
  *
  * Everything is computed in float32. Sums are taken in an order that does not depend on the number
  * of threads. Numbers of bfloat16 are the upper halves of float32.
@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define AT_LEAST 16384 /* numbers from which on other threads are woken */
+#define AT_LEAST 16384 /* numbers from which several threads are used */
 
 #ifdef BFLOAT16
 typedef uint16_t number;
@@ -52,13 +52,13 @@ static inline float exponential(float x) {
 
 #define TWICE_INNER 1.59576912f /* 2 sqrt(2/pi) */
 #define CUBIC 0.044715f
-/* Beyond this GELU is 0 or x to more digits than float32 has. It has to be 0, not nearly so: a
- * gradient times 10^-33 is so small that processors take a hundred times as long for it, and
- * compilers work it out for every number and drop it afterwards. */
+/* Beyond this GELU is 0 or x to more digits than float32 has. It must be exactly 0: a gradient
+ * times 10^-33 is denormal, which takes processors a hundred times as long, and compilers compute
+ * it for every number and discard it afterwards. */
 #define FAR 9.5f
 
 static inline float bounded(float x) {
-    x = x > FAR ? FAR : x; /* what is no number stays none */
+    x = x > FAR ? FAR : x; /* NaN stays NaN */
     return x < -FAR ? -FAR : x;
 }
 
@@ -121,7 +121,7 @@ void norm_forward(const number *x, const number *w, const number *b, number *y, 
     }
 }
 
-/* dx, and where sums [G, K, 2, C] are wanted, those of dy x' and dy over each of K blocks. */
+/* dx and, if sums [G, K, 2, C] is given, the sums of dy x' and dy over each of K blocks. */
 void norm_backward(const number *x, const number *w, const number *dy, const float *mean,
                    const float *inverse, number *dx, float *sums, int64_t groups, int64_t rows,
                    int64_t width, int64_t blocks, int threads) {
