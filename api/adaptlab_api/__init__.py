@@ -1,1 +1,1 @@
-"""The HTTP API and the dashboard; may import `adaptlab_services` and everything below it."""
+"""The HTTP API and the dashboard; may import services and below."""

@@ -1,4 +1,4 @@
-"""The application: its middleware, in the order of a request, its routes and its resources."""
+"""The application: its middleware, in order, its routes and resources."""
 
 from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -62,12 +62,12 @@ class Application(FastAPI):
     """FastAPI with our own OpenAPI document."""
 
     def openapi(self) -> dict[str, Any]:
-        """Return a new OpenAPI document; only its text is kept (see `get_description`)."""
+        """Return a new OpenAPI document; `get_description` keeps its text."""
         return describe(self)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """Return the application for these settings, or for those of the environment."""
+    """Return the application for `settings`, or those of the environment."""
     # The environment supplies the arguments.
     settings = settings or Settings()  # pyright: ignore[reportCallIssue]
     renderer = page_renderer()
@@ -156,7 +156,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
 def _still_good(
     sessions: sessionmaker[Session],
 ) -> Callable[[Collection[Admitted]], Collection[Admitted]]:
-    """Return the function by which the feed finds watchers who have lost their permission."""
+    """Return the function that returns the watchers who still have permission."""
     # Its statements are independent: a transaction would add two round trips every second.
     one_by_one = sessions.kw["bind"].execution_options(isolation_level="AUTOCOMMIT")
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document: generated from the routes, stored in the repository, checked in CI.
+"""The OpenAPI document, generated from the routes and checked in CI.
 
 `python -m adaptlab_api.openapi` writes `openapi.yaml`; with `--check` it changes nothing and
 exits with 1 if the file differs from the routes.
@@ -33,7 +33,7 @@ Document = dict[str, Any]
 
 
 def describe(app: FastAPI) -> Document:
-    """Return the OpenAPI 3.1 document of an application, including the bodies that it parses."""
+    """Return the OpenAPI 3.1 document of an application."""
     document = get_openapi(
         title=app.title,
         version=app.version,
@@ -91,7 +91,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _body_schemas(name: str, adapter: TypeAdapter[Any], suffix: str = "-Input") -> Document:
-    """Return the schemas of a body and of its parts, under names that no answer has."""
+    """Return the schemas of a body and its parts, apart from those of answers."""
     schema = adapter.json_schema(ref_template=f"#/components/schemas/{{model}}{suffix}")
     inner: Document = schema.pop("$defs", {})
     return {f"{part}{suffix}": content for part, content in inner.items()} | {name: schema}

@@ -1,4 +1,4 @@
-"""Serving with uvicorn, which stops within seconds even if streams are open."""
+"""Serving with uvicorn, and stopping within seconds despite open streams."""
 
 import asyncio
 import ctypes
@@ -36,7 +36,7 @@ COLLECTED_AFTER = 5000  # objects
 
 
 class DatedState(ServerState):
-    """State shared by uvicorn's connections; the date is formatted when it is needed."""
+    """State shared by uvicorn's connections; the date is formatted on demand."""
 
     def __init__(self) -> None:
         self._second = 0
@@ -59,7 +59,7 @@ class DatedState(ServerState):
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server that ends its event streams before it waits for connections to close.
+    """A uvicorn server that ends its event streams before it stops.
 
     uvicorn's own wakes up ten times a second, which was most of the work of an idle server. This
     one sleeps until a signal wakes it, and formats the date when there is an answer.
@@ -119,7 +119,7 @@ class Server(uvicorn.Server):
                 self._loop.call_soon_threadsafe(self._leaving.set)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no more requests, end streams and waits, and let the rest finish briefly."""
+        """Accept no more requests, end streams and waits, and finish the rest."""
         opened = getattr(self._app.state, "resources", None)
         if isinstance(opened, Resources):
             opened.feed.close()
@@ -127,7 +127,7 @@ class Server(uvicorn.Server):
 
 
 def serve(listening: Listening, inherited: int | None = None) -> None:
-    """Serve until a signal says stop, on a new socket or on one inherited by its number.
+    """Serve until a signal, on a new socket or one inherited by number.
 
     Raises:
         UnsafeAddress: if tokens would cross a network unencrypted.
@@ -163,7 +163,7 @@ def _use_little_memory() -> None:
 
 
 def _give_back_memory() -> None:
-    """Free what loading left over and exempt the rest from garbage collection; saves 1 MB.
+    """Free memory after loading; saves 1 MB.
 
     The garbage of requests is collected after `COLLECTED_AFTER` objects. By default this happened
     several times per page of a list and took 5 % of its time.

@@ -1,4 +1,4 @@
-"""Headers of every answer, which forbid browsers to guess types, run scripts and use frames.
+"""Security headers of every answer: no type guessing, scripts or frames.
 
 Pages and files set stricter ones themselves; headers that an answer already has are kept.
 """
@@ -35,8 +35,8 @@ class AnswerHeaders:
 
         async def adding(message: Message) -> None:
             if message["type"] == "http.response.start":
-                there = {name for name, _ in message["headers"]}
-                more = [header for header in added if header[0] not in there]
+                present = {name for name, _ in message["headers"]}
+                more = [header for header in added if header[0] not in present]
                 message["headers"] = [*message["headers"], *more]
             await send(message)
 

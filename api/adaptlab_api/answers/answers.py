@@ -1,4 +1,4 @@
-"""JSON answers, with an entity tag where a client may ask if anything has changed."""
+"""JSON answers, with an entity tag for clients that ask for changes."""
 
 import hashlib
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ def tagged_answer(
     status: int = 200,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return the value as JSON with an ETag, or 304 if the headers `asked` have that tag."""
+    """Return JSON with an ETag, or 304 if the headers `asked` have that tag."""
     content = value.model_dump_json().encode()
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     fixed = {"Cache-Control": "private, no-cache", "ETag": etag} | dict(headers or {})
@@ -60,7 +60,7 @@ def changed_answer(
     *,
     location: str | None = None,
 ) -> Response:
-    """Return what was changed, or created at `location`; ring the queues with new work."""
+    """Return what was changed or created, and ring the queues with new work."""
     if done.queues:
         # After the answer, and so after the commit: a message about a job that is not stored yet
         # would be lost.

@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 
 class Watch:
-    """One watcher's view of one job: the latest pulse, and a wait for the next.
+    """A watch of one job: the latest pulse, and a wait for the next.
 
     `is_over` is True once the watcher has lost permission.
     """
@@ -65,7 +65,7 @@ class Watch:
         self._news = asyncio.Event()
 
     async def changed(self, known: Pulse | None, timeout: float) -> bool:
-        """Wait for a pulse other than `known`, or the end of the feed; False after `timeout`."""
+        """Wait for another pulse than `known` or the end; False after `timeout`."""
         try:
             async with asyncio.timeout(timeout):
                 while not self.closed and self.pulse in (known, None):
@@ -194,7 +194,7 @@ class Feed:
                 watch.tell(pulse)
 
     def _has_news(self, pulses: Mapping[UUID, Pulse]) -> bool:
-        """Return True if a read has another job than the last one, or more than new steps."""
+        """Return True if there is a new job, or more news than steps."""
         return any(
             (before := self._told.get(job_id)) is None
             or (before.state, before.sequence) != (pulse.state, pulse.sequence)

@@ -1,4 +1,4 @@
-"""File answers: strong ETag, conditions and one byte range (RFC 9110, sections 13 and 14)."""
+"""File answers with ETag, conditions and one range (RFC 9110, 13 and 14)."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Errors as `application/problem+json` (RFC 9457), one kind of document for all of them."""
+"""Errors as `application/problem+json` (RFC 9457)."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -152,7 +152,7 @@ def problem(
     state: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return the answer for one problem; tokens in it are shortened to their prefix."""
+    """Return the answer for one problem, with tokens cut to their prefix."""
     document = ProblemDocument(
         type=f"urn:adaptlab:problem:{kind.name}",
         title=kind.title,
@@ -198,8 +198,8 @@ def no_database() -> Response:
 
 def install(app: FastAPI) -> None:
     """Answer every error of the application with a problem document."""
-    known = (AdaptlabError, DBAPIError, PoolTimeout, RequestValidationError)
-    for error in (*known, HTTPException, ClientDisconnect):
+    ours = (AdaptlabError, DBAPIError, PoolTimeout, RequestValidationError)
+    for error in (*ours, HTTPException, ClientDisconnect):
         app.add_exception_handler(error, handle)
     app.add_exception_handler(Exception, handle)
 
@@ -208,9 +208,9 @@ def handle(request: Request, error: Exception) -> Response:
     """Return the answer for any error; log an unexpected one."""
     if isinstance(error, HTTPException) and error.status_code == METHOD_NOT_ALLOWED.status:
         error = HTTPException(error.status_code, headers={"Allow": _methods_at(request)})
-    known = answer(error)
-    if known is not None:
-        return known
+    expected = answer(error)
+    if expected is not None:
+        return expected
     # uvicorn gets the error too and logs the traceback; the answer reveals nothing of it. uvicorn
     # then closes the connection, and no middleware adds headers to this answer.
     unexpected = problem(

@@ -19,7 +19,7 @@ from adaptlab_services.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """The open resources of a running application; the lifespan opens and closes them.
+    """The open resources of an application, managed by its lifespan.
 
     A session of `sessions` sees nothing that belongs to a project, unless it is opened on behalf
     of a user: see `adaptlab_services.people.access.unit`. `worker_sessions` are only for the leases

@@ -1,4 +1,4 @@
-"""Long answers in pieces, each read in its own turn and after a check of permissions."""
+"""Long answers in pieces, each after its turn and a check of permissions."""
 
 import logging
 import time
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class Pieces(StreamingResponse):
-    """An answer that breaks off when the caller's token, session or membership ends.
+    """An answer that breaks off when the caller loses permission.
 
     The connection is closed within the body, which a client can distinguish from its end.
     """
@@ -68,7 +68,7 @@ class Rights:
         self.are_over = False
 
     def hold(self) -> bool:
-        """Return True if they are unchanged; call from a thread, as it queries the database."""
+        """Return True if they are unchanged; blocks, as it queries the database."""
         if not self.are_over and time.monotonic() - self._checked >= CHECK_SECONDS:
             with self._opened.sessions.begin() as session:
                 self.are_over = not admission.still_good(session, [self._who])

@@ -1,4 +1,4 @@
-"""Checks of every request before it reaches a route: sockets, tokens, rates, sizes, time.
+"""Checks of every request before its route: tokens, rates, sizes, time.
 
 Imports `requests` and the wings below it.
 """

@@ -1,4 +1,4 @@
-"""Limits on request bodies and heads, enforced by counting the bytes that arrive.
+"""Limits on request bodies and heads, enforced by counting their bytes.
 
 Starlette's middleware for the size of a body has no minimum rate and answers in plain text, while
 every error here is a problem document.
@@ -60,7 +60,7 @@ def limits_of_bodies(most: int, most_content: int) -> LimitOf:
 
 
 class BodyLimit:
-    """Refuses a request whose body, announced or counted, is larger than its route's limit.
+    """Refuses a body that is larger than its route's limit.
 
     It also refuses a compressed body, whose size is unknown, a body that arrives too slowly, and
     a head that is too large or describes its body in two ways.
@@ -97,7 +97,7 @@ class _Counted:
         self._complete = False
 
     async def receive(self) -> Message:
-        """Return the next message; raise `Refused` for too many bytes or too low a rate."""
+        """Return the next message; raise `Refused` for too many or too slow bytes."""
         if self._complete:
             return await self._receive()  # can only be a disconnect
         message = await self._in_time()
@@ -153,7 +153,7 @@ def _too_slow(counted: int, seconds: float) -> Refused:
 
 
 async def _drain(receive: Receive, limit: int) -> None:
-    """Read for a while, so that a client that sends before it reads gets the answer."""
+    """Read on briefly, so that a client that is still sending gets the answer."""
     left = DRAIN_FACTOR * limit
     try:
         async with asyncio.timeout(DRAIN_SECONDS):

@@ -1,4 +1,4 @@
-"""The gate, which requires a token for everything but the addresses named here.
+"""The gate, which requires a token for all but the addresses named here.
 
 It is in front of the router, so that new routes, mounted applications and addresses that do not
 exist are closed by default.
@@ -29,7 +29,7 @@ request, and in others within `adaptlab_services.people.admission.KEPT_SECONDS`.
 
 
 class Gate:
-    """Passes a request on with its principal in `request.state`, or refuses it."""
+    """Passes a request on with its principal in its state, or refuses it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -59,15 +59,15 @@ async def _refusal(request: HTTPConnection, method: str) -> Response | None:
     except Unauthorised as error:
         return _to_login(request) if _is_browser(request, method) else answer(error)
     except Exception as error:
-        known = answer(error)
-        if known is None:
+        expected = answer(error)
+        if expected is None:
             raise
-        return known
+        return expected
     return None
 
 
 def session_cookie(request: HTTPConnection) -> str:
-    """Return the name of the session cookie; under TLS, only this host can set it."""
+    """Return the name of the session cookie; TLS binds it to this host."""
     return f"__Host-{SESSION_COOKIE}" if request.url.scheme == "https" else SESSION_COOKIE
 
 
@@ -83,7 +83,7 @@ def _changes_access(path: str, method: str) -> bool:
 
 
 def _forgetting(send: Send, opened: Resources) -> Send:
-    """Return a `send` that clears the cache of admissions before a successful answer.
+    """Return a `send` that clears the cache of admissions after a change.
 
     A refusal has changed nothing, and any client can cause one without a token.
     """
@@ -113,7 +113,7 @@ async def _admit(request: HTTPConnection, method: str) -> None:
 
 
 def _grant(request: HTTPConnection) -> Grant:
-    """Return the token or session of a request; raise `Unauthorised` without one."""
+    """Return the token or session of a request; raises `Unauthorised`."""
     projects = request.query_params.getlist("project")
     project = projects[0][:LONGEST_PROJECT] if projects else None
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
@@ -128,7 +128,7 @@ def _grant(request: HTTPConnection) -> Grant:
 
 
 def _same_origin(headers: Mapping[str, str]) -> bool:
-    """Return True if the browser reports a page of this server; False if it reports nothing."""
+    """Return True if the browser reports that a page of this server asks."""
     site = headers.get("sec-fetch-site")
     if site is not None:
         return site == "same-origin"

@@ -1,4 +1,4 @@
-"""HTTP on a socket, for clients that are slow, silent or do not speak HTTP.
+"""HTTP on a socket, for clients that are slow, silent or send no HTTP.
 
 uvicorn has no time limit for the head of a first request (measured: a connection that sends
 nothing, half a head, or a header per second is still open after 25 seconds), and answers invalid
@@ -122,7 +122,7 @@ class PatientProtocol(H11Protocol):
         return self.cycle
 
     def _allow(self, seconds: float | None) -> None:
-        """Limit the time for what the client has to send now; None removes the limit."""
+        """Limit the time for what the client has to send; None for no limit."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = None if seconds is None else self.loop.call_later(seconds, self._late)
@@ -139,7 +139,7 @@ class PatientProtocol(H11Protocol):
 
     @property
     def idle_since(self) -> float | None:
-        """Time since which the client owes bytes or has not read any; None if neither."""
+        """Time since which the client neither sent nor read what it has to."""
         since = [time for time in (self.waiting_since, self.stuck_since) if time is not None]
         return min(since, default=None)
 
@@ -150,7 +150,7 @@ class PatientProtocol(H11Protocol):
         return subscriber(peer[0] if peer else None)
 
     def _make_room(self, among: Sequence["PatientProtocol"]) -> None:
-        """Close the connection that has waited longest for its client, or else this one."""
+        """Close the connection that has waited longest for its client."""
         idle = [(other.idle_since, other) for other in among if other.idle_since is not None]
         _, longest = min(idle, key=itemgetter(0), default=(0.0, self))
         longest._give_up()

@@ -34,14 +34,14 @@ class Listening:
     behind_proxy: bool = False
 
     def check(self) -> None:
-        """Raise `UnsafeAddress` if other machines can reach the address without TLS."""
+        """Raise `UnsafeAddress` if other machines can connect without TLS."""
         has_tls = self.certificate is not None and self.key is not None
         if not (has_tls or self.behind_proxy or is_loopback(self.host)):
             raise UnsafeAddress(self.host)
 
 
 def is_loopback(host: str) -> bool:
-    """Return True if only this machine can reach the address; False for other names."""
+    """Return True for loopback addresses and `localhost`."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

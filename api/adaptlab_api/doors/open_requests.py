@@ -1,4 +1,4 @@
-"""Limits on the open requests of one user, and on the threads that they use."""
+"""Limits on the open requests and threads of one user."""
 
 from dataclasses import dataclass, field
 
@@ -31,7 +31,7 @@ class _Person:
 
 
 class OpenRequests:
-    """Refuses a user's requests beyond a number at a time; comes after the gate.
+    """Limits a user's requests at a time; comes after the gate.
 
     Every open request holds a connection, and streams, waits and slow downloads never count as
     idle: without a limit, one reader could take all connections. Every request also uses one of a

@@ -1,4 +1,4 @@
-"""Limits on requests per second and user, and on wrong tokens per minute and address.
+"""Limits on requests per user, and on wrong tokens per address.
 
 Workers that use the API are counted by their token. Each process counts reads for itself, because
 they cost its time. Writes and wrong tokens are counted in Valkey for all processes together. If

@@ -119,7 +119,7 @@ class _Exchange:
 
 
 def _asked_to_wait(query: bytes) -> float:
-    """Return the seconds of a long poll, which its route validates; 0 for other requests."""
+    """Return the seconds of a long poll, which its route validates, or 0."""
     if b"wait=" not in query:
         return 0.0
     asked = parse_qs(query.decode("latin-1")).get("wait", ["0"])[-1]

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 def unaudited(handler: H) -> H:
-    """Mark a handler whose successful requests are not written to the audit log.
+    """Mark a handler whose successful requests are not in the audit log.
 
     These are previews, which change nothing, and what workers do continually, which the events of
     their jobs record.
@@ -46,7 +46,7 @@ class AuditLog:
         self._refusals = refusals or Refusals()
 
     def due(self, entry: Entry) -> Sequence[Entry]:
-        """Return the entries to write for this one; a refusal beyond the limit is only counted."""
+        """Return the entries to write; a refusal beyond the limit is counted."""
         return (entry,) if entry.status < 400 else self._refusals.due(entry)
 
     def close(self) -> None:
@@ -79,7 +79,7 @@ def audited(send: Send, request: HTTPConnection, method: str, written: AuditLog)
 
 
 def noted(session: Session, request: HTTPConnection, answer: T) -> T:
-    """Write the entry of a request in the unit of work that carries it out; return `answer`.
+    """Write the entry of a request in its unit of work; return `answer`.
 
     This saves the commit that `audited` would need, and no change can lack its entry.
     """
@@ -93,7 +93,7 @@ def noted(session: Session, request: HTTPConnection, answer: T) -> T:
 def entry_of(
     request: HTTPConnection, status: int, headers: Mapping[str, str] = MappingProxyType({})
 ) -> Entry:
-    """Return the entry of a request for this status and these headers of the answer."""
+    """Return the entry of a request, given its answer's status and headers."""
     return _change(request, request.scope["method"], status, headers)
 
 
@@ -174,7 +174,7 @@ def _is_unaudited(request: HTTPConnection) -> bool:
 
 
 def _object(request: HTTPConnection, status: int, headers: Mapping[str, str]) -> str | None:
-    """Return the id or name of the created object, else of what the address names."""
+    """Return the id of the created object, or of the one in the address."""
     if status == 201 and "location" in headers:
         return headers["location"].rpartition("/")[2]
     named = [str(value) for value in request.scope.get("path_params", {}).values()]

@@ -1,4 +1,4 @@
-"""Token buckets, which decide if a request is within its rate, and when it will be.
+"""Token buckets, which decide when a request is within its rate.
 
 Shared buckets are stored in Valkey and count for all processes. Other buckets, and all of them
 while Valkey is unreachable, count per process. `limits`, slowapi (which builds on it) and
@@ -71,7 +71,7 @@ class Buckets:
         return _wait(decision)
 
     async def take_ahead(self, key: str, rate: Rate) -> float:
-        """`take` from a shared bucket, a few tokens at a time, to save requests to Valkey.
+        """`take` from a shared bucket, several tokens per request to Valkey.
 
         Unused tokens expire in the time that a whole bucket takes to fill, so they cost at most
         that part of the rate.

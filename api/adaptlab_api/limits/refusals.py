@@ -1,4 +1,4 @@
-"""Refusals in the audit log: limited per minute and user or address; the rest are counted.
+"""Refusals in the audit log: limited per minute, the rest counted.
 
 Ten thousand failures of one client become a few entries and a number, and hide nobody else's.
 """
@@ -25,7 +25,7 @@ Clock = Callable[[], float]
 
 @dataclass(slots=True)
 class _Minute:
-    """Refusals of one user or address since `began`; `latest` is the last one left out."""
+    """Refusals since `began`; `latest` is the last one left out."""
 
     began: float
     written: int = 0
@@ -48,7 +48,7 @@ class Refusals:
         self._unknown = _Minute(clock())
 
     def due(self, entry: Entry) -> Sequence[Entry]:
-        """Return the entries to write now: sums of past minutes, and this one within the limit.
+        """Return sums of past minutes, and this entry if within the limit.
 
         A sum has the action `refusals_left_out` and the number in its details.
         """

@@ -1,4 +1,4 @@
-"""Turns at the threads that all requests share, so that one user cannot use them all."""
+"""Turns at the shared threads, so that one user cannot use them all."""
 
 import asyncio
 from collections.abc import Callable

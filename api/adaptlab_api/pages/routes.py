@@ -15,7 +15,7 @@ from adaptlab_api.requests.routing import modules_of
 
 
 def page_renderer() -> Renderer:
-    """Return a renderer of all pages, with the navigation that the wings declare."""
+    """Return a renderer with the navigation that the wings declare."""
     entries = (entry for module in _modules() for entry in _navigation(module))
     return Renderer.load(load_assets(), tuple(sorted(entries)))
 

@@ -1,4 +1,4 @@
-"""JSON bodies: read strictly, and described by the types in a route's signature."""
+"""JSON bodies, read strictly and described by a route's signature."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""One change: its unit of work, its entry in the audit log, and the doorbell."""
+"""One change: its unit of work, its audit entry, and the doorbell."""
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
@@ -44,7 +44,7 @@ class Change:
         return noted(self.session, self._request, answer)
 
     def entry(self, status: int) -> Entry:
-        """Return the entry for an answer with this status, for a service that writes it itself.
+        """Return the audit entry, for a service that writes it itself.
 
         `made` then writes no second entry.
         """
@@ -52,7 +52,7 @@ class Change:
         return self._entry
 
     def made(self, value: Value, done: Done, *, location: str | None = None) -> Response:
-        """Return what was changed, or created at `location`; ring the queues with new work."""
+        """Return what was changed or created; the queues with new work are rung."""
         self.queues = done.queues
         status = 201 if location and not done.replayed else 200
         answer = tagged_answer(value, status=status, headers=changed_headers(done, location))

@@ -1,4 +1,4 @@
-"""Dependencies of routes: a unit of work, the caller, and the application's resources."""
+"""Dependencies of routes: unit of work, caller, body and resources."""
 
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager
@@ -59,7 +59,7 @@ def _opened(request: Request, of: Callable[..., AbstractContextManager[Session]]
 
 
 def unit_of_work(request: Request) -> Generator[Session]:
-    """Yield a session that commits after the route has returned and before anything is sent."""
+    """Yield a session that commits after the route, before the answer is sent."""
     with units_of(request)() as session:
         try:
             yield session
@@ -68,7 +68,7 @@ def unit_of_work(request: Request) -> Generator[Session]:
 
 
 def principal_of(request: Request) -> Principal:
-    """Return the caller that the gate has found; raise `Unauthorised` without one."""
+    """Return the caller that the gate has found; raises `Unauthorised`."""
     principal = getattr(request.state, "principal", None)
     if not isinstance(principal, Principal):
         raise Unauthorised
@@ -76,7 +76,7 @@ def principal_of(request: Request) -> Principal:
 
 
 async def json_bytes(request: Request) -> bytes:
-    """Return the body of a request; raise `Refused` if it is not declared as JSON."""
+    """Return the body of a request; raises `Refused` if it is not JSON."""
     header = request.headers.get("content-type") or "missing"
     kind = header.partition(";")[0].strip().lower()
     if kind != "application/json" and not (

@@ -33,7 +33,7 @@ def only_failures(*statuses: int) -> Described:
 
 
 def succeeds(status: int, description: str, *media_types: str, **headers: str) -> Described:
-    """Return the media types and headers of an answer that FastAPI cannot infer."""
+    """Return the description of an answer that FastAPI cannot infer."""
     binary = {"schema": {"type": "string", "format": "binary"}}
     return {
         status: {
@@ -48,7 +48,7 @@ def succeeds(status: int, description: str, *media_types: str, **headers: str) -
 
 
 def created(what: str, *, tagged: bool = False) -> Described:
-    """Return the description of an answer that creates something, with its address.
+    """Return the description of a 201 answer with an address.
 
     With `tagged`, the answer has an entity tag.
     """
@@ -61,7 +61,7 @@ def created(what: str, *, tagged: bool = False) -> Described:
 
 
 def body_of(*schemas: str) -> dict[str, Any]:
-    """Return the description of a JSON body, which has exactly one of the schemas."""
+    """Return the description of a JSON body with exactly one of the schemas."""
     references = [{"$ref": f"#/components/schemas/{schema}"} for schema in schemas]
     schema = references[0] if len(references) == 1 else {"oneOf": references}
     content = {"application/json": {"schema": schema}}
@@ -80,7 +80,7 @@ def security_schemes() -> dict[str, Any]:
 
 
 def behind_the_gate(operation: dict[str, Any]) -> dict[str, Any]:
-    """Return FastAPI's description of an operation, with what the gate reads of a request."""
+    """Return an operation's description, with what the gate reads."""
     parameters = operation.pop("parameters", [])
     rest = {name: operation.pop(name) for name in ("responses", "requestBody") if name in operation}
     headers = [parameter for parameter in parameters if parameter["in"] == "header"]

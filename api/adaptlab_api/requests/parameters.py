@@ -1,6 +1,7 @@
-"""Query parameters: an unknown one is an error, so that `validate_onyl=true` creates no job.
+"""Query parameters; an unknown one is an error.
 
-So is a repeated one that is not a list, because two readers could use different values.
+`validate_onyl=true` must not create a job. A repeated parameter that is not a list is an error too,
+because two readers could use different values.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Bodies of bytes: received in pieces and compared with their announced digest."""
+"""Bodies of bytes, received in pieces and compared with their digest."""
 
 import base64
 import binascii
@@ -35,7 +35,7 @@ class Received:
 
 
 def announced_digest(request: Request) -> str:
-    """Return the SHA-256 in `Content-Digest` (RFC 9530), as hexadecimal digits.
+    """Return the SHA-256 in `Content-Digest` (RFC 9530), in hexadecimal.
 
     Raises:
         InvalidSpec: without a digest, or with several.
@@ -57,7 +57,7 @@ def announced_digest(request: Request) -> str:
 
 
 def check_digest(request: Request, sha256: str) -> None:
-    """Raise `InvalidSpec` if the announced digest differs from that of the body."""
+    """Raise `InvalidSpec` if the announced digest is not `sha256`."""
     if "content-digest" in request.headers and announced_digest(request) != sha256:
         detail = f"The body has the SHA-256 {sha256}, and another was announced."
         raise InvalidSpec(Problem("/header/content-digest", "wrong_digest", detail))

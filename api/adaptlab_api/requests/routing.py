@@ -1,4 +1,4 @@
-"""Routes that check a request before they run, and the routers that create them.
+"""Routes that check a request before they run, and their routers.
 
 FastAPI's two other ways cost every request about 500 calls each: it solves dependencies shared by
 all routes one by one, and it searches nested routers again on every level.
@@ -29,7 +29,7 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class ClosedRoute(APIRoute):
-    """A route for callers with its permission; without a rule, it is closed to everybody."""
+    """A route for callers with its permission; closed if it has none."""
 
     @cached_property
     def rule(self) -> Rule | None:
@@ -41,7 +41,7 @@ class ClosedRoute(APIRoute):
         return self.path.partition("{")[0]
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Return FastAPI's match, after a cheap comparison that excludes most addresses."""
+        """Return FastAPI's match, after a cheap check that excludes most routes."""
         if not scope["path"].startswith(self._beginning):
             return Match.NONE, {}
         return super().matches(scope)
@@ -62,7 +62,7 @@ class ClosedRoute(APIRoute):
 
 
 class ApiRoute(ClosedRoute):
-    """A route below `/v1`, which takes no query parameter that it does not have.
+    """A route below `/v1`, which refuses unknown query parameters.
 
     Attributes:
         bodies: the schemas that its body can have, by their names in the description.
@@ -87,12 +87,12 @@ class ApiRoute(ClosedRoute):
 
 
 def operation_id(route: APIRoute) -> str:
-    """Return the name of an operation in the description: that of its function."""
+    """Return the operation id of a route: the name of its function."""
     return route.name
 
 
 def modules_of(package: ModuleType, order: Sequence[str] = ()) -> Iterator[ModuleType]:
-    """Import and yield the modules of a package: those of `order` first, then by name."""
+    """Import and yield the modules of a package, in `order`, then by name."""
     names = sorted(module.name for module in iter_modules(package.__path__))
     for name in sorted(names, key=lambda name: order.index(name) if name in order else len(order)):
         yield import_module(f"{package.__name__}.{name}")

@@ -1,4 +1,4 @@
-"""The permission that each route requires; a route without one is closed to everybody.
+"""The permissions that routes require; a route without one is closed.
 
 This is the first of two checks. It requires a role in any project that the request sees. The
 service that changes something checks the role in its project, and its owner.
@@ -27,7 +27,7 @@ RULE = "adaptlab_rule"
 
 
 def needs(rule: Rule) -> Callable[[H], H]:
-    """Return a decorator that lets only users with this rule's permissions reach a handler."""
+    """Return a decorator that sets the permission for a handler."""
 
     def mark(handler: H) -> H:
         setattr(handler, RULE, rule)
@@ -42,7 +42,7 @@ def rule_of(handler: Callable[..., object]) -> Rule | None:
 
 
 def may_call(request: Request, rule: Rule | None) -> None:
-    """Raise `Refused` unless the caller has the permission that a route requires."""
+    """Raise `Refused` unless the caller has the permission of a route."""
     if rule is None:
         raise Refused(FORBIDDEN, "Nobody may call this: the server has no rule for it.")
     who, access = request.state.principal, access_of(request)
@@ -63,14 +63,14 @@ def may_call(request: Request, rule: Rule | None) -> None:
 
 
 def lacks_to_submit(request: Request) -> str | None:
-    """Return the permission that the caller lacks to submit, in words; None if it has it."""
+    """Return the caller's missing permission to submit, in words, or None."""
     if _has(access_of(request), "submitter"):
         return None
     return _lacking(request.state.principal, "submitter")
 
 
 def access_of(request: Request) -> Access:
-    """Return the caller's permissions; raise `Unauthorised` if the gate has found none."""
+    """Return the caller's permissions; raises `Unauthorised`."""
     access = getattr(request.state, "access", None)
     if not isinstance(access, Access):
         raise Unauthorised

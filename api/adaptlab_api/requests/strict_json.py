@@ -1,4 +1,4 @@
-"""JSON as RFC 8259 and Postgres understand it, and nothing that only some parsers accept.
+"""Strict JSON, which RFC 8259, Postgres and every parser accept.
 
 Python's own parser accepts NaN, infinities, numbers that overflow, duplicate keys, lone surrogates
 and NUL. Each of these later breaks a response, a column or another parser. Here they are errors,

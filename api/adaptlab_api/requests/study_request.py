@@ -1,4 +1,4 @@
-"""Requests for a study, by its spec or by a recipe's name, and the limits on studies."""
+"""Requests for a study, by its spec or by the name of a recipe."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -21,7 +21,7 @@ _RECIPE = TypeAdapter(RecipeRequest)
 
 
 def asked_study(body: bytes) -> StudySpec | RecipeRequest:
-    """Return the request in a body; raise `Refused` or `InvalidSpec`, also for a mixture."""
+    """Return the request in a body; raises `Refused` or `InvalidSpec`."""
     document: object = strict_json.parse(body)
     named: set[str] = set()
     if isinstance(document, Mapping):

@@ -1,1 +1,1 @@
-"""The routes of `/v1`, one module per noun: each parses, calls one service and answers."""
+"""The routes of `/v1`, one module per noun."""

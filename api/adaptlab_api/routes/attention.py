@@ -1,4 +1,4 @@
-"""`/v1/jobs/{id}/attention`: maps, their summaries, and the arrays themselves."""
+"""`/v1/jobs/{id}/attention`: maps, their summaries and their arrays."""
 
 from typing import Annotated
 

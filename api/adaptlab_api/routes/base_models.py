@@ -1,4 +1,4 @@
-"""`/v1/base-models`: names for the weights that jobs make or bring in."""
+"""`/v1/base-models`: weights that jobs train or import, by name."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`/v1/budgets`: what every method becomes within a parameter budget."""
+"""`/v1/budgets`: the size of every method at a parameter budget."""
 
 from typing import Annotated
 

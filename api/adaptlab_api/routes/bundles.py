@@ -1,4 +1,4 @@
-"""`/v1/studies/{id}/bundle`: a study's decision frozen as one file."""
+"""`/v1/studies/{id}/bundle`: a study's decision as one file."""
 
 import base64
 
@@ -62,10 +62,10 @@ async def get_study_bundle(
     turn = turn_of(request)
     strictness = Strictness(level=level, margin=margin)
     decision = await turn.call(bundles.frozen, units, opened.comparisons, study, strictness)
-    known = request.headers.get("if-none-match", "").replace("W/", "").split(", ")
-    if f'"{decision.tag}"' in known:
+    tags = request.headers.get("if-none-match", "").replace("W/", "").split(", ")
+    if f'"{decision.tag}"' in tags:
         return Response(status_code=304, headers=_fixed(decision))
-    # Waited for here and not in a thread: there are few, and everybody else needs them.
+    # The wait is here and not in one of the few threads, which other requests need.
     drawing = Turn(opened.drawings)
     if not await drawing.take(PATIENCE_SECONDS):
         return problem(TOO_MANY, OTHERS, headers={"Retry-After": str(RETRY_SECONDS)})

@@ -1,4 +1,4 @@
-"""`/v1/methods`, `/v1/tasks` and `/v1/families`: what can be asked for."""
+"""`/v1/methods`, `/v1/tasks` and `/v1/families`: the installed plug-ins."""
 
 from starlette.responses import Response
 

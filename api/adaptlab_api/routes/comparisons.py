@@ -1,4 +1,4 @@
-"""`/v1/studies/{id}/comparison` and `/v1/comparison`: what the scores say, as JSON or CSV."""
+"""`/v1/studies/{id}/comparison` and `/v1/comparison`, as JSON or CSV."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""`/v1/datasets`: words for tasks to ask."""
+"""`/v1/datasets`: words for tasks."""
 
 from typing import Annotated
 
@@ -30,8 +30,9 @@ from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 Named = Annotated[str, Path(max_length=63)]
 
 
-def _form(given: object) -> str:
-    return "of_upload" if isinstance(given, dict) and "upload" in given else "of_triples"
+def _form(document: object) -> str:
+    is_upload = isinstance(document, dict) and "upload" in document
+    return "of_upload" if is_upload else "of_triples"
 
 
 _NEW = Annotated[
@@ -61,13 +62,13 @@ def upload_dataset(
     """Create a dataset from words in the body or in an upload; safe to repeat."""
     new = body.read()
     if isinstance(new, DatasetFromUpload):
-        made = from_upload(session, opened.sessions, who, new)
+        stored = from_upload(session, opened.sessions, who, new)
     else:
-        made = datasets.upload(session, who, new)
-    if not made.is_new:
-        return json_answer(made.dataset)
-    headers = {"Location": made.dataset.links.self}
-    return json_answer(made.dataset, status=201, headers=headers)
+        stored = datasets.upload(session, who, new)
+    if not stored.is_new:
+        return json_answer(stored.dataset)
+    headers = {"Location": stored.dataset.links.self}
+    return json_answer(stored.dataset, status=201, headers=headers)
 
 
 @router.get("", response_model=Page[DatasetView], responses=failures())

@@ -1,4 +1,4 @@
-"""`/v1/jobs/{id}/events`: one sequence, as JSON or as a stream of server-sent events."""
+"""`/v1/jobs/{id}/events`, as JSON or as a stream of server-sent events."""
 
 from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager
@@ -64,7 +64,7 @@ async def list_events(
     if not streaming:
         return json_answer(page)
     if page.terminal and not page.data:
-        return Response(status_code=204)  # tells an EventSource not to come back
+        return Response(status_code=204)  # an EventSource then stops reconnecting
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
     watching = opened.feed.watch(job_id, request.state.admitted)
     content = _follow(watching, turn, opens, page)
@@ -75,34 +75,34 @@ async def _follow(
     watching: AbstractContextManager[Watch], turn: Turn, opens: Units, page: EventPage
 ) -> AsyncGenerator[bytes]:
     with watching as watch:
-        known: Pulse | None = None
-        while not watch.is_over:  # which it may have become while the page was read
+        last: Pulse | None = None
+        while not watch.is_over:  # it may have ended while the page was read
             for event in page.data:
                 yield _event(event)
             if page.terminal or watch.closed:
                 return
-            if known is None or page.next_after >= known.sequence:
-                async for heartbeat in _quiet(watch, known):
+            if last is None or page.next_after >= last.sequence:
+                async for heartbeat in _quiet(watch, last):
                     yield heartbeat
             if watch.is_over:
-                return  # without what has happened since
-            if watch.pulse is not None and _progressed(known, watch.pulse):
+                return  # without later events
+            if watch.pulse is not None and _progressed(last, watch.pulse):
                 yield _progress(watch.pulse)
-            known = watch.pulse
-            if known is not None and _is_all_told(page, known):
+            last = watch.pulse
+            if last is not None and _has_all_events(page, last):
                 page = EventPage(data=(), next_after=page.next_after, terminal=False)
             else:
                 page = await turn.call(_load, opens, watch.job_id, page.next_after)
 
 
-def _is_all_told(page: EventPage, pulse: Pulse) -> bool:
-    """Whether no event follows a page by a pulse, which then tells of steps alone."""
+def _has_all_events(page: EventPage, pulse: Pulse) -> bool:
+    """Return True if the page has every event up to the pulse."""
     return pulse.sequence <= page.next_after and not pulse.terminal
 
 
-async def _quiet(watch: Watch, known: Pulse | None) -> AsyncGenerator[bytes]:
-    """Heartbeats, until there is news or the feed closes."""
-    while not await watch.changed(known, HEARTBEAT_SECONDS):
+async def _quiet(watch: Watch, last: Pulse | None) -> AsyncGenerator[bytes]:
+    """Yield heartbeats until there is news or the feed closes."""
+    while not await watch.changed(last, HEARTBEAT_SECONDS):
         yield KEEPALIVE_COMMENT
 
 
@@ -111,8 +111,8 @@ def _load(opens: Units, job_id: UUID, after: int, limit: int = LARGEST_EVENT_PAG
         return events.after(session, job_id, after, limit)
 
 
-def _progressed(known: Pulse | None, pulse: Pulse) -> bool:
-    return pulse.step > 0 and (known is None or known.step != pulse.step)
+def _progressed(last: Pulse | None, pulse: Pulse) -> bool:
+    return pulse.step > 0 and (last is None or last.step != pulse.step)
 
 
 def _event(event: EventView) -> bytes:

@@ -25,7 +25,7 @@ FILE = (
 
 
 def file_route(router: APIRouter, path: str) -> Callable[[H], H]:
-    """Return a decorator that routes GET and HEAD to a handler, which returns a file."""
+    """Return a decorator that routes GET and HEAD to a handler of a file."""
 
     def register(handler: H) -> H:
         content = handler.__name__.removeprefix("get_")

@@ -1,4 +1,4 @@
-"""`/v1/jobs`: create, list, look at, wait for, cancel, pause, resume and retry."""
+"""`/v1/jobs`: create, list, get, wait for, cancel, pause, resume, retry."""
 
 import asyncio
 from typing import Annotated, Literal
@@ -123,12 +123,12 @@ def list_jobs(
     """List jobs, newest first."""
     query = JobQuery(filter_text, None, order_by, page_size, page_token)
     with opens() as session:
-        found = listed(session, query, view)
-    return json_answer(found)
+        page = listed(session, query, view)
+    return json_answer(page)
 
 
 def listed(session: Session, query: JobQuery, view: View) -> JobPage:
-    """A page of jobs, or of their summaries."""
+    """Return a page of jobs, or of their summaries."""
     if view == "basic":
         return job_lists.summaries(session, query)
     return job_lists.page(session, query)
@@ -149,7 +149,7 @@ async def get_job(
     if_state_not: UnlessState = None,
 ) -> Response:
     """Get one job; with `wait`, answer when the job changes or the wait is over."""
-    turn = turn_of(request)  # not held while it waits
+    turn = turn_of(request)  # not held during the wait
     pulse, job = await turn.call(_look, opens, job_id)
     if wait and not job.terminal and if_state_not in (None, job.state):
         with opened.feed.watch(job_id, request.state.admitted) as watch:
@@ -217,8 +217,8 @@ def retry_job(job_id: JobId, changes: ChangesDep) -> Response:
     """Retry a job that failed or was cancelled; active studies use the new job instead."""
     with changes() as change:
         most = change.opened.settings.max_queued_jobs
-        anew = job_control.retry(change.session, change.who, job_id, most_queued=most)
-        return change.made(anew.job, anew, location=anew.job.links.self)
+        retried = job_control.retry(change.session, change.who, job_id, most_queued=most)
+        return change.made(retried.job, retried, location=retried.job.links.self)
 
 
 def _look(opens: Units, job_id: UUID) -> tuple[Pulse, JobView]:
@@ -226,10 +226,10 @@ def _look(opens: Units, job_id: UUID) -> tuple[Pulse, JobView]:
         return events.pulse_of(session, job_id), jobs.get(session, job_id)
 
 
-async def _news(watch: Watch, known: Pulse, wait: float, state: JobState | None) -> None:
+async def _news(watch: Watch, last: Pulse, wait: float, state: JobState | None) -> None:
     clock = asyncio.get_running_loop()
     deadline = clock.time() + wait
-    while await watch.changed(known, deadline - clock.time()):
+    while await watch.changed(last, deadline - clock.time()):
         if watch.pulse is None or watch.closed or watch.pulse.state != state:
             return
-        known = watch.pulse
+        last = watch.pulse

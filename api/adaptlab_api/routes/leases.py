@@ -1,7 +1,7 @@
-"""`/v1/leases`: how workers that reach nothing but the API take jobs, keep them and report on them.
+"""`/v1/leases`: jobs of workers without a database connection.
 
-What a write may change is decided by the fence of `DatabaseLedger`, which carries it out; whose
-lease it is, by `token_leases`.
+The fence of `DatabaseLedger` decides if a write is accepted, and `token_leases` if the lease
+belongs to the token.
 """
 
 from collections.abc import Iterator
@@ -67,14 +67,14 @@ _DIGEST = {
 
 @dataclass(frozen=True, slots=True)
 class _Door:
-    """What a request of a worker works with."""
+    """The token, resources and ledger of a worker's request."""
 
     token: Principal
     opened: Resources
     ledger: DatabaseLedger
 
     def lease(self, lease_id: UUID, attempt: int) -> Lease:
-        """A lease of this token; raises `NotFound`."""
+        """Return a lease of this token; raises `NotFound`."""
         seconds = self.opened.settings.lease_seconds
         with self.opened.worker_sessions.begin() as session:
             return token_leases.lease_of(session, self.token, lease_id, attempt, seconds)
@@ -122,10 +122,10 @@ def stand_back(
     worker_id: WorkerId, body: Annotated[Body[StandingBack], json_body(StandingBack)], door: DoorDep
 ) -> Response:
     """Report that a worker is alive but takes no jobs until it claims again."""
-    told = body.read()
+    report = body.read()
     with door.opened.worker_sessions.begin() as session:
         token_leases.check_worker(session, door.token, worker_id)
-    door.ledger.stand_back(worker_id, told.why)
+    door.ledger.stand_back(worker_id, report.why)
     return _nothing()
 
 
@@ -150,12 +150,10 @@ def say_goodbye(worker_id: WorkerId, door: DoorDep) -> Response:
 @unaudited
 def claim_job(body: Annotated[Body[NewLease], json_body(NewLease)], door: DoorDep) -> Response:
     """Claim the most urgent job of some queues; 204 if there is none."""
-    asked = body.read()
+    new = body.read()
     with door.opened.worker_sessions.begin() as session:
-        token_leases.check_claim(session, door.token, asked)
-    claim = door.ledger.claim(
-        asked.worker, asked.queues, asked.id, within_seconds=asked.within_seconds
-    )
+        token_leases.check_claim(session, door.token, new)
+    claim = door.ledger.claim(new.worker, new.queues, new.id, within_seconds=new.within_seconds)
     return _nothing() if claim is None else json_answer(LeaseView.of(claim), status=201)
 
 
@@ -173,8 +171,8 @@ def heartbeat(
     door: DoorDep,
 ) -> Response:
     """Renew a lease; return whether to continue, to stop, or to save and stop."""
-    told = body.read()
-    command = door.ledger.heartbeat(door.lease(lease_id, attempt), told.step)
+    report = body.read()
+    command = door.ledger.heartbeat(door.lease(lease_id, attempt), report.step)
     return json_answer(HeartbeatAnswer(command=command))
 
 
@@ -234,7 +232,7 @@ async def put_lease_artifact(
     """Store content; it belongs to the job once a recorded event names it."""
     turn = turn_of(request)
     lease = await turn.call(_held, door, lease_id, attempt)
-    # Nothing is held while it arrives: neither a connection nor one of the threads.
+    # While the body arrives, neither a connection nor a thread is held.
     async with receive(request, door.opened.settings.data_dir) as received:
         check_digest(request, received.sha256)
         stored = await turn.call(door.ledger.put_artifact, lease, _pieces(received.file))

@@ -1,4 +1,4 @@
-"""`/v1/me`, `/v1/tokens`, `/v1/users`, `/v1/projects` and `/v1/audit`: who may get in, and did."""
+"""`/v1/me`, `/v1/tokens`, `/v1/users`, `/v1/projects` and `/v1/audit`."""
 
 from datetime import datetime
 from typing import Annotated
@@ -48,9 +48,9 @@ router = api_router(tag="access")
 
 @router.get("/me", response_model=Me, responses=failures())
 @needs("person")
-def get_me(session: SessionDep, who: PrincipalDep, found: AccessDep) -> Response:
+def get_me(session: SessionDep, who: PrincipalDep, access: AccessDep) -> Response:
     """Get your user, the permissions of your token, and your projects."""
-    return json_answer(issued_tokens.me(session, who, found))
+    return json_answer(issued_tokens.me(session, who, access))
 
 
 @router.post(
@@ -64,11 +64,11 @@ def create_token(
     body: Annotated[Body[NewToken], json_body(NewToken)],
     session: SessionDep,
     who: PrincipalDep,
-    found: AccessDep,
+    access: AccessDep,
 ) -> Response:
     """Create a token; only this answer contains its text."""
-    made = issued_tokens.create(session, who, found, body.read())
-    return json_answer(made, status=201, headers={"Location": f"/v1/tokens/{made.id}"})
+    token = issued_tokens.create(session, who, access, body.read())
+    return json_answer(token, status=201, headers={"Location": f"/v1/tokens/{token.id}"})
 
 
 @router.post(
@@ -85,8 +85,8 @@ def create_job_token(
     who: PrincipalDep,
 ) -> Response:
     """Create a token with which workers run one job; only this answer contains its text."""
-    made = job_tokens.create(session, who, job_id, body.read())
-    return json_answer(made, status=201, headers={"Location": f"/v1/tokens/{made.id}"})
+    token = job_tokens.create(session, who, job_id, body.read())
+    return json_answer(token, status=201, headers={"Location": f"/v1/tokens/{token.id}"})
 
 
 @router.get("/tokens", response_model=Page[TokenView], responses=failures())
@@ -94,22 +94,22 @@ def create_job_token(
 def list_tokens(
     session: SessionDep,
     who: PrincipalDep,
-    found: AccessDep,
+    access: AccessDep,
     user: OfUser = None,
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
 ) -> Response:
     """List your tokens, newest first; an admin sees everybody's."""
-    return json_answer(issued_tokens.page(session, who, found, user, page_size, page_token))
+    return json_answer(issued_tokens.page(session, who, access, user, page_size, page_token))
 
 
 @router.post("/tokens/{token_id}/revoke", response_model=TokenView, responses=failures(404))
 @needs("person")
 def revoke_token(
-    token_id: RowId, session: SessionDep, who: PrincipalDep, found: AccessDep
+    token_id: RowId, session: SessionDep, who: PrincipalDep, access: AccessDep
 ) -> Response:
     """Revoke a token; its sessions and streams end within about two seconds."""
-    return json_answer(issued_tokens.revoke(session, who, found, token_id))
+    return json_answer(issued_tokens.revoke(session, who, access, token_id))
 
 
 @router.post(
@@ -123,8 +123,8 @@ def create_user(
     body: Annotated[Body[NewUser], json_body(NewUser)], session: SessionDep
 ) -> Response:
     """Create a user; to give access, add them to a project and create a token."""
-    made = users.create(session, body.read())
-    return json_answer(made, status=201, headers={"Location": f"/v1/users/{made.name}"})
+    user = users.create(session, body.read())
+    return json_answer(user, status=201, headers={"Location": f"/v1/users/{user.name}"})
 
 
 @router.get("/users", response_model=Page[UserView], responses=failures())
@@ -160,25 +160,25 @@ def update_user(
 )
 @needs("admin")
 def create_project(
-    body: Annotated[Body[NewProject], json_body(NewProject)], session: SessionDep, found: AccessDep
+    body: Annotated[Body[NewProject], json_body(NewProject)], session: SessionDep, access: AccessDep
 ) -> Response:
     """Create a project."""
-    made = projects.create(session, found, body.read())
-    return json_answer(made, status=201, headers={"Location": f"/v1/projects/{made.name}"})
+    project = projects.create(session, access, body.read())
+    return json_answer(project, status=201, headers={"Location": f"/v1/projects/{project.name}"})
 
 
 @router.get("/projects", response_model=Projects, responses=failures())
 @needs("person")
-def list_projects(session: SessionDep, found: AccessDep) -> Response:
+def list_projects(session: SessionDep, access: AccessDep) -> Response:
     """List the projects that you can see, with your role in each."""
-    return json_answer(projects.listed(session, found))
+    return json_answer(projects.listed(session, access))
 
 
 @router.get("/projects/{name}/members", response_model=Members, responses=failures(404))
 @needs("reader")
-def list_members(name: ProjectName, session: SessionDep, found: AccessDep) -> Response:
+def list_members(name: ProjectName, session: SessionDep, access: AccessDep) -> Response:
     """List the members of a project, with their roles."""
-    return json_answer(projects.members(session, found, name))
+    return json_answer(projects.members(session, access, name))
 
 
 @router.put(
@@ -192,19 +192,19 @@ def put_member(
     user: UserName,
     body: Annotated[Body[NewMember], json_body(NewMember)],
     session: SessionDep,
-    found: AccessDep,
+    access: AccessDep,
 ) -> Response:
     """Give a user a role in a project."""
-    return json_answer(projects.put_member(session, found, name, user, body.read()))
+    return json_answer(projects.put_member(session, access, name, user, body.read()))
 
 
 @router.delete("/projects/{name}/members/{user}", status_code=204, responses=failures(404))
 @needs("reader")
 def delete_member(
-    name: ProjectName, user: UserName, session: SessionDep, found: AccessDep
+    name: ProjectName, user: UserName, session: SessionDep, access: AccessDep
 ) -> Response:
     """Remove a user from a project; what they created remains."""
-    projects.remove_member(session, found, name, user)
+    projects.remove_member(session, access, name, user)
     return Response(status_code=204, headers=NO_STORE)
 
 

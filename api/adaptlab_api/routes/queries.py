@@ -1,4 +1,4 @@
-"""`/v1/results` and `/v1/attention`: queries over everything that was measured, and exports."""
+"""`/v1/results` and `/v1/attention`: queries over all jobs, and exports."""
 
 import os
 import tempfile
@@ -149,7 +149,7 @@ def list_curves(
 def file_of(
     columns: Sequence[ColumnView], batches: Iterable[Batch], form: FileFormat, name: str
 ) -> Response:
-    """Rows as a file: text as it is read, Parquet when all of it is written."""
+    """Return rows as a file; text is streamed, Parquet is written first."""
     headers = {
         "Cache-Control": "no-store",
         "Content-Disposition": f'attachment; filename="{name}.{form}"',
@@ -184,7 +184,7 @@ def _answer(
 def _parquet(
     columns: Sequence[ColumnView], batches: Iterable[Batch]
 ) -> tuple[Iterator[bytes], int]:
-    """The content of a file that is gone from the disk once it is open."""
+    """Return the content and size of a file that is deleted once it is open."""
     handle, name = tempfile.mkstemp(prefix="adaptlab-export-", suffix=".parquet")
     os.close(handle)
     path = Path(name)

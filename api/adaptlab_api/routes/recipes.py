@@ -1,4 +1,4 @@
-"""`/v1/recipes` and `/v1/studies/{study}/report`: what can be repeated, and what came of it."""
+"""`/v1/recipes` and `/v1/studies/{study}/report`."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`/v1/recommendations`: which method for a task, and what that rests on."""
+"""`/v1/recommendations`: a method for a task, with the evidence."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`/v1/jobs/{id}/…`: what a job has measured."""
+"""`/v1/jobs/{id}/…`: the results of a job."""
 
 from typing import Annotated
 
@@ -97,11 +97,13 @@ def get_outcomes(
     job_id: JobId, evaluation_id: RowId, request: Request, session: SessionDep
 ) -> Response:
     """Get the outcome of every item, or with `Accept: application/octet-stream`, packed bits."""
-    found = results.outcomes(session, job_id, evaluation_id)
+    evaluation = results.outcomes(session, job_id, evaluation_id)
     if PACKED in request.headers.get("accept", ""):
-        return Response(found.bits, media_type=PACKED)
+        return Response(evaluation.bits, media_type=PACKED)
     listed = OutcomeList(
-        evaluation_id=found.evaluation_id, total=found.total, outcomes=found.booleans()
+        evaluation_id=evaluation.evaluation_id,
+        total=evaluation.total,
+        outcomes=evaluation.booleans(),
     )
     return json_answer(listed)
 

@@ -1,4 +1,4 @@
-"""The server about itself: workers, capabilities, health and its own description."""
+"""The server itself: workers, capabilities, health and description."""
 
 from importlib.metadata import version
 from typing import Any
@@ -51,7 +51,7 @@ def get_capabilities(opened: ResourcesDep) -> Response:
         upload_bytes=opened.settings.max_upload_bytes,
         upload_chunk_bytes=CHUNK_BYTES,
     )
-    found = Capabilities(
+    capabilities = Capabilities(
         version=version("adaptlab"),
         spec_version=SPEC_VERSION,
         job_states=JOB_STATES,
@@ -60,7 +60,7 @@ def get_capabilities(opened: ResourcesDep) -> Response:
         families=tuple(entry.name for entry in catalogue.families().data),
         limits=limits,
     )
-    return json_answer(found)
+    return json_answer(capabilities)
 
 
 @router.get("/storage", response_model=StorageStatus, responses=failures())
@@ -82,7 +82,7 @@ async def readyz(request: Request) -> Response:
 
     `degraded` names a broker that does not answer; workers then poll for jobs.
     """
-    # No dependency: FastAPI runs those in the threads that a slow reader may have taken.
+    # Not a dependency: FastAPI runs those in threads, which slow readers may occupy.
     silent = await resources_of(request.app).readiness.silent()
     if "database" in silent:
         return no_database()
@@ -98,7 +98,7 @@ def get_description(request: Request) -> Response:
     """Get the OpenAPI document."""
     kept = request.app.state
     if getattr(kept, "description", None) is None:
-        # Its text is a quarter of a megabyte; the same as dictionaries would be several.
+        # Only the text is kept: it is 0.25 MB, and the dictionaries would be several MB.
         document: dict[str, Any] = request.app.openapi()  # as FastAPI types it
         kept.description = bytes(JSONResponse(document).body)
     return Response(kept.description, media_type="application/json")

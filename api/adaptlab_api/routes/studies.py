@@ -1,4 +1,4 @@
-"""`/v1/studies`: create, list, look at, extend, clone and cancel."""
+"""`/v1/studies`: create, list, get, extend, clone and cancel."""
 
 from typing import Annotated
 
@@ -89,8 +89,9 @@ def create_study(
         return _created(session, who, asked, opened, background, idempotency_key)
     if validate_only:
         return json_answer(recipe_studies.preview(session, asked, rules))
-    made = recipe_studies.create(session, who, asked, rules, idempotency_key=idempotency_key)
-    return changed_answer(made.study, made, opened, background, location=made.study.links.self)
+    new = recipe_studies.create(session, who, asked, rules, idempotency_key=idempotency_key)
+    location = new.study.links.self
+    return changed_answer(new.study, new, opened, background, location=location)
 
 
 @router.get("", response_model=Page[StudySummary], responses=failures())
@@ -103,8 +104,8 @@ def list_studies(
 ) -> Response:
     """List studies, newest first."""
     of_job = None if job_id is None else short_ids.job_id(session, job_id)
-    found = studies.page(session, job_id=of_job, page_size=page_size, page_token=page_token)
-    return json_answer(found)
+    page = studies.page(session, job_id=of_job, page_size=page_size, page_token=page_token)
+    return json_answer(page)
 
 
 @router.get(
@@ -130,8 +131,8 @@ def list_study_jobs(
     view: View = "full",
 ) -> Response:
     """List the jobs of a study, including those that train its base models."""
-    found = studies.get(session, study).id
-    query = JobQuery(filter_text, found, order_by, page_size, page_token)
+    study_id = studies.get(session, study).id
+    query = JobQuery(filter_text, study_id, order_by, page_size, page_token)
     return json_answer(listed(session, query, view))
 
 
@@ -166,8 +167,8 @@ def extend_study(
         return json_answer(
             studies.preview_extension(session, study, extension, study_rules(opened))
         )
-    made = studies.extend(session, who, study, extension, study_rules(opened))
-    return changed_answer(made.study, made, opened, background)
+    extended = studies.extend(session, who, study, extension, study_rules(opened))
+    return changed_answer(extended.study, extended, opened, background)
 
 
 @router.post(
@@ -203,5 +204,6 @@ def _created(
     background: BackgroundTasks,
     idempotency_key: str | None,
 ) -> Response:
-    made = studies.create(session, who, spec, study_rules(opened), idempotency_key=idempotency_key)
-    return changed_answer(made.study, made, opened, background, location=made.study.links.self)
+    rules = study_rules(opened)
+    new = studies.create(session, who, spec, rules, idempotency_key=idempotency_key)
+    return changed_answer(new.study, new, opened, background, location=new.study.links.self)

@@ -1,4 +1,4 @@
-"""`/v1/uploads`: bytes that are too many for one request, sent in chunks."""
+"""`/v1/uploads`: content that is sent in chunks."""
 
 from typing import Annotated
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Charts of attention: one head, its change, one output step, and all heads."""
+"""Charts of attention: one head, its change, one step, and all heads."""
 
 from __future__ import annotations  # array types; numpy is loaded only to draw
 
@@ -49,7 +49,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class HeadWeights:
-    """Attention of one head on one sample, [query, key], before and after adaptation."""
+    """Attention of one head on one sample, before and after, [query, key]."""
 
     base: Weights | None
     adapted: Weights | None
@@ -63,7 +63,7 @@ class HeadWeights:
         return None if self.adapted is None else among_content(self.adapted, self.learned)
 
     def row_of(self, step: int | None) -> int | None:
-        """Return the row that produces output token `step`, from 0; None without one."""
+        """Return the row that produces output token `step`, or None."""
         return None if step is None else self.target_start + step
 
 
@@ -94,7 +94,7 @@ def read_weights(session: Session, maps: Sequence[MapView], place: Place) -> Hea
 
 
 def among_content(weights: Weights, learned: int) -> Weights:
-    """Return relative attention, which the theory compares with the base model's.
+    """Return relative attention, which the theory compares with the base's.
 
     The last two axes of `weights` are queries and keys; the first `learned` keys are learned
     positions, which are left out before each row is rescaled to one.
@@ -119,7 +119,7 @@ def patterns_chart(
     shown: list[_Named] = [(BEFORE, head.base, 0), (AFTER, head.adapted, head.learned)]
     if head.learned:
         shown.append((AMONG, head.among, 0))
-    patterns = [_pattern(head, *one) for one in _there(shown)]
+    patterns = [_pattern(head, *named) for named in _there(shown)]
     return attention_patterns(
         patterns, theme=look.theme, columns=look.columns, query=head.row_of(step)
     )
@@ -158,7 +158,7 @@ def step_chart(session: Session, job_id: UUID, place: Place, theme: Theme) -> Ch
 def heads_chart(
     session: Session, job_id: UUID, place: Place, shown: Shown, look: Look
 ) -> Chart | None:
-    """Return all heads of some layers on one sample, or None without such maps."""
+    """Return all heads of some layers on one sample, or None without maps."""
     maps = attention_heads.outlines(session, job_id)
     by_source = {
         outline.source: outline for outline in maps if outline.replicate == place.replicate
@@ -185,7 +185,7 @@ def heads_chart(
 
 
 def grid_layers(outline: MapOutline, layer: int) -> tuple[int, int]:
-    """Return the range of layers in one grid with `layer`: first, and last + 1."""
+    """Return the layers in one grid with `layer`: first, and last + 1."""
     _, layers, heads, rows, columns = outline.shape
     fits = min(MOST_HEADS // heads, MOST_WEIGHTS // (heads * rows * columns))
     window = max(1, min(layers, fits))
@@ -195,9 +195,9 @@ def grid_layers(outline: MapOutline, layer: int) -> tuple[int, int]:
 
 def _grid(weights: Weights, first: int, learned: int) -> list[HeadPattern]:
     return [
-        HeadPattern(layer=first + layer, head=head, weights=_rows(one), learned=learned)
+        HeadPattern(layer=first + layer, head=head, weights=_rows(rows), learned=learned)
         for layer, heads in enumerate(weights)
-        for head, one in enumerate(heads)
+        for head, rows in enumerate(heads)
     ]
 
 

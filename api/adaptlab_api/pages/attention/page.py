@@ -1,4 +1,4 @@
-"""The attention page of a job: choices, a guide, and the figures of every head."""
+"""The attention page of a job: choices, guide and figures of heads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class HeadColumn:
-    """A column of the table of heads; `sorted` is its order, `address` sorts by it."""
+    """A column of the table of heads, with its order and sorting address."""
 
     name: HeadOrder
     title: str
@@ -94,7 +94,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Guide:
-    """The expected effect of a job's method on attention, and the measured one."""
+    """The expected and measured effect of a job's method on attention."""
 
     method: MethodEntry | None
     learned: int
@@ -104,7 +104,7 @@ class Guide:
 
     @property
     def first_moved(self) -> bool:
-        """True if the first layer's relative attention changed by more than rounding."""
+        """True if the first layer changed by more than rounding."""
         return self.first is not None and self.first.relative_deviation > ROUNDING
 
 

@@ -36,7 +36,7 @@ NO_JOB = "No job has this id. The id may be mistyped, or the job may be on anoth
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """The request for a chart: its place in the maps, its look, and the patterns of a grid.
+    """The request for a chart: its place in the maps, and its look.
 
     `step` is the output token whose row is framed in a pattern.
     """

@@ -53,7 +53,7 @@ class AttentionView:
 
 
 def attention_view(maps: Sequence[MapOutline], view: MapView) -> AttentionView:
-    """Return the choices in the maps of a job; `view` is one that has the samples."""
+    """Return the choices in the maps of a job; `view` has the samples."""
     _, layers, heads, rows, _ = maps[0].shape
     return AttentionView(
         replicates=_distinct((outline.replicate, str(outline.seed)) for outline in maps),

@@ -1,4 +1,4 @@
-"""Routes of methods, tasks and families, as the plug-ins declare themselves."""
+"""Routes of methods, tasks and families."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -72,20 +72,20 @@ def catalogue_routes(renderer: Renderer) -> APIRouter:
     def one_method(name: str, principal: ReaderDep) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         try:
-            found = catalogue.method(name)
+            method = catalogue.method(name)
         except NotFound:
             return renderer.fault(404, "There is no such method", NOT_HERE, shown)
-        return renderer.page("method.html", {**shown, "method": found, "knobs": knobs(found)})
+        return renderer.page("method.html", {**shown, "method": method, "knobs": knobs(method)})
 
     @router.get("/tasks/{name}")
     @needs("reader")
     def one_task(name: str, principal: ReaderDep) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         try:
-            found = catalogue.task(name)
+            task = catalogue.task(name)
         except NotFound:
             return renderer.fault(404, "There is no such task", NOT_HERE, shown)
-        values = {**shown, "task": found, "knobs": knobs(found), "schema": pretty(found.knobs)}
+        values = {**shown, "task": task, "knobs": knobs(task), "schema": pretty(task.knobs)}
         return renderer.page("task.html", values)
 
     return router
@@ -128,11 +128,11 @@ def _default(described: Mapping[str, object]) -> str:
 def _values(described: Mapping[str, object]) -> str:
     """Return the values of a knob, in words."""
     if "enum" in described:
-        return " or ".join(str(one) for one in cast("list[object]", described["enum"]))
+        return " or ".join(str(value) for value in cast("list[object]", described["enum"]))
     if "const" in described:
         return str(described["const"])
     if "anyOf" in described:
-        several = [_values(_mapping(one)) for one in cast("list[object]", described["anyOf"])]
+        several = [_values(_mapping(option)) for option in cast("list[object]", described["anyOf"])]
         return " or ".join(dict.fromkeys(several))
     if "$ref" in described:
         return str(described["$ref"]).rpartition("/")[2]

@@ -25,7 +25,7 @@ CANNOT, FAULT = "These jobs cannot be compared", "This filter is not valid"
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The jobs in an address: by their ids, without duplicates, or by a filter."""
+    """The jobs in an address, by distinct ids or by a filter."""
 
     job_ids: tuple[str, ...] = ()
     filter: str = ""
@@ -36,7 +36,7 @@ class Chosen:
         return cls(tuple(dict.fromkeys(filter(None, ids))), filter_text.strip())
 
     def jobs(self, session: Session) -> tuple[UUID, ...]:
-        """Return the ids; raise `NotFound` for a missing job, `InvalidSpec` for too many."""
+        """Return the ids; raises `NotFound`, or `InvalidSpec` for too many."""
         named = chosen_jobs.chosen_by(session, self.filter) if self.filter else ()
         listed = (short_ids.job_id(session, text) for text in self.job_ids)
         chosen = tuple(dict.fromkeys((*listed, *named)))
@@ -49,7 +49,7 @@ class Chosen:
 def compared(
     units: Units, runs: ComparisonRuns, chosen: Chosen
 ) -> JobComparison | ComparisonProgress:
-    """Return the comparison or its progress; raise `NotFound` or `InvalidSpec`."""
+    """Return the comparison or its progress; raises as `Chosen.jobs`."""
     with units() as session:
         jobs = chosen.jobs(session)
     return runs.answer(units, JobsQuestion(jobs))

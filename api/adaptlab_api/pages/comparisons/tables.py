@@ -119,7 +119,7 @@ class ForgettingTable:
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """One task and base model; `version` changes with the content of its charts.
+    """One task and base model; `version` changes with its charts.
 
     `to_come` are missing scores that jobs will still produce, and `missing` the others. Skipped
     cells are shown with the study, not with its tables.
@@ -173,17 +173,17 @@ def _table(number: int, table: TableComparison, whole: JobComparison) -> TableVi
 
 def _warnings(warnings: Sequence[TableWarning], table: TableComparison) -> Iterator[WarningView]:
     """Yield one notice per kind; missing scores are listed below the tables."""
-    for kind in dict.fromkeys(one.kind for one in warnings):
-        texts = tuple(one.text for one in warnings if one.kind == kind)
+    for kind in dict.fromkeys(warning.kind for warning in warnings):
+        texts = tuple(warning.text for warning in warnings if warning.kind == kind)
         if kind == "missing":
-            lacking = [one for one in table.missing if one.state != "skipped"]
-            names = ", ".join(dict.fromkeys(one.method for one in lacking))
+            lacking = [scores for scores in table.missing if scores.state != "skipped"]
+            names = ", ".join(dict.fromkeys(scores.method for scores in lacking))
             texts = (f"This table is incomplete: it lacks scores of {names}. See below.",)
         yield WarningView(kind, WARNING_TITLES[kind], texts)
 
 
 def _budgets(table: TableComparison, comparison: Comparison) -> Iterator[BudgetView]:
-    behind = {one.label: one for one in table.methods}
+    behind = {method.label: method for method in table.methods}
     for number, cell in enumerate(comparison.cells):
         labels = {row.label for row in cell.rows}
         yield BudgetView(
@@ -200,11 +200,11 @@ def _budgets(table: TableComparison, comparison: Comparison) -> Iterator[BudgetV
 def _ties(cell: ComparisonCell, behind: Mapping[str, ComparedMethod]) -> Iterator[TiedRows]:
     groups: dict[tuple[bool, int, int], list[RowView]] = {}
     for row in ordered_rows(cell):
-        one = behind[row.label]
-        limit = cell.budget if one.role == "method" else None
-        gap = None if limit is None else limit - one.parameters
+        method = behind[row.label]
+        limit = cell.budget if method.role == "method" else None
+        gap = None if limit is None else limit - method.parameters
         place = (row.could_be_best, row.rank.low, row.rank.high)
-        groups.setdefault(place, []).append(RowView(row, one, gap))
+        groups.setdefault(place, []).append(RowView(row, method, gap))
     for (best, low, high), rows in groups.items():
         yield TiedRows(low, high, best, tuple(rows))
 
@@ -213,10 +213,10 @@ def _findings(cell: ComparisonCell) -> Iterator[FindingView]:
     names = {row.label: row.method for row in cell.rows}
     for finding, title in FINDING_TITLES.items():
         pairs = tuple(
-            PairView(names[pair.first], names[pair.second], pair, one)
-            for one in cell.verdicts
-            if one.finding.replace("worse", "better") == finding
-            for pair in (better_first(one),)
+            PairView(names[pair.first], names[pair.second], pair, verdict)
+            for verdict in cell.verdicts
+            if verdict.finding.replace("worse", "better") == finding
+            for pair in (better_first(verdict),)
         )
         if pairs:
             yield FindingView(finding, title, pairs)
@@ -225,10 +225,10 @@ def _findings(cell: ComparisonCell) -> Iterator[FindingView]:
 def _forgetting(table: TableComparison) -> ForgettingTable | None:
     if not table.forgetting:
         return None
-    tasks = [*_distinct(change.task for one in table.forgetting for change in one.changes)]
+    tasks = [*_distinct(change.task for method in table.forgetting for change in method.changes)]
     rows = tuple(
-        (one.label, tuple(_change_on(task, one.changes) for task in tasks))
-        for one in table.forgetting
+        (method.label, tuple(_change_on(task, method.changes) for task in tasks))
+        for method in table.forgetting
     )
     return ForgettingTable(tuple(task_labels(tasks)), rows)
 

@@ -128,7 +128,7 @@ def job_list(
 
 
 def running_seconds(job: JobSummary, now: datetime) -> float | None:
-    """Return the running time in seconds; None before it starts or between attempts."""
+    """Return the running time in seconds; None if it has not started."""
     if job.started_at is None or not (job.state == "running" or job.terminal):
         return None
     end = job.finished_at or now.astimezone(UTC)

@@ -82,7 +82,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
 
 
 def _attention(session: Session, job_id: UUID, maps: Sequence[MapOutline]) -> dict[str, object]:
-    """Return the choices and the heads of the first seed; the attention page has the rest."""
+    """Return the choices and the first heads; the attention page has the rest."""
     nothing: dict[str, object] = {"attention": None, "deviation": None, "heads": ()}
     if not maps:
         return nothing

@@ -1,4 +1,4 @@
-"""Routes of the list of jobs, and of one job with its buttons and learning curves."""
+"""Routes of the list of jobs, and of one job with its buttons."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Literal

@@ -60,17 +60,17 @@ def score_table(
 
     Scores of `own`, the task that the job trains on, are the first column.
     """
-    scored = [one for one in evaluations if one.split == SHOWN_SPLIT and one.attached]
-    scored.sort(key=lambda one: one.task != own)
-    labels = task_labels([one.task for one in scored])
-    cells = {(one.replicate, label): one for one, label in zip(scored, labels, strict=True)}
+    scored = [view for view in evaluations if view.split == SHOWN_SPLIT and view.attached]
+    scored.sort(key=lambda view: view.task != own)
+    labels = task_labels([view.task for view in scored])
+    cells = {(view.replicate, label): view for view, label in zip(scored, labels, strict=True)}
     tasks = tuple(dict.fromkeys(labels))
-    rates = {one.replicate: one.learning_rate for one in replicates}
-    seeds = {one.replicate: one.seed for one in scored}
+    rates = {result.replicate: result.learning_rate for result in replicates}
+    seeds = {view.replicate: view.seed for view in scored}
     return ScoreTable(
         columns=tuple(
             ScoreColumn(
-                task, mean_accuracy([one for (_, name), one in cells.items() if name == task])
+                task, mean_accuracy([view for (_, name), view in cells.items() if name == task])
             )
             for task in tasks
         ),
@@ -78,14 +78,14 @@ def score_table(
             ScoreRow(seed, rates.get(number), _accuracies(cells, number, tasks))
             for number, seed in sorted(seeds.items())
         ),
-        total=max((one.total for one in scored), default=0),
+        total=max((view.total for view in scored), default=0),
     )
 
 
 def forgetting_rows(
     evaluations: Sequence[EvaluationView], spec: ResolvedSpec
 ) -> tuple[ForgettingRow, ...]:
-    """Return every task scored before and after; the base model's own come first."""
+    """Return every task scored before and after, the base's own first."""
     changes = score_changes(evaluations)
     labels = task_labels([change.task for change in changes])
     rows = [

@@ -40,7 +40,7 @@ class ClaimRow:
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """A table with the rows that the paper or this preset has; `left_out` the rest."""
+    """A table with the rows of the paper or preset; `left_out` has the others."""
 
     table: ReportTable
     rows: tuple[ReportRow, ...]
@@ -74,7 +74,7 @@ def recipe_page(name: str, server: str) -> dict[str, object]:
 
 
 def report_of(session: Session, study: StudyView) -> dict[str, object] | None:
-    """Return the report on a study's page, or None if no installed recipe made it."""
+    """Return the report on a study, or None without an installed recipe."""
     if study.recipe is None:
         return None
     try:

@@ -68,13 +68,13 @@ def recipe_routes(renderer: Renderer) -> APIRouter:
         try:
             # The page about a refusal commits, so what was written before it is rolled back here.
             with session.begin_nested():
-                made = recipe_studies.create(session, principal, asked, study_rules(opened))
+                created = recipe_studies.create(session, principal, asked, study_rules(opened))
         except InvalidSpec as fault:
             return renderer.fault(422, CANNOT_RUN, f"{fault}", shown)
         except LimitReached as fault:
             return renderer.fault(429, CANNOT_RUN, f"{fault}", shown)
-        background.add_task(opened.bell.ring, made.queues)  # after the commit
-        place = f"/studies/{quote(made.study.name, safe='')}"
+        background.add_task(opened.bell.ring, created.queues)  # after the commit
+        place = f"/studies/{quote(created.study.name, safe='')}"
         return noted(session, request, RedirectResponse(place, 303))
 
     return router

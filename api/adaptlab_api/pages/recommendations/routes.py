@@ -95,7 +95,7 @@ def recommend_routes(renderer: Renderer) -> APIRouter:
 
 
 def _where(submitted: Submitted) -> str:
-    """Return the page of the study or job, or the list if there are several jobs."""
+    """Return the address of the study or job, or of the list for several jobs."""
     if submitted.study is not None:
         return f"/studies/{quote(submitted.study, safe='')}"
     return f"/jobs/{submitted.jobs[0]}" if len(submitted.jobs) == 1 else "/"

@@ -1,4 +1,4 @@
-"""Shared by all pages: templates, formats, forms, static files, problem pages.
+"""Shared by all pages: templates, formats, forms, static files, errors.
 
 Imports no other wing of the pages.
 """

@@ -34,7 +34,7 @@ class Asset:
 
 @dataclass(frozen=True, slots=True)
 class Assets:
-    """The small files of the pages, by name, and the address of the chart library."""
+    """The files of the pages, by name, and the chart library's address."""
 
     by_name: Mapping[str, Asset]
     charts_url: str
@@ -61,7 +61,7 @@ def charts_name() -> str:
 
 
 def charts_script(cache: Path) -> bytes:
-    """Return the chart library, gzip-compressed; a child process writes it to `cache`.
+    """Return the gzipped chart library; a child process writes it to `cache`.
 
     Two simultaneous requests write it twice, which is harmless: the file appears whole.
     """

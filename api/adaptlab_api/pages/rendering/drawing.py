@@ -1,4 +1,4 @@
-"""Charts as answers to the page's script, which passes them to the chart library."""
+"""Charts as answers to the page's script."""
 
 from collections.abc import Mapping
 

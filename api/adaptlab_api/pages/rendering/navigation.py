@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True, slots=True)
 class NavigationEntry:
-    """A link at the top of every page; `place` orders the links, from left to right."""
+    """A link at the top of every page; `place` orders the links."""
 
     place: int
     title: str

@@ -62,7 +62,7 @@ class Renderer:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> HTMLResponse:
-        """Return a page; `poll` among the values is its interval of updates in seconds.
+        """Return a page; the value `poll` is its update interval in seconds.
 
         With `stream`, the address of server-sent events, it updates after each of these. Forms and
         buttons that submit are hidden from a `Reader` without that permission.
@@ -93,7 +93,7 @@ class Renderer:
     def fault(
         self, status: int, heading: str, detail: str, values: Mapping[str, object]
     ) -> HTMLResponse:
-        """Return an error page; `faults`, `next_step` and `signed_out` are optional values."""
+        """Return an error page; `values` may add `faults` and `next_step`."""
         absent = dict.fromkeys(("faults", "next_step", "signed_out"))
         shown = {**absent, **values, "heading": heading, "detail": detail}
         return self.page("fault.html", shown, status)

@@ -11,7 +11,7 @@ SAFE = {"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "sa
 
 
 def add_static_routes(app: FastAPI, assets: Assets) -> None:
-    """Serve assets at `/static/NAME`, and the chart library at its versioned name."""
+    """Serve assets and the chart library below `/static/`."""
 
     @app.get(f"/static/{charts_name()}", include_in_schema=False)
     def charts(request: Request, resources: ResourcesDep) -> Response:

@@ -49,7 +49,7 @@ def local_path(address: str) -> str:
 
 
 def same_origin(request: Request) -> bool:
-    """Return True if the browser reports a page of this server, or reports nothing.
+    """Return True unless the browser reports a page of another server.
 
     Programs other than browsers report nothing, and have no session to misuse.
     """

@@ -39,7 +39,7 @@ class JobCounts:
 
 @dataclass(frozen=True, slots=True)
 class ClaimCounts:
-    """The number of claims measured by a study's theory checks, and of those that hold."""
+    """The claims that a study's theory checks measured, and how many hold."""
 
     holding: int
     measured: int
@@ -122,7 +122,7 @@ def study_facts(
     comparison: JobComparison | ComparisonProgress,
     jobs: Sequence[StudyJobView],
 ) -> list[tuple[str, str]]:
-    """Return the plan of a study, in words; a value that differs by method is a range.
+    """Return the plan of a study, in words; differing values are ranges.
 
     Seeds and steps are shown once the comparison is computed.
     """

@@ -155,7 +155,7 @@ def projects_to_submit_to(session: Session, rights: Access) -> tuple[str, ...]:
 
 
 def _sizes(cells: Sequence[PlannedCell], budgets: Sequence[int]) -> tuple[MethodSizes, ...]:
-    """Return the sizes by base model and method, which are the same for all tasks."""
+    """Return the sizes by base model and method, equal for all tasks."""
     rows: dict[tuple[str, str], dict[int, PlannedCell]] = {}
     for cell in cells:
         rows.setdefault((cell.base_model, cell.method), {}).setdefault(cell.budget, cell)
@@ -166,7 +166,7 @@ def _sizes(cells: Sequence[PlannedCell], budgets: Sequence[int]) -> tuple[Method
 
 
 def _effort(preview: StudyPreview) -> tuple[str, ...]:
-    """Return the differences in effort between methods on one task and base model."""
+    """Return differences in effort between methods on a task and base model."""
     specs = {job.spec_digest: job.resolved_spec for job in preview.jobs}
     compared: dict[tuple[str, str], dict[str, ComparedJob]] = {}
     for cell in preview.cells:

@@ -82,7 +82,7 @@ def draft_typed(
     known: Mapping[str, Document],
     spec_of: Callable[[Document], str],
 ) -> Draft:
-    """Return the form as typed, or as a pasted text or a clicked value changes it.
+    """Return the form as typed, pasted, or changed by a clicked value.
 
     `known` are specs by the choices that represent them; `spec_of` returns the kind of a pasted
     document.

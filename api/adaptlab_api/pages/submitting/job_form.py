@@ -83,7 +83,7 @@ class Around:
 
 
 def around(session: Session) -> Around:
-    """Return the base models of the project and of recipes, and the live queues."""
+    """Return the base models of project and recipes, and the live queues."""
     return Around(
         bases=base_models.usable(session, MOST_BASES),
         queues=workers.live_queues(session),
@@ -115,7 +115,7 @@ def first_document(offered: Around, kind: str, base_model: str, method: str) -> 
 
 
 def job_sections(kind: str, chosen: Callable[[str], str], offered: Around) -> tuple[Section, ...]:
-    """Return the fields of a kind of job; `chosen` gives the chosen plug-ins by pointer."""
+    """Return the fields of a kind of job, with knobs of the `chosen` plug-ins."""
     own = {
         "adapt": lambda: _adapting(chosen, offered),
         "pretrain": lambda: _pretraining(chosen),

@@ -1,4 +1,4 @@
-"""The values of a form's template: fields with their errors, and the request."""
+"""The values of a form's template: fields, errors and the request."""
 
 import json
 import pprint

@@ -1,4 +1,4 @@
-"""Routes of the forms that submit a job or a study: open, preview and send.
+"""Routes of the forms that submit a job or a study.
 
 The gate checks that a form was sent from this server, as for every change with a cookie.
 """
@@ -74,7 +74,7 @@ CANNOT_SUBMIT = "You cannot submit here"
 
 
 async def spec_form_fields(request: Request) -> Mapping[str, Sequence[str]]:
-    """Return the fields of a form with a spec; raise `Refused` for another body."""
+    """Return the fields of a form with a spec; raises `Refused`."""
     return await form_fields(request, MOST_FIELDS)
 
 
@@ -90,13 +90,13 @@ class Asking:
     request: Request
     session: Session
     principal: Principal
-    found: Access
+    rights: Access
     opened: Resources
     projects: tuple[str, ...]
 
     @property
     def lacks(self) -> str | None:
-        """The permission that the caller lacks to submit, in words; None if it has it."""
+        """The permission that the caller lacks to submit, in words, or None."""
         return lacks_to_submit(self.request)
 
     @property
@@ -104,8 +104,8 @@ class Asking:
         """The project of a new form: the usual one, or else the first."""
         if len(self.projects) < 2:
             return next(iter(self.projects), "")
-        ids = {projects.id_of(self.session, self.found, name): name for name in self.projects}
-        return ids.get(self.found.project_id or 0, self.projects[0])
+        ids = {projects.id_of(self.session, self.rights, name): name for name in self.projects}
+        return ids.get(self.rights.project_id or 0, self.projects[0])
 
     def shown(self, here: str) -> dict[str, object]:
         """Return the values of every page with a form."""
@@ -116,7 +116,7 @@ class Asking:
         }
 
     def form(self, here: str, new: str, kind: str | None = None) -> dict[str, object]:
-        """Return the values of the page of a form; `address` opens a new one after a POST."""
+        """Return the values of a form's page; `address` reopens it after a POST."""
         again = f"{new}?kind={kind}" if kind else new
         address = again if self.request.method == "POST" else None
         return {**self.shown(here), "new": new, "address": address}
@@ -126,12 +126,12 @@ def asking(
     request: Request,
     session: SessionDep,
     principal: PrincipalDep,
-    found: AccessDep,
+    rights: AccessDep,
     opened: ResourcesDep,
 ) -> Asking:
     """Return the request for a form; a FastAPI dependency."""
-    names = projects_to_submit_to(session, found)
-    return Asking(request, session, principal, found, opened, names)
+    names = projects_to_submit_to(session, rights)
+    return Asking(request, session, principal, rights, opened, names)
 
 
 AskingDep = Annotated[Asking, Depends(asking)]
@@ -241,14 +241,14 @@ def new_study_routes(renderer: Renderer) -> APIRouter:
 def _changing(asked: Asking, draft: Draft) -> Generator[None]:
     """Make a change in the draft's project; roll it back if it is refused."""
     # The page about a refusal commits, so what was written before it is rolled back here.
-    with asked.session.begin_nested(), in_project(asked.session, asked.found, draft.project):
+    with asked.session.begin_nested(), in_project(asked.session, asked.rights, draft.project):
         yield
 
 
 def _redirected(
     asked: Asking, background: BackgroundTasks, queues: Iterable[str], place: str
 ) -> Response:
-    """Redirect to the page of the new resource; ring its queues after the commit."""
+    """Redirect to the new resource; ring its queues after the commit."""
     background.add_task(asked.opened.bell.ring, queues)
     return noted(asked.session, asked.request, RedirectResponse(place, 303))
 
@@ -299,7 +299,7 @@ def _opened_study(asked: Asking, like: str, recipe: str, preset: Preset) -> Draf
     project = asked.project
     if recipe:
         request = RecipeRequest(recipe=recipe, preset=preset)
-        with in_project(asked.session, asked.found, project):
+        with in_project(asked.session, asked.rights, project):
             spec = recipes.requested(asked.session, request).spec
         document: Document = spec.model_dump(mode="json", exclude_unset=True)
     elif like:
@@ -326,9 +326,9 @@ def _typed_study(asked: Asking, fields: Mapping[str, Sequence[str]]) -> Draft:
 
 
 def _around(asked: Asking, project: str) -> Around:
-    """Return the choices of a project; none if the project is unknown or ambiguous."""
+    """Return the choices of a project; none if it is unknown or ambiguous."""
     try:
-        with in_project(asked.session, asked.found, project):
+        with in_project(asked.session, asked.rights, project):
             return around(asked.session)
     except REFUSALS:
         return Around((), (), {})
@@ -339,7 +339,7 @@ def _job_page(
 ) -> Response:
     roots = asked.opened.model_roots
     if refusal is None:
-        preview = job_answer(asked.session, asked.found, draft, roots)
+        preview = job_answer(asked.session, asked.rights, draft, roots)
     else:
         preview = JobAnswer(problems=problems_of(refusal))
     values = draft_values(
@@ -358,7 +358,7 @@ def _study_page(
     hidden: UUID | None = None,
 ) -> Response:
     if refusal is None:
-        preview = study_answer(asked.session, asked.found, draft, study_rules(asked.opened))
+        preview = study_answer(asked.session, asked.rights, draft, study_rules(asked.opened))
     else:
         preview = StudyAnswer(problems=problems_of(refusal))
     values = draft_values(

@@ -11,7 +11,7 @@ END = "-"
 
 
 def put(document: Document, pointer: str, value: object) -> None:
-    """Write a value; create the objects above it, and replace a bare name by one."""
+    """Write a value; create the objects above it, also for a bare name."""
     *way, last = parts_of(pointer)
     here: object = document
     for part, below in zip(way, [*way, last][1:], strict=True):
@@ -61,7 +61,7 @@ def is_document(value: object) -> bool:
 
 
 def _entered(here: object, part: str, below: str) -> object:
-    """Return the value at `part`, replaced by a container for `below` if it is none."""
+    """Return the container at `part`, created for `below` if necessary."""
     value = look(here, pointer_of([part]))
     container: object
     is_entry = below == END or _index(below) is not None

@@ -115,7 +115,7 @@ def _kind(schema: Schema, root: Schema) -> tuple[Kind, tuple[str, ...]]:
     if "anyOf" in schema:
         return _of_several(cast("Sequence[Schema]", schema["anyOf"]), root)
     if "enum" in schema:
-        return "choice", tuple(str(one) for one in cast("Sequence[object]", schema["enum"]))
+        return "choice", tuple(str(value) for value in cast("Sequence[object]", schema["enum"]))
     match schema.get("type"):
         case "boolean":
             return "flag", ()
@@ -151,7 +151,7 @@ def _of_array(schema: Schema, root: Schema) -> Kind:
 
 
 def _resolved(schema: Schema, root: Schema) -> Schema:
-    """Return the schema of a reference, also in a union with null or a short form."""
+    """Return the schema of a reference, or of one in a union with short forms."""
     here = schema
     while True:
         if "$ref" in here:
@@ -182,7 +182,7 @@ def _default(value: object) -> str:
             return "no"
         case str():
             return value
-        case list() if all(isinstance(one, str) for one in cast("list[object]", value)):
+        case list() if all(isinstance(entry, str) for entry in cast("list[object]", value)):
             return ", ".join(cast("list[str]", value))
         case _:
             return json.dumps(value)
@@ -195,11 +195,12 @@ def _label(name: str) -> str:
 def _limits(schema: Schema) -> str:
     """Return the minimum and maximum, in words."""
     options = cast("Sequence[Schema]", schema.get("anyOf", ()))
-    numbers = [one for one in (schema, *options) if one.get("type") in ("integer", "number")]
-    for one in numbers:
-        low = one.get("minimum", one.get("exclusiveMinimum"))
-        high = one.get("maximum")
-        above = "above " if "exclusiveMinimum" in one else ""
+    for number in (schema, *options):
+        if number.get("type") not in ("integer", "number"):
+            continue
+        low = number.get("minimum", number.get("exclusiveMinimum"))
+        high = number.get("maximum")
+        above = "above " if "exclusiveMinimum" in number else ""
         if low is not None and high is not None:
             return f"{above}{low:g} to {_short(high)}"
     return ""

@@ -116,7 +116,7 @@ def filled_from(document: Document, sections: Sequence[Section]) -> Filled:
 
 
 def normalised(document: Document) -> Document:
-    """Return the document with its short forms expanded, as the fields need it."""
+    """Return the document with its short forms expanded, as fields need it."""
     expanded = copy.deepcopy(document)
     for name in NAMED:
         if isinstance(expanded.get(name), str):
@@ -131,7 +131,7 @@ def normalised(document: Document) -> Document:
 
 
 def taken_over(document: Document, use: str) -> Document:
-    """Return the document with a clicked value; `use` is JSON of [pointer, value]."""
+    """Return the document with a clicked value, JSON of [pointer, value]."""
     try:
         pointer, value = json.loads(use)
     except (ValueError, RecursionError):
@@ -161,7 +161,7 @@ def placed(
 
 
 def _field_of(place: str, fields: Sequence[Field]) -> str | None:
-    """Return the field at or nearest above a place, or else the first below it."""
+    """Return the field at or nearest above a place, or the first below it."""
     if place == f"/{REST}":
         return place
     above = [field for field in fields if f"{place}/".startswith(f"{field.place}/")]
@@ -175,7 +175,7 @@ def _field_of(place: str, fields: Sequence[Field]) -> str | None:
 
 
 def _is_further(place: str, field: Field) -> bool:
-    """Return True if `field` has the further entries of a list, and a place is in one."""
+    """Return True if a place is in a list entry that `field` holds."""
     if not field.pointer.endswith(f"/{END}"):
         return False
     above = field.pointer.removesuffix(END)

@@ -1,4 +1,4 @@
-"""The page of tokens: the list, the form for a new one, and the reader's usage."""
+"""The page of tokens: the list, the form, and the reader's usage."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -54,7 +54,7 @@ class TokenForm:
         return cls(text("name"), scopes, text("project"), text("days"), bool(text("forever")))
 
     def asked(self) -> NewToken:
-        """Return the new token; raise `InvalidSpec`, or `Refused` for a NUL character."""
+        """Return the new token; raises `InvalidSpec`, or `Refused` for NUL."""
         is_number = self.days.isascii() and self.days.isdigit() and len(self.days) < 6
         days = int(self.days) if is_number else self.days
         document = {
@@ -69,18 +69,18 @@ class TokenForm:
 def token_page(
     session: Session,
     principal: Principal,
-    found: Access,
+    access: Access,
     page_token: str | None = None,
     form: TokenForm | None = None,
 ) -> dict[str, object]:
-    """Return the values of the template; raise `InvalidSpec` for a wrong `page_token`."""
-    page = issued_tokens.page(session, principal, found, None, PAGE_SIZE, page_token)
+    """Return the values of the template; raises `InvalidSpec`."""
+    page = issued_tokens.page(session, principal, access, None, PAGE_SIZE, page_token)
     following = page.next_page_token
     offered = offered_scopes(principal)
-    seen = projects.listed(session, found).data
+    seen = projects.listed(session, access).data
     return {
         "tokens": page.data,
-        "of_everybody": found.is_admin,
+        "of_everybody": access.is_admin,
         "own_id": principal.token_id,
         "first": HERE if page_token else None,
         "following": following and f"{HERE}?{urlencode({'page_token': following})}",

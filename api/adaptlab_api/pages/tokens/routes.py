@@ -1,4 +1,4 @@
-"""Routes of the page of tokens: the list, creating a token, and revoking one.
+"""Routes of the page of tokens: list, create and revoke.
 
 The gate checks that a form was sent from this server, as for every change with a cookie.
 """
@@ -43,11 +43,11 @@ def token_routes(renderer: Renderer) -> APIRouter:
     @router.get("")
     @needs("person")
     def tokens_page(
-        session: SessionDep, principal: PrincipalDep, found: AccessDep, page_token: str = ""
+        session: SessionDep, principal: PrincipalDep, access: AccessDep, page_token: str = ""
     ) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         return renderer.listed(
-            "tokens.html", shown, lambda: token_page(session, principal, found, page_token or None)
+            "tokens.html", shown, lambda: token_page(session, principal, access, page_token or None)
         )
 
     @router.post("")
@@ -57,9 +57,9 @@ def token_routes(renderer: Renderer) -> APIRouter:
         request: Request,
         session: SessionDep,
         principal: PrincipalDep,
-        found: AccessDep,
+        access: AccessDep,
     ) -> Response:
-        answer = _made(renderer, session, principal, found, TokenForm.read(fields))
+        answer = _made(renderer, session, principal, access, TokenForm.read(fields))
         return noted(session, request, answer) if answer.status_code < 400 else answer
 
     @router.post("/{token_id}/revoke")
@@ -69,11 +69,11 @@ def token_routes(renderer: Renderer) -> APIRouter:
         request: Request,
         session: SessionDep,
         principal: PrincipalDep,
-        found: AccessDep,
+        access: AccessDep,
     ) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         try:
-            issued_tokens.revoke(session, principal, found, token_id)
+            issued_tokens.revoke(session, principal, access, token_id)
         except NotFound:
             return renderer.fault(404, "There is no such token", NO_TOKEN, shown)
         except Forbidden as refusal:
@@ -84,20 +84,20 @@ def token_routes(renderer: Renderer) -> APIRouter:
 
 
 def _made(
-    renderer: Renderer, session: Session, principal: Principal, found: Access, form: TokenForm
+    renderer: Renderer, session: Session, principal: Principal, access: Access, form: TokenForm
 ) -> Response:
     """Return the page with the new token, shown once, or with the errors."""
     shown: dict[str, object] = {"principal": principal, "here": HERE}
     try:
         with session.begin_nested():
-            created = issued_tokens.create(session, principal, found, form.asked())
+            created = issued_tokens.create(session, principal, access, form.asked())
     except (InvalidSpec, Refused, Forbidden, NotFound) as refusal:
         response = answer(refusal)
         status = 422 if response is None else response.status_code
-        content = token_page(session, principal, found, form=form)
+        content = token_page(session, principal, access, form=form)
         faults = {"faults": faults_of(refusal)}
         return renderer.page("tokens.html", {**shown, **content, **faults}, status)
-    content = token_page(session, principal, found)
+    content = token_page(session, principal, access)
     # No redirect: the token would have to be stored until it is shown.
     place = {"Location": f"/v1/tokens/{created.id}"}  # names it in the audit log
     return renderer.page("tokens.html", {**shown, **content, "made": created}, 201, place)

@@ -27,7 +27,7 @@ class WorkerRow:
 
 
 def worker_page(session: Session) -> dict[str, object]:
-    """Return the values of the template: live workers, and the number of others."""
+    """Return the values of the template, with the number of workers gone."""
     recent = workers.recent(session, MOST_WORKERS)
     running = queues.running_by_worker(session)
     views = queues.queue_views(session, recent)
