@@ -125,7 +125,7 @@ def test_a_recipe_and_a_spec_in_one_body_are_refused_member_by_member(api: TestC
     faults = answer.json()["errors"]
     assert {one["code"] for one in faults} == {"recipe_and_spec"}
     assert "/methods" in {one["pointer"] for one in faults}
-    assert "leave out the one or the other" in faults[0]["detail"]
+    assert "Leave out one of the two" in faults[0]["detail"]
 
 
 def test_a_preset_without_a_recipe_misses_the_recipe(api: TestClient) -> None:

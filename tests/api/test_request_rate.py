@@ -109,7 +109,7 @@ def test_the_refusal_names_the_limit(settings: Settings, token: str) -> None:
     with a_client(settings, token, write_rate=1, write_burst=3) as client:
         until_refused(client, WRITE)
         detail = client.request(*WRITE).json()["detail"]
-    assert "1 writes a second" in detail
+    assert "1 writes per second" in detail
     assert "3 at once" in detail
 
 
@@ -281,7 +281,7 @@ def test_one_person_cannot_take_all_connections(
             header = {"Authorization": f"Bearer {one}"}
             refused = answer_of(address, header)
             assert refused.status_code == 429
-            assert "3 requests of one person" in refused.json()["detail"]
+            assert "3 requests of one user" in refused.json()["detail"]
         theirs = {"Authorization": f"Bearer {other}"}
         assert answer_of(address, theirs).status_code == 200
         assert answer_of(f"{server.url}/healthz", {}).status_code == 200

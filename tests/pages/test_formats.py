@@ -4,8 +4,8 @@ import pytest
 from tests.making import a_replicate
 
 from adaptlab_answers.results import EvaluationLinks, EvaluationView
-from adaptlab_api.pages import formats
 from adaptlab_api.pages.jobs.scores import score_table
+from adaptlab_api.pages.rendering import formats
 
 
 @pytest.mark.parametrize(

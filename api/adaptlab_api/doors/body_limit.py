@@ -141,13 +141,13 @@ def _head_bytes(scope: Scope) -> int:
 
 
 def _too_large(limit: int) -> Refused:
-    return Refused(TOO_LARGE, f"A body has at most {limit} bytes here; send less.")
+    return Refused(TOO_LARGE, f"The body is larger than {limit} bytes, the limit here. Send less.")
 
 
 def _too_slow(counted: int, seconds: float) -> Refused:
     detail = (
-        f"{counted} bytes of the body came in {seconds:.0f} seconds; after {GRACE_SECONDS:g} "
-        f"seconds it has to be {SLOWEST_BYTES_PER_SECOND} bytes a second."
+        f"Only {counted} bytes of the body arrived in {seconds:.0f} seconds. After "
+        f"{GRACE_SECONDS:g} seconds, the minimum is {SLOWEST_BYTES_PER_SECOND} bytes per second."
     )
     return Refused(TIMED_OUT, detail)
 

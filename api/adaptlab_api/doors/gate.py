@@ -74,7 +74,7 @@ def session_cookie(request: HTTPConnection) -> str:
 def _check_address(request: HTTPConnection) -> None:
     query: bytes = request.scope["query_string"]
     if "\x00" in request.scope["path"] or b"%00" in query:
-        detail = "The address holds the character U+0000."
+        detail = "The address contains the character U+0000."
         raise Refused(BAD_REQUEST, detail, Problem("/path", "nul_character", detail))
 
 

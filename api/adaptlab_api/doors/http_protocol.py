@@ -30,9 +30,9 @@ LINGER_SECONDS = 2.0
 SEND_SECONDS = 60.0
 """Without progress because the client does not read the answer."""
 
-TOO_LONG = f"The head of a request has at most {MOST_HEADER_BYTES} bytes; send fewer headers."
-LATE = f"The head of a request has to arrive within {HEADER_SECONDS:g} seconds."
-NO_HTTP = "This is no HTTP/1.1 request."
+TOO_LONG = f"The head of the request is larger than {MOST_HEADER_BYTES} bytes. Send fewer headers."
+LATE = f"The head of the request did not arrive within {HEADER_SECONDS:g} seconds."
+NO_HTTP = "This is not an HTTP/1.1 request."
 
 
 class PatientProtocol(H11Protocol):
@@ -140,7 +140,7 @@ class PatientProtocol(H11Protocol):
     @property
     def idle_since(self) -> float | None:
         """Time since which the client neither sent nor read what it has to."""
-        since = [time for time in (self.waiting_since, self.stuck_since) if time is not None]
+        since = [start for start in (self.waiting_since, self.stuck_since) if start is not None]
         return min(since, default=None)
 
     @property

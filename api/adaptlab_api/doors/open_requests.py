@@ -97,7 +97,7 @@ def _until_it_begins(turn: Turn, send: Send) -> Send:
 
 
 def _too_many(what: str) -> Response:
-    detail = f"{what} of one person are under way here; wait until some have ended."
+    detail = f"{what} of one user run at a time. Wait until some have ended."
     return problem(TOO_MANY, detail, headers={"Retry-After": str(RETRY_SECONDS)})
 
 

@@ -29,7 +29,7 @@ MINUTE = 60 * SECOND
 SIGN_IN = "/login"
 BACKOFF = ((1, 1), (3, 10), (8, 60))
 """(factor, minutes): wrong tokens allowed in that time, in multiples of the limit per minute."""
-WRONG_TOKENS = "This token opens nothing, and too many such came from this address"
+WRONG_TOKENS = "This token is not valid, and too many such tokens came from this address"
 SIGN_INS = "Too many sign-ins came from this address"
 
 
@@ -78,8 +78,8 @@ class RequestRate:
         if not seconds:
             return None
         most, at_once = allowed.rate.limit, allowed.rate.burst
-        side = "A worker's token" if is_lease else "A person"
-        detail = f"{side} has {most} {allowed.what} a second here, and {at_once} at once"
+        side = "token of a worker" if is_lease else "user"
+        detail = f"The limit per {side} is {most} {allowed.what} per second, and {at_once} at once"
         return _too_many(detail, seconds)
 
 

@@ -112,7 +112,7 @@ class _Exchange:
     async def _answer(self) -> None:
         detail = (
             f"The server did not answer within {self._seconds:g} seconds; try again in "
-            f"{RETRY_SECONDS} seconds. A change may have been made all the same."
+            f"{RETRY_SECONDS} seconds. The change may still have been made."
         )
         late = problem(SLOW, detail, headers={"Retry-After": str(RETRY_SECONDS)})
         await late(self._scope, self._receive, self._send)

@@ -50,7 +50,11 @@ class QueryParameters:
 
 
 def _repeated(name: str) -> Problem:
-    return Problem(f"/query/{name}", "repeated_parameter", f"{name} is given more than once.")
+    return Problem(
+        f"/query/{name}",
+        "repeated_parameter",
+        f"The parameter {name} occurs more than once. Send it once.",
+    )
 
 
 def _unknown(name: str, known: Collection[str]) -> Problem:

@@ -59,7 +59,7 @@ def announced_digest(request: Request) -> str:
 def check_digest(request: Request, sha256: str) -> None:
     """Raise `InvalidSpec` if the announced digest is not `sha256`."""
     if "content-digest" in request.headers and announced_digest(request) != sha256:
-        detail = f"The body has the SHA-256 {sha256}, and another was announced."
+        detail = f"The SHA-256 of the body is {sha256}, but another was announced."
         raise InvalidSpec(Problem("/header/content-digest", "wrong_digest", detail))
 
 

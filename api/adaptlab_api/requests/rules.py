@@ -44,18 +44,18 @@ def rule_of(handler: Callable[..., object]) -> Rule | None:
 def may_call(request: Request, rule: Rule | None) -> None:
     """Raise `Refused` unless the caller has the permission of a route."""
     if rule is None:
-        raise Refused(FORBIDDEN, "Nobody may call this: the server has no rule for it.")
+        raise Refused(FORBIDDEN, "Nobody can call this, because the server has no rule for it.")
     who, access = request.state.principal, access_of(request)
     assert isinstance(who, Principal)
     if rule == "worker":
         if WORKER not in who.scopes:
             raise Refused(
-                FORBIDDEN, "This is for workers: it needs a token with the scope `worker`."
+                FORBIDDEN, "Only workers can call this, with a token that has the scope `worker`."
             )
         return
     if not set(who.scopes) & set(CEILINGS):
         raise Refused(
-            FORBIDDEN, "This token is a worker's, which opens its leases alone; take one of yours."
+            FORBIDDEN, "This token is a worker's and opens only its leases. Use one of yours."
         )
     if rule == "person" or _has(access, rule):
         return
@@ -84,7 +84,7 @@ def _has(access: Access, rule: Role) -> bool:
 def _lacking(who: Principal, rule: Role) -> str:
     scope = {"reader": "read", "submitter": "submit", "operator": "submit"}.get(rule, "admin")
     if not set(who.scopes) & {scope, "submit" if scope == "read" else scope, "admin"}:
-        return f"This needs a token with the scope `{scope}`; make one, or ask an admin."
+        return f"This needs a token with the scope `{scope}`. Create one, or ask an admin."
     if rule == "admin":
-        return "Only an admin of the server may do this."
+        return "Only an admin of the server can do this."
     return f"This needs the role `{rule}` in a project; ask an admin of it."

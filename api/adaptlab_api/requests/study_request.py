@@ -44,8 +44,8 @@ def study_rules(opened: Resources) -> Rules:
 
 def _of_a_spec(member: str) -> Problem:
     detail = (
-        f"{member!r} belongs to the spec of a study and the body names a recipe, which has its "
-        "own; leave out the one or the other. To change a recipe, take the spec of its preset from "
-        "GET /v1/recipes/NAME and post that."
+        f"{member!r} belongs to the spec of a study, but the body names a recipe, which has its "
+        "own spec. Leave out one of the two. To change a recipe, post the spec of its preset from "
+        "GET /v1/recipes/NAME."
     )
     return Problem(f"/{member}", "recipe_and_spec", detail)

@@ -93,7 +93,7 @@ def list_results(
     if not group_by:
         return _answer(session, units, question, row_format, page_size, page_token)
     if order_by or field_names or page_token is not None:
-        detail = "Groups have their own columns and order, and come at once."
+        detail = "Groups have their own columns and order, and no pages."
         raise InvalidSpec(Problem("/query/group_by", "invalid_query", detail))
     groups = result_groups.groups(session, question, _names(group_by), metric)
     if row_format == "json":
@@ -174,7 +174,7 @@ def _answer(
     if form == "json":
         return json_answer(result_queries.page(session, question, page_size, page_token))
     if page_token is not None:
-        detail = "A file holds everything that matches; leave the page token out."
+        detail = "A file contains all matches. Leave out `page_token`."
         raise InvalidSpec(Problem("/query/page_token", "invalid_query", detail))
     columns, batches = bulk_rows.all_rows(units, question)
     name: Subject = question.subject

@@ -1,4 +1,4 @@
-// What the pages do beyond plain HTML: regions that follow the server, charts, local times.
+// Scripts of the pages: live regions, charts and local times.
 // Every page works without this file; nothing here builds HTML from data.
 "use strict";
 
@@ -67,7 +67,7 @@
     for (const box of fresh.querySelectorAll("input[type=checkbox]")) box.checked = chosen.has(box.value);
   }
 
-  // Tables that were being computed are there: they are sections that this page does not have yet.
+  // Tables that have been computed meanwhile are sections that this page does not have yet.
   function isComputed(page) {
     return document.getElementById("computing") && !page.getElementById("computing");
   }
@@ -101,7 +101,7 @@
     document.body.dataset.stream = page.body.dataset.stream ?? "";
   }
 
-  // A click is lost if what was pressed is replaced before the button is let go.
+  // A click is lost if its element is replaced before the mouse button is released.
   let released = Promise.resolve();
 
   function holdStill() {
@@ -169,8 +169,8 @@
     if (!failures) follow();
   }
 
-  // Where the body's `data-stream` names a stream of events, the page asks when one comes, and by
-  // the clock seldom. A hidden page gives its connection back: a browser has six for a server.
+  // If the body's `data-stream` names a stream of events, the page updates after each event, and
+  // polls rarely. A hidden page closes its connection: a browser has six per server.
   const NEWS_MS = 400; // events that come together are one piece of news
   const CALM = 8;
   let streaming = null;
@@ -200,7 +200,7 @@
           if (/^data:/m.test(value)) news();
         }
       }
-    } catch { /* the clock goes on */ }
+    } catch { /* polling continues */ }
     if (streaming !== mine) return;
     streaming = null;
     if (!document.hidden && !told) askByTheClock();
@@ -242,7 +242,7 @@
     chart.replaceChildren(note);
   }
 
-  // The new drawing is made beside the old one and then takes its place: nothing flickers.
+  // The new drawing is created next to the old one and then replaces it, without flicker.
   async function draw(chart, text) {
     const { vegaEmbed } = await loadLibrary();
     if (!chart.isConnected) return; // its region was replaced, and nothing there has a width
@@ -250,7 +250,7 @@
     holder.className = "drawing";
     holder.hidden = chart.querySelector(".drawing") !== null;
     const spec = JSON.parse(text);
-    // Rules only divide what is drawn: they have nothing to say.
+    // Rules only divide the drawing, so screen readers skip them.
     const rule = { ...spec.config?.rule, aria: false };
     spec.config = { ...spec.config, rule, background: "transparent", padding: 2 };
     if (chart.classList.contains("wide")) {
@@ -278,21 +278,21 @@
     chart.dataset.drawn = String(Number(chart.dataset.drawn ?? 0) + 1);
   }
 
-  // What is a little too wide is made smaller; what is much too wide is scrolled.
+  // A drawing that is a little too wide is scaled down; a much wider one scrolls.
   function fit(holder) {
     const picture = holder.querySelector("svg");
     const share = picture ? holder.clientWidth / picture.clientWidth : 1;
     if (share > 0.8 && share < 1) Object.assign(picture.style, { maxWidth: "100%", height: "auto" });
   }
 
-  // Drawings of one chart are made one after the other, so that the last one asked for stays.
+  // Drawings of one chart are created in order, so that the latest remains.
   function drawInTurn(chart, text) {
     const before = chart.drawing ?? Promise.resolve();
     chart.drawing = before.catch(() => {}).then(() => draw(chart, text));
     return chart.drawing;
   }
 
-  // Heat maps that stand side by side; on a narrow screen, below each other.
+  // Heat maps side by side, or stacked on a narrow screen.
   function columnsOf(chart) {
     return Math.max(1, Math.min(3, Math.floor(chart.clientWidth / MAP_WIDTH)));
   }
@@ -304,8 +304,8 @@
     return response.text();
   }
 
-  // A source that ends in `#NAME` is an object of charts of which this is one; it is asked for
-  // once, as its address changes with what it holds.
+  // A source that ends in `#NAME` is an object of several charts. It is fetched once, because its
+  // address changes with its content.
   const together = new Map();
 
   async function askPart(address) {
@@ -344,7 +344,7 @@
     }
   }
 
-  // Of a page with many charts, only those are drawn that somebody comes near.
+  // On a page with many charts, only those near the visible part are drawn.
   const near = new IntersectionObserver((entries) => {
     for (const { isIntersecting, target } of entries) {
       if (!isIntersecting) continue;
@@ -361,7 +361,7 @@
     }
   }
 
-  // Charts with a fixed width of their own need no redrawing.
+  // Charts with a fixed width need no redrawing.
   function fitCharts() {
     for (const chart of document.querySelectorAll(".chart.wide[data-source]")) {
       const text = drawn.get(chart);
@@ -369,9 +369,8 @@
     }
   }
 
-  // A form with `data-selects="ID ID"` chooses what these charts show: its fields are the query
-  // that is added to `data-from` of each. With `data-in-address` they are the page's own query too,
-  // and what the page says in words follows.
+  // The fields of a form with `data-selects="ID ID"` become the query of `data-from` of these
+  // charts. With `data-in-address`, they also become the query of the page, whose text follows.
   const KEY_MS = 80; // a slider that is dragged asks when it rests
 
   function followSelection(form) {
@@ -401,7 +400,7 @@
     choose();
   }
 
-  // A click on a mark chooses what it stands for in the form that the chart names.
+  // A click on a mark sets its values in the form that the chart names.
   function picks(chart, result) {
     const form = document.getElementById(chart.dataset.picks);
     result.view.addEventListener("click", (_, item) => {
@@ -414,7 +413,7 @@
 
   // ---- start --------------------------------------------------------------------------------
 
-  // Also called for every region that the server changed while the page was open.
+  // Also called for every region that has been replaced.
   function begin(root) {
     showTimes(root);
     for (const form of root.querySelectorAll("form[data-submit-on-change]")) {

@@ -1,6 +1,6 @@
-// What the forms of a job and a study do beyond plain HTML: they ask as one types.
-// The form is sent to its preview, whose answer is the whole page; what it says of the fields is
-// taken over and the fields themselves are left as they are typed.
+// Previews of the forms of a job and a study while the user types.
+// The form is sent to its preview, whose answer is a whole page. Its messages replace those on the
+// page; the fields keep what was typed.
 "use strict";
 
 (() => {
@@ -12,7 +12,7 @@
 
   const attributes = ["aria-invalid", "placeholder"];
 
-  // An answer's children move over into the element that is there: a status goes on being one.
+  // The children of the answer move into the existing element, which stays a status region.
   function takeAnswers(page) {
     for (const fresh of page.querySelectorAll("[data-answer]")) {
       const old = document.getElementById(fresh.id);
@@ -40,7 +40,7 @@
     }
   }
 
-  // After a click that changes values: what the server filled in.
+  // The values that the server filled in after a click.
   function takeValues(page) {
     for (const fresh of page.querySelectorAll("form[data-preview] [id][name]")) {
       const old = document.getElementById(fresh.id);
@@ -55,8 +55,8 @@
     return new URLSearchParams([...filled].map(([name, value]) => [name, String(value)]));
   }
 
-  // What is typed stays with this entry of the browser's history, for who comes back to it. A page
-  // that answered a form has an address under which it can be asked for again.
+  // The typed text is stored with this entry of the browser's history. A page that answered a form
+  // has an address at which it can be loaded again.
   function keep() {
     history.replaceState({ typed: String(content()) }, "", form.dataset.address ?? location.href);
   }
@@ -126,7 +126,7 @@
   form.addEventListener("submit", (event) => {
     const button = event.submitter;
     keep();
-    // Filling in another spec brings other fields: that is a page of its own.
+    // Another spec has other fields, so the whole page is loaded.
     if (!button?.hasAttribute("formaction") || button.name === "do") return;
     event.preventDefault();
     const beside = button.closest(".spec-field")?.querySelector("[name]:not(button)");
@@ -136,10 +136,10 @@
 
   if (form.dataset.address) keep();
   if (!form.dataset.address && history.state?.typed) comeBack(history.state.typed);
-  // The browser kept what was typed, or somebody was faster than this script.
+  // The browser restored the typed text, or the user typed before this script ran.
   else window.addEventListener("pageshow", () => { if (!isAsItCame()) ask(); });
 
-  // A clipboard is there under TLS and on this machine only; elsewhere the text is selected.
+  // The clipboard needs TLS or localhost; otherwise the text is selected.
   async function copy(button) {
     const text = document.getElementById(button.dataset.copies);
     getSelection().selectAllChildren(text);
