@@ -56,7 +56,7 @@ class Verdict(Value):
     None is beyond 64 in all); `too_close` if 64 seeds are not expected to.
 
     `undone_by` is the share of the higher method's seeds that would have to fail for the means to
-    be equal, `unseen_failure_rate` the share that may fail although none of these seeds did.
+    be equal. `unseen_failure_rate` is the share that may fail although none of these seeds did.
     `successful` compares the seeds that do not fail. `text` states both parts.
     """
 

@@ -56,8 +56,8 @@ def trained_columns(
 def missing_controls(claim: Claim, rows: DeclaredRows) -> Iterator[str]:
     """Yield a sentence for every test of the claim that lacks a control.
 
-    - A row that is claimed to fail on the task that it is trained on needs, in `controls`, another
-      method on the same base model that learns the task, with a score of `LEARNED` or more.
+    - A row that is claimed to fail on the task that it is trained on needs an entry in `controls`:
+      another method on the same base model that learns the task, scoring at least `LEARNED`.
     - A row that is claimed to lose or to lack another task must have learned its own, or the base
       model must have had the other.
     - A row that is claimed to learn a task needs the claim that its base model alone fails at it.

@@ -44,7 +44,7 @@ def more_seeds(pair: PairedDifference, tail: float, false_better: float) -> More
     to its square, δ² = d² - s² - a with the variances of seeds and items: undecided differences are
     measured too large as often as too small, and those measured too large look as if few seeds
     would do. The ends of the range use the variance of seeds at the ends of its 80 % interval
-    (chi-square with n - 1 degrees of freedom), the lower end with the difference as measured. None
+    (chi-square with n - 1 degrees of freedom); the lower end uses the difference as measured. None
     if the likely number is beyond `MOST_SEEDS`, or the difference is no larger than chance alone
     makes it.
     """

@@ -2,9 +2,8 @@
 
 A seed's score lies between 0 and 1. If seeds of one method can fail, a few of them can all succeed
 by chance, and their mean then exceeds the true one by any amount. The likelihood ratio below
-compares the seeds that were run with the most likely distribution of scores on [0, 1] that has a
-given mean, whatever its shape (Owen, Empirical Likelihood, 2001, with the ends of the scale added
-to its support).
+compares the seeds that were run with the most likely distribution of scores on [0, 1] with a given
+mean, of any shape. It is Owen's (Empirical Likelihood, 2001), with 0 and 1 added to the support.
 """
 
 import functools

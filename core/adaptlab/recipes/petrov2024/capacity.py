@@ -50,7 +50,7 @@ def capacity() -> Recipe:
             "count. On two cores, pretraining the first model with five seeds takes about 1.5 "
             "minutes, and the check half a minute per seed.",
             "faithful": "As many soft tokens as the paper's notebook completes, drawn at random, "
-            "and 64 that are searched for, on the paper's own translator and on a model that "
+            "and 64 that are searched for. The models are the paper's translator and one that "
             "copies six of 510 symbols. LLaMA-7B is not included; users who have it can import it. "
             "For a GPU, because of the pretraining.",
             "fair": "The same with 4,096 soft tokens searched for in 500 steps each. For a GPU.",

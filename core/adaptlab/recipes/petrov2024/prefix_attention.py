@@ -53,9 +53,9 @@ def prefix_attention() -> Recipe:
             f"99th and the 1st percentile in GPT-2's layers 0 to 11 are {gaps}. They are those of "
             "head l of layer l; the check reports both that and the mean over heads. About 3 "
             "minutes on two cores with 3 seeds.",
-            "faithful": "GPT-2's sizes (12 layers, 12 heads, width 768), with the paper's 20 "
-            "prefixes of 92,160 parameters on one model, its 5,000 steps of 32 items at 1e-2 and "
-            "its initial scale of 0.02. The model is trained here on the four sorting and adding "
+            "faithful": "GPT-2's sizes: 12 layers, 12 heads, width 768. As in the paper, 20 "
+            "prefixes of 92,160 parameters on one model, 5,000 steps of 32 items at 1e-2, and an "
+            "initial scale of 0.02. The model is trained here on the four sorting and adding "
             "tasks, because neither GPT-2's weights nor the paper's text data can be included; to "
             "use your own, import them and clone the study. The rate is constant, where the "
             "paper's falls by 2.5 % every 1,000 steps, and there is no dropout. For a GPU.",

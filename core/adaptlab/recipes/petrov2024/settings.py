@@ -33,7 +33,7 @@ SKILLS = (*SORTS, ADD_1, ADD_2)
 NEW = (UP_ADD_1, HISTOGRAM)
 MIXTURE: Members = {"name": "mixture", "tasks": SKILLS}
 CONSTANT: Members = {"batch_size": 64, "schedule": "constant", "warmup_fraction": 0.0}
-"""The paper's training: AdamW at one constant rate, 64 items a step, no warm-up."""
+"""The paper's training: AdamW at one constant rate, 64 items per step, no warm-up."""
 PATTERNS: Members = {"attention": {"samples": 4}}
 """Four items per job whose attention is stored."""
 GPU: Members = {"queue": "gpu", "max_seconds": 24 * 3600}

@@ -1,7 +1,8 @@
 """Suffixes: learned positions after the question.
 
-The models have two layers. With one layer, a suffix at the input alone computes the same function
-as one in every layer, and a soft prompt the same as a prefix, so four rows would be two.
+The theory is said to extend to them. The models have two layers, because with one layer four rows
+would be two: a suffix at the input alone computes the same function as one in every layer, and a
+soft prompt the same as a prefix.
 """
 
 from adaptlab.recipes.petrov2024 import settings as paper
