@@ -1,7 +1,7 @@
 """All tables; values that users filter and sort by are columns, next to the complete spec."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -399,14 +399,19 @@ class Job(Table):
 
 
 def asked_columns() -> tuple[Column[Any], ...]:  # Any: columns of several types
-    """The columns of jobs that are part of the request."""
-    return tuple(column for column in Job.__table__.columns if column.info.get("asked"))
+    """Return the columns of jobs that are part of the request."""
+    return tuple(column for column in _columns_of_jobs() if column.info.get("asked"))
 
 
-def job_fields() -> Mapping[str, JobField]:
-    """The fields of filters that are columns of jobs, by name of the column."""
-    columns = Job.__table__.columns
-    return {column.name: column.info["field"] for column in columns if "field" in column.info}
+def column_fields() -> Mapping[str, JobField]:
+    """Return the fields of filters that are columns of jobs, by name of the column."""
+    return {
+        column.name: column.info["field"] for column in _columns_of_jobs() if "field" in column.info
+    }
+
+
+def _columns_of_jobs() -> Iterable[Column[Any]]:
+    return Table.metadata.tables[Job.__tablename__].columns
 
 
 class SpecNumber(Table):

@@ -43,7 +43,7 @@ def job_fields() -> Fields:
 
 def _columns() -> Iterator[Field]:
     """The columns of jobs, as `adaptlab_db.tables.Job` declares them."""
-    for column, field in tables.job_fields().items():
+    for column, field in tables.column_fields().items():
         attribute: InstrumentedAttribute[Any] = getattr(Job, column)  # Any: of several types
         yield Field(
             field.name or column,
