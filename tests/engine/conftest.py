@@ -12,7 +12,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:
-    """So small that a second thread only waits for the first: ten times as fast without it."""
+    """Use one thread: for models this small, ten times as fast as two."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -35,7 +35,7 @@ SMALL = MiniGPT(layers=2, heads=2, width=12)
 
 
 def formal(width: int, size: int, hidden: int) -> Formal:
-    """Two attention layers of two unlike heads behind a linear layer, so that biases act early.
+    """Return a model of two attention layers with unlike heads after a linear one.
 
     At the sizes below every ReLU fires for some item; one that never did would learn nothing.
     """
@@ -85,7 +85,7 @@ TINY_OF_EACH: dict[str, Family] = {
 
 
 def one_layer(family: Family) -> Family:
-    """The same with a single layer, which is an attention layer or begins with one."""
+    """Return the family with a single layer, which has attention."""
     if isinstance(family, Formal):
         attention = (family.stack[place] for place, _ in family.attention_layers())
         return family.model_copy(update={"stack": (next(attention),)})
@@ -105,7 +105,7 @@ def rounding(values: torch.Tensor, roundings: int = ROUNDINGS) -> float:
 
     Each of n roundings in a row errs by at most u = eps/2 of the largest value, in either order:
     2·n·u·max|values| (Higham 2002, section 3.1). Which order is taken depends on the processor,
-    on shapes and on alignment, so equality to the last bit is asked only where all are the same.
+    on shapes and on alignment, so bitwise equality is expected only if all are the same.
     """
     return roundings * torch.finfo(values.dtype).eps * float(values.abs().max())
 
@@ -115,7 +115,7 @@ LACKING = {("adapter", "formal"), ("layernorm_tuning", "formal")}
 
 
 class Remembering:
-    """An observer for tests: keeps every event, and can ask to save and to stop."""
+    """An observer that keeps all events, and can command a save or a stop."""
 
     def __init__(self, stop_after: int | None = None, save_after: int | None = None) -> None:
         self.save_after = save_after
@@ -138,7 +138,7 @@ class Remembering:
 def made_base(
     spec: PretrainSpec, folder: Path, observer: Remembering | None = None
 ) -> tuple[BaseModelFacts, tuple[Path, ...]]:
-    """A base model that the engine pretrains into a folder: its facts and its files."""
+    """Pretrain a base model into a folder; return its facts and files."""
     observer = observer or Remembering()
     resolved = resolve(spec, None)
     run(resolved, (), folder, observer, "cpu")
@@ -160,7 +160,7 @@ def adaptation(
     base_replicates: int = 1,
     **changes: object,
 ) -> Plan:
-    """The plan of an adaptation of a small base to `sort_descending` of five digits."""
+    """Return the plan of an adaptation to `sort_descending` of five digits."""
     task = {"name": "sort_descending", "length": 5, "alphabet": 6}
     spec = AdaptSpec.model_validate(
         {
@@ -214,12 +214,12 @@ def unsized(name: str) -> Method:
 
 
 def sized(name: str) -> Method:
-    """A method at a size that leaves something to check: two of whatever it counts."""
+    """Return a method of size two, which leaves something to check."""
     return unsized(name).with_size(2)
 
 
 def one_larger(method: Method, shape: ModelShape) -> Iterator[Method]:
-    """Every configuration in which one size that a budget decides is the next larger."""
+    """Yield each configuration with one budgeted size increased by one."""
     if isinstance(method, Combine):
         for index, part in enumerate(method.parts):
             for grown in one_larger(part, shape):
@@ -232,7 +232,7 @@ def one_larger(method: Method, shape: ModelShape) -> Iterator[Method]:
 
 
 def base_tensors(plan: Plan, groups: int = 1) -> dict[str, torch.Tensor]:
-    """Random base weights [G, ...], larger than at the start of training so that all matters."""
+    """Return random base weights [G, ...], large enough that all matter."""
     generator = torch.Generator().manual_seed(5)
     return {
         name: torch.randn(groups, *tensor.shape, dtype=plan.dtype, generator=generator) * 0.3
@@ -245,7 +245,7 @@ def trainables(plan: Plan, base: dict[str, torch.Tensor]) -> Trainables:
 
 
 def perturbed(plan: Plan, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The trained tensors moved by noise, so that nothing is zero by its initialisation."""
+    """Return the trained tensors plus noise, so that no initial zero remains."""
     generator = torch.Generator().manual_seed(9)
     return {
         name: t.detach() + 0.3 * torch.randn(t.shape, dtype=plan.dtype, generator=generator)

@@ -1,4 +1,4 @@
-"""The GELU of bfloat16 against torch's in float64, at every number that bfloat16 has."""
+"""The GELU of bfloat16 against torch's in float64, at every bfloat16 number."""
 
 import pytest
 import torch

@@ -29,7 +29,7 @@ from adaptlab.methods.prefix_tuning import PrefixTuning, Reparameterisation
 from adaptlab.methods.soft_prompt import SoftPrompt
 from adaptlab.plugins.method import Method
 
-# peft 0.21 asks for a property that transformers 5.23 has renamed; neither is ours to mend.
+# peft 0.21 uses a property that transformers 5.23 has renamed; we can fix neither.
 # It also warns that an adapter at a tied head cannot be merged, which nobody does here.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning"),
@@ -80,7 +80,7 @@ def differences(both: Pair, model: Any, method: Method, tensors: Mapping[str, Te
 
 
 def module_of(model: Any, site: str) -> Any:
-    """The module of `peft` that stands at a site of ours."""
+    """Return the module of `peft` for a site of ours."""
     found = re.fullmatch(r"blocks\.(\d+)\.(attn|mlp)\.(\w+)", site)
     if found is None:
         return model.base_model.model.lm_head
@@ -222,7 +222,7 @@ def test_soft_prompt(name: str, double: bool, tmp_path: Path):
 
 
 def make_room_for_learned_positions(both: Pair) -> None:
-    """Give content at P, P+1, … of a GPT-2 the position vectors of 0, 1, …, and none before."""
+    """Shift GPT-2's position vectors by P, with none for the first P positions."""
     if both.ours.family.name != "gpt2":
         return
     table = both.theirs.transformer.wpe.weight.data

@@ -25,7 +25,7 @@ def decided(
     losses: list[list[float]],
     diverged: tuple[int, ...] = (),
 ) -> tuple[ReplicateResult, ...]:
-    """The choice, where of ten items so many are right and the losses are these, by seed, trial."""
+    """Return the choice, given correct items of ten and losses, by seed and trial."""
     plan = adaptation(
         {"name": "lora", "rank": 1},
         base_replicates=len(right),

@@ -1,4 +1,4 @@
-"""Compiled kernels against torch in float64, and what becomes of a machine that cannot compile."""
+"""Compiled kernels against torch in float64, and machines without compiler."""
 
 import shutil
 from collections.abc import Callable, Iterator

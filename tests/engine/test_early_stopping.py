@@ -1,4 +1,4 @@
-"""Replicates that end before the last step: when, with which weights, and at no further cost."""
+"""Early stopping: the step, the weights kept, and no further cost."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The first layer worked out once a token of the vocabulary against once an item."""
+"""The first layer computed per token of the vocabulary against per item."""
 
 import pytest
 import torch

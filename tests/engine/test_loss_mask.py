@@ -95,7 +95,7 @@ def test_the_validation_loss_counts_the_same_tokens():
 
 
 class Saying:
-    """In a model's place: the right digits, then `last`, then zeros for as long as it is asked."""
+    """A fake model: the correct digits, then `last`, then zeros."""
 
     def __init__(self, last: int) -> None:
         self.plan = SimpleNamespace(device=torch.device("cpu"))

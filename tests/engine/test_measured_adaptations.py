@@ -72,7 +72,7 @@ class Bench:
     def adapt(
         self, method: dict[str, object], seeds: Sequence[int] = (0,), task: object = TASK
     ) -> None:
-        """An adaptation whose every tensor is drawn anew for each seed."""
+        """An adaptation with all tensors drawn separately for each seed."""
         document = {"base_model": "base", "task": task, "method": method, "seeds": seeds}
         resolved = resolve(AdaptSpec.model_validate(document), self.facts)
         job = UUID(int=len(self.adaptations))

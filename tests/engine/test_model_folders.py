@@ -92,7 +92,7 @@ def test_a_configuration_from_before_transformers_5_is_read(folder: Path):
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "consolidated.00.pth", "model.pkl"])
 def test_a_pickle_is_refused_by_name_and_never_opened(folder: Path, name: str):
     (folder / SINGLE).unlink()
-    (folder / name).mkdir()  # whoever opens it gets another error
+    (folder / name).mkdir()  # opening it gives another error
     with pytest.raises(BadModelFolder, match=f"^{name} is refused.*{SINGLE}"):
         load_folder(folder)
 

@@ -82,7 +82,7 @@ def test_dropout_has_to_know_where_a_part_stands(monkeypatch: pytest.MonkeyPatch
 
 
 class Refusing:
-    """Stands in for a model whose memory suffices for so many replicates at once."""
+    """A model whose memory suffices for a limited number of replicates at once."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, most: int, error: Exception) -> None:
         self.sizes: list[int] = []

@@ -31,7 +31,7 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Remembering:
 
 
 def broken_off(folder: Path, step: int, resume: Path | None = None) -> tuple[Remembering, Path]:
-    """A run that is saved and stopped after so many steps of its own."""
+    """A run that is saved and stopped after a number of steps."""
     folder.mkdir()
     observer = Remembering(stop_after=step, save_after=step)
     with pytest.raises(TrainingStopped):

@@ -1,4 +1,4 @@
-"""Theory checks as a run: every report is told at once, on real models, and a stop is obeyed."""
+"""Theory checks as a run, on real models: reports at once, and a stop."""
 
 from pathlib import Path
 

@@ -221,7 +221,7 @@ def wait_for_threads() -> None:
 
 
 def ring_once(settings: Settings, queue: str = "cpu") -> None:
-    """One doorbell, as whoever rings sends it, but without the hurry, which may lose it."""
+    """Send one doorbell, without the time limit by which it could be lost."""
     with redis.Redis.from_url(settings.broker_url) as client:
         client.lpush(doorbell_queue(queue), *messages(queue, 1))
 

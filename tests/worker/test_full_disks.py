@@ -87,7 +87,7 @@ def test_a_worker_whose_disk_is_full_takes_no_jobs_and_says_why(
         (worker,) = workers.recent(session)
         assert worker.live
         assert "MiB free" in str(worker.unschedulable)
-        assert workers.live_queues(session) == (), "whoever submits is warned"
+        assert workers.live_queues(session) == (), "submitters are warned"
     said = processes.log.read_text
     seen = watched.heard_of()
     wait_until(lambda: watched.heard_of() > seen, "another look")

@@ -436,7 +436,7 @@ def test_steps_alone_are_left_to_the_heartbeat(
     recorder = Recorder(credulous, claim, tmp_path)
     recorder.start()
     recorder.put(Progress(phase="training", step=1, total=9 * MOST_WAITING))
-    wait_until(lambda: credulous.refused >= 1, "the first step, which is told at once")
+    wait_until(lambda: credulous.refused >= 1, "the first step, which is reported at once")
     for step in range(2, 3 * MOST_WAITING):
         recorder.put(Progress(phase="training", step=step, total=9 * MOST_WAITING))
     assert not (tmp_path / "spool.jsonl").exists(), "one of them waits, however many there were"

@@ -19,7 +19,7 @@ from adaptlab_worker.__main__ import program
 from adaptlab_worker.pull_loop import AGAIN_SECONDS
 
 Sessions = sessionmaker[Session]
-NOBODY = "redis://127.0.0.1:1/0"  # whoever asked there for a broker would not get on
+NOBODY = "redis://127.0.0.1:1/0"  # no broker listens there
 SLURM = {"SLURM_JOB_ID": "4711", "SLURM_RESTART_COUNT": "1", "SLURM_JOB_PARTITION": "gpu"}
 
 

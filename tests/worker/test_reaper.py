@@ -24,7 +24,7 @@ INTERVAL = 5.0
 
 
 class Clock:
-    """Goes on when it is told to."""
+    """A clock that advances on command."""
 
     now = 1000.0
 

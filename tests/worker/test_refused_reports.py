@@ -21,7 +21,7 @@ Sessions = sessionmaker[Session]
 
 
 class Counting(DatabaseLedger):
-    """A ledger that counts how often it is asked to record."""
+    """A ledger that counts its records."""
 
     asked = 0
 

@@ -62,13 +62,13 @@ def test_a_shift_waits_for_work_as_long_as_it_was_told(clock: Clock) -> None:
     clock.now += 59
     shift.found_nothing(look(shift))
     clock.now += 59
-    assert not shift.is_over(), "counted anew after the job"
+    assert not shift.is_over(), "counted again after the job"
     clock.now += 1
     assert shift.is_over()
 
 
 def test_a_look_that_began_before_a_job_ended_does_not_count(clock: Clock) -> None:
-    """The end of a job makes work: whoever looked before may have missed it."""
+    """The end of a job creates work, which an earlier look may have missed."""
     shift = Shift(ShiftLimits(idle_seconds=0), clock)
     look(shift)
     shift.claimed()
