@@ -108,7 +108,7 @@ def test_an_answer_counts_up_to_its_first_end_token(name: str):
     "name", [name for name in [*TASKS.names(), *VARIANTS] if name != "filtered-last"]
 )
 def test_the_counted_length_is_the_mean_of_what_counts(name: str):
-    task = made(name)  # except a filter after a sort: composition refuses it
+    task = made(name)  # except a filter of sorted digits, as composition documents
     targets = torch.full((2, 2000), task.target_length())
     items = make_items(task, "train", torch.tensor(SEEDS), 0, 2000)
     counts = targets if items.counted is None else items.counted.sum(-1)

@@ -1,4 +1,4 @@
-"""Linear sites with their attachments, alike in every family."""
+"""Linear sites with their attachments, for all families."""
 
 from collections.abc import Mapping
 

@@ -75,8 +75,8 @@ def queries_break_equation_6(
 ) -> Check:
     """Check that `updated` queries move relative attention in every layer.
 
-    This is the converse of equation 6. The measured value is the largest deviation in the layer
-    that moves least, which must reach `size`.
+    This is the negative counterpart of equation 6. The measured value is the largest deviation in
+    the layer that moves least, which must reach `size`.
     """
     moved = [deviation(effect).sixth for effect in prefix_effects(base, tokens, updated)]
     return Check.at_least(

@@ -1,4 +1,4 @@
-"""Pinned fine-tuning: trained copies of weights beyond first attention."""
+"""Pinned fine-tuning: trained copies of all that first attention ignores."""
 
 from collections.abc import Mapping
 

@@ -30,7 +30,7 @@ def attach(method: PrefixTuning, shape: ModelShape, tensors: Mapping[str, Tensor
 def fold(
     method: PrefixTuning, shape: ModelShape, tensors: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return the prefix, reparameterised if the method says so."""
+    """Return the prefix, from the reparameterisation if there is one."""
     if method.reparameterisation is None:
         return dict(tensors)
     rows, down, below, up, above = (
