@@ -6,7 +6,9 @@ import sys
 
 import pytest
 import torch
-from jaxtyping import TypeCheckError
+from jaxtyping import Float, TypeCheckError
+from tests.shapes import checked
+from torch import Tensor
 
 from adaptlab.engine.grouped import scale
 from adaptlab.engine.items import Items
@@ -31,10 +33,13 @@ def test_a_wrong_shape_is_refused_where_torch_would_broadcast() -> None:
 
 
 def test_a_wrong_shape_of_a_result_is_refused() -> None:
-    items = Items(torch.zeros(1, 2, 3).long(), torch.zeros(1, 2, 1).long())
+    @checked
+    def every_other(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:  # noqa: F821 - a shape
+        return x[::2]
 
+    assert every_other(torch.ones(1)).shape == (1,)
     with pytest.raises(TypeCheckError, match="the return value"):
-        items.right(torch.zeros(1, 2, 4, 7))  # one target is compared with four positions
+        every_other(torch.ones(2))
 
 
 def test_a_wrong_shape_or_dtype_in_a_dataclass_is_refused() -> None:
