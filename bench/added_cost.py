@@ -126,18 +126,14 @@ def measure() -> Section:
         TITLE,
         f"A pretraining of {steps:,} steps (one layer, width 96, three seeds), about "
         f"{SECONDS:.0f} seconds, runs {ROUNDS} times as a job of a warm stack on {CORES} cores "
-        "without a client waiting. Meanwhile all server processes (Postgres, Valkey, API, worker, "
-        f"beat, supervisor) are stopped for {SLICE_SECONDS:.0f} seconds, given "
-        f"{SETTLE_SECONDS:.0f} second to catch up and left running for as long, in turn. Each stop "
-        "is compared with the time before and after it, in two ways. The first is the time for "
-        "which the trainer's threads were ready to run without a core, by the kernel's count, all "
-        "threads together: an upper bound on the delay that does not depend on the host's speed. "
-        "The second is the wall time of the steps per second of the trainer's processor time, "
-        "which varies more. One-time costs are measured separately and added: from the request to "
-        "the start of the run, from its end to the end of the job, saved states, and the trainer's "
-        "messages to the worker. Effects on the processor's caches are not included. Intervals are "
-        "those of the median, at 95 %. Processor time is that of all processes except the trainer, "
-        "in percent of one core, during an uninterrupted training.",
+        "without a client waiting. Meanwhile all server processes are stopped for "
+        f"{SLICE_SECONDS:.0f} seconds, given {SETTLE_SECONDS:.0f} second to catch up and left "
+        "running for as long, in turn. Two measures compare each stop with the time around it: the "
+        "time for which the trainer's threads waited for a core, by the kernel's count (an upper "
+        "bound on the delay), and the wall time of the steps per second of processor time, which "
+        "varies more. One-time costs are measured separately and added. Effects on the processor's "
+        "caches are not included. Intervals are those of the median, at 95 %. Processor time is "
+        "that of all processes except the trainer, in percent of one core.",
         (*_held_up(rounds), *_once(short, rounds), *_processor_time(idle, busy, watched)),
     )
 

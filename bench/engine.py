@@ -31,15 +31,10 @@ FOUR_LAYERS = MiniGPT(layers=4, heads=4, width=256)
 
 
 WHAT_IS_LEFT = (
-    "The rest of a step is copies, many small operations (about 400 with one layer) and, with four "
-    "layers, the optimiser; in float32 with four layers the products alone take most of the plain "
-    "loop's time. Tried without gain: GELU in blocks of torch operations, by the logistic function "
-    "or from a table, fewer replicates at once (slower at every size), one product for queries, "
-    "keys and values (no faster than three), `torch.compile` of the whole step (slower with four "
-    "layers), our own products in C (no faster than the library's), attention and its gradients in "
-    "one C kernel (no faster), computing the first layer's scores by pairs of tokens (6 % with one "
-    "layer, no other row), adding LoRA's update in place (a tenth slower), flushing subnormal "
-    "numbers to 0 (no difference)."
+    "The rest of a step is copies, about 400 small operations and, with four layers, the "
+    "optimiser. Tried without gain: `torch.compile` of the whole step, fewer replicates at once, one product "
+    "for queries, keys and values, products or attention in C of our own, GELU by other formulas, "
+    "LoRA's update in place, flushing subnormal numbers to 0."
 )
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
