@@ -32,9 +32,9 @@ FOUR_LAYERS = MiniGPT(layers=4, heads=4, width=256)
 
 WHAT_IS_LEFT = (
     "The rest of a step is copies, about 400 small operations and, with four layers, the "
-    "optimiser. Tried without gain: `torch.compile` of the whole step, fewer replicates at once, one product "
-    "for queries, keys and values, products or attention in C of our own, GELU by other formulas, "
-    "LoRA's update in place, flushing subnormal numbers to 0."
+    "optimiser. Tried without gain: `torch.compile` of the whole step, fewer replicates at once, "
+    "one product for queries, keys and values, products or attention in C of our own, GELU by "
+    "other formulas, LoRA's update in place, flushing subnormal numbers to 0."
 )
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
