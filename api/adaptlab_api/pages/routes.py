@@ -1,6 +1,6 @@
 """The routes of the dashboard, collected from its wings."""
 
-from collections.abc import Iterator
+from functools import cache
 from types import ModuleType
 
 from fastapi import FastAPI
@@ -35,11 +35,12 @@ def mount_static(app: FastAPI) -> None:
     add_static_routes(app, load_assets())
 
 
-def _modules() -> Iterator[ModuleType]:
-    """Yield the module `routes` of every wing that has one."""
-    for wing in modules_of(pages):
-        if hasattr(wing, "__path__"):
-            yield from (module for module in modules_of(wing) if hasattr(module, "routers"))
+@cache
+def _modules() -> tuple[ModuleType, ...]:
+    """Return the modules of all wings that define routers."""
+    wings = (wing for wing in modules_of(pages) if hasattr(wing, "__path__"))
+    modules = (module for wing in wings for module in modules_of(wing))
+    return tuple(module for module in modules if hasattr(module, "routers"))
 
 
 def _navigation(module: ModuleType) -> tuple[NavigationEntry, ...]:
