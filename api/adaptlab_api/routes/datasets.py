@@ -51,9 +51,11 @@ router = api_router("/datasets", tag="datasets")
     "",
     status_code=201,
     response_model=DatasetView,
-    responses=created("dataset")
-    | {200: {"model": DatasetView, "description": "A dataset with these words existed already."}}
-    | failures(404, 409, *WITH_BODY),
+    responses={
+        **created("dataset"),
+        200: {"model": DatasetView, "description": "A dataset with these words existed already."},
+        **failures(404, 409, *WITH_BODY),
+    },
 )
 @needs("submitter")
 def upload_dataset(

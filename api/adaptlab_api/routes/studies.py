@@ -17,7 +17,7 @@ from adaptlab_api.requests.dependencies import (
     SessionDep,
     SubmitterDep,
 )
-from adaptlab_api.requests.describing import WITH_BODY, created, failures, succeeds
+from adaptlab_api.requests.describing import WITH_BODY, Described, created, failures, succeeds
 from adaptlab_api.requests.routing import api_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.requests.study_request import asked_study, study_rules
@@ -52,11 +52,12 @@ StudyBody = Annotated[
     json_body(StudySpec | RecipeRequest, StudySpec, RecipeRequest),
 ]
 
-_NEW_STUDY = created("study", tagged=True) | {
+_NEW_STUDY: Described = {
+    **created("study", tagged=True),
     200: {
         "model": StudyPreview | StudyView,
         "description": "A preview, or the earlier answer.",
-    }
+    },
 }
 
 router = api_router("/studies", tag="studies")

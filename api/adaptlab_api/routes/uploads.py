@@ -43,9 +43,11 @@ router = api_router("/uploads", tag="uploads")
     "",
     status_code=201,
     response_model=UploadView,
-    responses=created("upload")
-    | {200: {"model": UploadView, "description": "An earlier request created this upload."}}
-    | failures(429, *WITH_BODY),
+    responses={
+        **created("upload"),
+        200: {"model": UploadView, "description": "An earlier request created this upload."},
+        **failures(429, *WITH_BODY),
+    },
 )
 @needs("submitter")
 def begin_upload(
