@@ -42,14 +42,16 @@ STATES: Mapping[JobState, State] = MappingProxyType(
     }
 )
 
-JOB_STATES = tuple(STATES)
+States = tuple[JobState, ...]
+
+JOB_STATES: States = tuple(STATES)
 ATTEMPT_OUTCOMES: tuple[AttemptOutcome, ...] = get_args(AttemptOutcome)
-TERMINAL_STATES = tuple(name for name, state in STATES.items() if not state.followers)
-ACTIVE_STATES = tuple(name for name, state in STATES.items() if state.followers)
+TERMINAL_STATES: States = tuple(name for name, state in STATES.items() if not state.followers)
+ACTIVE_STATES: States = tuple(name for name, state in STATES.items() if state.followers)
 """States of jobs that have not ended."""
-PENDING_STATES = tuple(name for name, state in STATES.items() if state.is_pending)
+PENDING_STATES: States = tuple(name for name, state in STATES.items() if state.is_pending)
 """States of jobs that a worker has yet to claim and will."""
-UNCLAIMED_STATES = tuple(name for name in ACTIVE_STATES if name != "running")
+UNCLAIMED_STATES: States = tuple(name for name in ACTIVE_STATES if name != "running")
 """States of jobs that have not ended and that no worker holds."""
-LOST_STATES = tuple(name for name in TERMINAL_STATES if name != "succeeded")
+LOST_STATES: States = tuple(name for name in TERMINAL_STATES if name != "succeeded")
 """States of jobs whose results will never come."""

@@ -160,8 +160,9 @@ def test_a_base_model_that_is_ready_is_looked_for_once(api: TestClient, base: No
     address = api.post("/v1/jobs", json=an_adapt_document()).headers["location"]
     with statements() as sent:
         again = api.post("/v1/jobs", json=an_adapt_document())
-    # What begins and ends the unit of work is no statement here.
-    assert [one.split()[0] for one in sent] == ["WITH"]
+    inserted = [one for one in sent if one.startswith("INSERT")]
+    assert len(inserted) == 3, "the job, its first event and the entry of the audit log"
+    assert [one for one in sent if "jsonb_array_length" in one] == [], "the base model's facts"
     assert api.get(address).json()["resolved_spec"] == again.json()["resolved_spec"]
 
 

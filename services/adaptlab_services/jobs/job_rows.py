@@ -48,6 +48,16 @@ def insert_jobs(session: Session, principal: Principal, new: Sequence[NewJob]) -
     return insert_rows(session, [_row(job) | place for job in new], {"by": principal.name})
 
 
+def insert_job(session: Session, principal: Principal, new: NewJob) -> dict[str, Any]:
+    """Create one job as `insert_jobs` does; return its row as the database stores it."""
+    project_id = access.to_create(session)
+    place = {"owner_id": principal.user_id, "project_id": project_id}
+    row = _row(new) | place | {"id": uuid.uuid4(), "event_sequence": 1}
+    stored = session.execute(_INSERT, row).mappings().one()
+    session.execute(insert(_EVENTS), [_first_event(row, {"by": principal.name})])
+    return dict(stored)
+
+
 def insert_rows(
     session: Session, rows: Sequence[Mapping[str, Any]], data: Mapping[str, str]
 ) -> tuple[UUID, ...]:
@@ -58,12 +68,19 @@ def insert_rows(
     """
     ids = tuple(uuid.uuid4() for _ in rows)
     jobs = [{**row, "id": id_, "event_sequence": 1} for id_, row in zip(ids, rows, strict=True)]
-    session.execute(insert(Job), jobs)
-    first_events = [
-        {"job_id": job["id"], "sequence": 1, "type": job["state"], "data": data} for job in jobs
-    ]
-    session.execute(insert(JobEvent), first_events)
+    session.execute(insert(_JOBS), jobs)
+    session.execute(insert(_EVENTS), [_first_event(job, data) for job in jobs])
     return ids
+
+
+# Of the tables, because the ORM takes twice the time for the same statements.
+_JOBS = Job.metadata.tables[Job.__tablename__]
+_EVENTS = JobEvent.metadata.tables[JobEvent.__tablename__]
+_INSERT = insert(_JOBS).returning(*_JOBS.columns)
+
+
+def _first_event(job: Mapping[str, Any], data: Mapping[str, str]) -> dict[str, Any]:
+    return {"job_id": job["id"], "sequence": 1, "type": job["state"], "data": data}
 
 
 def _row(job: NewJob) -> dict[str, Any]:  # columns of any type

@@ -8,6 +8,8 @@ from uuid import UUID
 
 from pydantic import TypeAdapter
 from sqlalchemy import (
+    DateTime,
+    Integer,
     Result,
     Select,
     and_,
@@ -101,6 +103,20 @@ def job_view(columns: Columns, position: int | None = None) -> JobView:
     return JobView.model_validate(view)
 
 
+def new_job_view(
+    session: Session, job: Columns, owner: str, project: str, base_job_id: UUID | None
+) -> JobView:
+    """Return the view of a job that was created just now, from its row in the table.
+
+    It equals that of a later look, and so does its entity tag; it saves reading the job back.
+    """
+    checks = tuple(check["name"] for check in job["resolved_spec"]["checks"])
+    joined = {"name": job["spec"].get("name"), "checks": checks, "owner": owner, "project": project}
+    run = {"host": None, "first_step_at": None, "now": job["created_at"]}
+    columns = {**job, **joined, **run, "base_job_id": base_job_id}
+    return job_view(columns, queue_position(session, job))
+
+
 def _summary(columns: Columns, position: int | None = None) -> dict[str, Any]:
     """The members of a summary, to be validated together; separately, that takes twice as long."""
     summary = {name: value for name, value in columns.items() if name in JobSummary.model_fields}
@@ -131,13 +147,15 @@ def queue_position(session: Session, job: Columns) -> int | None:
 @cache
 def _jobs_ahead() -> Select[int]:
     """Count the queued jobs before a place in a queue, up to one more than `MOST_AHEAD`."""
-    priority, created_at = bindparam("priority"), bindparam("created_at")
+    job = Job.metadata.tables[Job.__tablename__].c
+    priority = bindparam("priority", type_=Integer())
+    created_at = bindparam("created_at", type_=DateTime(timezone=True))
     is_before = or_(
-        Job.priority > priority, and_(Job.priority == priority, Job.created_at < created_at)
+        job.priority > priority, and_(job.priority == priority, job.created_at < created_at)
     )
     ahead = (
-        select(Job.id)
-        .where(Job.state == "queued", Job.queue == bindparam("queue"), is_before)
+        select(job.id)
+        .where(job.state == "queued", job.queue == bindparam("queue"), is_before)
         .limit(MOST_AHEAD + 1)
     )
     return select(func.count()).select_from(ahead.subquery())

@@ -2,9 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, literal, select, update
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    Select,
+    Text,
+    Uuid,
+    bindparam,
+    func,
+    select,
+    update,
+)
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
@@ -27,8 +39,14 @@ from adaptlab_db.tables import Job
 from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.jobs import estimates
-from adaptlab_services.jobs.job_rows import NewJob, insert_jobs
-from adaptlab_services.jobs.job_views import columns_of, job_rows, job_view, queue_position
+from adaptlab_services.jobs.job_rows import NewJob, insert_job
+from adaptlab_services.jobs.job_views import (
+    columns_of,
+    job_rows,
+    job_view,
+    new_job_view,
+    queue_position,
+)
 from adaptlab_services.lifecycle import adaptations, workers
 from adaptlab_services.lifecycle.transitions import append_event, transition
 from adaptlab_services.limits import limits, quotas, sizes
@@ -53,10 +71,11 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class _Inserted:
-    """The id of a new job, and the queues that have new work."""
+    """The row of a new job, the queues that have new work, and the job of its base model."""
 
-    job_id: UUID
+    job: dict[str, Any]  # by name of the column, of any type
     queues: tuple[str, ...]
+    base_job_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +127,14 @@ def create(
             return Created(get(session, earlier), replayed=True, queues=())
     new = _create(session, principal, spec, roots)
     if idempotency_key is not None and digest is not None:
-        idempotency.remember(session, principal.user_id, idempotency_key, digest, new.job_id)
+        idempotency.remember(session, principal.user_id, idempotency_key, digest, new.job["id"])
     if entry is not None:
-        audit.record(session, replace(entry, object=str(new.job_id)))
+        audit.record(session, replace(entry, object=str(new.job["id"])))
     limits.check_queued(session, principal.user_id, most_queued)
     quotas.check_jobs(session, principal.user_id, _queues_of(spec))
-    return Created(get(session, new.job_id), replayed=False, queues=new.queues)
+    project = access.project_name(session)
+    view = new_job_view(session, new.job, principal.name, project, new.base_job_id)
+    return Created(view, replayed=False, queues=new.queues)
 
 
 def preview(session: Session, spec: Spec, *, roots: ModelRoots = NO_ROOTS) -> Preview:
@@ -212,7 +233,7 @@ def _create(session: Session, principal: Principal, spec: Spec, roots: ModelRoot
         return _create_theory(session, principal, spec)
     resolved = resolved_base(session, spec, roots)
     new = _insert(session, principal, spec, resolved, is_ready=True)
-    base_models.register(session, spec.name, new.job_id)
+    base_models.register(session, spec.name, new.job["id"])
     return new
 
 
@@ -231,22 +252,31 @@ def _create_adaptation(
             f"The base model {name!r} has changed because the database was restored or "
             "replaced. Nothing was created. Send the request again."
         )
-    return _Inserted(new.job_id, (*queues, *new.queues))
+    return _Inserted(new.job, (*queues, *new.queues), base.job_id)
 
 
 def _is_still_ready(session: Session, name: str, job_id: UUID) -> bool:
     """Return True if the remembered base model is in the database, created by that job."""
-    project_id = access.project_of(session)
-    is_made = base_models.is_made_by(literal(job_id), literal(project_id), literal(name))
-    return session.execute(select(is_made), execution_options=ACROSS_PROJECTS).scalar_one()
+    values = {"job": job_id, "project": access.project_of(session), "name": name}
+    return session.execute(_is_made(), values, execution_options=ACROSS_PROJECTS).scalar_one()
+
+
+@cache
+def _is_made() -> Select[bool]:
+    job_id = bindparam("job", type_=Uuid[UUID]())
+    project_id = bindparam("project", type_=BigInteger())
+    name: BindParameter[str | None] = bindparam("name", type_=Text())
+    return select(base_models.is_made_by(job_id, project_id, name))
 
 
 def _create_theory(session: Session, principal: Principal, spec: TheorySpec) -> _Inserted:
     resolved = _resolved_theory(session, spec)
     name = resolved.base_model
-    is_ready = name is None or base_models.usable_base(session, name).is_ready
+    base = None if name is None else base_models.usable_base(session, name)
+    is_ready = base is None or base.is_ready
     is_ready = is_ready and adaptations.are_ready(session, spec.adaptations)
-    return _insert(session, principal, spec, resolved, is_ready=is_ready)
+    new = _insert(session, principal, spec, resolved, is_ready=is_ready)
+    return replace(new, base_job_id=None if base is None else base.job_id)
 
 
 def _resolved_theory(session: Session, spec: TheorySpec) -> ResolvedTheory:
@@ -268,7 +298,7 @@ def base_of(
     try:
         with session.begin_nested():
             new = _insert(session, principal, spec, resolved, is_ready=True)
-            base_models.register(session, spec.name, new.job_id)
+            base_models.register(session, spec.name, new.job["id"])
     except Conflict:
         # Somebody else may have created the same model since the lookup.
         if (name := base_models.equal_to(session, digest, spec.name)) is not None:
@@ -346,8 +376,8 @@ def _insert(
 ) -> _Inserted:
     document = write_resolved(resolved)
     new = NewJob(spec, document, spec_digest(document), is_ready)
-    (job_id,) = insert_jobs(session, principal, [new])
-    return _Inserted(job_id, (spec.resources.queue,) if is_ready else ())
+    job = insert_job(session, principal, new)
+    return _Inserted(job, (spec.resources.queue,) if is_ready else ())
 
 
 def _queues_of(spec: Spec) -> set[str]:
