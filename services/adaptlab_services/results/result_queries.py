@@ -182,7 +182,7 @@ def chosen_fields(question: Question, listing: Listing) -> tuple[Field, ...]:
         raise _refused("fields", detail)
     if len(set(names)) < len(names):
         repeated = next(name for name in names if names.count(name) > 1)
-        raise _refused("fields", f"The field {repeated!r} is named twice. Name each field once.")
+        raise _refused("fields", f"The field {repeated[:64]!r} is named twice. Name each field once.")
     return tuple(listing.fields.named(name, "fields") for name in names)
 
 
