@@ -131,4 +131,4 @@ def test_more_words_than_a_body_may_have(client: Client, invoke: Invoke, tmp_pat
     broken.write_text("one\ttwo\n")
     done = invoke("datasets", "upload", "broken", str(broken))
     assert done.exit_code != 0
-    assert "Line 1 is no triple" in done.output
+    assert "Line 1 is not a triple" in done.output

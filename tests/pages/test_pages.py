@@ -124,7 +124,7 @@ def test_a_job_whose_base_model_failed_says_why_it_cannot_be_made_anew(
     signed_in.post(f"/jobs/{base.id}/cancel", headers=HERE)
     answer = signed_in.post(f"/jobs/{lost.id}/retry", headers=HERE)
     assert (answer.status_code, NOT_DONE in answer.text) == (422, True)
-    assert f"see job {base.id}" in answer.text
+    assert f"its job {base.id} has the state cancelled" in answer.text
 
 
 def test_a_job_that_was_preempted_is_not_said_to_run(signed_in: TestClient, worker: MadeUpWorker):

@@ -263,7 +263,7 @@ def test_what_cannot_be_compared_is_a_page(
     study = a_study(sessions, admin, name="live")
     answer = signed_in.get(compare_address(study.base_models[0].job.id))
     assert answer.status_code == 400
-    assert "Name jobs that adapt one" in answer.text
+    assert "Name jobs that adapt a base model" in answer.text
     answer = signed_in.get(compare_address(*(uuid4() for _ in range(201))))
     assert answer.status_code == 400
     assert "the limit is 200" in answer.text

@@ -246,7 +246,7 @@ def test_a_base_model_made_anew_takes_its_name_and_its_place(
     with sessions.begin() as session:
         base = a_base_model(session, state="failed")
         lost = a_job(session, an_adapt_spec(), state="failed")
-    with pytest.raises(InvalidSpec, match="make it again"):
+    with pytest.raises(InvalidSpec, match="Create it again"):
         retry(sessions, lost)
     anew = retry(sessions, base)
     with sessions() as session:

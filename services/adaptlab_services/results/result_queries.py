@@ -181,8 +181,8 @@ def chosen_fields(question: Question, listing: Listing) -> tuple[Field, ...]:
         detail = f"The query names {len(names)} fields. The limit is {MOST_FIELDS}. Name fewer."
         raise _refused("fields", detail)
     if len(set(names)) < len(names):
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise _refused("fields", f"The field {repeated[:64]!r} is named twice. Name each field once.")
+        repeated = next(name for name in names if names.count(name) > 1)[:64]
+        raise _refused("fields", f"The field {repeated!r} is named twice. Name each field once.")
     return tuple(listing.fields.named(name, "fields") for name in names)
 
 
