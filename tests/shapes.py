@@ -16,14 +16,12 @@ import sys
 from collections.abc import Callable
 from importlib.abc import MetaPathFinder
 from types import CodeType, FunctionType, ModuleType
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 import beartype
 import jaxtyping
 
 from adaptlab.engine import tensors
-
-T = TypeVar("T")
 
 ENGINE = "adaptlab.engine."
 DECORATOR = "_with_checked_shapes"
@@ -46,7 +44,7 @@ _CHECKED: list[set[object]] = []
 """For each function, the combinations of shapes that have passed the check."""
 
 
-def checked(subject: T) -> T:
+def checked(subject: Any) -> Any:  # a function or class of any type
     """Return the function or class, with checks if it declares shapes."""
     if isinstance(subject, FunctionType):
         return _checked_function(subject)

@@ -174,5 +174,5 @@ def test_what_somebody_else_mended_meanwhile_is_not_counted(
         session.execute(update(Artifact).values(state="quarantined", reason="It was away."))
     directory.meanwhile = lambda: write(known, b"content")
     found = scrub(known)
-    assert (found.checked, found.mended) == (1, 0)
+    assert (found.checked, found.repaired) == (1, 0)
     assert read(known, sha256) == b"content"

@@ -11,7 +11,7 @@ from adaptlab.engine.choice import best_first, contests
 from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.passes import arranged
 from adaptlab.engine.plan import Plan
-from adaptlab.specs.halving import going_on
+from adaptlab.specs.halving import continuing_trials
 
 
 def compared_replicates(plan: Plan, live: Collection[int], outcome: TrainingOutcome) -> list[int]:
@@ -54,4 +54,4 @@ def _competing(plan: Plan, live: Collection[int]) -> list[list[list[int]]]:
 def _places(plan: Plan, trials: Sequence[Sequence[int]]) -> int:
     """Return the number of these trials that go on."""
     halving = plan.training.halving
-    return len(trials) if halving is None else going_on(halving, len(trials))
+    return len(trials) if halving is None else continuing_trials(halving, len(trials))
