@@ -21,7 +21,7 @@ from sqlalchemy import make_url
 from sqlalchemy.orm import Session, sessionmaker
 from tests.databases import Databases
 from tests.making import a_base_model, a_made_up_ledger
-from tests.shapes import check_again, check_shapes
+from tests.shapes import begin_module, begin_test, check_shapes
 from tests.standstills import (
     pytest_runtest_protocol,
     pytest_runtest_setup,
@@ -105,9 +105,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def checked_shapes() -> None:
+def shapes_of_a_module() -> None:
     """Check the shapes of tensors in every module, whatever an earlier one has checked."""
-    check_again()
+    begin_module()
+
+
+@pytest.fixture(autouse=True)
+def shapes_of_a_test(shapes_of_a_module: None) -> None:
+    """Check the shapes of tensors in the first calls of every test."""
+    begin_test()
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,8 @@ The engine declares shapes with the types of `adaptlab.engine.tensors`, which ch
 these become jaxtyping's types, and beartype checks the functions and dataclasses that use them.
 
 jaxtyping's own import hook checks every call, which can take longer than a step of a tiny model.
-This one checks each combination of the arguments' shapes once per module of tests.
+Here a function is checked in its first calls of each test, and each combination of the arguments'
+shapes once per module of tests.
 """
 
 import ast
@@ -24,6 +25,7 @@ import jaxtyping
 from adaptlab.engine import tensors
 
 ENGINE = "adaptlab.engine."
+FIRST_CALLS = 25  # of a function in a test, more than in a forward pass of a small model
 DECORATOR = "_with_checked_shapes"
 
 
@@ -34,14 +36,27 @@ def check_shapes() -> None:
     sys.meta_path.insert(0, _Finder())
 
 
-def check_again() -> None:
+def begin_module() -> None:
     """Forget which combinations of shapes have been checked."""
-    for combinations in _CHECKED:
-        combinations.clear()
+    for checks in _CHECKS:
+        checks.passed.clear()
 
 
-_CHECKED: list[set[object]] = []
-"""For each function, the combinations of shapes that have passed the check."""
+def begin_test() -> None:
+    """Check the first calls of every function again."""
+    for checks in _CHECKS:
+        checks.left = FIRST_CALLS
+
+
+@dataclasses.dataclass
+class _Checks:
+    """The calls of a function left to check, and the combinations of shapes that have passed."""
+
+    left: int = FIRST_CALLS
+    passed: set[object] = dataclasses.field(default_factory=set[object])
+
+
+_CHECKS: list[_Checks] = []
 
 
 def checked(subject: Any) -> Any:  # a function or class of any type
@@ -60,8 +75,8 @@ def _checked_function(function: Any) -> Any:  # a function of any signature
         return function
     # Other annotations cost time, and pyright has checked them.
     function.__annotations__ = shaped
-    combinations: set[object] = set()
-    _CHECKED.append(combinations)
+    checks = _Checks()
+    _CHECKS.append(checks)
 
     @functools.cache  # made when first needed, since few tests call every function
     def strict() -> Callable[..., object]:
@@ -69,11 +84,14 @@ def _checked_function(function: Any) -> Any:  # a function of any signature
 
     @functools.wraps(function)
     def checking(*arguments: object, **named: object) -> object:
+        if not checks.left:
+            return function(*arguments, **named)
+        checks.left -= 1
         shapes = (*map(_shape, arguments), *named, *map(_shape, named.values()))
-        if shapes in combinations:
+        if shapes in checks.passed:
             return function(*arguments, **named)
         result = strict()(*arguments, **named)
-        combinations.add(shapes)
+        checks.passed.add(shapes)
         return result
 
     return checking
