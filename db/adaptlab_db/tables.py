@@ -34,7 +34,6 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from adaptlab.specs.spec import Kind
 from adaptlab_db.job_states import ATTEMPT_OUTCOMES, JOB_STATES
-from adaptlab_db.job_states import TERMINAL_STATES as TERMINAL_STATES
 
 ARTIFACT_STATES = ("ready", "quarantined", "collected", "uploading")
 STUDY_ROLES = ("method", "reference", "base_model", "check")

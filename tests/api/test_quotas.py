@@ -218,8 +218,7 @@ def test_who_waited_for_a_turn_takes_what_was_counted_meanwhile(sessions: Sessio
         usage_counts.count(session, owner)
     forget_counts(sessions)
     with sessions.begin() as late:
-        looked = quotas.beside(select(Job.id), Job.__table__.c.owner_id)
-        found = quotas.allowance(late, late.execute(looked).one())
+        found = quotas.allowance_of(late, owner)
         with sessions.begin() as session:
             counted = usage_counts.count(session, owner)
         assert found.counted(late, owner).counted_at == counted.counted_at

@@ -13,6 +13,7 @@ from adaptlab.comparisons.table_comparison import MissingScores, TableComparison
 from adaptlab.studies.study_plan import Role
 from adaptlab_answers.comparisons import JobComparison, StudyComparison, StudyName
 from adaptlab_answers.studies import StudyJobView
+from adaptlab_db.job_states import TERMINAL_STATES
 from adaptlab_services.comparisons.comparison_groups import ComparedTable
 from adaptlab_services.comparisons.comparison_rows import Row, live_text
 from adaptlab_services.results import scored_jobs
@@ -20,7 +21,6 @@ from adaptlab_services.results.scored_jobs import ScoredJob
 
 DEFAULT_LEVEL = 0.95
 DEFAULT_MARGIN = 0.01
-ENDED = ("succeeded", "failed", "cancelled")
 OPEN = "open"
 """State of every job that has not ended: it has no measurements yet."""
 
@@ -149,14 +149,14 @@ def statistics_version() -> str:
 
 
 def _state(job: InputJob) -> str:
-    return job.state if job.state in ENDED else OPEN
+    return job.state if job.state in TERMINAL_STATES else OPEN
 
 
 def _up_to_date(missing: MissingScores, places: Places) -> MissingScores:
     if missing.job is None:
         return missing
     row, job = places[missing.method, missing.budget, missing.job]
-    if job.state in ENDED:
+    if job.state in TERMINAL_STATES:
         return missing
     text = live_text(row.method, row.budget, job, is_alone=len(row.jobs) == 1)
     now = {"state": job.state, "reason": job.reason, "text": text}

@@ -3,11 +3,11 @@
 from sqlalchemy import bindparam, func, select, text
 from sqlalchemy.orm import Session
 
+from adaptlab_db.job_states import PENDING_STATES
 from adaptlab_db.tables import Job
 from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services.errors import LimitReached
 
-HELD = ("waiting", "queued")
 _ONE_AT_A_TIME = text("SELECT pg_advisory_xact_lock(hashtextextended('adaptlab.queued', :owner))")
 _CLAIMS_IN_TURN = text(
     "SELECT pg_advisory_xact_lock(hashtextextended('adaptlab.reproductions.claims', 0))"
@@ -18,7 +18,7 @@ _JOBS = Job.metadata.tables[Job.__tablename__]
 _HELD_BY = (
     select(func.count())
     .select_from(_JOBS)
-    .where(_JOBS.c.owner_id == bindparam("owner"), _JOBS.c.state.in_(HELD))
+    .where(_JOBS.c.owner_id == bindparam("owner"), _JOBS.c.state.in_(PENDING_STATES))
 )
 
 

@@ -7,9 +7,9 @@ it is free again.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any, Self
+from typing import Self
 
-from sqlalchemy import ColumnElement, Row, Select, bindparam, func, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_answers.people import QueueUse, Quotas, UserUsage
@@ -55,17 +55,14 @@ def own_of(row: User) -> Quotas:
     return Quotas(queue_hours=row.max_queue_hours or {}, stored_bytes=row.max_stored_bytes)
 
 
-def check_jobs(
-    session: Session, owner_id: int, queues: Collection[str], found: "Allowance | None" = None
-) -> None:
+def check_jobs(session: Session, owner_id: int, queues: Collection[str]) -> None:
     """Raise `QuotaReached` if the owner has no hours or no room left.
 
-    Without quotas this takes one statement, or none if `found` is given, which `allowance` reads
-    from the columns that `beside` adds. With quotas it takes a few more.
+    Without quotas this takes one statement; with quotas it takes a few more.
     """
     if not queues:
         return
-    current = found or _allowance_of(session, owner_id)
+    current = allowance_of(session, owner_id)
     allowed = current.allowed
     limited = {name: allowed.queue_hours[name] for name in queues if name in allowed.queue_hours}
     if not limited and allowed.stored_bytes is None:
@@ -86,7 +83,7 @@ def check_room(session: Session, owner_id: int, more_bytes: int) -> None:
 
     With `more_bytes` 0, it raises only if the owner is already above the quota.
     """
-    current = _allowance_of(session, owner_id)
+    current = allowance_of(session, owner_id)
     allowed = current.allowed
     if allowed.stored_bytes is None:
         return
@@ -98,7 +95,7 @@ def check_room(session: Session, owner_id: int, more_bytes: int) -> None:
 
 def usage(session: Session, user_id: int) -> UserUsage:
     """Return a user's hours and stored bytes in all projects."""
-    current = _allowance_of(session, user_id)
+    current = allowance_of(session, user_id)
     allowed, counted = current.allowed, current.counted(session, user_id)
     queues = sorted({*counted.queues(), *allowed.queue_hours})
     return UserUsage(
@@ -126,11 +123,6 @@ _OF_USERS = _USERS.outerjoin(_COUNTS, _COUNTS.c.user_id == _USERS.c.id)
 _LOOK = select(*_LOOKED_AT).select_from(_OF_USERS).where(_USERS.c.id == bindparam("user_id"))
 
 
-def beside(statement: Select[*tuple[Any, ...]], owner: ColumnElement[int]) -> Select[Any]:
-    """Return the statement with the columns that `allowance` reads, per owner."""
-    return statement.add_columns(*_LOOKED_AT).join(_OF_USERS, _USERS.c.id == owner)
-
-
 @dataclass(frozen=True, slots=True)
 class Allowance:
     """A user's quotas, and the last count of their use, if any."""
@@ -149,19 +141,15 @@ class Allowance:
         if self.is_fresh or not usage_counts.is_first_to_count(session, user_id):
             return self.last
         # Another request may have counted since this was read, because creating jobs can wait.
-        now = _allowance_of(session, user_id)
+        now = allowance_of(session, user_id)
         if now.last is not None and now.is_fresh:
             return now.last
         return usage_counts.count(session, user_id)
 
 
-def _allowance_of(session: Session, user_id: int) -> Allowance:
+def allowance_of(session: Session, user_id: int) -> Allowance:
+    """Return a user's quotas and the last count of their use."""
     row = session.execute(_LOOK, {"user_id": user_id}, execution_options=ACROSS_PROJECTS).one()
-    return allowance(session, row)
-
-
-def allowance(session: Session, row: Row[*tuple[Any, ...]]) -> Allowance:
-    """Return the quotas of the owner in a row of a statement from `beside`."""
     server = session.info.get(_QUOTAS, _NONE)
     assert isinstance(server, Allowed)
     own = Quotas(queue_hours=row.max_queue_hours or {}, stored_bytes=row.max_stored_bytes)

@@ -24,6 +24,7 @@ from adaptlab.specs.resolve import BaseModelFacts
 from adaptlab.specs.resolved import ResolvedImport, ResolvedPretrain
 from adaptlab_answers.models import BaseModelLinks, BaseModelView
 from adaptlab_answers.paging import Page
+from adaptlab_db.job_states import LOST_STATES
 from adaptlab_db.session import informed
 from adaptlab_db.tables import BaseModel, Job, Project
 from adaptlab_services import paging
@@ -32,7 +33,6 @@ from adaptlab_services.paging import Cursor
 from adaptlab_services.people import access
 
 JsonObject = dict[str, object]
-GIVEN_UP = ("failed", "cancelled")
 MOST_KEPT = 1000  # base models that a process remembers, a few KB each
 _READY = "ready_bases"
 
@@ -124,7 +124,7 @@ def usable_base(session: Session, name: str, pointer: str = "/base_model") -> Us
         row = session.execute(_LOOK.with_for_update(read=True, of=Job), key).one_or_none()
     if row is None:
         raise _unknown(session, name, pointer)
-    if row.state in GIVEN_UP:
+    if row.state in LOST_STATES:
         raise InvalidSpec(
             Problem(
                 pointer=pointer,
@@ -194,7 +194,7 @@ def equal_to(session: Session, digest: str, preferred: str) -> str | None:
     return session.execute(
         select(BaseModel.name)
         .join(Job, Job.id == BaseModel.job_id)
-        .where(Job.spec_digest == digest, Job.state.not_in(GIVEN_UP))
+        .where(Job.spec_digest == digest, Job.state.not_in(LOST_STATES))
         .where(BaseModel.project_id == access.project_of(session))
         .order_by((BaseModel.name == preferred).desc(), BaseModel.created_at)
         .limit(1)
@@ -229,7 +229,7 @@ def check_free(session: Session, name: str) -> None:
         .where(*_named(session, name))
         .with_for_update(of=BaseModel)
     ).one_or_none()
-    if row is not None and row.state not in GIVEN_UP:
+    if row is not None and row.state not in LOST_STATES:
         raise Conflict(
             f"The base model {name!r} already exists: its job {row.id} has the state {row.state}. "
             "Use it, or choose another name.",
@@ -268,7 +268,7 @@ def page(session: Session, page_size: int, page_token: str | None = None) -> Pag
 def usable(session: Session, most: int) -> tuple[BaseModelView, ...]:
     """Return the newest base models that jobs in the project can name."""
     in_project = BaseModel.project_id == access.project_of(session)
-    query = _rows().where(in_project, Job.state.not_in(GIVEN_UP))
+    query = _rows().where(in_project, Job.state.not_in(LOST_STATES))
     newest = query.order_by(BaseModel.created_at.desc(), BaseModel.name).limit(most)
     return tuple(_view(row) for row in session.execute(newest))
 

@@ -1,11 +1,11 @@
 """The audit log: actor, action, time, address and outcome of requests."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CTE, ColumnElement, bindparam, insert, select
+from sqlalchemy import ColumnElement, insert, select
 from sqlalchemy.orm import Session
 
 from adaptlab.values import Value
@@ -68,21 +68,6 @@ def record(session: Session, entry: Entry) -> None:
     session.execute(_INSERT, _row(entry))
 
 
-def beside() -> CTE:
-    """Return a CTE that appends an entry as part of another statement.
-
-    The statement is executed with the parameters that `given` returns.
-    """
-    columns = {name: bindparam(_GIVEN + name, type_=_ENTRIES.c[name].type) for name in _COLUMNS}
-    return insert(_ENTRIES).values(columns).cte("entry")
-
-
-def given(entry: Entry, object_id: UUID) -> dict[str, Any]:  # columns of any type
-    """Return the parameters of `beside`, for an entry on this object."""
-    row = _row(replace(entry, object=str(object_id)))
-    return {_GIVEN + name: value for name, value in row.items()}
-
-
 def _row(entry: Entry) -> dict[str, Any]:
     actor = entry.principal
     return {
@@ -101,11 +86,6 @@ def _row(entry: Entry) -> dict[str, Any]:
 # The table instead of the class: the ORM takes twice as long for the same statement.
 _ENTRIES = AuditEntry.metadata.tables[AuditEntry.__tablename__]
 _INSERT = insert(_ENTRIES)
-_COLUMNS = (
-    *("actor_id", "actor", "token_id", "address", "action", "object"),
-    *("status", "request_id", "details"),
-)
-_GIVEN = "entry_"
 
 
 def page(

@@ -29,6 +29,7 @@ from adaptlab_answers.recipes import (
     ReportLinks,
     StudyReport,
 )
+from adaptlab_db.job_states import LOST_STATES
 from adaptlab_db.tables import BaseModel, Job, Study
 from adaptlab_services.errors import Conflict, NoReport, NotFound
 from adaptlab_services.jobs import jobs, study_lock
@@ -188,7 +189,7 @@ def _free_base_name(session: Session, base: PretrainSpec) -> str:
     if equal is not None:
         return equal
     like = BaseModel.name.startswith(base.name, autoescape=True)
-    usable = Job.state.not_in(base_models.GIVEN_UP)
+    usable = Job.state.not_in(LOST_STATES)
     in_project = BaseModel.project_id == access.project_of(session)
     query = select(BaseModel.name).join(Job, Job.id == BaseModel.job_id)
     return _numbered(base.name, set(session.scalars(query.where(like, usable, in_project))))

@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_db.artifacts import ArtifactStore, is_referenced, references, stores_of
 from adaptlab_db.errors import StoreUnreachable
+from adaptlab_db.job_states import ACTIVE_STATES, TERMINAL_STATES
 from adaptlab_db.stores.store import POSTGRES, KeptKey, Place, Store, owner_in, owner_of
 from adaptlab_db.tables import (
-    TERMINAL_STATES,
     Artifact,
     AttentionMap,
     BaseModel,
@@ -30,7 +30,6 @@ AT_ONCE_BYTES = 2**30
 KEEP = "keep"
 """Label of jobs whose files are never collected, whatever its value."""
 Collector = Callable[[Session], list[int]]
-UNFINISHED = ("waiting", "queued", "running", "paused")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +173,7 @@ def _is_expired(days: float) -> ColumnElement[bool]:
         Job.finished_at < func.clock_timestamp() - timedelta(days=days),
         ~Job.labels.has_key(KEEP),
         Job.id.not_in(base_model_jobs),
-        Job.id.not_in(awaiting.measured_by(UNFINISHED)),
+        Job.id.not_in(awaiting.measured_by(ACTIVE_STATES)),
     )
 
 
