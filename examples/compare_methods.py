@@ -49,7 +49,8 @@ def main(base_model: str, task: object, budget: int) -> None:
         for name, interval in sorted(scores.items(), key=lambda entry: -entry[1].mean):
             used = jobs[name].budget
             count = 0 if used is None else used.trainable_parameters
-            accuracy = f"{interval.mean:6.1%} ({interval.low:.1%} to {interval.high:.1%})"
+            low, high = 100 * interval.low, 100 * interval.high
+            accuracy = f"{100 * interval.mean:5.1f} % ({low:.1f} to {high:.1f} %)"
             print(f"{name:20} {count:8,} {accuracy}")
 
 

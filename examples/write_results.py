@@ -124,7 +124,7 @@ def _settings(comparison: StudyComparison) -> Iterator[str]:
     }
     margin = _percent(comparison.margin)
     yield "; ".join(f"{name} {value}" for name, value in settings.items()) + "."
-    yield f"Intervals are at {comparison.level:.0%}; a difference below {margin} of the"
+    yield f"Intervals are at {100 * comparison.level:.0f} %; a difference below {margin} of the"
     yield "items counts as none."
 
 

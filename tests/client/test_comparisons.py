@@ -126,7 +126,7 @@ def test_a_comparison_at_the_command_line(invoke: Invoke, study: str) -> None:
     assert told.exit_code == 0, told.output
     for text in (
         f"sort_descending(length=3, alphabet=4) on {BASE}",
-        "budget 32, 95% intervals; * could be best",
+        "budget 32, 95 % intervals; * could be best",
         "Intervals over items only, because every seed has the same score: frozen, full_finet",
         "Over all seeds, frozen is worse than full_finetuning by 100.0 points",
         "Among seeds that do not fail, full_finetuning is better than lora at 32 by 25.0 points",
@@ -136,7 +136,7 @@ def test_a_comparison_at_the_command_line(invoke: Invoke, study: str) -> None:
         "To decide it, extend the study by",
         '{"name": "pinned_finetuning"}',
         "The base's own tasks, before and after",
-        "up to 45% of seeds may",
+        "up to 45 % of seeds may",
     ):
         assert text in told.stdout, text
     (row,) = [line.split() for line in told.stdout.splitlines() if line.startswith("lora  ")][:1]
@@ -149,7 +149,7 @@ def test_a_comparison_at_the_command_line(invoke: Invoke, study: str) -> None:
     assert (hidden in told.stdout, worst in told.stdout) == (True, False)
     everything = invoke("compare", study, "--all-pairs").stdout
     assert (hidden in everything, worst in everything) == (False, True)
-    assert "80% intervals" in invoke("compare", study, "--level", "0.8").stdout
+    assert "80 % intervals" in invoke("compare", study, "--level", "0.8").stdout
 
 
 def test_what_is_missing_stands_above_the_table(

@@ -13,6 +13,7 @@ from adaptlab.comparisons.table_comparison import ComparedMethod, MethodForgetti
 from adaptlab.comparisons.verdict_sentence import ITEMS_ONLY
 from adaptlab.statistics import Interval
 from adaptlab.statistics.curves import Candidate
+from adaptlab.statistics.figures import percent
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|!~&$])")
 _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2060-\u2069]+")
@@ -119,7 +120,7 @@ def _cell(cell: ComparisonCell, methods: Sequence[ComparedMethod]) -> Iterator[s
 
 def _row(row: ComparisonRow, *, is_reference: bool) -> str:
     name = f"{plain(row.method)}{' (reference)' if is_reference else ''}"
-    score = f"{_percent(row.score.mean)} | {_limits(row.score)}"
+    score = f"{percent(row.score.mean)} | {_limits(row.score)}"
     ranks = _ranks(row.rank.low, row.rank.high)
     effort = f"{row.score.seeds} | {_number(row.trials)}"
     return f"| {name} | {_number(row.parameters)} | {score} | {ranks} | {effort} |"
@@ -155,7 +156,7 @@ def _forgetting(rows: Sequence[MethodForgetting]) -> Iterator[str]:
     for (label, change), task in zip(changes, labels, strict=True):
         yield (
             f"{plain(label)} on {plain(task)}, a task of the base model: "
-            f"{_percent(change.before.mean)} before, {_percent(change.after.mean)} after."
+            f"{percent(change.before.mean)} before, {percent(change.after.mean)} after."
         )
 
 
@@ -187,8 +188,8 @@ def _table_limits(table: TableComparison) -> Iterator[str]:
         )
     yield (
         f"{at}: intervals cannot include failures that no seed showed. Up to "
-        f"{comparison.unseen_failure_rate:.0%} of seeds may fail where all {comparison.seeds} "
-        "that were run succeed."
+        f"{percent(comparison.unseen_failure_rate, 0)} of seeds may fail where all "
+        f"{comparison.seeds} that were run succeed."
     )
     for row in table.methods:
         yield from _rates(at, row)
@@ -253,10 +254,6 @@ def _candidate(candidate: Candidate | None) -> str:
 def _points(share: float) -> str:
     points = f"{100 * share:g}"
     return f"{points} point{'' if points == '1' else 's'}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
 
 
 def _limits(score: Interval) -> str:

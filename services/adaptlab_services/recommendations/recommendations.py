@@ -8,6 +8,7 @@ from adaptlab.comparisons.verdict import LEAST_SEEDS
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.registry import as_json
 from adaptlab.specs.resolve import resolve_task
+from adaptlab.statistics.figures import percent
 from adaptlab_answers.recommendations import (
     MeasuredMethod,
     ProposedJob,
@@ -136,13 +137,15 @@ def _sentences(question: ResolvedQuestion, evidence: Evidence | None) -> Iterato
         yield _nothing_works(where, evidence, row)
         return
     yield (
-        f"For {where}: {row.label}, which scored {score.mean:.1%} "
-        f"({score.level:.0%} interval {score.low:.1%} to {score.high:.1%}, {score.seeds} seeds)."
+        f"For {where}: {row.label}, which scored {percent(score.mean)} "
+        f"({percent(score.level, 0)} interval {percent(score.low)} to {percent(score.high)}, "
+        f"{score.seeds} seeds)."
     )
     if (chosen := evidence.chosen) is not None and chosen.candidates > 1:
         yield (
             f"It was chosen as the best of {chosen.candidates}: corrected for that, expect "
-            f"{chosen.corrected:.1%} ({chosen.score.low:.1%} to {chosen.score.high:.1%})."
+            f"{percent(chosen.corrected)} ({percent(chosen.score.low)} to "
+            f"{percent(chosen.score.high)})."
         )
     if score.seeds < LEAST_SEEDS:
         yield f"No method has {LEAST_SEEDS} seeds yet, so this is preliminary."
@@ -158,11 +161,14 @@ def _sentences(question: ResolvedQuestion, evidence: Evidence | None) -> Iterato
 def _nothing_works(where: str, evidence: Evidence, row: Row) -> str:
     score = evidence.score(row)
     base = (
-        "" if evidence.base_alone is None else f", the base model alone {evidence.base_alone:.1%}"
+        ""
+        if evidence.base_alone is None
+        else f", the base model alone {percent(evidence.base_alone)}"
     )
     return (
-        f"Nothing measured works for {where}: the best, {row.label}, scores {score.mean:.1%} "
-        f"({score.level:.0%} interval {score.low:.1%} to {score.high:.1%}, {score.seeds} seeds), "
-        f"and chance is {evidence.comparison.chance:.1%}{base}. Try a larger budget, another "
+        f"Nothing measured works for {where}: the best, {row.label}, scores {percent(score.mean)} "
+        f"({percent(score.level, 0)} interval {percent(score.low)} to {percent(score.high)}, "
+        f"{score.seeds} seeds), "
+        f"and chance is {percent(evidence.comparison.chance)}{base}. Try a larger budget, another "
         "method or a wider range of learning rates."
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adaptlab.statistics.figures import percent
 from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.printing.terminal import (
@@ -170,7 +171,7 @@ def _print_cells(comparison: "Comparison", *, all_pairs: bool) -> None:
     for cell in comparison.cells:
         print()
         title = "without a budget" if cell.budget is None else f"budget {cell.budget:,}"
-        print(f"{title}, {comparison.level:.0%} intervals; * could be best")
+        print(f"{title}, {percent(comparison.level, 0)} intervals; * could be best")
         print_table(COLUMNS, [_row(row) for row in cell.rows])
         if alike := [row.method for row in cell.rows if row.score.over_items_only]:
             print(one_line(ITEMS_ONLY.format(", ".join(alike))))
@@ -184,7 +185,7 @@ def _print_unseen(comparison: "Comparison") -> None:
     if not comparison.voided:
         seeds = f"{comparison.seeds} seed{'' if comparison.seeds == 1 else 's'}"
         print(
-            f"\nIntervals cannot include failures that no seed showed: up to {rate:.0%} of "
+            f"\nIntervals cannot include failures that no seed showed: up to {percent(rate, 0)} of "
             "seeds may"
         )
         print(f"fail where the {seeds} that were run all succeed.")
@@ -237,7 +238,8 @@ def _curve_lines(comparison: "Comparison") -> Iterator[str]:
         note = "" if crossing.told else "; may be due to chance"
         yield (
             f"{crossing.higher_after} overtakes {crossing.higher_before} at a budget of about "
-            f"{crossing.budget:,.0f} ({comparison.level:.0%} interval {' to '.join(ends)}{note})."
+            f"{crossing.budget:,.0f} ({percent(comparison.level, 0)} interval "
+            f"{' to '.join(ends)}{note})."
         )
     if (cheapest := comparison.cheapest) is not None:
         margin = f"{100 * cheapest.margin:g}"
