@@ -46,7 +46,7 @@ def test_a_study_is_compared(api: TestClient, study: str) -> None:
     assert cell["rows"][3]["score"]["mean"] == 1.0
     assert {d["diagnosis"]["cause"] for d in table["diagnoses"]} == {"undecided"}
     prefix = table["diagnoses"][0]["diagnosis"]
-    assert any("pinned_finetuning" in one for one in prefix["missing"])
+    assert any("pinned attention" in one for one in prefix["missing"])
     assert {"name": "pinned_finetuning"} in prefix["next_run"]["methods"]
     # By its name it is the same, and nobody has to load it twice.
     assert api.get(PLACE).json() == found

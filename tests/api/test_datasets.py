@@ -224,7 +224,7 @@ BAD_LINES: dict[str, tuple[bytes, str]] = {
     "half a pair": (b'["a","b","\\ud800"]', "Line 1 "),
     "not UTF-8": (b'["a","b","\xff"]', "Line 1 "),
     "depth": (b"[" * 4000, "Line 1 "),
-    "one line": (b"[" * 5000, "4096 bytes"),
+    "one line": (b"[" * 5000, "4,096 bytes"),
     "one word": (b'["a","b","c"]', "2 to 100,000"),
     "a word twice": (b'["a","b","c"]\n["a","d","e"]', "occurs twice"),
 }

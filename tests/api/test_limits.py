@@ -73,7 +73,9 @@ def test_a_job_up_to_the_limit_and_no_further(
             (fault,) = answer.json()["errors"]
             assert (fault["pointer"], fault["nearest"]) == (pointer, [1])
             assert "allows 1." in fault["detail"]
-        counted = int(re.findall(r"\d+", fault["detail"].replace("of 4 items", ""))[0])
+        counted = int(
+            re.findall(r"\d+", fault["detail"].replace("of 4 items", "").replace(",", ""))[0]
+        )
         assert counted == asked or not asked
         assert server.get("/v1/jobs?filter=state = queued").json()["data"] == []
     with a_server(settings, token, **{limit: counted - 1}) as server:

@@ -120,7 +120,7 @@ def test_sent_twice_it_is_made_once_and_changed_it_is_another(
         ("/method/dora", "perhaps", "must be true or false"),
         ("/task/name", "sort_descendin", "There is no task"),
         ("/task/length", "0", "greater than or equal to 1"),
-        ("/task/length", "1", "at least"),
+        ("/task/length", "1", "Use a length of 2 or more"),
         (BUDGET, "3", "smallest configuration has 32 parameters"),
         (BUDGET, "0", "greater than or equal to 1"),
         ("/base_model", "no-such-base", "There is no base model named"),
