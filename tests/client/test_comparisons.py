@@ -190,14 +190,14 @@ def test_a_comparison_that_is_being_computed_is_waited_for(
     )
     assert (found.study.name, heard) == ("small", [(3, 12), (3, 12)])
     asked.clear()
-    with pytest.raises(WaitTimedOut, match="3 of 12 tables are ready"):
+    with pytest.raises(WaitTimedOut, match="3 of 12 tables computed"):
         client.comparisons.study(study, timeout=0)
     asked.clear()
     assert client.comparisons.csv(study=study).startswith("base_model,")
     asked.clear()
     shown = invoke("compare", study)
     assert shown.exit_code == 0
-    assert "Computing the comparison: 3 of 12 tables are ready." in shown.stderr
+    assert "Computing the comparison: 3 of 12 tables computed." in shown.stderr
 
 
 def test_one_word_is_a_study_or_a_job(client: Client, invoke: Invoke, study: str) -> None:

@@ -74,7 +74,7 @@ def test_a_data_directory_of_another_user_is_passed_over(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("address", ["nonsense", "ftp://x", "http://", "file:///etc/passwd"])
 def test_what_is_no_address_is_refused(address: str, tmp_path: Path) -> None:
-    with pytest.raises(NoServer, match="not the address"):
+    with pytest.raises(NoServer, match="is not a server address"):
         discover(address, environment={}, start=tmp_path)
 
 

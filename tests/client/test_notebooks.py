@@ -140,7 +140,7 @@ def test_a_comparison_is_drawn_as_the_dashboard_draws_it(
     assert picture.png().startswith(b"\x89PNG")
     for name in ("a.svg", "a.png", "a.json"):
         assert picture.save(tmp_path / name).stat().st_size > 500
-    with pytest.raises(ValueError, match=r"end in \.svg"):
+    with pytest.raises(ValueError, match=r"use \.svg"):
         picture.save(tmp_path / "a.gif")
     with pytest.raises(ValueError, match="no budget 7"):
         compared.plot("ranks", budget=7)

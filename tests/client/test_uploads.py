@@ -99,7 +99,7 @@ def test_a_file_that_changes_meanwhile_is_not_kept(
             changing.seek(-1, 2)
             changing.write(bytes([CONTENT[-1] ^ 1]))
 
-    with pytest.raises(DigestMismatch, match="send it again"):
+    with pytest.raises(DigestMismatch, match="Upload it again"):
         client.uploads.send(file, report=change)
     with sessions() as session:
         assert session.scalars(select(Upload)).all() == []

@@ -122,7 +122,7 @@ def test_methods_that_no_seed_told_apart_may_differ_in_other_seeds():
     (found,) = verdicts([paired_difference(never, seldom)])
     assert (found.finding, found.reason) == ("cannot_be_told_apart", "alike_on_seeds_run")
     assert "On seeds like the 5 run" in found.text
-    assert "up to 45 % of other seeds may behave differently" in found.text
+    assert "Up to 45 % of other seeds may behave differently" in found.text
     assert found.pair.high > 0.3
 
 

@@ -123,7 +123,7 @@ def test_only_keys_of_our_own_become_paths(
 ) -> None:
     store = DirectoryStore(tmp_path / "artifacts")
     (tmp_path / "secret").write_bytes(b"secret")
-    with sessions() as session, pytest.raises(ValueError, match="is no key"):
+    with sessions() as session, pytest.raises(ValueError, match="is not the key of a stored file"):
         store.read(session, Place("directory", DIGEST, key), 0, 1)
 
 

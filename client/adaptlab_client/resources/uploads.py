@@ -74,7 +74,7 @@ class Uploads:
             with suppress(ApiError):
                 self.delete(upload.id)
             raise DigestMismatch(
-                f"The file changed during the upload, which was deleted: {error} Upload it again."
+                f"The file changed during the upload, which was deleted. Upload it again. {error}"
             ) from error
 
     def _send_missing(
