@@ -78,7 +78,7 @@ def sentence(name: str, error: ErrorDetails) -> str:
 
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun: "1 seed", "5 seeds"."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def in_short(value: object) -> str:

@@ -93,7 +93,7 @@ def test_a_configuration_from_before_transformers_5_is_read(folder: Path):
 def test_a_pickle_is_refused_by_name_and_never_opened(folder: Path, name: str):
     (folder / SINGLE).unlink()
     (folder / name).mkdir()  # opening it gives another error
-    with pytest.raises(BadModelFolder, match=f"^{name} is refused.*{SINGLE}"):
+    with pytest.raises(BadModelFolder, match=f"^{name} is not read.*{SINGLE}"):
         load_folder(folder)
 
 

@@ -78,18 +78,18 @@ def test_a_split_without_words_is_refused_with_the_number_that_has_some():
     enough = made(words=nearest, held_out=True)
     assert len({word for split in splits for word in asked(enough, split, 0, 200)}) == nearest
     fewer = enough.model_copy(update={"words": nearest - 1})
-    with pytest.raises(InvalidSpec, match="take more"):
+    with pytest.raises(InvalidSpec, match="Use longer inputs or more"):
         [asked(fewer, split, 0, 1) for split in splits]
 
 
 def test_words_too_short_for_every_split_are_refused_at_their_length():
-    with pytest.raises(InvalidSpec, match="more characters") as refused:
+    with pytest.raises(InvalidSpec, match="Use longer words") as refused:
         made(words=None, longest=5, held_out=True)
     (problem,) = refused.value.problems
     assert (problem.pointer, problem.nearest) == ("/task/longest", (6,))
     assert made(words=None, longest=6, held_out=True)
     every = made(words=None, longest=5).model_copy(update={"held_out": True})
-    with pytest.raises(InvalidSpec, match="take more"):
+    with pytest.raises(InvalidSpec, match="Use longer inputs or more"):
         [asked(every, split, 0, 1) for split in ("train", "validation", "test")]
 
 
@@ -99,7 +99,7 @@ def test_words_that_a_server_has_no_list_of_are_refused_as_items_are_made():
     task = resolve_task(Choice.model_validate(knobs), "/task", {"animals": animals})
     task = task.with_words({ANIMALS.digest: ANIMALS})
     assert isinstance(task, DigitTask)
-    with pytest.raises(InvalidSpec, match="take more"):
+    with pytest.raises(InvalidSpec, match="Use longer inputs or more"):
         [asked(task, split, 0, 1) for split in ("train", "validation", "test")]
 
 

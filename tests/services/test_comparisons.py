@@ -230,7 +230,7 @@ def test_a_study_of_references_alone_leaves_reach_open(sessions: Sessions, ada: 
     found = {one.label: one.diagnosis for one in only_table(compared(sessions)).diagnoses}
     prefix = found["prefix_tuning at 64"]
     assert prefix.cause == "undecided"
-    for said in ("a constant schedule", "pinned_finetuning", "for 40 steps", "a larger size"):
+    for said in ("a constant schedule", "pinned attention", "for 40 steps", "a larger size"):
         assert said in prefix.text
     assert prefix.next_run is not None
     extend(sessions, ada, **prefix.next_run)

@@ -11,8 +11,6 @@ from adaptlab_services.storage.scrubbing import scrub
 from adaptlab_worker.app import STORAGE_SECONDS
 from adaptlab_worker.maintenance import Pace
 
-UPKEEP_SECONDS = 3600.0
-
 log = logging.getLogger(__name__)
 
 

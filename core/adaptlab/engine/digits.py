@@ -85,7 +85,10 @@ def _listed(task: DigitTask, split: Split, seeds: Tensor, index: Tensor) -> Tens
     if task.questions().held_out:
         listed = listed[_in_split(listed, split)]
     if not len(listed):
-        detail = f"None of the {task.questions().listed} is of the {split} split; take more."
+        detail = (
+            f"None of the {task.questions().listed} is in the {split} split. Use longer inputs or "
+            "more of them."
+        )
         raise InvalidSpec(Problem("/task", "empty_split", detail))
     if split == "train":
         drawn = torch.tensor(stream("listed/train"), device=seeds.device)

@@ -69,13 +69,6 @@ class ScoredJob:
         """The seeds that the job trains."""
         return self.spec.seeds
 
-    @property
-    def first_layer_deviation(self) -> float | None:
-        """The largest deviation; None without a capture or if one is not finite."""
-        deviations = self.deviations.values()
-        is_finite = all(map(math.isfinite, deviations))
-        return max(deviations) if deviations and is_finite else None
-
 
 def scored_jobs(session: Session, job_ids: Collection[UUID]) -> dict[UUID, ScoredJob]:
     """Return these jobs by id; unsuccessful ones have no measurements."""
