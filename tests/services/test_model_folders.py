@@ -227,7 +227,7 @@ def test_a_link_that_takes_the_place_of_a_file_leads_nowhere_else(
     file = root / "small" / "llama" / name
     exchanged(monkeypatch, file, lambda place: place.symlink_to(secret))
     problem = refusal(roots, "models/small/llama")
-    assert (problem.code, "leads out" in problem.detail) == ("bad_model_folder", True)
+    assert (problem.code, "outside its model root" in problem.detail) == ("bad_model_folder", True)
 
 
 @pytest.mark.parametrize(
