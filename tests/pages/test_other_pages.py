@@ -94,7 +94,7 @@ def test_the_recommended_score_is_the_one_corrected_for_the_choice(
     worker.complete(several, 0.3, 0.79, method="prefix_tuning")
     page = visitor.get("/recommend", params=ASKED).text
     card = words(page[page.index("best-answer") : page.index("Runner-up")])
-    text = re.search(r"corrected for that, expect ([0-9.]+)%", words(page))
+    text = re.search(r"corrected for that, expect ([0-9.]+) %", words(page))
     assert text is not None
     assert f"{text[1]} %" in card
     assert "corrected for choosing the best of 2" in card
