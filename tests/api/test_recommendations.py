@@ -99,7 +99,7 @@ def test_a_clear_case(api: TestClient, sessions: Sessions) -> None:
     chosen = found["chosen"]
     assert (chosen["label"], chosen["candidates"], chosen["corrected"]) == ("lora at 64", 3, 1)
     assert chosen["score"]["low"] < best["score"]["low"]
-    assert "It was chosen as the best of 3: corrected for that, expect 100.0%" in found["text"]
+    assert "It was chosen as the best of 3: corrected for that, expect 100.0 %" in found["text"]
     assert [one["label"] for one in found["measured"]] == [
         "lora at 64", "prefix_tuning at 64", "frozen",
     ]  # fmt: skip
@@ -107,7 +107,7 @@ def test_a_clear_case(api: TestClient, sessions: Sessions) -> None:
     # Every run chose the last trial, whose rate is the highest: the sweep may be too narrow.
     assert kinds(found) == {"rate_at_the_end"}
     assert found["jobs"] == []
-    assert "lora at 64, which scored 100.0%" in found["text"]
+    assert "lora at 64, which scored 100.0 %" in found["text"]
 
 
 @pytest.mark.parametrize("right", [0, 6, 9])
@@ -121,7 +121,7 @@ def test_what_is_at_chance_or_below_the_base_is_not_recommended(
     assert found["text"].startswith(
         "Nothing measured works for sort_descending on tiny-sort within 64 parameters: the best, "
     )
-    assert "and chance is 1.6%, the base model alone 1.8%" in found["text"]
+    assert "and chance is 1.6 %, the base model alone 1.8 %" in found["text"]
     assert {one["label"] for one in found["measured"]} == {"lora at 64", "prefix_tuning at 64"}
     measured(api, sessions, {"ia3": Run(right=60)}, budget=64)
     assert ask(api, methods=[])["recommended"]["method"]["name"] == "ia3"
