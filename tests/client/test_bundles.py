@@ -396,7 +396,7 @@ def deep(bundle: Path) -> None:
 
 def other_format(bundle: Path) -> None:
     members = members_of(bundle)
-    in_json("manifest.json", lambda m: m.update(format=4))(members)
+    in_json("manifest.json", lambda m: m.update(format=5))(members)
     write(bundle, members)
 
 
@@ -494,7 +494,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a lie about the size": ("evidence.json", a_lie_about_the_size),
     "a bad checksum": ("claim.json: this member cannot be read", bad_checksum),
     "deep nesting": ("claim.json: it cannot be read", deep),
-    "another format": ("manifest.json: the bundle has the format 4", other_format),
+    "another format": ("manifest.json: the bundle has the format 5", other_format),
     "fewer tables": ("evidence.json: it has outcomes for 0 tables", fewer_tables),
     "a job less": ("specs/jobs.jsonl: the job", a_job_less),
     "a rate that cannot be": ("claim.json: it cannot be written out", no_rate),

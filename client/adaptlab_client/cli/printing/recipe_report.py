@@ -8,7 +8,6 @@ import textwrap
 from collections.abc import Callable, Sequence
 
 from adaptlab.reproductions.recipe_report import ReportRow, ReportTable
-from adaptlab.statistics.figures import percent
 from adaptlab_answers.recipes import StudyReport
 from adaptlab_client.cli.printing.terminal import console, one_line, print_table
 from adaptlab_client.reports.recipe_text import beside, finding, interval, mean, met, paper, wording
@@ -70,7 +69,7 @@ def _print_scores(report: StudyReport, table: ReportTable) -> None:
     over = "" if table.published_seeds is None else f" over {table.published_seeds} seeds"
     say_wrapped(
         f"In per cent: the paper's mean ± standard deviation{over}, the measured mean and its "
-        f"{percent(report.level, 0)} interval."
+        f"{100 * report.level:.0f} % interval."
     )
     width = console(sys.stdout).width
     for layout in (_side_by_side, _stacked, _one_a_line):
