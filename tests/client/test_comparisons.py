@@ -197,7 +197,7 @@ def test_a_comparison_that_is_being_computed_is_waited_for(
     asked.clear()
     shown = invoke("compare", study)
     assert shown.exit_code == 0
-    assert "Computing the comparison: 3 of 12 tables computed." in shown.stderr
+    assert "Computing the comparison: 3 of 12 tables are ready." in shown.stderr
 
 
 def test_one_word_is_a_study_or_a_job(client: Client, invoke: Invoke, study: str) -> None:
