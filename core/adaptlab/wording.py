@@ -76,11 +76,6 @@ def sentence(name: str, error: ErrorDetails) -> str:
             return f"{name}: {error['msg'].rstrip('.')}"
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun: "1 seed", "5 seeds"."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def in_short(value: object) -> str:
     """Return a wrong value for a message: as JSON, shortened, on one line."""
     is_single = value is None or isinstance(value, str | float | bool)

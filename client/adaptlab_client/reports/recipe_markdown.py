@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from adaptlab.figures import percent
 from adaptlab.reproductions.claims import ClaimVerdict
 from adaptlab.reproductions.recipe_report import ReportCell, ReportRow, ReportTable
 from adaptlab_answers.jobs import JobView
@@ -137,7 +138,7 @@ def _table(report: StudyReport, table: ReportTable) -> Iterator[str]:
     over = "" if table.published_seeds is None else f" over {table.published_seeds} seeds"
     yield f"\n## {table.title}\n"
     yield f"{table.source}. In per cent: the paper's mean ± standard deviation{over}; below it, in"
-    yield f"bold, the measured mean with its {100 * report.level:.0f} % interval.\n"
+    yield f"bold, the measured mean with its {percent(report.level, 0)} interval.\n"
     yield f"| | {' | '.join(map(_cell_text, table.columns))} | trained | steps | trials |"
     yield f"| --- |{' ---: |' * (len(table.columns) + 3)}"
     for row in rows:

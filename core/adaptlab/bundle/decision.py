@@ -11,9 +11,9 @@ from adaptlab.comparisons.comparison import Comparison, ComparisonCell, Comparis
 from adaptlab.comparisons.scores import task_labels
 from adaptlab.comparisons.table_comparison import ComparedMethod, MethodForgetting, TableComparison
 from adaptlab.comparisons.verdict_sentence import ITEMS_ONLY
+from adaptlab.figures import percent
 from adaptlab.statistics import Interval
 from adaptlab.statistics.curves import Candidate
-from adaptlab.statistics.figures import percent
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|!~&$])")
 _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2060-\u2069]+")

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from adaptlab.comparisons.comparison_warnings import ComparisonWarning
 from adaptlab.comparisons.scores import task_labels
+from adaptlab.figures import percent
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.task import AnyTask
-from adaptlab.statistics.figures import percent
 from adaptlab.values import Value
 
 LEARNED_FROM = 0.5

@@ -6,9 +6,9 @@ from typing import Literal
 from adaptlab.comparisons.comparability import SettingDifference
 from adaptlab.comparisons.row_pairs import unpaired
 from adaptlab.comparisons.verdict import LEAST_SEEDS
+from adaptlab.figures import counted
 from adaptlab.statistics.scores import Scores
 from adaptlab.values import Value
-from adaptlab.wording import counted
 
 FEW_ITEMS = 100
 """With fewer test items, the normal quantile of their part makes intervals too narrow."""

@@ -47,10 +47,9 @@ from adaptlab.comparisons.diagnosis_words import (
     reasons_for_reach,
     reference_in_words,
 )
+from adaptlab.figures import counted, percent
 from adaptlab.plugins.method import METHODS
-from adaptlab.statistics.figures import percent
 from adaptlab.values import Value
-from adaptlab.wording import counted
 
 Cause = Literal["none", "reach", "optimisation", "generalisation", "undecided"]
 LABEL = "Diagnosis from measurements, not a proof."

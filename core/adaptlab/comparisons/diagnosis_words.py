@@ -15,8 +15,7 @@ from adaptlab.comparisons.diagnosis_measures import (
     others_that_succeed,
     seeds_of,
 )
-from adaptlab.statistics.figures import percent
-from adaptlab.wording import counted
+from adaptlab.figures import counted, percent
 
 
 def reasons_for_reach(evidence: Evidence) -> list[str]:

@@ -6,14 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from adaptlab.figures import counted, percent, points
 from adaptlab.statistics.failing import FailingSeeds, exact_p_value
-from adaptlab.statistics.figures import percent, points
 from adaptlab.statistics.intervals import Fraction, unseen_failure_rate
 from adaptlab.statistics.more_seeds import MOST_SEEDS, MoreSeeds, more_seeds
 from adaptlab.statistics.pairs import PairedDifference, Probability, holm
 from adaptlab.statistics.unseen import least_p_value
 from adaptlab.values import Value
-from adaptlab.wording import counted
 
 FALSE_BETTER = 0.05
 LEAST_SEEDS = 3

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from adaptlab.comparisons.verdict import MOST_SEEDS, Verdict
+from adaptlab.figures import counted, percent
 from adaptlab.statistics.choice import ChosenBest
 from adaptlab.statistics.failing import FailingSeeds
-from adaptlab.statistics.figures import percent
 from adaptlab.statistics.intervals import Interval
-from adaptlab.wording import counted
 
 MOST_NAMED = 3
 """Pairs named in one sentence; the rest are counted."""

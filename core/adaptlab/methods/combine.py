@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar, Literal, Self, cast
 from pydantic import Field, SerializeAsAny, WrapValidator
 
 from adaptlab.errors import Problem
+from adaptlab.figures import counted
 from adaptlab.plugins.method import METHODS, AttentionClaim, Method
 from adaptlab.plugins.nested import nested
 from adaptlab.plugins.shapes import ModelShape, TensorShape
 from adaptlab.plugins.sites import missing_sites
-from adaptlab.wording import counted
 
 
 def _part(value: object, _: object) -> Method:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, TypeVar
 
 from adaptlab.comparisons.verdict import LEAST_SEEDS
+from adaptlab.figures import counted, percent
 from adaptlab.measurements.theory_report import Check
 from adaptlab.reproductions.claim import (
     CheckHolds,
@@ -40,9 +41,7 @@ from adaptlab.statistics import (
     seed_interval,
     unseen_failure_rate,
 )
-from adaptlab.statistics.figures import percent
 from adaptlab.values import Value
-from adaptlab.wording import counted
 
 LEVEL = 0.95
 ClaimFinding = Literal["reproduced", "not_reproduced", "undecided", "not_measured"]

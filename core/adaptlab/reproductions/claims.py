@@ -6,6 +6,7 @@ They rest on intervals over seeds like those run.
 from collections import Counter
 from collections.abc import Sequence
 
+from adaptlab.figures import counted
 from adaptlab.reproductions.claim import (
     AllOf,
     Claim,
@@ -32,7 +33,6 @@ from adaptlab.reproductions.recipe_results import (
     Missing,
     row_of,
 )
-from adaptlab.wording import counted
 
 
 class ClaimVerdict(Decision):

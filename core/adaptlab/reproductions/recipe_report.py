@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
+from adaptlab.figures import counted
 from adaptlab.reproductions.claim_tests import LEVEL
 from adaptlab.reproductions.claims import ClaimVerdict, claim_verdicts
 from adaptlab.reproductions.recipe import (
@@ -24,7 +25,6 @@ from adaptlab.reproductions.recipe_results import (
 )
 from adaptlab.statistics import Interval, Scores, mean_interval
 from adaptlab.values import Value
-from adaptlab.wording import counted
 
 CellState = Literal["measured", "partly_measured", "not_measured", "absent"]
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from adaptlab.figures import counted
 from adaptlab.reproductions.recipe_results import MeasuredRow, SeedLoss
-from adaptlab.wording import counted
 
 STILL_FALLING = 0.05
 """A training is not at rest if its second half lowered the loss by more than this share."""

@@ -7,6 +7,7 @@ from typing import TypeVar, overload
 from pydantic import ValidationError
 
 from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.figures import counted
 from adaptlab.plugins.dataset import NO_DATASETS, Datasets
 from adaptlab.plugins.family import FAMILIES, AnyFamily, Family
 from adaptlab.plugins.method import METHODS, Method
@@ -32,7 +33,6 @@ from adaptlab.specs.spec import (
 from adaptlab.specs.trials import resolve_trials, training_problems
 from adaptlab.validation import validation_problems
 from adaptlab.values import AUTO, Value
-from adaptlab.wording import counted
 
 P = TypeVar("P", bound=Value)
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.figures import counted
 from adaptlab.plugins.method import Method, log_spaced
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.specs.spec import MOST_TRIALS, TrainingSpec, Trial, TuningSpec
 from adaptlab.values import AUTO
-from adaptlab.wording import counted
 
 
 def resolve_trials(

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from adaptlab.figures import counted
 from adaptlab.statistics.pairs import PairedDifference, projected_reach
 from adaptlab.statistics.spread import normal_quantile
 from adaptlab.statistics.unseen import least_p_value
@@ -29,7 +30,7 @@ class MoreSeeds:
     def text(self) -> str:
         """The range in words: "4 to 20 more seeds (about 9)"."""
         if self.high == self.low:
-            return f"{self.low} more seed{'' if self.low == 1 else 's'}"
+            return counted(self.low, "more seed")
         if self.high is None:
             seeds = "seed" if self.low == 1 else "seeds"
             return f"at least {self.low} more {seeds} (about {self.likely})"

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.figures import percent
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.specs.budget import solve
-from adaptlab.statistics.figures import percent
 from adaptlab.studies.study_methods import StudyEntry
 from adaptlab.studies.study_sizes import SizedMethod, StudyBase
 

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError
 from pydantic_core import InitErrorDetails
 
 from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.figures import counted
 from adaptlab.specs.spec import (
     LARGEST_SEED,
     AnyBase,
@@ -26,7 +27,6 @@ from adaptlab.specs.spec import (
 )
 from adaptlab.validation import validation_problems
 from adaptlab.values import AUTO, Auto, Name, Value
-from adaptlab.wording import counted
 
 T = TypeVar("T")
 

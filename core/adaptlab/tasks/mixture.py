@@ -7,11 +7,11 @@ from typing import Annotated, ClassVar, Literal, cast
 from pydantic import Field
 
 from adaptlab.errors import Problem
+from adaptlab.figures import counted
 from adaptlab.plugins.dataset import DatasetReference, Datasets, WordList
 from adaptlab.plugins.inner_tasks import InnerTask, inner_problems
 from adaptlab.plugins.splits import Split
 from adaptlab.plugins.task import TASKS, DigitTask, QuestionLaw, Task
-from adaptlab.wording import counted
 
 FEWEST = 2
 Weight = Annotated[float, Field(gt=0, le=1e6)]

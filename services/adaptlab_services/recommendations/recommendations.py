@@ -6,9 +6,9 @@ from sqlalchemy.orm import Session
 
 from adaptlab.comparisons.verdict import LEAST_SEEDS
 from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.figures import percent
 from adaptlab.plugins.registry import as_json
 from adaptlab.specs.resolve import resolve_task
-from adaptlab.statistics.figures import percent
 from adaptlab_answers.recommendations import (
     MeasuredMethod,
     ProposedJob,

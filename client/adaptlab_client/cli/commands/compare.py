@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adaptlab.figures import counted, percent
 from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.exits import UsageFault
 from adaptlab_client.cli.printing.terminal import (
@@ -170,7 +171,7 @@ def _print_cells(comparison: "Comparison", *, all_pairs: bool) -> None:
     for cell in comparison.cells:
         print()
         title = "without a budget" if cell.budget is None else f"budget {cell.budget:,}"
-        print(f"{title}, {100 * comparison.level:.0f} % intervals; * could be best")
+        print(f"{title}, {percent(comparison.level, 0)} intervals; * could be best")
         print_table(COLUMNS, [_row(row) for row in cell.rows])
         if alike := [row.method for row in cell.rows if row.score.over_items_only]:
             print(one_line(ITEMS_ONLY.format(", ".join(alike))))
@@ -182,9 +183,9 @@ def _print_cells(comparison: "Comparison", *, all_pairs: bool) -> None:
 def _print_unseen(comparison: "Comparison") -> None:
     rate = comparison.unseen_failure_rate
     if not comparison.voided:
-        seeds = f"{comparison.seeds} seed{'' if comparison.seeds == 1 else 's'}"
+        seeds = counted(comparison.seeds, "seed")
         print(
-            f"\nIntervals cannot include failures that no seed showed: up to {100 * rate:.0f} % of "
+            f"\nIntervals cannot include failures that no seed showed: up to {percent(rate, 0)} of "
             "seeds may"
         )
         print(f"fail where the {seeds} that were run all succeed.")
@@ -237,7 +238,7 @@ def _curve_lines(comparison: "Comparison") -> Iterator[str]:
         note = "" if crossing.told else "; may be due to chance"
         yield (
             f"{crossing.higher_after} overtakes {crossing.higher_before} at a budget of about "
-            f"{crossing.budget:,.0f} ({100 * comparison.level:.0f} % interval "
+            f"{crossing.budget:,.0f} ({percent(comparison.level, 0)} interval "
             f"{' to '.join(ends)}{note})."
         )
     if (cheapest := comparison.cheapest) is not None:

@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 
+from adaptlab.figures import percent
 from adaptlab.reproductions.recipe_report import ReportRow, ReportTable
 from adaptlab_answers.recipes import StudyReport
 from adaptlab_client.cli.printing.terminal import console, one_line, print_table
@@ -69,7 +70,7 @@ def _print_scores(report: StudyReport, table: ReportTable) -> None:
     over = "" if table.published_seeds is None else f" over {table.published_seeds} seeds"
     say_wrapped(
         f"In per cent: the paper's mean ± standard deviation{over}, the measured mean and its "
-        f"{100 * report.level:.0f} % interval."
+        f"{percent(report.level, 0)} interval."
     )
     width = console(sys.stdout).width
     for layout in (_side_by_side, _stacked, _one_a_line):

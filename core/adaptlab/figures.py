@@ -1,4 +1,4 @@
-"""Shares and differences of scores as sentences show them."""
+"""Numbers as sentences show them: counts, shares and differences of scores."""
 
 
 def percent(share: float, decimals: int = 1) -> str:
@@ -9,3 +9,8 @@ def percent(share: float, decimals: int = 1) -> str:
 def points(difference: float) -> str:
     """Return a difference of two shares in points, with its sign: "+12.3"."""
     return f"{100 * difference:+.1f}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: "1 seed", "5 seeds"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
