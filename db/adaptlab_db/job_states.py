@@ -21,8 +21,8 @@ class State:
     Attributes:
         followers: the states that a job can go to; none if it has ended.
         outcome: outcome of the attempt that was running when the job came here.
-        is_pending: whether the job will be claimed without anybody's doing, and so counts against
-            the limit of queued jobs.
+        is_pending: True if a worker will claim the job without another request; such jobs count
+            against the limit of queued jobs.
     """
 
     followers: tuple[JobState, ...] = ()

@@ -14,8 +14,9 @@ from adaptlab_api.pages.rendering.static_files import add_static_routes
 from adaptlab_api.requests.routing import modules_of
 
 
+@cache
 def page_renderer() -> Renderer:
-    """Return a renderer with the navigation that the wings declare."""
+    """Return the process's renderer, with the navigation that the wings declare."""
     entries = (entry for module in _modules() for entry in _navigation(module))
     return Renderer.load(load_assets(), tuple(sorted(entries)))
 

@@ -2,17 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
-    BigInteger,
-    BindParameter,
-    Select,
-    Text,
-    Uuid,
-    bindparam,
     func,
     select,
     update,
@@ -36,7 +29,6 @@ from adaptlab.specs.spec import AdaptSpec, AnySpec, BaseSpec, ImportSpec, Theory
 from adaptlab_answers.jobs import JobView, Preview
 from adaptlab_db.job_states import TERMINAL_STATES, UNCLAIMED_STATES
 from adaptlab_db.tables import Job
-from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.jobs import estimates
 from adaptlab_services.jobs.job_rows import NewJob, insert_job
@@ -246,27 +238,13 @@ def _create_adaptation(
     base = base_models.remembered(session, name)
     resolved = _resolved_adaptation(session, spec, base.facts)
     new = _insert(session, principal, spec, resolved, is_ready=base.is_ready)
-    if base.is_ready and not _is_still_ready(session, name, base.job_id):
+    if base.is_ready and not base_models.is_still_ready(session, name, base.job_id):
         base_models.forget(session, name)
         raise Conflict(
             f"The base model {name!r} has changed because the database was restored or "
             "replaced. Nothing was created. Send the request again."
         )
     return _Inserted(new.job, (*queues, *new.queues), base.job_id)
-
-
-def _is_still_ready(session: Session, name: str, job_id: UUID) -> bool:
-    """Return True if the remembered base model is in the database, created by that job."""
-    values = {"job": job_id, "project": access.project_of(session), "name": name}
-    return session.execute(_is_made(), values, execution_options=ACROSS_PROJECTS).scalar_one()
-
-
-@cache
-def _is_made() -> Select[bool]:
-    job_id = bindparam("job", type_=Uuid[UUID]())
-    project_id = bindparam("project", type_=BigInteger())
-    name: BindParameter[str | None] = bindparam("name", type_=Text())
-    return select(base_models.is_made_by(job_id, project_id, name))
 
 
 def _create_theory(session: Session, principal: Principal, spec: TheorySpec) -> _Inserted:
