@@ -6,13 +6,20 @@ Without an argument it simulates 2,000 studies per row and writes the tables to
 
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
 from adaptlab.comparisons.verdict import verdicts
-from adaptlab.statistics import holm, mean_interval, paired_difference, seed_interval
+from adaptlab.statistics import (
+    PairedDifference,
+    Scores,
+    holm,
+    mean_interval,
+    paired_difference,
+    seed_interval,
+)
 from adaptlab.statistics.counts import Remembered
 from bench.simulated import (
     World,
@@ -180,6 +187,15 @@ def difference_coverage(world: World, seeds: int, items: int, studies: int = STU
     return hits / studies
 
 
+def every_pair(table: Sequence[Scores]) -> list[PairedDifference]:
+    """Return the differences of all pairs of a table's methods, each counted once."""
+    counting = Remembered()
+    return [
+        paired_difference(first, second, counting=counting)
+        for first, second in itertools.combinations(table, 2)
+    ]
+
+
 def false_better(
     world: World, seeds: int, items: int, studies: int = STUDIES, same_seeds: bool = False
 ) -> float:
@@ -188,7 +204,7 @@ def false_better(
     wrong = 0
     for number in range(studies):
         table = study(worlds, seeds, items, number, same_seeds)
-        findings = verdicts([paired_difference(*two) for two in itertools.combinations(table, 2)])
+        findings = verdicts(every_pair(table))
         wrong += any(verdict.finding in ("better", "worse") for verdict in findings)
     return wrong / studies
 
@@ -203,11 +219,7 @@ def false_order(name: str, seeds: int, studies: int = STUDIES) -> tuple[float, f
     before = after = 0
     for number in range(studies):
         table = study(named, seeds, UNEQUAL_ITEMS, number, same_seeds)
-        counting = Remembered()
-        pairs = [
-            paired_difference(first, second, counting=counting)
-            for first, second in itertools.combinations(table, 2)
-        ]
+        pairs = every_pair(table)
         before += any(p <= 0.05 for p in holm([pair.seen_p or 0.0 for pair in pairs]))
         after += any(verdict.finding in ("better", "worse") for verdict in verdicts(pairs))
     return before / studies, after / studies
@@ -293,7 +305,7 @@ def false_better_among_unequal(seeds: int, items: int, studies: int = STUDIES) -
     wrong = 0
     for number in range(studies):
         table = study(worlds, seeds, items, number)
-        findings = verdicts([paired_difference(*two) for two in itertools.combinations(table, 2)])
+        findings = verdicts(every_pair(table))
         wrong += any(
             verdict.finding == "worse"
             or (verdict.finding == "better" and int(verdict.pair.second) <= 2)

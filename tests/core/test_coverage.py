@@ -7,7 +7,7 @@ room; the generators are counted, so that no run differs from the one before.
 
 import pytest
 
-from adaptlab.statistics import mean_interval, paired_difference
+from adaptlab.statistics import mean_interval
 from bench.simulated import (
     World,
     alike,
@@ -22,13 +22,14 @@ from bench.simulated import (
 from bench.statistics import (
     all_seeds_coverage,
     coverage,
+    every_pair,
     false_better,
     false_order,
     power,
     said_alike,
 )
 
-STUDIES = 1000
+STUDIES = 400
 ROOM = (0.95 * 0.05 / STUDIES) ** 0.5
 
 
@@ -48,9 +49,14 @@ def test_intervals_hold_the_truth_as_often_as_promised(world: World, seeds: int)
     assert 0.94 - ROOM <= found <= 0.97 + ROOM
 
 
-@pytest.mark.parametrize("accuracy", [0.0, 0.0001, 0.001, 0.99, 1.0])
+@pytest.mark.parametrize("accuracy", [0.0001, 0.001, 0.99])
 def test_near_the_borders_they_hold_it_at_least_so_often(accuracy: float):
     assert coverage(alike(accuracy), 3, 500, 200) >= 0.94 - ROOM
+
+
+@pytest.mark.parametrize("accuracy", [0.0, 1.0])
+def test_at_the_borders_they_hold_it_always(accuracy: float):
+    assert coverage(alike(accuracy), 3, 500, 1) == 1, "without chance, all studies are alike"
 
 
 def test_what_no_seed_shows_is_not_covered():
@@ -84,8 +90,7 @@ def test_without_the_correction_it_would_say_so_too_often():
     for number in range(60):
         names = {f"method {place}": normal_seeds(0.8, 0.05) for place in range(6)}
         rows = study(names, 3, 300, number)
-        pairs = [paired_difference(a, b) for i, a in enumerate(rows) for b in rows[i + 1 :]]
-        wrong += any((pair.seen_p or 1.0) <= 0.05 for pair in pairs)
+        wrong += any((pair.seen_p or 1.0) <= 0.05 for pair in every_pair(rows))
     assert wrong / 60 > 0.2
 
 
