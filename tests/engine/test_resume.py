@@ -40,16 +40,23 @@ def broken_off(folder: Path, step: int, resume: Path | None = None) -> tuple[Rem
     return observer, saved.path
 
 
-@pytest.mark.parametrize("step", [1, 2, 15, 16, 17, 101, 398, 399])
+@pytest.mark.parametrize("steps", [(1, 16, 101, 399), (2, 15, 17, 398)])
 def test_weights_scores_and_curve_are_those_of_the_unbroken_run(
-    unbroken: Remembering, tmp_path: Path, step: int
+    unbroken: Remembering, tmp_path: Path, steps: tuple[int, ...]
 ):
-    before, state = broken_off(tmp_path / "first", step)
+    """However often it is broken off, at the points of its curve and between them."""
+    curve: list[MetricPoint] = []
+    done, state = 0, None
+    for step in steps:
+        before, state = broken_off(tmp_path / f"until {step}", step - done, state)
+        curve += points(before)
+        assert curve == points(unbroken)[: len(curve)]
+        done = step
     after = Remembering()
     run(spec(), (), tmp_path, after, "cpu", state)
     for one, other in zip(unbroken.of(CheckpointWritten), after.of(CheckpointWritten), strict=True):
         assert one.path.read_bytes() == other.path.read_bytes()
-    assert points(before) + points(after) == points(unbroken), "the curve has no seam"
+    assert curve + points(after) == points(unbroken), "the curve has no seam"
     assert after.of(ReplicatesDecided) == unbroken.of(ReplicatesDecided)
     assert after.of(Evaluated) == unbroken.of(Evaluated)
 
@@ -71,15 +78,6 @@ def test_dropout_goes_on_where_it_was(tmp_path: Path):
     plain = Remembering()
     run(spec(training=changes["training"]), (), folder, plain, "cpu")
     assert points(plain) != points(whole), "dropout does something"
-
-
-def test_a_run_can_be_broken_off_twice(unbroken: Remembering, tmp_path: Path):
-    _, first = broken_off(tmp_path / "first", 100)
-    _, second = broken_off(tmp_path / "second", 33, first)
-    after = Remembering()
-    run(spec(), (), tmp_path, after, "cpu", second)
-    written = [checkpoint.path.read_bytes() for checkpoint in after.of(CheckpointWritten)]
-    assert written == [c.path.read_bytes() for c in unbroken.of(CheckpointWritten)]
 
 
 def test_the_state_of_another_spec_is_refused(tmp_path: Path):
