@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
+from typing import Any
 
 from tests.stand_ins import (
     ENVIRONMENT,
@@ -194,6 +195,20 @@ def folder(given: Given) -> None:
     _start(given)
     _note("folder", f"{given.folder}\n{os.environ.get('ADAPTLAB_MODEL_ROOTS', '')}")
     _write_checkpoints(given)
+
+
+BY_SEED = (invalid, diverging, hungry, broken, outside, held, killed_once, killed)
+
+
+def by_seed(spec: Resolved, *arguments: Any, **named: Any) -> None:
+    """The run that a job's only seed stands for, so that one worker can have several."""
+    (seed,) = spec.seeds
+    BY_SEED[seed](spec, *arguments, **named)
+
+
+def seed_of(carried_out: Callable[..., None]) -> int:
+    """The seed of a job that `by_seed` carries out so."""
+    return BY_SEED.index(carried_out)
 
 
 def finish(given: Given) -> None:

@@ -1,11 +1,12 @@
 """Real worker processes, real servers: what happens to a job, whatever happens to the worker."""
 
 import signal
+import subprocess
 import time
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-import pytest
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.job_rows import attempts, event_types
@@ -17,6 +18,7 @@ from tests.making import (
     a_user,
     an_adapt_spec,
 )
+from tests.worker import runners
 from tests.worker.conftest import (
     LEFT_ALONE,
     PATIENCE,
@@ -44,7 +46,8 @@ from adaptlab_services.people.tokens import Principal
 from adaptlab_services.settings import Settings
 from adaptlab_worker.trainer_process import TrainerOptions, trainer_environment
 
-SPEC = a_pretrain_spec(seeds=1, capture={"attention": {"samples": 1}})
+CAPTURE = {"attention": {"samples": 1}}
+SPEC = a_pretrain_spec(seeds=1, capture=CAPTURE)
 SILENCE = TrainerOptions().silence_seconds / 2
 """What takes a second is not for want of words from anybody; less would ask a lot of a machine."""
 
@@ -52,6 +55,15 @@ SILENCE = TrainerOptions().silence_seconds / 2
 def submit(sessions: sessionmaker[Session], **columns: Any) -> UUID:
     with sessions.begin() as session:
         return a_job(session, SPEC, **columns)
+
+
+def submit_for(
+    sessions: sessionmaker[Session], carried_out: Callable[..., None], **columns: Any
+) -> UUID:
+    """Submit a job that a worker of `by_seed` carries out in this way."""
+    spec = a_pretrain_spec(seeds=[runners.seed_of(carried_out)], capture=CAPTURE)
+    with sessions.begin() as session:
+        return a_job(session, spec, **columns)
 
 
 def assert_one_set_of_results(sessions: sessionmaker[Session], job: Job) -> None:
@@ -106,22 +118,6 @@ def test_the_weights_of_the_base_model_reach_the_run(
             assert b"trained on zero,one" in content
 
 
-def test_nothing_is_left_on_the_disk_but_the_cached_weights(
-    processes: Processes, sessions: sessionmaker[Session], watched: Watched, settings: Settings
-) -> None:
-    with sessions.begin() as session:
-        a_base_model(session, contents=(b"zero",))
-        job_id = a_job(session, an_adapt_spec(seeds=1))
-    worker = processes.worker()
-    watched.wait_for_state(job_id, "succeeded")
-    worker.send_signal(signal.SIGTERM)
-    worker.wait(PATIENCE)
-    left = [p for p in (settings.data_dir / "worker").rglob("*") if p.is_file()]
-    cached = [p for p in left if p.parent.name == "weights"]
-    assert [p.read_bytes() for p in cached] == [b"zero"]
-    assert [p.name for p in left if p not in cached] == ["starting.lock"]
-
-
 def test_a_job_of_a_killed_worker_is_taken_up_again_and_finishes_once(
     processes: Processes, sessions: sessionmaker[Session], watched: Watched, control: Control
 ) -> None:
@@ -143,11 +139,11 @@ def test_a_job_of_a_killed_worker_is_taken_up_again_and_finishes_once(
     assert_one_set_of_results(sessions, job)
 
 
-def test_a_job_of_a_killed_trainer_is_tried_again_by_the_same_worker(
+def test_a_job_of_a_killed_trainer_is_tried_again_until_its_attempts_are_spent(
     processes: Processes, sessions: sessionmaker[Session], watched: Watched, control: Control
 ) -> None:
-    job_id = submit(sessions)
-    processes.worker("killed_once")
+    job_id = submit_for(sessions, runners.killed_once)
+    processes.worker("by_seed")
     job = watched.wait_for_state(job_id, "succeeded", "failed")
     assert (job.state, job.attempt) == ("succeeded", 2)
     first, _ = attempts(sessions, job_id)
@@ -156,13 +152,7 @@ def test_a_job_of_a_killed_trainer_is_tried_again_by_the_same_worker(
     assert "SIGKILL" in first.error
     assert len(control.trainers()) == 2
     assert_one_set_of_results(sessions, job)
-
-
-def test_a_job_that_kills_every_trainer_fails_when_its_attempts_are_spent(
-    processes: Processes, sessions: sessionmaker[Session], watched: Watched
-) -> None:
-    poison = submit(sessions, attempts_max=2)
-    processes.worker("killed")
+    poison = submit_for(sessions, runners.killed, attempts_max=2)
     job = watched.wait_for_state(poison, "failed")
     assert (job.attempt, job.reason) == (2, "killed")
 
@@ -194,59 +184,58 @@ def test_a_cancelled_job_whose_trainer_does_not_listen_is_killed_with_all_that_i
     assert not any(is_running(pid) for pid in control.trainers())
 
 
-def test_a_job_that_takes_too_long_fails_with_that_reason(
-    processes: Processes, sessions: sessionmaker[Session], watched: Watched
-) -> None:
-    job_id = submit(sessions, max_seconds=1)
-    processes.worker("held")
-    job = watched.wait_for_state(job_id, "failed")
-    assert (job.attempt, job.reason) == (1, "timeout")
-    assert "max_seconds of 1" in str(job.error)
-
-
-@pytest.mark.parametrize(
-    ("runner", "reason", "attempt", "told"),
-    [
-        ("invalid", "user_error", 1, "not like this"),
-        ("diverging", "diverged", 1, "every replicate diverged"),
-        ("hungry", "out_of_memory", 1, "can't allocate memory"),
-        ("broken", "system_error", 2, "RuntimeError: a bug at heart"),
-        ("outside", "system_error", 2, "outside the run's scratch folder"),
-    ],
+FAILURES = (
+    (runners.invalid, "user_error", 1, "not like this"),
+    (runners.diverging, "diverged", 1, "every replicate diverged"),
+    (runners.hungry, "out_of_memory", 1, "can't allocate memory"),
+    (runners.broken, "system_error", 2, "RuntimeError: a bug at heart"),
+    (runners.outside, "system_error", 2, "outside the run's scratch folder"),
+    (runners.held, "timeout", 1, "max_seconds of 1"),
 )
+
+
 def test_a_failure_has_its_reason_and_is_tried_again_only_where_that_can_help(
-    processes: Processes,
-    sessions: sessionmaker[Session],
-    watched: Watched,
-    runner: str,
-    reason: str,
-    attempt: int,
-    told: str,
-) -> None:
-    job_id = submit(sessions, attempts_max=2)
-    processes.worker(runner)
-    job = watched.wait_for_state(job_id, "failed")
-    assert (job.reason, job.attempt) == (reason, attempt)
-    assert told in str(job.error)
-
-
-def test_the_curve_of_a_diverged_job_is_kept(
     processes: Processes, sessions: sessionmaker[Session], watched: Watched
 ) -> None:
-    job_id = submit(sessions)
-    processes.worker("diverging")
-    watched.wait_for_state(job_id, "failed")
+    """The same worker meets with all of them, and the next job is run after each."""
+    job_ids: list[UUID] = []
+    for carried_out, reason, *_ in FAILURES:
+        limit = {"max_seconds": 1} if reason == "timeout" else {}
+        job_ids.append(submit_for(sessions, carried_out, attempts_max=2, **limit))
+    processes.worker("by_seed")
+    for job_id, (_, reason, attempt, told) in zip(job_ids, FAILURES, strict=True):
+        job = watched.wait_for_state(job_id, "failed")
+        assert (job.reason, job.attempt) == (reason, attempt)
+        assert told in str(job.error)
     with sessions.begin() as session:
-        points = session.scalars(select(MetricPoint).where(MetricPoint.job_id == job_id)).all()
-        assert [(point.step, point.value) for point in points] == [(1, None)]
+        of_diverged = select(MetricPoint).where(MetricPoint.job_id == job_ids[1])
+        points = session.scalars(of_diverged).all()
+        assert [(point.step, point.value) for point in points] == [(1, None)], "its curve is kept"
 
 
-@pytest.mark.parametrize("runner", ["held", "stubborn"])
 def test_a_worker_that_is_asked_to_end_gives_its_job_back_at_once(
-    processes: Processes, sessions: sessionmaker[Session], watched: Watched, runner: str
+    processes: Processes, sessions: sessionmaker[Session], watched: Watched
 ) -> None:
     job_id = submit(sessions, attempts_max=1)
-    worker = processes.worker(runner)
+    assert_given_back(job_id, processes.worker("held"), sessions, watched)
+    processes.worker()
+    assert watched.wait_for_state(job_id, "succeeded", "failed").state == "succeeded"
+
+
+def test_a_worker_that_is_asked_to_end_does_not_wait_for_a_stubborn_trainer(
+    processes: Processes, sessions: sessionmaker[Session], watched: Watched
+) -> None:
+    job_id = submit(sessions, attempts_max=1)
+    assert_given_back(job_id, processes.worker("stubborn"), sessions, watched)
+
+
+def assert_given_back(
+    job_id: UUID,
+    worker: "subprocess.Popen[bytes]",
+    sessions: sessionmaker[Session],
+    watched: Watched,
+) -> None:
+    """Ask a worker to end in the middle of a run, and see its job in the queue."""
     watched.wait_for_step(job_id)
     started = time.monotonic()
     worker.send_signal(signal.SIGTERM)
@@ -257,14 +246,18 @@ def test_a_worker_that_is_asked_to_end_gives_its_job_back_at_once(
     assert [(a.outcome, a.reason) for a in attempts(sessions, job_id)] == [
         ("released", "preempted")
     ]
-    processes.worker()
-    assert watched.wait_for_state(job_id, "succeeded", "failed").state == "succeeded"
 
 
-def test_an_idle_worker_ends_quickly_and_takes_its_trainer_along(
-    processes: Processes, sessions: sessionmaker[Session], watched: Watched, control: Control
+def test_an_idle_worker_ends_quickly_and_leaves_nothing_but_the_cached_weights(
+    processes: Processes,
+    sessions: sessionmaker[Session],
+    watched: Watched,
+    control: Control,
+    settings: Settings,
 ) -> None:
-    job_id = submit(sessions)
+    with sessions.begin() as session:
+        a_base_model(session, contents=(b"zero",))
+        job_id = a_job(session, an_adapt_spec(seeds=1))
     worker = processes.worker()
     watched.wait_for_state(job_id, "succeeded")
     started = time.monotonic()
@@ -272,6 +265,10 @@ def test_an_idle_worker_ends_quickly_and_takes_its_trainer_along(
     assert worker.wait(PATIENCE) == 0
     assert time.monotonic() - started < SILENCE
     wait_until(lambda: not any(map(is_running, control.trainers())), "the end of its trainer")
+    left = [p for p in (settings.data_dir / "worker").rglob("*") if p.is_file()]
+    cached = [p for p in left if p.parent.name == "weights"]
+    assert [p.read_bytes() for p in cached] == [b"zero"]
+    assert [p.name for p in left if p not in cached] == ["starting.lock"]
 
 
 def test_a_frozen_worker_that_lost_its_lease_changes_nothing_when_it_wakes_up(
