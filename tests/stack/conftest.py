@@ -4,27 +4,50 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
 from adaptlab_stack import stack
+from adaptlab_stack.data_directory import DataDirectory
+from adaptlab_stack.postgres import EmbeddedPostgres
 
 STAND_IN_UP = (sys.executable, str(Path(__file__).with_name("stand_in.py")), "up")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def stand_in_up() -> tuple[str, ...]:
     """The command that runs a stack with stand-ins for what is above the servers."""
     return STAND_IN_UP
 
 
-@pytest.fixture(autouse=True)
-def time_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def time_to_stop() -> Iterator[None]:
     """A supervisor that is killed because it takes long to stop leaves what it would tidy up."""
-    monkeypatch.setattr(stack, "STOP_SECONDS", 60)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stack, "STOP_SECONDS", 60)
+        yield
+
+
+@pytest.fixture(scope="session")
+def initialised(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with a Postgres cluster that no server has run on."""
+    data = tmp_path_factory.mktemp("initialised") / "data"
+    EmbeddedPostgres.prepare(DataDirectory.open(data), durable=False)
+    return data
+
+
+@pytest.fixture
+def initialised_at(initialised: Path) -> Callable[[Path], Path]:
+    """A copy of that directory, for starts that are not to spend their time in `initdb`."""
+
+    def copied(data: Path) -> Path:
+        subprocess.run(["cp", "-a", str(initialised), str(data)], check=True)
+        return data
+
+    return copied
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,9 @@ from adaptlab_stack.stack import Stack
 
 Descendants = Callable[[int], list[psutil.Process]]
 Eventually = Callable[[Callable[[], bool], float], None]
+InitialisedAt = Callable[[Path], Path]
+ALL = {"postgres", "valkey", "api", "api-2", "worker", "worker-2", "beat"}
+"""The processes of the stack that tests share."""
 
 
 @contextmanager
@@ -71,46 +74,63 @@ def test_the_steps_of_a_stop_take_less_than_five_seconds():
     assert seconds(of_applications) + max(seconds(postgres.STOP), seconds(valkey.STOP)) < 5
 
 
-def test_a_stack_says_where_it_is(tmp_path: Path, stand_in_up: tuple[str, ...]):
-    data = tmp_path / "a folder with 'spaces'"
-    with Stack.start(data, command=stand_in_up, workers=2) as stack:
-        assert status_of(stack.url) == 200
-        assert stack.token == "a-token"
-        assert set(stack.processes) == {"postgres", "valkey", "api", "worker", "worker-2", "beat"}
-        announced = json.loads((data / "server.json").read_text())
-        assert announced == {"url": stack.url, "pid": stack.pid}
-        for name in ("server.json", "stack.json", "token", "credentials.json"):
-            assert stat.S_IMODE((data / name).stat().st_mode) == 0o600
-        assert not data.stat().st_mode & 0o066
-        said = stack.log("up")
-        assert all(part in said for part in (stack.url, str(data), "127.0.0.1:"))
-        secret = urlsplit(stack.database_url).password
-        assert secret is not None
-        assert secret not in said
-    assert not (data / "server.json").exists()
-    assert not (data / "stack.json").exists()
+@pytest.fixture(scope="module")
+def shared(
+    tmp_path_factory: pytest.TempPathFactory, stand_in_up: tuple[str, ...]
+) -> Iterator[Stack]:
+    """A stack in a directory that it has made, with all its processes before and after a test."""
+    data = tmp_path_factory.mktemp("shared") / "a folder with 'spaces'"
+    with Stack.start(data, command=stand_in_up, workers=2, servers=2) as stack:
+        yield stack
+
+
+def test_a_stack_says_where_it_is(shared: Stack):
+    data = shared.data_dir
+    assert status_of(shared.url) == 200
+    assert shared.token == "a-token"
+    assert set(shared.processes) == ALL
+    announced = json.loads((data / "server.json").read_text())
+    assert announced == {"url": shared.url, "pid": shared.pid}
+    for name in ("server.json", "stack.json", "token", "credentials.json"):
+        assert stat.S_IMODE((data / name).stat().st_mode) == 0o600
+    assert not data.stat().st_mode & 0o066
+    said = shared.log("up")
+    assert all(part in said for part in (shared.url, str(data), "127.0.0.1:"))
+    secret = urlsplit(shared.database_url).password
+    assert secret is not None
+    assert secret not in said
 
 
 def test_a_signal_stops_everything(
-    tmp_path: Path, stand_in_up: tuple[str, ...], descendants: Descendants
+    tmp_path: Path,
+    stand_in_up: tuple[str, ...],
+    initialised_at: InitialisedAt,
+    descendants: Descendants,
 ):
     # The worst case: a client stays connected, and the worker does not listen.
     stubborn = {"STAND_IN_STUBBORN": "1"}
+    data = initialised_at(tmp_path / "d")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        with Stack.start(tmp_path / "d", command=stand_in_up, environment=stubborn) as stack:
+        with Stack.start(data, command=stand_in_up, environment=stubborn) as stack:
             with connect(stack):
                 family = [psutil.Process(stack.pid), *descendants(stack.pid)]
                 assert len(family) > 6
                 os.kill(stack.pid, number)
                 assert left_of(family) == [], number
             assert "stopped in" in stack.log("up")  # each start begins its log again
-        assert not (tmp_path / "d" / "server.json").exists()
+        assert not (data / "server.json").exists()
+        assert not (data / "stack.json").exists()
 
 
 def test_kill_9_of_the_supervisor_leaves_nothing_and_the_next_start_recovers(
-    tmp_path: Path, stand_in_up: tuple[str, ...], descendants: Descendants
+    tmp_path: Path,
+    stand_in_up: tuple[str, ...],
+    initialised_at: InitialisedAt,
+    descendants: Descendants,
+    eventually: Eventually,
 ):
-    with Stack.start(tmp_path / "d", command=stand_in_up) as stack:
+    data = initialised_at(tmp_path / "d")
+    with Stack.start(data, command=stand_in_up) as stack:
         with redis.Redis.from_url(stack.broker_url) as client:
             client.rpush("queue", "a message")
         with connect(stack) as held:
@@ -118,73 +138,69 @@ def test_kill_9_of_the_supervisor_leaves_nothing_and_the_next_start_recovers(
             family = descendants(stack.pid)
             os.kill(stack.pid, signal.SIGKILL)
             # At once, while the old servers may still be going down.
-            with Stack.start(tmp_path / "d", command=stand_in_up) as second:
+            with Stack.start(data, command=stand_in_up) as second:
                 assert words(second) == [("committed",)]
                 with redis.Redis.from_url(second.broker_url) as client:
                     assert client.lrange("queue", 0, -1) == [b"a message"]
-            assert left_of(family) == []
+                assert left_of(family) == []
+                empties_the_house_alone(second, descendants, eventually)
 
 
-def test_kill_9_alone_empties_the_house(
-    tmp_path: Path,
-    stand_in_up: tuple[str, ...],
-    descendants: Descendants,
-    eventually: Eventually,
-):
-    with Stack.start(tmp_path / "d", command=stand_in_up) as stack:
-        worker = psutil.Process(stack.processes["worker"].pid)
-        eventually(lambda: len(worker.children()) == 1, 60)  # the trainer
-        with connect(stack):
-            family = descendants(stack.pid)
-            assert len(family) > 6
-            os.kill(stack.pid, signal.SIGKILL)
-            assert left_of(family) == []
+def empties_the_house_alone(stack: Stack, descendants: Descendants, eventually: Eventually) -> None:
+    """Kill the supervisor, and start nothing that could tidy up after it."""
+    worker = psutil.Process(stack.processes["worker"].pid)
+    eventually(lambda: len(worker.children()) == 1, 60)  # the trainer
+    with connect(stack):
+        family = descendants(stack.pid)
+        assert len(family) > 6
+        os.kill(stack.pid, signal.SIGKILL)
+        assert left_of(family) == []
 
 
-def test_a_killed_part_comes_back(
-    tmp_path: Path, stand_in_up: tuple[str, ...], eventually: Eventually
-):
+def test_a_killed_part_comes_back(shared: Stack, eventually: Eventually):
     def answers() -> bool:
         try:
-            return status_of(stack.url) == 200
+            return status_of(shared.url) == 200
         except (OSError, http.client.HTTPException):
             return False
 
     def is_new(name: str, old: int) -> bool:
-        return name in (now := stack.processes) and now[name].pid != old
+        return name in (now := shared.processes) and now[name].pid != old
 
-    with Stack.start(tmp_path / "d", command=stand_in_up) as stack:
-        for name in ("api", "worker", "beat", "postgres", "valkey"):
-            old = stack.processes[name].pid
-            os.kill(old, signal.SIGKILL)
-            eventually(partial(is_new, name, old), 60)
-            eventually(answers, 60)
-            assert f"{name} was killed by SIGKILL" in stack.log("up")
-
-
-def test_two_stacks_live_side_by_side(tmp_path: Path, stand_in_up: tuple[str, ...]):
-    with (
-        Stack.start(tmp_path / "one", command=stand_in_up) as one,
-        Stack.start(tmp_path / "two", command=stand_in_up) as two,
-    ):
-        with connect(one) as connection:
-            connection.execute("INSERT INTO kept VALUES ('one')")
-        assert words(one) == [("one",)]
-        assert words(two) == []
-        assert status_of(one.url) == status_of(two.url) == 200
+    for name in ("api", "worker", "beat", "postgres", "valkey"):
+        old = shared.processes[name].pid
+        os.kill(old, signal.SIGKILL)
+        eventually(partial(is_new, name, old), 60)
+        eventually(answers, 60)
+        assert f"{name} was killed by SIGKILL" in shared.log("up")
+    eventually(lambda: set(shared.processes) == ALL, 60)
 
 
-def test_a_directory_in_use_is_refused_and_left_alone(tmp_path: Path, stand_in_up: tuple[str, ...]):
-    with Stack.start(tmp_path / "d", command=stand_in_up) as stack:
-        second = subprocess.run(
-            [*stand_in_up, "--data-dir", str(tmp_path / "d")],
-            capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
-        assert second.returncode == 1
-        assert f"in use by another `adaptlab up` (process {stack.pid})" in second.stderr
-        assert "Traceback" not in second.stderr
-        assert status_of(stack.url) == 200
-        assert json.loads((tmp_path / "d" / "server.json").read_text())["pid"] == stack.pid
+def test_two_stacks_live_side_by_side_and_one_has_the_port_that_it_wants(
+    tmp_path: Path, stand_in_up: tuple[str, ...], initialised_at: InitialisedAt, shared: Stack
+):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    data = initialised_at(tmp_path / "d")
+    with Stack.start(data, command=stand_in_up, port=port) as second:
+        assert second.url == f"http://127.0.0.1:{port}"
+        with connect(second) as connection:
+            connection.execute("INSERT INTO kept VALUES ('second')")
+        assert words(second) == [("second",)]
+        assert words(shared) == []
+        assert status_of(second.url) == status_of(shared.url) == 200
+
+
+def test_a_directory_in_use_is_refused_and_left_alone(shared: Stack, stand_in_up: tuple[str, ...]):
+    second = subprocess.run(
+        [*stand_in_up, "--data-dir", str(shared.data_dir)],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert second.returncode == 1
+    assert f"in use by another `adaptlab up` (process {shared.pid})" in second.stderr
+    assert "Traceback" not in second.stderr
+    assert status_of(shared.url) == 200
+    assert json.loads((shared.data_dir / "server.json").read_text())["pid"] == shared.pid
 
 
 def test_a_taken_port_is_refused(tmp_path: Path, stand_in_up: tuple[str, ...]):
@@ -197,24 +213,17 @@ def test_a_taken_port_is_refused(tmp_path: Path, stand_in_up: tuple[str, ...]):
             pass
 
 
-def test_a_wanted_port_is_used(tmp_path: Path, stand_in_up: tuple[str, ...]):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with Stack.start(tmp_path / "d", command=stand_in_up, port=port) as stack:
-        assert stack.url == f"http://127.0.0.1:{port}"
-
-
 def test_servers_share_one_address_and_stand_in_for_each_other(
-    open_path: Path,
-    stand_in_up: tuple[str, ...],
-    descendants: Callable[[int], list[psutil.Process]],
+    shared: Stack, descendants: Descendants, eventually: Eventually
 ):
-    with Stack.start(open_path / "d", command=stand_in_up, servers=2) as stack:
-        servers = [found for found in descendants(stack.pid) if "--fd" in found.cmdline()]
-        assert len(servers) == 2
-        servers[0].kill()
-        for _ in range(20):
-            assert httpx.get(stack.url, timeout=60).status_code == 200
+    servers = [found for found in descendants(shared.pid) if "--fd" in found.cmdline()]
+    assert len(servers) == 2
+    servers[0].kill()
+    for _ in range(20):
+        assert httpx.get(shared.url, timeout=60).status_code == 200
+    killed = servers[0].pid
+    eventually(lambda: killed not in {one.pid for one in shared.processes.values()}, 60)
+    eventually(lambda: set(shared.processes) == ALL, 60)
 
 
 def test_without_a_wish_there_is_always_a_port():
@@ -231,32 +240,35 @@ def test_addresses_are_those_that_answer_here():
 
 
 def test_a_failed_preparation_is_explained_and_leaves_nothing(
-    tmp_path: Path, stand_in_up: tuple[str, ...]
+    tmp_path: Path, stand_in_up: tuple[str, ...], initialised_at: InitialisedAt
 ):
+    data = initialised_at(tmp_path / "d")
     environment = {"STAND_IN_PREPARE": "fail"}
     with (
         pytest.raises(StartFailed, match=r"prepare exited with status 1[\s\S]*on strike"),
-        Stack.start(tmp_path / "d", command=stand_in_up, environment=environment),
+        Stack.start(data, command=stand_in_up, environment=environment),
     ):
         pass
-    assert not (tmp_path / "d" / "postgres" / "postmaster.pid").exists()
-    with embedded_servers(tmp_path / "d"):
+    assert not (data / "postgres" / "postmaster.pid").exists()
+    with embedded_servers(data):
         pass
 
 
 def test_a_signal_during_the_start_ends_it(
     tmp_path: Path,
     stand_in_up: tuple[str, ...],
+    initialised_at: InitialisedAt,
     descendants: Descendants,
     eventually: Eventually,
 ):
+    data = initialised_at(tmp_path / "d")
     with subprocess.Popen(
-        [*stand_in_up, "--data-dir", str(tmp_path / "d")],
+        [*stand_in_up, "--data-dir", str(data)],
         env={**os.environ, "STAND_IN_PREPARE": "hang"},
         stdout=subprocess.PIPE,
         text=True,
     ) as supervisor:
-        eventually((tmp_path / "d" / "hanging").exists, 60)
+        eventually((data / "hanging").exists, 60)
         family = descendants(supervisor.pid)
         supervisor.terminate()
         said, _ = supervisor.communicate(timeout=60)
@@ -265,22 +277,26 @@ def test_a_signal_during_the_start_ends_it(
     assert left_of(family) == []
 
 
-def test_given_servers_replace_the_embedded_ones(tmp_path: Path, stand_in_up: tuple[str, ...]):
-    with embedded_servers(tmp_path / "servers", durable=False) as servers:
-        environment = {
-            "ADAPTLAB_DATABASE_URL": servers.database_url,
-            "ADAPTLAB_BROKER_URL": servers.broker_url,
-        }
-        data = tmp_path / "d"
-        with Stack.start(data, command=stand_in_up, environment=environment) as stack:
-            assert set(stack.processes) == {"api", "worker", "beat"}
-            assert stack.database_url == servers.database_url
-            assert not (data / "postgres").exists()
-        psycopg.connect(servers.database_url.replace("+psycopg", "")).close()
+def test_given_servers_replace_the_embedded_ones(
+    tmp_path: Path, stand_in_up: tuple[str, ...], empty_database_url: str, broker_url: str
+):
+    environment = {
+        "ADAPTLAB_DATABASE_URL": empty_database_url,
+        "ADAPTLAB_BROKER_URL": broker_url,
+    }
+    data = tmp_path / "d"
+    with Stack.start(data, command=stand_in_up, environment=environment) as stack:
+        assert set(stack.processes) == {"api", "worker", "beat"}
+        assert stack.database_url == empty_database_url
+        assert not (data / "postgres").exists()
+    psycopg.connect(empty_database_url.replace("+psycopg", "")).close()
 
 
 def test_a_stack_dies_with_the_process_that_started_it(
-    tmp_path: Path, stand_in_up: tuple[str, ...], descendants: Descendants
+    tmp_path: Path,
+    stand_in_up: tuple[str, ...],
+    initialised_at: InitialisedAt,
+    descendants: Descendants,
 ):
     code = (
         "import pathlib, signal, sys\n"
@@ -288,7 +304,7 @@ def test_a_stack_dies_with_the_process_that_started_it(
         "with Stack.start(pathlib.Path(sys.argv[1]), command=tuple(sys.argv[2:])) as stack:\n"
         "    print('up', flush=True); signal.pause()"
     )
-    argv = [sys.executable, "-c", code, str(tmp_path / "d"), *stand_in_up]
+    argv = [sys.executable, "-c", code, str(initialised_at(tmp_path / "d")), *stand_in_up]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         assert owner.stdout.readline() == "up\n"
@@ -308,10 +324,13 @@ def test_the_command_explains_itself():
 
 
 def test_a_full_disk_ends_nothing_and_is_waited_for(
-    small_disk: Path, stand_in_up: tuple[str, ...], eventually: Eventually
+    small_disk: Path,
+    stand_in_up: tuple[str, ...],
+    initialised_at: InitialisedAt,
+    eventually: Eventually,
 ):
     """Postgres dies of it, the state of the stack cannot be written, nor can the log."""
-    with Stack.start(small_disk / "d", command=stand_in_up) as stack:
+    with Stack.start(initialised_at(small_disk / "d"), command=stand_in_up) as stack:
         with connect(stack) as held:
             held.execute("INSERT INTO kept VALUES ('committed')")
         before = {name: process.pid for name, process in stack.processes.items()}
