@@ -3,6 +3,7 @@
 import os
 import pwd
 import stat
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from adaptlab_stack.errors import (
 )
 from adaptlab_stack.identity import NOBODY
 from adaptlab_stack.postgres import WAL_BUFFERS, EmbeddedPostgres
-from adaptlab_stack.servers import embedded_servers
+from adaptlab_stack.servers import Servers, embedded_servers
 from adaptlab_worker.own_users import POSTGRES_USERS
 
 
@@ -55,46 +56,54 @@ def test_what_is_written_is_there_after_a_second_start(tmp_path: Path):
             assert client.lrange("queue", 0, -1) == [b"a message"]
 
 
-def test_the_database_is_utf8_and_the_role_may_make_more(tmp_path: Path):
-    with (
-        embedded_servers(tmp_path / "data", durable=False) as servers,
-        psycopg.connect(plain(servers.database_url), autocommit=True) as connection,
-    ):
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of `running`, which has made it."""
+    return tmp_path_factory.mktemp("running") / "data"
+
+
+@pytest.fixture(scope="module")
+def running(data: Path) -> Iterator[Servers]:
+    """Servers for tests that only look at them."""
+    with embedded_servers(data, durable=False) as servers:
+        yield servers
+
+
+def test_the_database_is_utf8_and_the_role_may_make_more(running: Servers):
+    with psycopg.connect(plain(running.database_url), autocommit=True) as connection:
         assert connection.execute("SHOW server_encoding").fetchone() == ("UTF8",)
         assert connection.execute("SHOW wal_buffers").fetchone() == (WAL_BUFFERS,), "for uploads"
         connection.execute("CREATE DATABASE another")
 
 
-def test_both_servers_refuse_who_has_no_password(tmp_path: Path):
-    with embedded_servers(tmp_path / "data", durable=False) as servers:
-        password = DataDirectory(tmp_path / "data").credentials().postgres
-        with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
-            psycopg.connect(plain(servers.database_url).replace(password, "wrong"))
-        stranger = redis.Redis(port=int(servers.broker_url.rsplit(":", 1)[1].split("/")[0]))
-        with stranger, pytest.raises(redis.AuthenticationError):
-            stranger.ping()
+def test_both_servers_refuse_who_has_no_password(running: Servers, data: Path):
+    password = DataDirectory(data).credentials().postgres
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        psycopg.connect(plain(running.database_url).replace(password, "wrong"))
+    stranger = redis.Redis(port=int(running.broker_url.rsplit(":", 1)[1].split("/")[0]))
+    with stranger, pytest.raises(redis.AuthenticationError):
+        stranger.ping()
 
 
-def test_no_password_stands_in_a_command_line_or_a_readable_file(tmp_path: Path):
-    data = tmp_path / "data"
-    with embedded_servers(data, durable=False):
-        assert mode(data / "credentials.json") == 0o600
-        settings = [data / "valkey" / name for name in ("valkey.conf", "users.acl")]
-        assert [mode(file) for file in settings] == [0o600, 0o600]
-        assert mode(data / "postgres") == 0o700
-        assert not (data / "postgres.unfinished").exists()
-        secrets = asdict(DataDirectory(data).credentials()).values()
-        lines = [line for path in Path("/proc").glob("[0-9]*/cmdline") for line in said_in(path)]
-        for secret in secrets:
-            assert not any(secret.encode() in line for line in lines)
-            assert not any(secret in file.read_text() for file in settings)
+@pytest.mark.usefixtures("running")
+def test_no_password_stands_in_a_command_line_or_a_readable_file(data: Path):
+    assert mode(data / "credentials.json") == 0o600
+    settings = [data / "valkey" / name for name in ("valkey.conf", "users.acl")]
+    assert [mode(file) for file in settings] == [0o600, 0o600]
+    assert mode(data / "postgres") == 0o700
+    assert not (data / "postgres.unfinished").exists()
+    secrets = asdict(DataDirectory(data).credentials()).values()
+    lines = [line for path in Path("/proc").glob("[0-9]*/cmdline") for line in said_in(path)]
+    for secret in secrets:
+        assert not any(secret.encode() in line for line in lines)
+        assert not any(secret in file.read_text() for file in settings)
 
 
-def test_one_directory_serves_one_process(tmp_path: Path):
+@pytest.mark.usefixtures("running")
+def test_one_directory_serves_one_process(data: Path):
     with (
-        embedded_servers(tmp_path / "data", durable=False),
         pytest.raises(DataDirectoryInUse, match=str(os.getpid())),
-        embedded_servers(tmp_path / "data", durable=False),
+        embedded_servers(data, durable=False),
     ):
         pass
 
@@ -173,8 +182,10 @@ def owners_below(folder: Path) -> set[int]:
 
 
 @pytest.mark.usefixtures("as_root")
-def test_an_older_cluster_of_nobody_gets_a_user_of_its_own(open_path: Path):
-    data = open_path / "data"
+def test_an_older_cluster_of_nobody_gets_a_user_of_its_own(
+    open_path: Path, initialised_at: Callable[[Path], Path]
+):
+    data = initialised_at(open_path / "data")
     with (
         embedded_servers(data, durable=False) as servers,
         psycopg.connect(plain(servers.database_url)) as connection,
@@ -193,11 +204,11 @@ def test_an_older_cluster_of_nobody_gets_a_user_of_its_own(open_path: Path):
 
 @pytest.mark.usefixtures("as_root")
 @pytest.mark.parametrize("link", ["symbolic", "hard"])
-def test_no_file_elsewhere_is_given_away_with_an_older_cluster(open_path: Path, link: str):
-    data, elsewhere = open_path / "data", open_path / "elsewhere"
+def test_no_file_elsewhere_is_given_away_with_an_older_cluster(
+    open_path: Path, initialised_at: Callable[[Path], Path], link: str
+):
+    data, elsewhere = initialised_at(open_path / "data"), open_path / "elsewhere"
     elsewhere.write_text("of root")
-    with embedded_servers(data, durable=False):
-        pass
     cluster = data / "postgres"
     planted = cluster / "base" / "planted"
     planted.symlink_to(elsewhere) if link == "symbolic" else planted.hardlink_to(elsewhere)
