@@ -76,18 +76,6 @@ def until_refused(client: TestClient, asked: tuple[str, str], token: str = "") -
     return MOST
 
 
-@contextmanager
-def asked_of_valkey(settings: Settings) -> Iterator[Callable[[], int]]:
-    """How many buckets Valkey was asked for."""
-    with redis.Redis.from_url(settings.broker_url) as valkey:
-
-        def scripts() -> int:
-            return valkey.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"]
-
-        before = scripts()
-        yield lambda: scripts() - before
-
-
 @pytest.fixture
 def other(sessions: Sessions) -> str:
     """Somebody else's token."""
@@ -124,17 +112,13 @@ def test_writes_are_counted_for_all_servers_together(settings: Settings, token: 
         assert until_refused(two, WRITE) < 3
 
 
-def test_a_process_takes_a_few_writes_ahead(settings: Settings, token: str) -> None:
+def test_no_server_reserves_writes_for_itself(settings: Settings, token: str) -> None:
     many: dict[str, Any] = {"write_rate": 1, "write_burst": 40}
     with a_client(settings, token, **many) as one, a_client(settings, token, **many) as two:
-        for _ in range(4):  # by the first of which Valkey may have to be told the script
-            one.request(*WRITE)
-        with asked_of_valkey(settings) as questions:
-            assert [one.request(*WRITE).status_code for _ in range(8)] == [404] * 8
-        assert questions() == 2  # four at a time
-        assert one.request(*WRITE).status_code == 404
-        assert until_refused(two, WRITE) == 40 - 16  # the first one has three in hand
-        assert until_refused(one, WRITE) == 3
+        for _ in range(5):
+            assert one.request(*WRITE).status_code == 404
+        assert until_refused(two, WRITE) == 35
+        assert until_refused(one, WRITE) == 0
 
 
 @pytest.mark.parametrize("at_once", [1, 4, 20])
@@ -145,7 +129,7 @@ def test_who_asks_at_the_same_time_loses_nothing(settings: Settings, at_once: in
         asked = buckets.Buckets(settings.broker_url)
         try:
             for found in itertools.count():
-                wave = (asked.take_ahead(f"writes:{at_once}", rate) for _ in range(at_once))
+                wave = (asked.take(f"writes:{at_once}", rate, shared=True) for _ in range(at_once))
                 if refused := sum(seconds > 0 for seconds in await asyncio.gather(*wave)):
                     return (found + 1) * at_once - refused
         finally:
@@ -156,17 +140,16 @@ def test_who_asks_at_the_same_time_loses_nothing(settings: Settings, at_once: in
         assert thread.submit(asyncio.run, answered()).result() == 50
 
 
-def test_what_was_taken_ahead_is_given_up(
+def test_writes_are_allowed_again_at_the_rate(
     settings: Settings, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with a_client(settings, token, write_rate=1, write_burst=20) as client:
         assert until_refused(client, WRITE) == 20
-        later = buckets._now() + 2000  # two of which the first takes both
-        monkeypatch.setattr("adaptlab_api.limits.buckets._now", lambda: later)
-        assert client.request(*WRITE).status_code == 404
-        much_later = later + 20_000
-        monkeypatch.setattr("adaptlab_api.limits.buckets._now", lambda: much_later)
-        assert until_refused(client, WRITE) == 20
+        now = buckets._now()
+        for seconds, writes in ((2, 2), (22, 20)):
+            later = now + seconds * buckets.SECOND
+            monkeypatch.setattr("adaptlab_api.limits.buckets._now", lambda later=later: later)
+            assert until_refused(client, WRITE) == writes
 
 
 def test_limits_hold_while_valkey_is_away(settings: Settings, token: str, other: str) -> None:

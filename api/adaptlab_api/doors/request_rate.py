@@ -71,10 +71,7 @@ class RequestRate:
         allowed = self._leases if is_lease else allowed
         buckets = _resources(scope).buckets
         key = f"{allowed.what}:{who.token_id if is_lease else who.user_id}"
-        if allowed.shared:
-            seconds = await buckets.take_ahead(key, allowed.rate)
-        else:
-            seconds = await buckets.take(key, allowed.rate, shared=False)
+        seconds = await buckets.take(key, allowed.rate, shared=allowed.shared)
         if not seconds:
             return None
         most, at_once = allowed.rate.limit, allowed.rate.burst

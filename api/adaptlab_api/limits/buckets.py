@@ -8,12 +8,9 @@ does not support the redis client of this release.
 
 import logging
 import time
-from asyncio import Lock
 from collections import OrderedDict
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from typing import TypeVar, cast
-from weakref import WeakValueDictionary
 
 from pyrate_limiter import Decision, Rate, RedisStateStore, TokenBucket
 from redis.asyncio import Redis
@@ -29,10 +26,6 @@ SECOND = 1000
 ANSWER_SECONDS = 0.2
 AWAY_SECONDS = 5.0
 """Without requests to Valkey after it did not answer."""
-MOST_AHEAD = 10
-PART_AHEAD = 10
-"""One request to Valkey takes at most `MOST_AHEAD` tokens and one `PART_AHEAD`th of the bucket,
-because the other processes cannot use them."""
 MOST_KEPT = 10_000
 """Buckets in one process; beyond this, the least recently used are dropped."""
 
@@ -51,8 +44,6 @@ class Buckets:
         )
         self._algorithm = TokenBucket()
         self._kept: OrderedDict[str, State] = OrderedDict()
-        self._in_hand: OrderedDict[str, _InHand] = OrderedDict()
-        self._turns: WeakValueDictionary[str, Lock] = WeakValueDictionary()
         self._away_until = 0.0
 
     async def close(self) -> None:
@@ -67,38 +58,8 @@ class Buckets:
             if decided is not None:
                 return _wait(decided)
         state, decision = self._step(self._kept.get(key), *rates)
-        _keep(self._kept, key, state)
+        self._keep(key, state)
         return _wait(decision)
-
-    async def take_ahead(self, key: str, rate: Rate) -> float:
-        """`take` from a shared bucket, several tokens per request to Valkey.
-
-        Unused tokens expire in the time that a whole bucket takes to fill, so they cost at most
-        that part of the rate.
-        """
-        if self._hand_out(key):
-            return 0.0
-        turn = self._turns.setdefault(key, Lock())
-        async with turn:  # one asks Valkey; those who wait share its tokens
-            if self._hand_out(key):
-                return 0.0
-            many = min(MOST_AHEAD, rate.burst // PART_AHEAD)
-            if many > 1 and not self._is_away:
-                check = self._stored(key).check(self._algorithm, [rate], now := _now(), many)
-                decided = await self._answered(cast("Awaitable[Decision]", check))
-                if decided is not None and decided.allowed:
-                    until = now + rate.burst * rate.interval / rate.limit
-                    _keep(self._in_hand, key, _InHand(many - 1, until))
-                    return 0.0
-            return await self.take(key, rate, shared=True)
-
-    def _hand_out(self, key: str) -> bool:
-        """Use one of the tokens taken ahead, if there is one."""
-        tokens = self._in_hand.get(key)
-        if tokens is None or not tokens.left or tokens.until <= _now():
-            return False
-        tokens.left -= 1
-        return True
 
     async def look(self, key: str, *rates: Rate, shared: bool) -> float:
         """Return what `take` would, without taking a token."""
@@ -108,6 +69,13 @@ class Buckets:
             stored = await self._answered(cast("Awaitable[State]", read))
             state = state if stored is None else stored
         return _wait(self._step(state, *rates)[1])
+
+    def _keep(self, key: str, state: State) -> None:
+        """Store a state; drop the least recently used if there are too many."""
+        self._kept[key] = state
+        self._kept.move_to_end(key)
+        if len(self._kept) > MOST_KEPT:
+            self._kept.popitem(last=False)
 
     def _step(self, state: State | None, *rates: Rate) -> tuple[State, Decision]:
         state = state or self._algorithm.initial(list(rates))
@@ -131,22 +99,6 @@ class Buckets:
                 type(error).__name__,
             )
             return None
-
-
-@dataclass(slots=True)
-class _InHand:
-    """Tokens taken ahead from a bucket, usable until a time in milliseconds."""
-
-    left: int
-    until: float
-
-
-def _keep(kept: OrderedDict[str, T], key: str, value: T) -> None:
-    """Store a value; drop the least recently used if there are too many."""
-    kept[key] = value
-    kept.move_to_end(key)
-    if len(kept) > MOST_KEPT:
-        kept.popitem(last=False)
 
 
 def _now() -> int:

@@ -8,7 +8,6 @@ nor NUL.
 
 import json
 import math
-import re
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -37,23 +36,12 @@ class _Repeating(dict[str, Json]):
 
 
 def parse(body: bytes) -> Json:
-    """Return the document in `body`; raise `Refused` if it is not strict JSON.
-
-    For most bodies, a scan of their text shows that no value can be invalid, and they are read
-    directly. `parse_with_care` checks every value, and reports every error.
-    """
-    text = _text(body)
-    if _is_ordinary(text):
-        try:
-            return _ORDINARY.decode(text)
-        except ValueError:  # the careful parser reports what is wrong
-            pass
-    return _read_with_care(text)
-
-
-def parse_with_care(body: bytes) -> Json:
-    """Return the same as `parse`, but check every value of any body."""
-    return _read_with_care(_text(body))
+    """Return the document in `body`; raise `Refused` if it is not strict JSON."""
+    document = _decoded(_text(body))
+    faults = _faults(document)
+    if faults:
+        raise Refused(INVALID_REQUEST, f"The body has invalid values: {faults[0].detail}", *faults)
+    return document
 
 
 def _text(body: bytes) -> str:
@@ -64,46 +52,6 @@ def _text(body: bytes) -> str:
     except UnicodeDecodeError as error:
         detail = f"The body is not valid UTF-8 at byte {error.start + 1}."
         raise _unreadable("invalid_encoding", detail) from error
-
-
-_CALLS_FOR_CARE = re.compile(r"\\u|NaN|Infinity|\d{19}|[eE][+-]?\d{3}")
-"""Matches in every body with a text or number that may be invalid.
-
-It finds numeric escapes, the only way for U+0000 or half of a surrogate pair through UTF-8; names
-that some parsers accept as numbers; 19 digits in a row, which integers that are too large have;
-and exponents of three digits, because shorter numbers are finite.
-"""
-
-
-def _is_ordinary(text: str) -> bool:
-    """Return True if a JSON text cannot have any error but repeated keys.
-
-    It cannot be nested deeper than the number of its brackets.
-    """
-    shallow = text.count("{") + text.count("[") <= DEEPEST
-    return shallow and _CALLS_FOR_CARE.search(text) is None
-
-
-class _Repeated(ValueError):
-    """A key of an object occurs more than once."""
-
-
-def _without_repeats(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise _Repeated
-    return members
-
-
-_ORDINARY = json.JSONDecoder(object_pairs_hook=_without_repeats)
-
-
-def _read_with_care(text: str) -> Json:
-    document = _decoded(text)
-    faults = _faults(document)
-    if faults:
-        raise Refused(INVALID_REQUEST, f"The body has invalid values: {faults[0].detail}", *faults)
-    return document
 
 
 def _decoded(text: str) -> Json:
