@@ -14,7 +14,7 @@ from tests.job_rows import AGO, change, job, new_job
 from tests.making import a_base_model, a_job
 
 from adaptlab_db.tables import AuditEntry, Membership, Token
-from adaptlab_services.jobs.job_tokens import MOST_HOURS
+from adaptlab_services.jobs.batch_tokens import MOST_HOURS
 from adaptlab_services.leases.reaping import reap
 from adaptlab_services.lifecycle import workers
 from adaptlab_services.people import tokens

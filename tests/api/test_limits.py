@@ -25,7 +25,7 @@ from adaptlab_services.comparisons import (
     comparisons,
     plot_drawing,
 )
-from adaptlab_services.jobs import job_tokens
+from adaptlab_services.jobs import batch_tokens
 from adaptlab_services.leases import lease_views
 from adaptlab_services.paging import LARGEST_PAGE_SIZE
 from adaptlab_services.people import tokens
@@ -132,7 +132,7 @@ def _stated(settings: Settings) -> dict[str, str]:
     return {
         "sign-ins from one address": f"{defaults['sign_ins_per_minute']} a minute",
         "browser sessions per token": f"{tokens.MOST_BROWSER_SESSIONS}",
-        "lifetime of a token for one job": f"{job_tokens.MOST_HOURS} hours",
+        "lifetime of a token for one job": f"{batch_tokens.MOST_HOURS} hours",
         "reads per user processed at a time": f"{open_requests.READS_AT_ONCE}",
         "JSON body": f"{defaults['max_body_bytes']:,} bytes",
         "body: one chunk of an upload": f"{body_limit.MOST_CHUNK_BYTES:,} bytes",

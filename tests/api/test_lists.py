@@ -11,8 +11,8 @@ from tests.making import BASE, a_base_model, a_job, an_adapt_spec
 
 from adaptlab_api.answers.state import resources_of
 from adaptlab_db.visibility import VISIBLE, guarded
-from adaptlab_services.jobs import job_lists
-from adaptlab_services.jobs.job_lists import JobQuery
+from adaptlab_services.jobs import lists
+from adaptlab_services.jobs.lists import JobQuery
 
 Sessions = sessionmaker[Session]
 
@@ -134,7 +134,7 @@ def test_a_list_of_several_projects_is_planned_for_who_asks(
         sessions.kw["bind"], "before_cursor_execute", lambda *told: asked.append(str(told[2]))
     )
     with guarded(sessions)(info={VISIBLE: visible}) as session:
-        job_lists.summaries(session, JobQuery())
+        lists.summaries(session, JobQuery())
     (statement,) = asked
     assert ("LIMIT 51" in statement) is is_planned_once
 

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 import httpx
 import psutil
 import pytest
-import redis
 from fastapi.testclient import TestClient
 from pyrate_limiter import Rate
 from sqlalchemy.orm import Session, sessionmaker

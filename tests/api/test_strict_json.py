@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.making import a_pretrain_document, an_adapt_document
 
 from adaptlab_api.answers.problems import Refused
-from adaptlab_api.requests.strict_json import DEEPEST, LARGEST_INTEGER, MOST_FAULTS, Json, parse
+from adaptlab_api.requests.strict_json import DEEPEST, LARGEST_INTEGER, Json, parse
 
 PIECES = (
     *("", "a", "é", "\U0001f600", "NaN", "Infinity", "1e999", "{[", "]}", ":", ","),
@@ -65,8 +65,7 @@ def parsed(body: bytes) -> str | None:
     """
     try:
         return repr(parse(body))
-    except Refused as refused:
-        assert 1 <= len(refused.faults) <= MOST_FAULTS
+    except Refused:
         return None
 
 

@@ -20,7 +20,7 @@ from tests.chaos.invariants import violations
 from tests.making import a_made_up_ledger, a_principal, a_worker, an_adapt_spec
 
 from adaptlab_services.errors import Conflict, LeaseLost
-from adaptlab_services.jobs import job_control, jobs
+from adaptlab_services.jobs import control, jobs
 from adaptlab_services.leases.reaping import reap
 from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.people.tokens import Principal
@@ -211,10 +211,10 @@ class LedgerMachine(RuleBasedStateMachine):
         job_id = data.draw(st.sampled_from(list(self._jobs)))
         job = self._jobs[job_id]
         if job.state in ENDED or job.is_cancelled:
-            self._conflicts(job_control.pause, job_id)
+            self._conflicts(control.pause, job_id)
             return
         with self._sessions.begin() as session:
-            answer = job_control.pause(session, a_principal(session), job_id)
+            answer = control.pause(session, a_principal(session), job_id)
         if job.state == "queued":
             job.state = "paused"
         job.is_pausing = job.state == "running"
@@ -226,10 +226,10 @@ class LedgerMachine(RuleBasedStateMachine):
         job_id = data.draw(st.sampled_from(list(self._jobs)))
         job = self._jobs[job_id]
         if job.state in ENDED:
-            self._conflicts(job_control.resume, job_id)
+            self._conflicts(control.resume, job_id)
             return
         with self._sessions.begin() as session:
-            job_control.resume(session, a_principal(session), job_id)
+            control.resume(session, a_principal(session), job_id)
         job.is_pausing = False
         if job.state == "paused":
             job.state = "queued"
@@ -239,10 +239,10 @@ class LedgerMachine(RuleBasedStateMachine):
     def retry(self, data: st.DataObject) -> None:
         job_id = data.draw(st.sampled_from(list(self._jobs)))
         if self._jobs[job_id].state not in ("failed", "cancelled"):
-            self._conflicts(job_control.retry, job_id)
+            self._conflicts(control.retry, job_id)
             return
         with self._sessions.begin() as session:
-            answer = job_control.retry(session, a_principal(session), job_id)
+            answer = control.retry(session, a_principal(session), job_id)
         assert answer.replayed == (job_id in self._retries)
         assert answer.job.id == self._retries.setdefault(job_id, answer.job.id)
         self._jobs.setdefault(answer.job.id, Expected())

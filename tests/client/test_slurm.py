@@ -22,7 +22,7 @@ from tests.worker.conftest import wait_until
 
 from adaptlab_client import Client
 from adaptlab_client.cli.commands import slurm
-from adaptlab_services.jobs import job_tokens
+from adaptlab_services.jobs import batch_tokens
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "run-from-slurm.md"
 SUBMIT, ELEMENT, WORKER = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
@@ -238,7 +238,7 @@ def test_a_job_has_one_queue_and_one_worker(
     assert "cancelled" in refused.stderr
     assert not (folder / "tokens").exists(), "no token was made"
     assert [one for one in client.tokens.list() if one.job] == []
-    assert slurm.MOST_HOURS == job_tokens.MOST_HOURS
+    assert slurm.MOST_HOURS == batch_tokens.MOST_HOURS
 
 
 @pytest.mark.parametrize("more", [(), ("--once",), ("--job", "JOB")])

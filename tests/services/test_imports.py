@@ -15,8 +15,8 @@ from adaptlab.specs.spec import AnySpec, JobSpec
 from adaptlab_answers.jobs import JobView
 from adaptlab_db.tables import BaseModel, Job
 from adaptlab_services.errors import Conflict
-from adaptlab_services.jobs import job_lists, job_scores, jobs
-from adaptlab_services.jobs.job_lists import JobQuery
+from adaptlab_services.jobs import jobs, lists, scores
+from adaptlab_services.jobs.lists import JobQuery
 from adaptlab_services.models import base_models
 from adaptlab_services.models.model_folders import ModelRoots
 
@@ -65,9 +65,9 @@ def test_an_import_makes_a_base_model_without_a_task(sessions: Sessions, roots: 
         model = base_models.get(session, "llama")
         assert (model.task, model.replicates, model.ready) == (None, 1, False)
         assert model.parameters == PARAMETERS
-        assert job_scores.accuracies(session, [job.id]) == {}
-        assert [j.id for j in job_lists.page(session, JobQuery("kind = import")).data] == [job.id]
-        assert [j.id for j in job_lists.page(session, JobQuery("task = null")).data] == [job.id]
+        assert scores.accuracies(session, [job.id]) == {}
+        assert [j.id for j in lists.page(session, JobQuery("kind = import")).data] == [job.id]
+        assert [j.id for j in lists.page(session, JobQuery("task = null")).data] == [job.id]
 
 
 def test_an_adaptation_waits_for_an_import_and_then_runs(

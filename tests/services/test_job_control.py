@@ -27,8 +27,8 @@ from tests.making import (
 from adaptlab.errors import InvalidSpec
 from adaptlab_db.tables import BaseModel, Job, Study, StudyJob
 from adaptlab_services.errors import Conflict, LimitReached, NotFound
-from adaptlab_services.jobs import job_control, jobs
-from adaptlab_services.jobs.job_control import Controlled
+from adaptlab_services.jobs import control, jobs
+from adaptlab_services.jobs.control import Controlled
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.leases.reaping import reap
 from adaptlab_services.limits import limits
@@ -48,15 +48,15 @@ def asked(
 
 
 def pause(sessions: Sessions, job_id: UUID) -> Controlled:
-    return asked(sessions, job_control.pause, job_id)  # pyright: ignore[reportArgumentType]
+    return asked(sessions, control.pause, job_id)  # pyright: ignore[reportArgumentType]
 
 
 def resume(sessions: Sessions, job_id: UUID) -> Controlled:
-    return asked(sessions, job_control.resume, job_id)  # pyright: ignore[reportArgumentType]
+    return asked(sessions, control.resume, job_id)  # pyright: ignore[reportArgumentType]
 
 
 def retry(sessions: Sessions, job_id: UUID) -> Controlled:
-    return asked(sessions, job_control.retry, job_id)  # pyright: ignore[reportArgumentType]
+    return asked(sessions, control.retry, job_id)  # pyright: ignore[reportArgumentType]
 
 
 def cancel(sessions: Sessions, job_id: UUID) -> None:
@@ -226,7 +226,7 @@ def test_ten_retries_at_once_make_one_job(sessions: Sessions) -> None:
 
     def ask(_: int) -> UUID:
         with sessions.begin() as session:
-            return job_control.retry(session, principal, first).job.id
+            return control.retry(session, principal, first).job.id
 
     with ThreadPoolExecutor(10) as pool:
         made = set(pool.map(ask, range(10)))
@@ -337,7 +337,7 @@ def test_who_only_counts_lets_too_many_in(
 def test_going_on_and_making_anew_count_too(sessions: Sessions) -> None:
     paused, failed = new_job(sessions, state="paused"), new_job(sessions, state="failed")
     new_job(sessions)
-    for what, job_id in ((job_control.resume, paused), (job_control.retry, failed)):
+    for what, job_id in ((control.resume, paused), (control.retry, failed)):
         with pytest.raises(LimitReached, match="1 at a time"), sessions.begin() as session:
             what(session, a_principal(session), job_id, most_queued=1)
     assert count(sessions, "queued") == 1
@@ -347,10 +347,10 @@ def test_a_job_that_goes_on_counts_for_its_owner_whoever_asks(sessions: Sessions
     new_job(sessions, owner="bob")
     of_ada = new_job(sessions, state="paused")
     with sessions.begin() as session:
-        job_control.resume(session, a_principal(session, "bob"), of_ada, most_queued=1)
+        control.resume(session, a_principal(session, "bob"), of_ada, most_queued=1)
     another_of_ada = new_job(sessions, state="paused")
     with pytest.raises(LimitReached, match="1 at a time"), sessions.begin() as session:
-        job_control.resume(session, a_principal(session, "carl"), another_of_ada, most_queued=1)
+        control.resume(session, a_principal(session, "carl"), another_of_ada, most_queued=1)
     assert count(sessions, "queued") == 2
 
 

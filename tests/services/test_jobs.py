@@ -23,8 +23,8 @@ from adaptlab_db.job_states import TERMINAL_STATES
 from adaptlab_db.tables import Job, JobEvent, asked_columns
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.jobs import jobs
-from adaptlab_services.jobs.job_rows import NewJob, insert_jobs
-from adaptlab_services.jobs.job_views import MOST_AHEAD
+from adaptlab_services.jobs.rows import NewJob, insert_jobs
+from adaptlab_services.jobs.views import MOST_AHEAD
 
 Sessions = sessionmaker[Session]
 pytestmark = pytest.mark.usefixtures("patient_locks")

@@ -30,8 +30,8 @@ from adaptlab.studies.study_plan import StudyPlan
 from adaptlab_answers.studies import StudyCell, StudyView
 from adaptlab_db.tables import Job, JobEvent
 from adaptlab_services.errors import Conflict, NotFound
-from adaptlab_services.jobs import job_lists, jobs
-from adaptlab_services.jobs.job_lists import JobQuery
+from adaptlab_services.jobs import jobs, lists
+from adaptlab_services.jobs.lists import JobQuery
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
@@ -423,7 +423,7 @@ def test_the_studies_of_a_job_are_listed(sessions: Sessions, ada: Principal, bas
 
 
 def names(session: Session, text: str) -> Sequence[str | None]:
-    return sorted(job.method or "base" for job in job_lists.page(session, JobQuery(text)).data)
+    return sorted(job.method or "base" for job in lists.page(session, JobQuery(text)).data)
 
 
 def test_jobs_are_filtered_by_study(sessions: Sessions, ada: Principal, base: None) -> None:

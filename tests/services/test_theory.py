@@ -24,8 +24,8 @@ from adaptlab.measurements.theory_report import Check
 from adaptlab.specs.spec import AnySpec, JobSpec
 from adaptlab_answers.jobs import JobView
 from adaptlab_services.errors import LeaseLost
-from adaptlab_services.jobs import job_lists, jobs
-from adaptlab_services.jobs.job_lists import JobQuery
+from adaptlab_services.jobs import jobs, lists
+from adaptlab_services.jobs.lists import JobQuery
 from adaptlab_services.lifecycle import events
 from adaptlab_services.lifecycle.claims import AdapterWeights
 from adaptlab_services.results import results
@@ -52,7 +52,7 @@ def test_a_job_without_a_base_model_is_queued_and_found(sessions: Sessions) -> N
     assert job.spec == THEOREMS
     assert job.budget.trainable_parameters == 0
     with sessions.begin() as session:
-        assert [j.id for j in job_lists.page(session, JobQuery("kind = theory")).data] == [job.id]
+        assert [j.id for j in lists.page(session, JobQuery("kind = theory")).data] == [job.id]
         preview = jobs.preview(session, SPECS.validate_python(THEOREMS))
     assert preview.spec_digest == job.spec_digest
 

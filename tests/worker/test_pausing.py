@@ -1,6 +1,7 @@
 """A job that is paused stops soon, and when it is resumed goes on as if nothing had happened."""
 
 from contextlib import suppress
+from typing import Literal
 from uuid import UUID
 
 from sqlalchemy import select
@@ -11,16 +12,17 @@ from tests.worker.conftest import Control, Processes, Watched
 from adaptlab.specs.spec import PretrainSpec
 from adaptlab_db.tables import Attempt, Checkpoint, MetricPoint
 from adaptlab_services.errors import Conflict
-from adaptlab_services.jobs import job_control
+from adaptlab_services.jobs.control import pause, resume
 
 Sessions = sessionmaker[Session]
 STEPS = (800, 4_000, 20_000)
 """A request to pause is heard with a heartbeat; on a busy machine a short run may end before."""
 
 
-def control(sessions: Sessions, verb: str, job_id: UUID) -> None:
+def request(sessions: Sessions, verb: Literal["pause", "resume"], job_id: UUID) -> None:
     with sessions.begin() as session:
-        getattr(job_control, verb)(session, a_principal(session), job_id)
+        change = pause if verb == "pause" else resume
+        change(session, a_principal(session), job_id)
 
 
 def results(sessions: Sessions, job_id: UUID) -> tuple[list[str], list[tuple[object, ...]]]:
@@ -47,7 +49,7 @@ def test_a_paused_job_goes_on_exactly_when_it_is_resumed(
         unbroken = a_job(session, spec)
     watched.wait_for_state(unbroken, "succeeded")  # meanwhile the worker does something else
     assert watched.job(paused).state == "paused"
-    control(sessions, "resume", paused)
+    request(sessions, "resume", paused)
     job = watched.wait_for_state(paused, "succeeded", "failed")
     assert (job.state, job.attempt) == ("succeeded", 2)
     with sessions.begin() as session:
@@ -66,7 +68,7 @@ def paused_midway(sessions: Sessions, watched: Watched) -> tuple[PretrainSpec, U
             job_id = a_job(session, spec)
         watched.wait(job_id, lambda job: job.step >= 1, "a first step")
         with suppress(Conflict):  # it has ended already
-            control(sessions, "pause", job_id)
+            request(sessions, "pause", job_id)
         job = watched.wait_for_state(job_id, "paused", "succeeded", "failed")
         if job.state != "succeeded":
             assert (job.state, job.step < steps) == ("paused", True), job.error
@@ -82,10 +84,10 @@ def test_a_run_that_saves_nothing_begins_anew_when_it_is_resumed(
     processes.worker("held")
     watched.wait_for_step(job_id)
     with sessions.begin() as session:
-        job_control.pause(session, a_principal(session), job_id)
+        pause(session, a_principal(session), job_id)
     took = watched.wait(job_id, lambda job: job.state == "paused", "the pause")
     assert took < 14, "it has fifteen to save itself, and needs none"
     with sessions.begin() as session:
-        job_control.resume(session, a_principal(session), job_id)
+        resume(session, a_principal(session), job_id)
     control.allow()
     assert watched.wait_for_state(job_id, "succeeded").attempt == 2

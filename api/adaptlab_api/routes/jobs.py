@@ -26,9 +26,9 @@ from adaptlab_api.requests.identities import JobId
 from adaptlab_api.requests.routing import api_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_services.errors import Unauthorised
-from adaptlab_services.jobs import job_control, job_lists, jobs
-from adaptlab_services.jobs.job_lists import JobQuery, Order
+from adaptlab_services.jobs import control, jobs, lists
 from adaptlab_services.jobs.jobs import Spec
+from adaptlab_services.jobs.lists import JobQuery, Order
 from adaptlab_services.lifecycle import events
 from adaptlab_services.lifecycle.events import Pulse
 from adaptlab_services.lifecycle.transitions import JobState
@@ -130,8 +130,8 @@ def list_jobs(
 def listed(session: Session, query: JobQuery, view: View) -> JobPage:
     """Return a page of jobs, or of their summaries."""
     if view == "basic":
-        return job_lists.summaries(session, query)
-    return job_lists.page(session, query)
+        return lists.summaries(session, query)
+    return lists.page(session, query)
 
 
 @router.get(
@@ -188,7 +188,7 @@ def cancel_job(job_id: JobId, changes: ChangesDep) -> Response:
 def pause_job(job_id: JobId, changes: ChangesDep) -> Response:
     """Pause a queued or running job; a running one stops with its state saved."""
     with changes() as change:
-        done = job_control.pause(change.session, change.who, job_id)
+        done = control.pause(change.session, change.who, job_id)
         return change.answered(json_answer(done.job, status=200 if done.decided else 202))
 
 
@@ -198,7 +198,7 @@ def resume_job(job_id: JobId, changes: ChangesDep) -> Response:
     """Queue a paused job again; a job that was running resumes from its saved state."""
     with changes() as change:
         most = change.opened.settings.max_queued_jobs
-        resumed = job_control.resume(change.session, change.who, job_id, most_queued=most)
+        resumed = control.resume(change.session, change.who, job_id, most_queued=most)
         return change.made(resumed.job, resumed)
 
 
@@ -217,7 +217,7 @@ def retry_job(job_id: JobId, changes: ChangesDep) -> Response:
     """Retry a job that failed or was cancelled; active studies use the new job instead."""
     with changes() as change:
         most = change.opened.settings.max_queued_jobs
-        retried = job_control.retry(change.session, change.who, job_id, most_queued=most)
+        retried = control.retry(change.session, change.who, job_id, most_queued=most)
         return change.made(retried.job, retried, location=retried.job.links.self)
 
 

@@ -27,8 +27,8 @@ from adaptlab_api.requests.routing import api_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.routes.jobs import PageSize, PageToken
 from adaptlab_api.routes.results import RowId
-from adaptlab_services.jobs import job_tokens
-from adaptlab_services.jobs.job_tokens import NewJobToken
+from adaptlab_services.jobs import batch_tokens
+from adaptlab_services.jobs.batch_tokens import NewJobToken
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 from adaptlab_services.people import audit, issued_tokens, projects, users
 from adaptlab_services.people.audit import AuditFilter
@@ -85,7 +85,7 @@ def create_job_token(
     who: PrincipalDep,
 ) -> Response:
     """Create a token with which workers run one job; only this answer contains its text."""
-    token = job_tokens.create(session, who, job_id, body.read())
+    token = batch_tokens.create(session, who, job_id, body.read())
     return json_answer(token, status=201, headers={"Location": f"/v1/tokens/{token.id}"})
 
 

@@ -32,7 +32,7 @@ from adaptlab_api.routes.jobs import (
     listed,
 )
 from adaptlab_services import short_ids
-from adaptlab_services.jobs.job_lists import JobQuery, Order
+from adaptlab_services.jobs.lists import JobQuery, Order
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 from adaptlab_services.recipes import recipe_studies
 from adaptlab_services.studies import studies

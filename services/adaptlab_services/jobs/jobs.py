@@ -31,8 +31,8 @@ from adaptlab_db.job_states import TERMINAL_STATES, UNCLAIMED_STATES
 from adaptlab_db.tables import Job
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.jobs import estimates
-from adaptlab_services.jobs.job_rows import NewJob, insert_job
-from adaptlab_services.jobs.job_views import (
+from adaptlab_services.jobs.rows import NewJob, insert_job
+from adaptlab_services.jobs.views import (
     columns_of,
     job_rows,
     job_view,

@@ -10,7 +10,7 @@ from adaptlab_answers.jobs import JobView
 from adaptlab_answers.models import BaseModelView
 from adaptlab_answers.results import CheckpointView
 from adaptlab_db.tables import BaseModel, Job, StudyJob
-from adaptlab_services.jobs import job_lists, jobs
+from adaptlab_services.jobs import jobs, lists
 from adaptlab_services.models import base_models
 from adaptlab_services.results import checkpoints
 
@@ -61,7 +61,7 @@ def of(session: Session, name: str) -> Lineage:
         weights=checkpoints.of_job(session, model.job_id).data,
         adapted=_adapted(session, ours),
         adaptations=session.execute(total).scalar_one(),
-        newest=job_lists.newest(session, ours, NEWEST),
+        newest=lists.newest(session, ours, NEWEST),
         studies=session.execute(studies.where(*ours)).scalar_one(),
     )
 

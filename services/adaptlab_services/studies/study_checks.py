@@ -14,7 +14,7 @@ from adaptlab.specs.spec import TheorySpec
 from adaptlab.studies.study_checks import as_if_made, measuring
 from adaptlab.studies.study_plan import Cell, PlannedCheck, StudyPlan
 from adaptlab_db.tables import Job, StudyJob
-from adaptlab_services.jobs.job_rows import NewJob, insert_jobs
+from adaptlab_services.jobs.rows import NewJob, insert_jobs
 from adaptlab_services.lifecycle import adaptations
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import study_jobs

@@ -14,7 +14,7 @@ from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.studies.study_plan import Cell, PlannedJob, StudyPlan
 from adaptlab_db.job_states import LOST_STATES, PENDING_STATES
 from adaptlab_db.tables import Artifact, Attempt, BaseModel, Checkpoint, Job, StudyJob
-from adaptlab_services.jobs.job_rows import NewJob, insert_jobs
+from adaptlab_services.jobs.rows import NewJob, insert_jobs
 from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal
 

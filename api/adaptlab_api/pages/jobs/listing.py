@@ -13,8 +13,8 @@ from adaptlab_answers.jobs import JobSummary
 from adaptlab_answers.paging import Page
 from adaptlab_api.pages.rendering.filter_bar import fault_of, fields_to_ask
 from adaptlab_api.pages.rendering.job_titles import short_title
-from adaptlab_services.jobs import job_lists, job_scores
-from adaptlab_services.jobs.job_lists import JobQuery
+from adaptlab_services.jobs import lists, scores
+from adaptlab_services.jobs.lists import JobQuery
 from adaptlab_services.lifecycle import workers
 
 PAGE_SIZE = 50
@@ -101,8 +101,8 @@ def job_list(
     page: Page[JobSummary] = Page(data=(), next_page_token=None)
     if fault is None:
         query = JobQuery(filters.expression(), page_size=PAGE_SIZE, page_token=place.token)
-        page = job_lists.summaries(session, query)
-    accuracy = job_scores.accuracies(session, [job.id for job in page.data])
+        page = lists.summaries(session, query)
+    accuracy = scores.accuracies(session, [job.id for job in page.data])
     rows = [
         JobListRow(job, short_title(job), accuracy.get(job.id), running_seconds(job, now))
         for job in page.data

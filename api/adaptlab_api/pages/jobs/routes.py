@@ -25,7 +25,7 @@ from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_services import short_ids
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
-from adaptlab_services.jobs import job_control, jobs
+from adaptlab_services.jobs import control, jobs
 from adaptlab_services.people.tokens import Principal
 
 NAVIGATION = NavigationEntry(1, "Jobs", "/")
@@ -143,10 +143,10 @@ def _add_control(router: APIRouter, renderer: Renderer) -> None:
 
 def _controlled(
     session: Session, principal: Principal, job_id: UUID, verb: Control, most: int | None
-) -> job_control.Controlled:
+) -> control.Controlled:
     if verb == "pause":
-        return job_control.pause(session, principal, job_id)
-    change = job_control.resume if verb == "resume" else job_control.retry
+        return control.pause(session, principal, job_id)
+    change = control.resume if verb == "resume" else control.retry
     return change(session, principal, job_id, most_queued=most)
 
 

@@ -17,7 +17,7 @@ from adaptlab_api.requests.dependencies import Units
 from adaptlab_services.comparisons.comparison_inputs import DEFAULT_LEVEL, DEFAULT_MARGIN
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.comparisons.comparisons import StudyQuestion
-from adaptlab_services.jobs import job_rights
+from adaptlab_services.jobs import rights
 from adaptlab_services.studies import studies
 
 STUDIES_PAGE = 50
@@ -80,7 +80,7 @@ def study_page(units: Units, runs: ComparisonRuns, name: str) -> dict[str, objec
     """Return the values of one study; raise `NotFound`."""
     with units() as session:
         study = studies.get(session, name)
-        may_change = job_rights.may_change_study(session, study.id)
+        may_change = rights.may_change_study(session, study.id)
         report = report_of(session, study)
     comparison = runs.answer(units, StudyQuestion(str(study.id)))
     progress = comparison if isinstance(comparison, ComparisonProgress) else None

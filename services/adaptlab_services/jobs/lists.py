@@ -15,7 +15,7 @@ from adaptlab_answers.paging import Page
 from adaptlab_db.tables import Job
 from adaptlab_db.visibility import VISIBLE
 from adaptlab_services import paging
-from adaptlab_services.jobs.job_views import (
+from adaptlab_services.jobs.views import (
     Columns,
     columns_of,
     job_rows,

@@ -16,7 +16,7 @@ from adaptlab_db.job_states import LOST_STATES, TERMINAL_STATES
 from adaptlab_db.tables import Job, Study, StudyJob, asked_columns
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.jobs import jobs, study_lock
-from adaptlab_services.jobs.job_rows import first_state, insert_rows
+from adaptlab_services.jobs.rows import first_state, insert_rows
 from adaptlab_services.lifecycle import adaptations
 from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS, Change, append_event, move
 from adaptlab_services.limits import limits, quotas
