@@ -22,7 +22,7 @@ from adaptlab.measurements import results
 from adaptlab.statistics import seed_interval
 from adaptlab_db.migrate import downgrade, upgrade
 from adaptlab_db.tables import JobMetric
-from adaptlab_services.lifecycle.job_metrics import CURVES, METRICS, Measured, summary
+from adaptlab_services.lifecycle.metric_summaries import CURVES, METRICS, Measured, summary
 
 Sessions = sessionmaker[Session]
 Figures = dict[tuple[str, str], tuple[object, ...]]

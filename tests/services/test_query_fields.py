@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from adaptlab_answers.queries import FieldView
-from adaptlab_services.lifecycle.job_metrics import METRICS
+from adaptlab_services.lifecycle.metric_summaries import METRICS
 from adaptlab_services.results.result_queries import LISTINGS, fields_of
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "query-language.md"

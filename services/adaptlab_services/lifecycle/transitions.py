@@ -31,7 +31,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from adaptlab_db.job_states import STATES, TERMINAL_STATES, AttemptOutcome, JobState
 from adaptlab_db.tables import Attempt, Job, JobEvent, Json, Table
-from adaptlab_services.lifecycle import awaiting, job_metrics, training_states
+from adaptlab_services.lifecycle import awaiting, metric_summaries, training_states
 
 Reason = Literal[
     "user_error",
@@ -157,7 +157,7 @@ def move(
     if change.to in TERMINAL_STATES:
         training_states.forget(session, [job.job_id for job in moved])
     if change.to == "succeeded":
-        job_metrics.keep(session, [job.job_id for job in moved])
+        metric_summaries.keep(session, [job.job_id for job in moved])
     awaited = [job.job_id for job in moved if job.kind in AWAITED]
     if awaited and change.to in TERMINAL_STATES:
         return (*moved, *settle_waiting(session, awaited))

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.measurements.results import LARGEST_LOSS
 from adaptlab_answers.queries import Cell, ColumnView, ResultRows
-from adaptlab_services.lifecycle.job_metrics import METRICS, Measured, Summary, summary
+from adaptlab_services.lifecycle.metric_summaries import METRICS, Measured, Summary, summary
 from adaptlab_services.querying.conditions import condition
 from adaptlab_services.querying.job_fields import STATISTICS
 from adaptlab_services.querying.query_fields import Column, Field, Joins
