@@ -19,7 +19,7 @@ from adaptlab_api.pages.rendering.formats import percent
 from adaptlab_db.tables import Job
 from adaptlab_services.comparisons import comparisons
 from adaptlab_services.people import tokens
-from adaptlab_services.querying.job_filters import matching
+from adaptlab_services.querying.list_conditions import matching
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from adaptlab.errors import InvalidSpec
 from adaptlab_services.querying.conditions import condition
+from adaptlab_services.querying.fields import Joins
 from adaptlab_services.querying.filtering import (
     Combination,
     Comparison,
@@ -16,7 +17,6 @@ from adaptlab_services.querying.filtering import (
     parse,
 )
 from adaptlab_services.querying.job_fields import job_fields
-from adaptlab_services.querying.query_fields import Joins
 
 WORDS = st.text("abcdefghijklmnopqrstuvwxyz_.0123456789-:", min_size=1, max_size=12)
 TEXTS = st.text(max_size=20)

@@ -12,8 +12,8 @@ from tests.making import a_base_model, a_job, an_adapt_spec
 from adaptlab_db.tables import Job, SpecNumber
 from adaptlab_services.querying import spec_lookups
 from adaptlab_services.querying.conditions import condition
+from adaptlab_services.querying.fields import Joins
 from adaptlab_services.querying.job_fields import job_fields
-from adaptlab_services.querying.query_fields import Joins
 
 Sessions = sessionmaker[Session]
 FILTERS = (

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_db.tables import Job
 from adaptlab_services.comparisons.comparisons import MOST_JOBS
-from adaptlab_services.querying.job_filters import matching
+from adaptlab_services.querying.list_conditions import matching
 
 
 def chosen_by(session: Session, filter_text: str) -> tuple[UUID, ...]:

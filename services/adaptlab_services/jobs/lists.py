@@ -24,7 +24,7 @@ from adaptlab_services.jobs.views import (
     summary_rows,
 )
 from adaptlab_services.paging import Cursor
-from adaptlab_services.querying.job_filters import in_study, matching
+from adaptlab_services.querying.list_conditions import in_study, matching
 
 Order = Literal["created_at", "-created_at"]
 Rows = Select[*tuple[Any, ...]]  # columns of several types

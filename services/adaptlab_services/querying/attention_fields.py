@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import Select
 
 from adaptlab_db.tables import AttentionMap, AttentionSummary, Job
+from adaptlab_services.querying.fields import Column, Field, Fields, Kind
 from adaptlab_services.querying.job_fields import job_fields
-from adaptlab_services.querying.query_fields import Column, Field, Fields, Kind
 
 SOURCES = ("base", "adapted")
 

@@ -13,6 +13,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, and_, or_, true
 
 from adaptlab_db.tables import Job
+from adaptlab_services.querying.fields import Column, Field, Fields, Joins
 from adaptlab_services.querying.filtering import (
     Comparison,
     Filter,
@@ -21,7 +22,6 @@ from adaptlab_services.querying.filtering import (
     invalid_filter,
     parse,
 )
-from adaptlab_services.querying.query_fields import Column, Field, Fields, Joins
 from adaptlab_services.querying.spec_lookups import rare_jobs
 
 LARGEST_INTEGER = 2**63 - 1

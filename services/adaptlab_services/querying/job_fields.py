@@ -15,7 +15,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from adaptlab_db import tables
 from adaptlab_db.tables import Job, Study, StudyJob
 from adaptlab_services.lifecycle.metric_summaries import METRICS
-from adaptlab_services.querying.query_fields import Column, Family, Field, Fields, Joins, Kind
+from adaptlab_services.querying.fields import Column, Family, Field, Fields, Joins, Kind
 
 STATISTICS: dict[str, str] = {
     "mean": "the mean over seeds",

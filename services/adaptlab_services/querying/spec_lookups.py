@@ -25,8 +25,8 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql import column
 
 from adaptlab_db.tables import Job, SpecNumber
+from adaptlab_services.querying.fields import Joins
 from adaptlab_services.querying.filtering import Comparison, Operand, Operator
-from adaptlab_services.querying.query_fields import Joins
 
 MOST_RARE = 2000
 """Largest number of jobs with a rare value; more are found fast by reading jobs in order."""

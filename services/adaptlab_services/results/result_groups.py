@@ -11,8 +11,8 @@ from adaptlab.measurements.results import LARGEST_LOSS
 from adaptlab_answers.queries import Cell, ColumnView, ResultRows
 from adaptlab_services.lifecycle.metric_summaries import METRICS, Measured, Summary, summary
 from adaptlab_services.querying.conditions import condition
+from adaptlab_services.querying.fields import Column, Field, Joins
 from adaptlab_services.querying.job_fields import STATISTICS
-from adaptlab_services.querying.query_fields import Column, Field, Joins
 from adaptlab_services.results.result_queries import LISTINGS, Question, cell, columns_of
 
 MOST_GROUPS = 1000

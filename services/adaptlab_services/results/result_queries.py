@@ -18,8 +18,8 @@ from adaptlab_services import paging
 from adaptlab_services.paging import Cursor
 from adaptlab_services.querying.attention_fields import attention_fields, attention_joins
 from adaptlab_services.querying.conditions import condition
+from adaptlab_services.querying.fields import Column, Field, Fields, Joins
 from adaptlab_services.querying.job_fields import job_fields
-from adaptlab_services.querying.query_fields import Column, Field, Fields, Joins
 
 Subject = Literal["results", "attention"]
 MOST_FIELDS = 64

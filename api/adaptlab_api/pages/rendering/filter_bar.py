@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from adaptlab.errors import InvalidSpec
 from adaptlab_services.querying.conditions import condition
+from adaptlab_services.querying.fields import Joins
 from adaptlab_services.querying.job_fields import job_fields
-from adaptlab_services.querying.query_fields import Joins
 
 _WORD = re.compile(r'"[^"]*"?|[^\s()=<>!~,"]+|.')
 

@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session
 
 from adaptlab_db.tables import Job, StudyJob
 from adaptlab_services.querying.conditions import condition
+from adaptlab_services.querying.fields import Joins
 from adaptlab_services.querying.job_fields import job_fields
-from adaptlab_services.querying.query_fields import Joins
 
 Columns = TypeVarTuple("Columns")
 
