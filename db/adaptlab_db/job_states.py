@@ -1,4 +1,4 @@
-"""The states of a job: which can follow which, and the sets of states that code asks for.
+"""The states of a job: which can follow which, their looks, and sets of states.
 
 The one table of states. A new state takes a line in `JobState`, an entry in `STATES` and a
 migration of the check constraint and of the trigger `guard_job_states`. A test compares both with
@@ -12,6 +12,16 @@ from typing import Literal, get_args
 
 JobState = Literal["waiting", "queued", "running", "paused", "succeeded", "failed", "cancelled"]
 AttemptOutcome = Literal["succeeded", "failed", "cancelled", "released", "paused", "lost"]
+Colour = Literal["still", "outlined", "active", "good", "warn", "bad"]
+Mark = Literal["ring", "dashes", "dot", "bars", "check", "cross", "slash", "exclamation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The colour of a state on pages, and the mark beside its name."""
+
+    colour: Colour
+    mark: Mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +33,10 @@ class State:
         outcome: outcome of the attempt that was running when the job came here.
         is_pending: True if a worker will claim the job without another request; such jobs count
             against the limit of queued jobs.
+        look: colour and mark on pages.
     """
 
+    look: Look
     followers: tuple[JobState, ...] = ()
     outcome: AttemptOutcome | None = None
     is_pending: bool = False
@@ -32,13 +44,22 @@ class State:
 
 STATES: Mapping[JobState, State] = MappingProxyType(
     {
-        "waiting": State(("queued", "cancelled", "failed"), is_pending=True),
-        "queued": State(("running", "cancelled", "failed", "paused"), "released", is_pending=True),
-        "running": State(("succeeded", "failed", "cancelled", "queued", "paused")),
-        "paused": State(("queued", "cancelled"), "paused"),
-        "succeeded": State(outcome="succeeded"),
-        "failed": State(outcome="failed"),
-        "cancelled": State(outcome="cancelled"),
+        "waiting": State(
+            Look("outlined", "dashes"), ("queued", "cancelled", "failed"), is_pending=True
+        ),
+        "queued": State(
+            Look("still", "ring"),
+            ("running", "cancelled", "failed", "paused"),
+            "released",
+            is_pending=True,
+        ),
+        "running": State(
+            Look("active", "dot"), ("succeeded", "failed", "cancelled", "queued", "paused")
+        ),
+        "paused": State(Look("warn", "bars"), ("queued", "cancelled"), "paused"),
+        "succeeded": State(Look("good", "check"), outcome="succeeded"),
+        "failed": State(Look("bad", "cross"), outcome="failed"),
+        "cancelled": State(Look("outlined", "slash"), outcome="cancelled"),
     }
 )
 
@@ -53,5 +74,9 @@ PENDING_STATES: States = tuple(name for name, state in STATES.items() if state.i
 """States of jobs that a worker has yet to claim and will."""
 UNCLAIMED_STATES: States = tuple(name for name in ACTIVE_STATES if name != "running")
 """States of jobs that have not ended and that no worker holds."""
+PAUSABLE_STATES: States = tuple(
+    name for name, state in STATES.items() if "paused" in state.followers
+)
+"""States of jobs that can be paused."""
 LOST_STATES: States = tuple(name for name in TERMINAL_STATES if name != "succeeded")
 """States of jobs whose results will never come."""

@@ -122,7 +122,7 @@ def test_a_study_stands_beside_the_paper(reader: TestClient, sessions: Sessions)
 def test_what_is_found_has_its_word_and_mark(reader: TestClient, sessions: Sessions) -> None:
     measured(sessions, learning_prefix)
     page = reader.get(f"/studies/{STUDY}").text
-    assert '<span class="state failed">' in page
+    assert '<span class="state bad">' in page
     assert "not reproduced Prefix-tuning cannot learn" in section(page, "claims")
 
 

@@ -18,6 +18,7 @@ from adaptlab.comparisons.table_comparison import (
 from adaptlab.comparisons.verdict import Verdict
 from adaptlab.statistics import ChosenBest, PairedDifference
 from adaptlab_answers.comparisons import JobComparison
+from adaptlab_db.job_states import TERMINAL_STATES
 
 WARNING_TITLES = {
     "not_comparable": "Not comparable: these scores answer different questions",
@@ -32,8 +33,6 @@ WARNING_TITLES = {
     "few_items": "Few test items",
     "unpaired": "Some pairs cannot be compared",
 }
-NOT_COMING = ("succeeded", "failed", "cancelled")
-"""States of jobs that will not produce missing scores."""
 FINDING_TITLES = {
     "better": "Better or worse over all seeds",
     "cannot_be_told_apart": "Cannot be told apart",
@@ -164,8 +163,8 @@ def _table(number: int, table: TableComparison, whole: JobComparison) -> TableVi
         budgets=tuple(_budgets(table, comparison)) if comparison else (),
         failed=tuple(method for method in table.diagnoses if method.diagnosis.cause != "none"),
         learned=tuple(method for method in table.diagnoses if method.diagnosis.cause == "none"),
-        missing=tuple(scores for scores in lacking if scores.state in NOT_COMING),
-        to_come=tuple(scores for scores in lacking if scores.state not in NOT_COMING),
+        missing=tuple(scores for scores in lacking if scores.state in TERMINAL_STATES),
+        to_come=tuple(scores for scores in lacking if scores.state not in TERMINAL_STATES),
         forgetting=_forgetting(table),
         has_curves=bool(comparison) and len(comparison.cells) > 1 and bool(comparison.curves),
     )

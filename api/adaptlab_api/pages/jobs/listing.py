@@ -13,6 +13,7 @@ from adaptlab_answers.jobs import JobSummary
 from adaptlab_answers.paging import Page
 from adaptlab_api.pages.rendering.filter_bar import fault_of, fields_to_ask
 from adaptlab_api.pages.rendering.job_titles import short_title
+from adaptlab_db.job_states import JOB_STATES, PENDING_STATES
 from adaptlab_services.jobs import lists, scores
 from adaptlab_services.jobs.lists import JobQuery
 from adaptlab_services.lifecycle import workers
@@ -115,7 +116,7 @@ def job_list(
         "expression": filters.expression(),
         "fields": fields_to_ask(),
         "filtered": bool(filters.query()) or place.token is not None,
-        "states": ("waiting", "queued", "running", "paused", "succeeded", "failed", "cancelled"),
+        "states": JOB_STATES,
         "methods": _options(METHODS.names(), filters.method),
         "tasks": _options(TASKS.names(), filters.task),
         "unserved": unserved_queues(session, page.data),
@@ -137,7 +138,7 @@ def running_seconds(job: JobSummary, now: datetime) -> float | None:
 
 def unserved_queues(session: Session, listed: Iterable[JobSummary]) -> tuple[str, ...]:
     """Return the queues of waiting jobs that no live worker serves."""
-    wanted = {job.queue.name for job in listed if job.state in ("queued", "waiting")}
+    wanted = {job.queue.name for job in listed if job.state in PENDING_STATES}
     return tuple(sorted(wanted - set(workers.live_queues(session)))) if wanted else ()
 
 
@@ -150,7 +151,7 @@ def _poll_seconds(listed: Iterable[JobSummary], place: Place) -> int | None:
 
 def _counted(rows: list[JobListRow], *, more: bool) -> str:
     running = sum(row.job.state == "running" for row in rows)
-    waiting = sum(row.job.state in ("queued", "waiting") for row in rows)
+    waiting = sum(row.job.state in PENDING_STATES for row in rows)
     shown = f"{len(rows)} on this page" if more else f"{len(rows)} in total"
     return f"{shown}, {running} running, {waiting} waiting" if rows else ""
 

@@ -28,6 +28,7 @@ from adaptlab_api.pages.rendering.formats import (
 )
 from adaptlab_api.pages.rendering.job_titles import job_title
 from adaptlab_api.pages.studies.page import studies_of_job
+from adaptlab_db.job_states import PAUSABLE_STATES
 from adaptlab_services.jobs import jobs, rights
 from adaptlab_services.lifecycle import events
 from adaptlab_services.results import attention, attention_heads, checkpoints, results
@@ -72,6 +73,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "attempts": results.attempts(session, job_id).data,
         "events": latest,
         "most_events": MOST_EVENTS,
+        "can_pause": job.state in PAUSABLE_STATES,
         "may_change": rights.may_change(session, job_id),
         "studies": studies_of_job(session, job_id),
         "checkpoints": checkpoints.of_job(session, job_id).data[:MOST_FILES],

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from adaptlab.errors import UnknownName
 from adaptlab.plugins.method import METHODS
 from adaptlab_answers.jobs import Progress
+from adaptlab_api.pages.rendering.states import look
 
 NOTHING = "–"
 MINUTE, HOUR, DAY = 60, 3600, 86_400
@@ -194,6 +195,7 @@ def page_filters() -> dict[str, Callable[..., object]]:
         "one_line": one_line,
         "members": members,
         "use": use,
+        "look": look,
     }
 
 

@@ -14,6 +14,7 @@ from adaptlab_api.pages.comparisons.tables import table_views
 from adaptlab_api.pages.recipes.page import report_of
 from adaptlab_api.pages.rendering.formats import integer, pretty
 from adaptlab_api.requests.dependencies import Units
+from adaptlab_db.job_states import JOB_STATES, TERMINAL_STATES
 from adaptlab_services.comparisons.comparison_inputs import DEFAULT_LEVEL, DEFAULT_MARGIN
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.comparisons.comparisons import StudyQuestion
@@ -24,7 +25,6 @@ STUDIES_PAGE = 50
 LIST_POLL, STUDY_POLL = 5, 4
 COMPUTING_POLL = 2
 LARGE_STUDY, LARGE_STUDY_POLL = 32, 15  # cells; seconds
-STATES = ("running", "queued", "waiting", "paused", "succeeded", "failed", "cancelled")
 MOST_STUDIES_OF_JOB = 20
 
 
@@ -112,8 +112,8 @@ def studies_of_job(session: Session, job_id: UUID) -> tuple[str, ...]:
 
 def job_counts(states: Mapping[str, int]) -> JobCounts:
     """Return the numbers of jobs, with states in their usual order."""
-    ended = sum(states.get(state, 0) for state in ("succeeded", "failed", "cancelled"))
-    shown = tuple((state, states[state]) for state in STATES if states.get(state))
+    ended = sum(states.get(state, 0) for state in TERMINAL_STATES)
+    shown = tuple((state, states[state]) for state in JOB_STATES if states.get(state))
     return JobCounts(ended, sum(states.values()), shown)
 
 
