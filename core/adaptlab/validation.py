@@ -40,7 +40,7 @@ def validation_problems(
     return tuple(_problem(place, here, document, schema) for place, here in by_place.items())
 
 
-def told(name: str, errors: Sequence[ErrorDetails]) -> str:
+def error_text(name: str, errors: Sequence[ErrorDetails]) -> str:
     """Return the errors of one value as one sentence."""
     wanted = dict.fromkeys(words for error in errors if (words := demand(error)) is not None)
     other = dict.fromkeys(sentence(name, error) for error in errors if demand(error) is None)
@@ -60,7 +60,7 @@ def _problem(
         sought = str(first["loc"][-1])
         allowed = () if schema is None else names_at(schema(), first["loc"][:-1])
     near = get_close_matches(sought, allowed, n=3, cutoff=0.6) if isinstance(sought, str) else ()
-    text = told(name, errors)
+    text = error_text(name, errors)
     detail = text[0].upper() + text[1:] if text.startswith("there ") else text
     return Problem(place, first["type"], detail, allowed, tuple(near))
 

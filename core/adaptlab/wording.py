@@ -76,7 +76,7 @@ def sentence(name: str, error: ErrorDetails) -> str:
             return f"{name}: {error['msg'].rstrip('.')}"
 
 
-def in_short(value: object) -> str:
+def value_excerpt(value: object) -> str:
     """Return a wrong value for a message: as JSON, shortened, on one line."""
     is_single = value is None or isinstance(value, str | float | bool)
     return shortened(json.dumps(value) if is_single else "a list", MOST_OF_A_VALUE)

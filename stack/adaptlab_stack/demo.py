@@ -16,7 +16,7 @@ from adaptlab.charts import attention_patterns, png
 from adaptlab.statistics import Interval
 from adaptlab_client import Client, StudyView
 from adaptlab_client.display.comparison_tables import StudyComparison
-from adaptlab_client.display.progress_bars import Tell, bars, steps
+from adaptlab_client.display.progress_bars import ShowProgress, bars, steps
 from adaptlab_stack import demo_study as study
 from adaptlab_stack.data_directory import DataDirectory
 from adaptlab_stack.errors import DemoFailed
@@ -69,8 +69,8 @@ def _stack(data_dir: Path, port: int | None, exit_when_done: bool) -> "Generator
 def _run(client: Client, console: Console, stack: Stack) -> "_Shown":
     run = study.begin(client)
     console.print(f"Study {run.name}: {progress_line(run.study)}")
-    with _progress(console) as tell:
-        ended = study.finish(client, run, tell)
+    with _progress(console) as show_progress:
+        ended = study.finish(client, run, show_progress)
     jobs = study.jobs_by_method(client, ended)
     picture = stack.data_dir / PICTURE
     tokens = " ".join(str(digit) for digit in study.FIGURE_INPUT)
@@ -90,11 +90,11 @@ class _Shown(NamedTuple):
 
 
 @contextmanager
-def _progress(console: Console) -> "Generator[Tell]":
+def _progress(console: Console) -> "Generator[ShowProgress]":
     """Show the study's progress: a bar in a terminal, otherwise lines."""
     if console.is_terminal:
-        with bars("rich") as tell:
-            yield tell
+        with bars("rich") as show_progress:
+            yield show_progress
     else:
         yield Lines(partial(console.print, highlight=False, soft_wrap=True))
 

@@ -37,11 +37,11 @@ RULE = EarlyStopping(patience=3)
 RATES = (1e-3, 0.03, 0.3, 1.0, 1e200)
 """From one that gets better to the end, over those that overshoot, to one that diverges."""
 
-Asked = tuple[ResolvedAdapt, tuple[Path, ...]]
+SpecWithWeights = tuple[ResolvedAdapt, tuple[Path, ...]]
 
 
 @pytest.fixture(scope="module")
-def spec(tmp_path_factory: pytest.TempPathFactory) -> Asked:
+def spec(tmp_path_factory: pytest.TempPathFactory) -> SpecWithWeights:
     """Five rates for two seeds in float64, without early stopping, and the base's files."""
     base = pretraining(training={"steps": 200, "batch_size": 16})
     facts, files = made_base(base, tmp_path_factory.mktemp("base"))
@@ -57,7 +57,7 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> Asked:
     return changed(resolve(asked, facts), trials=trials), files
 
 
-def completed(spec: Asked, folder: Path, **training: object) -> Remembering:
+def completed(spec: SpecWithWeights, folder: Path, **training: object) -> Remembering:
     observer = Remembering()
     run(changed(spec[0], **training), spec[1], folder, observer, "cpu")
     return observer
@@ -77,13 +77,13 @@ def expected_end(curve: dict[int, float], patience: int, min_delta: float) -> tu
 
 
 @pytest.fixture(scope="module")
-def unstopped(spec: Asked, tmp_path_factory: pytest.TempPathFactory):
+def unstopped(spec: SpecWithWeights, tmp_path_factory: pytest.TempPathFactory):
     return completed(spec, tmp_path_factory.mktemp("unstopped"))
 
 
 @pytest.mark.parametrize("min_delta", [0.0, 0.02])
 def test_every_replicate_stops_when_its_own_loss_says_so(
-    spec: Asked,
+    spec: SpecWithWeights,
     unstopped: Remembering,
     min_delta: float,
     tmp_path: Path,
@@ -112,7 +112,7 @@ def weights_of(observer: Remembering) -> dict[int, dict[str, Tensor]]:
 
 @pytest.mark.parametrize("trial", [0, 2, 3])
 def test_the_weights_are_those_of_the_best_validation(
-    spec: Asked, unstopped: Remembering, trial: int, tmp_path: Path
+    spec: SpecWithWeights, unstopped: Remembering, trial: int, tmp_path: Path
 ):
     trials = spec[0].training.trials[trial : trial + 1]
     kept = weights_of(completed(spec, tmp_path, early_stopping=RULE, trials=trials))
@@ -132,7 +132,7 @@ def lora_names(spec: ResolvedAdapt) -> list[str]:
 
 
 def test_who_has_ended_costs_nothing_more(
-    spec: Asked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    spec: SpecWithWeights, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     counting, observer = Counting(monkeypatch), Remembering()
     remember = observer.emit
@@ -151,7 +151,7 @@ def test_who_has_ended_costs_nothing_more(
     assert counting.rows[STEPS - 1] < counting.rows[0] == 2 * len(RATES)
 
 
-def test_when_all_have_stopped_the_training_is_over(spec: Asked, tmp_path: Path):
+def test_when_all_have_stopped_the_training_is_over(spec: SpecWithWeights, tmp_path: Path):
     # nobody gets better by 1000 nats: every first validation counts, and none after it
     rule = EarlyStopping(patience=2, min_delta=1000)
     trials = spec[0].training.trials[:2]
@@ -163,7 +163,7 @@ def test_when_all_have_stopped_the_training_is_over(spec: Asked, tmp_path: Path)
     assert len(observer.of(CheckpointWritten)) == len(observer.of(Evaluated)) / evaluations(spec)
 
 
-def evaluations(spec: Asked) -> float:
+def evaluations(spec: SpecWithWeights) -> float:
     """Evaluations for each checkpoint: every task with and without the adaptation."""
     return 2.0 * len(scored_tasks(spec[0]))
 
@@ -172,7 +172,7 @@ Unbroken = Callable[[int | None], Remembering]
 
 
 @pytest.fixture(scope="module")
-def unbroken(spec: Asked, tmp_path_factory: pytest.TempPathFactory) -> Unbroken:
+def unbroken(spec: SpecWithWeights, tmp_path_factory: pytest.TempPathFactory) -> Unbroken:
     """The run in float32 under a limit on memory, made once."""
 
     def made(limit: int | None) -> Remembering:
@@ -183,13 +183,13 @@ def unbroken(spec: Asked, tmp_path_factory: pytest.TempPathFactory) -> Unbroken:
     return cache(made)
 
 
-def in_float32(spec: Asked) -> ResolvedAdapt:
+def in_float32(spec: SpecWithWeights) -> ResolvedAdapt:
     return changed(spec[0], early_stopping=RULE, precision="float32")
 
 
 @pytest.mark.parametrize(("step", "limit"), [(2, None), (13, 1), (31, None), (47, None)])
 def test_a_break_leaves_no_trace(
-    spec: Asked, unbroken: Unbroken, step: int, limit: int | None, tmp_path: Path
+    spec: SpecWithWeights, unbroken: Unbroken, step: int, limit: int | None, tmp_path: Path
 ):
     stopping, whole = in_float32(spec), unbroken(limit)
     before, after = Remembering(step, step), Remembering()
@@ -205,7 +205,7 @@ def test_a_break_leaves_no_trace(
 
 
 def test_passes_that_were_halved_stay_halved_after_a_break(
-    spec: Asked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    spec: SpecWithWeights, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     asked = changed(spec[0], precision="float32")
     plan = make_plan(asked, "cpu")

@@ -9,7 +9,7 @@ from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan
 from adaptlab.errors import InvalidSpec
 from adaptlab.plugins.family import FAMILIES
-from adaptlab.plugins.method import METHODS, starting_anew
+from adaptlab.plugins.method import METHODS, methods_without_base
 
 every_family = pytest.mark.parametrize("family", FAMILIES.names())
 
@@ -41,7 +41,7 @@ def test_the_base_does_not_matter(family: str):
 
 
 def test_no_other_method_starts_anew():
-    assert starting_anew() == ("from_scratch",)
+    assert methods_without_base() == ("from_scratch",)
     assert METHODS.get("from_scratch").is_reference
 
 

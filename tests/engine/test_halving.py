@@ -34,13 +34,13 @@ HALVING = Halving(rungs=2)
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1e200, 0.05)
 """One diverges, so that seven, four and two trials of a seed are trained."""
 SEEDS = 2
-Asked = tuple[ResolvedAdapt, tuple[Path, ...]]
+SpecWithWeights = tuple[ResolvedAdapt, tuple[Path, ...]]
 Halved = Callable[[str], Remembering]
 Unbroken = Callable[[str, int | None], Remembering]
 
 
 @pytest.fixture(scope="module")
-def spec(tmp_path_factory: pytest.TempPathFactory) -> Asked:
+def spec(tmp_path_factory: pytest.TempPathFactory) -> SpecWithWeights:
     """Eight rates for two seeds in float64, without halving, and the base's files."""
     base = pretraining(training={"steps": 120, "batch_size": 16})
     facts, files = made_base(base, tmp_path_factory.mktemp("base"))
@@ -72,12 +72,12 @@ def completed(spec: ResolvedAdapt, files: tuple[Path, ...], folder: Path) -> Rem
 
 
 @pytest.fixture(scope="module")
-def unhalved(spec: Asked, tmp_path_factory: pytest.TempPathFactory) -> Remembering:
+def unhalved(spec: SpecWithWeights, tmp_path_factory: pytest.TempPathFactory) -> Remembering:
     return completed(*spec, tmp_path_factory.mktemp("unhalved"))
 
 
 @pytest.fixture(scope="module")
-def halved(spec: Asked, tmp_path_factory: pytest.TempPathFactory) -> Halved:
+def halved(spec: SpecWithWeights, tmp_path_factory: pytest.TempPathFactory) -> Halved:
     """The halved run of a selection, made once."""
 
     def made(selection: str) -> Remembering:
@@ -88,7 +88,7 @@ def halved(spec: Asked, tmp_path_factory: pytest.TempPathFactory) -> Halved:
 
 
 @pytest.fixture(scope="module")
-def unbroken(spec: Asked, tmp_path_factory: pytest.TempPathFactory) -> Unbroken:
+def unbroken(spec: SpecWithWeights, tmp_path_factory: pytest.TempPathFactory) -> Unbroken:
     """The halved run in float32 of a selection and a limit on memory, made once."""
 
     def made(selection: str, limit: int | None) -> Remembering:
@@ -99,7 +99,7 @@ def unbroken(spec: Asked, tmp_path_factory: pytest.TempPathFactory) -> Unbroken:
     return cache(made)
 
 
-def in_float32(spec: Asked, selection: str) -> ResolvedAdapt:
+def in_float32(spec: SpecWithWeights, selection: str) -> ResolvedAdapt:
     return pooled(changed(spec[0], halving=HALVING, precision="float32"), selection)
 
 
@@ -175,7 +175,7 @@ def test_only_those_that_finished_are_chosen_and_they_are_what_they_would_have_b
 
 
 def test_who_is_eliminated_costs_nothing_more(
-    spec: Asked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    spec: SpecWithWeights, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     counting, observer = Counting(monkeypatch), Remembering()
     remember = observer.emit
@@ -197,7 +197,12 @@ def test_who_is_eliminated_costs_nothing_more(
     ("step", "limit"), [(9, None), (10, None), (11, 1), (20, None), (33, None)]
 )
 def test_a_break_leaves_no_trace(
-    spec: Asked, unbroken: Unbroken, selection: str, step: int, limit: int | None, tmp_path: Path
+    spec: SpecWithWeights,
+    unbroken: Unbroken,
+    selection: str,
+    step: int,
+    limit: int | None,
+    tmp_path: Path,
 ):
     asked, whole = in_float32(spec, selection), unbroken(selection, limit)
     before, after = Remembering(step, step), Remembering()
@@ -214,7 +219,7 @@ def test_a_break_leaves_no_trace(
 
 
 def test_with_early_stopping_a_trial_is_worth_what_it_would_end_with(
-    spec: Asked, unhalved: Remembering, tmp_path: Path
+    spec: SpecWithWeights, unhalved: Remembering, tmp_path: Path
 ):
     # nobody gets better by 1000 nats: every replicate keeps its weights of the first validation
     rule = EarlyStopping(patience=STEPS // EVERY - 1, min_delta=1000)
@@ -226,7 +231,7 @@ def test_with_early_stopping_a_trial_is_worth_what_it_would_end_with(
         assert by_step == pytest.approx({RUNGS[-1]: first[replicate][EVERY]})
 
 
-def test_who_stopped_early_has_finished_and_does_not_compete(spec: Asked, tmp_path: Path):
+def test_who_stopped_early_has_finished_and_does_not_compete(spec: SpecWithWeights, tmp_path: Path):
     # all stop at the second validation, which is the first rung
     rule = EarlyStopping(patience=1, min_delta=1000)
     observer = completed(changed(spec[0], halving=HALVING, early_stopping=rule), spec[1], tmp_path)
@@ -248,7 +253,7 @@ def diverging(monkeypatch: pytest.MonkeyPatch, first: int, replicates: range) ->
 
 
 def test_when_all_that_went_on_diverge_the_job_has_diverged(
-    spec: Asked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    spec: SpecWithWeights, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     diverging(monkeypatch, 25, range(SEEDS * len(RATES)))
     told = r"By step 26 the loss of every replicate that went on"
@@ -257,7 +262,7 @@ def test_when_all_that_went_on_diverge_the_job_has_diverged(
 
 
 def test_a_seed_on_which_all_that_went_on_diverge_keeps_none(
-    spec: Asked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    spec: SpecWithWeights, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     diverging(monkeypatch, 25, range(len(RATES), 2 * len(RATES)))
     results = decided(completed(changed(spec[0], halving=HALVING), spec[1], tmp_path))
@@ -267,7 +272,7 @@ def test_a_seed_on_which_all_that_went_on_diverge_keeps_none(
 
 
 def test_all_that_diverged_before_the_first_rung_are_a_job_that_diverged(
-    spec: Asked, tmp_path: Path
+    spec: SpecWithWeights, tmp_path: Path
 ):
     trials = tuple(Trial(learning_rate=rate, weight_decay=0.0) for rate in (1e200, 1e201))
     asked = changed(spec[0], halving=Halving(rungs=1), trials=trials)

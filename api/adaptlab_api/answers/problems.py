@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
-from adaptlab.validation import told
+from adaptlab.validation import error_text
 from adaptlab.values import Value
 from adaptlab_api.answers.answer_headers import always
 from adaptlab_db.errors import (
@@ -331,7 +331,7 @@ def _parameter_faults(error: RequestValidationError) -> tuple[Problem, ...]:
         Problem(
             pointer="".join(f"/{part}" for part in fault["loc"]),
             code=fault["type"],
-            detail=told(str(fault["loc"][-1]), (fault,)),
+            detail=error_text(str(fault["loc"][-1]), (fault,)),
             allowed=_expected(fault.get("ctx") or {}),
         )
         for fault in error.errors()

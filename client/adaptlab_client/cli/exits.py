@@ -58,10 +58,10 @@ def exit_code(error: Exception) -> ExitCode:
         ),
         (client.WaitTimedOut, ExitCode.TIMED_OUT),
         (client.SeveralMaps, ExitCode.USAGE),
-        ((OSError, UsageFault), ExitCode.USAGE),
+        ((OSError, UsageError), ExitCode.USAGE),
     )
     return next((code for kind, code in table if isinstance(error, kind)), ExitCode.INTERNAL)
 
 
-class UsageFault(Exception):
+class UsageError(Exception):
     """Arguments contradict each other, or a file is not a spec."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.exits import UsageError
 
 GROUP = "adaptlab.commands"
 DISTRIBUTION = "adaptlab"
@@ -32,17 +32,17 @@ def extensions() -> dict[str, EntryPoint]:
 
 
 def load(point: EntryPoint) -> typer.Typer:
-    """Load a command as a Typer app; raises `UsageFault` if it cannot."""
+    """Load a command as a Typer app; raises `UsageError` if it cannot."""
     try:
         command: object = point.load()
     except ImportError as error:
         extra = _extra(point)
         hint = f" Install it with: pip install '{DISTRIBUTION}[{extra}]'" if extra else ""
-        raise UsageFault(f"`adaptlab {point.name}` is not installed: {error}.{hint}") from error
+        raise UsageError(f"`adaptlab {point.name}` is not installed: {error}.{hint}") from error
     if isinstance(command, typer.Typer):
         return command
     if not callable(command):
-        raise UsageFault(f"`adaptlab {point.name}` is neither a Typer app nor a function.")
+        raise UsageError(f"`adaptlab {point.name}` is neither a Typer app nor a function.")
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(point.name)(command)
     return app

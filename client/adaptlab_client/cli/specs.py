@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.exits import UsageError
 
 if TYPE_CHECKING:
     import yaml
@@ -19,24 +19,24 @@ def read_spec(source: str | None, settings: Sequence[str]) -> Settings:
     """Return the spec in a YAML or JSON file, changed by `--set`.
 
     `-` is stdin. A setting is PATH=VALUE: a dotted path, such as `training.steps`, and a value in
-    YAML. Raises `UsageFault`.
+    YAML. Raises `UsageError`.
     """
     spec: Settings = {}
     if source is not None:
         name = "stdin" if source == "-" else source
         content = _parsed(_text(source), name)
         if not isinstance(content, dict):
-            raise UsageFault(f"{name} does not contain a job spec: it is not a mapping.")
+            raise UsageError(f"{name} does not contain a job spec: it is not a mapping.")
         spec = cast("Settings", content)
     for setting in settings:
         path, equals, value = setting.partition("=")
         if not equals or not all(path.split(".")):
-            raise UsageFault(
+            raise UsageError(
                 f"--set {setting!r} is not of the form PATH=VALUE, such as training.steps=500."
             )
         _set(spec, path.split("."), _parsed(value, f"--set {path}"), setting)
     if not spec:
-        raise UsageFault("Give a FILE with a job spec, `-` for stdin, or --set PATH=VALUE.")
+        raise UsageError("Give a FILE with a job spec, `-` for stdin, or --set PATH=VALUE.")
     return spec
 
 
@@ -49,12 +49,12 @@ def _text(source: str) -> str:
     try:
         data = sys.stdin.buffer.read(LARGEST_FILE + 1) if source == "-" else _file(Path(source))
         if len(data) > LARGEST_FILE:
-            raise UsageFault(
+            raise UsageError(
                 f"{source} is larger than {LARGEST_FILE} bytes, the limit for a job spec."
             )
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageFault(f"{source} is not UTF-8 text: {error.reason}.") from error
+        raise UsageError(f"{source} is not UTF-8 text: {error.reason}.") from error
 
 
 def _file(path: Path) -> bytes:
@@ -62,7 +62,7 @@ def _file(path: Path) -> bytes:
         with path.open("rb") as stream:
             return stream.read(LARGEST_FILE + 1)
     except OSError as error:
-        raise UsageFault(f"{path} cannot be read: {_why(error)}.") from error
+        raise UsageError(f"{path} cannot be read: {_why(error)}.") from error
 
 
 def _why(error: OSError) -> str:
@@ -78,7 +78,7 @@ def _set(spec: Settings, path: list[str], value: object, setting: str) -> None:
         if isinstance(member, str):
             member = parent[part] = {"name": member}  # `method: lora` is short for its name
         if not isinstance(member, dict):
-            raise UsageFault(f"--set {setting!r}: {part!r} is a value, not a mapping.")
+            raise UsageError(f"--set {setting!r}: {part!r} is a value, not a mapping.")
         parent = cast("Settings", member)
     parent[path[-1]] = value
 
@@ -89,7 +89,7 @@ def _parsed(text: str, name: str) -> object:
     try:
         return cast("object", yaml.load(text, _loader()))  # noqa: S506, TID251 - a SafeLoader
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UsageFault(f"{name} is not valid YAML or JSON: {error}") from error
+        raise UsageError(f"{name} is not valid YAML or JSON: {error}") from error
 
 
 def _loader() -> "type[yaml.SafeLoader]":

@@ -10,11 +10,11 @@ from typing import Any, Literal
 from adaptlab_answers.studies import StudyView
 
 Bars = Literal["auto", "rich", "tqdm", "none"]
-Tell = Callable[[StudyView], None]
+ShowProgress = Callable[[StudyView], None]
 
 
 @contextmanager
-def bars(kind: Bars = "auto") -> Generator[Tell]:
+def bars(kind: Bars = "auto") -> Generator[ShowProgress]:
     """Yield a function that shows the progress of a study.
 
     `auto` prefers rich in a terminal and tqdm in a notebook, and shows nothing elsewhere. If only
@@ -22,11 +22,11 @@ def bars(kind: Bars = "auto") -> Generator[Tell]:
     """
     match _chosen(kind):
         case "rich":
-            with _rich() as tell:
-                yield tell
+            with _rich() as show_progress:
+                yield show_progress
         case "tqdm":
-            with _tqdm() as tell:
-                yield tell
+            with _tqdm() as show_progress:
+                yield show_progress
         case _:
             yield lambda _: None
 
@@ -70,7 +70,7 @@ def _in_notebook() -> bool:
 
 
 @contextmanager
-def _rich() -> Generator[Tell]:
+def _rich() -> Generator[ShowProgress]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -78,21 +78,21 @@ def _rich() -> Generator[Tell]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("", total=None)
 
-        def tell(study: StudyView) -> None:
+        def show_progress(study: StudyView) -> None:
             done, total = steps(study)
             text = description(study)
             progress.update(bar, description=text, completed=done, total=total or None)
 
-        yield tell
+        yield show_progress
 
 
 @contextmanager
-def _tqdm() -> Generator[Tell]:
+def _tqdm() -> Generator[ShowProgress]:
     tqdm: Any = import_module("tqdm").tqdm  # Any: tqdm is optional
     with tqdm(unit="step", file=sys.stderr, leave=False) as bar:
 
-        def tell(study: StudyView) -> None:
+        def show_progress(study: StudyView) -> None:
             bar.n, bar.total = steps(study)
             bar.set_description_str(description(study))
 
-        yield tell
+        yield show_progress

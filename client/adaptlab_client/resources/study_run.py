@@ -47,8 +47,8 @@ class StudyRun:
         comparison; `client.studies.extend` runs them again. Raises `WaitTimedOut` after `timeout`
         seconds.
         """
-        with bars(progress) as tell:
-            self.study = self._studies.wait(self.id, timeout=timeout, on_progress=tell)
+        with bars(progress) as show_progress:
+            self.study = self._studies.wait(self.id, timeout=timeout, on_progress=show_progress)
         return self
 
     def jobs(self) -> Iterator[JobView]:

@@ -150,6 +150,6 @@ AnyMethod = Annotated[Method, ByName(METHODS)]
 """A field with any registered method, read by name."""
 
 
-def starting_anew() -> tuple[str, ...]:
+def methods_without_base() -> tuple[str, ...]:
     """Return the methods that do not use the base model's weights."""
     return tuple(name for name in METHODS.names() if not METHODS.get(name).starts_from_base)

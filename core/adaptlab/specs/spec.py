@@ -11,7 +11,7 @@ from adaptlab.plugins.adaptation import Adaptation
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.values import AUTO, Auto, Name, Value
 from adaptlab.weights.model_folder import ModelFile
-from adaptlab.wording import in_short
+from adaptlab.wording import value_excerpt
 
 SPEC_VERSION = 2
 LARGEST_SEED = 2**31 - 1
@@ -67,7 +67,7 @@ def _budget_from_number(value: object) -> object:
     raise PydanticCustomError(
         "budget_type",
         'Input should be a whole number or a mapping such as {"fraction_of_base": 0.01}, not {it}',
-        {"it": in_short(value)},
+        {"it": value_excerpt(value)},
     )
 
 

@@ -206,7 +206,7 @@ def _check(
     cells: tuple[Cell, ...],
     jobs: Mapping[str, PlannedJob],
 ) -> PlannedCheck:
-    adaptations = [as_if_made(jobs[cell.digest]) for cell in cells]
+    adaptations = [provisional_adaptation(jobs[cell.digest]) for cell in cells]
     name = None if base is None else base.name
     job_spec = theory_spec(spec, entry.given, name, [one.job for one in adaptations])
     try:
@@ -226,7 +226,7 @@ def _check(
     )
 
 
-def as_if_made(job: PlannedJob) -> Measured:
+def provisional_adaptation(job: PlannedJob) -> Measured:
     """Return the adaptation of a planned job, with a provisional id."""
     return adaptation_of(UUID(job.digest[:32]), job.digest, job.resolved)
 

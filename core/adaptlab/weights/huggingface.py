@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from adaptlab.errors import BadModelFolder, InvalidSpec
 from adaptlab.plugins.family import FAMILIES, Family
 from adaptlab.weights.weights_file import opened
-from adaptlab.wording import in_short
+from adaptlab.wording import value_excerpt
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
@@ -140,7 +140,7 @@ def _indexed_files(folder: Path, within: Path | None) -> tuple[Path, ...]:
     named = cast("dict[str, object]", weight_map).values()
     others = [name for name in named if not isinstance(name, str)]
     if others:
-        raise BadModelFolder(f"{INDEX} names {in_short(others[0])}, which is not a file name.")
+        raise BadModelFolder(f"{INDEX} names {value_excerpt(others[0])}, which is not a file name.")
     names = {name for name in named if isinstance(name, str)}
     files: list[Path] = []
     for name in sorted(names):

@@ -21,7 +21,7 @@ from adaptlab.comparisons.table_comparison import (
     TriedTrial,
 )
 from adaptlab.measurements.results import Evaluation
-from adaptlab.plugins.method import starting_anew
+from adaptlab.plugins.method import methods_without_base
 from adaptlab.specs.resolve import family_shape
 from adaptlab.specs.resolved import ResolvedAdapt, UnreadSpec
 from adaptlab.statistics import Scores, scores_of
@@ -115,7 +115,9 @@ class Row:
     @property
     def starts_from_scratch(self) -> bool:
         """True if the method ignores the weights of its base model."""
-        return any((job.spec.method or {}).get("name") in starting_anew() for job in self.jobs)
+        return any(
+            (job.spec.method or {}).get("name") in methods_without_base() for job in self.jobs
+        )
 
     def _bases(self) -> dict[int, int]:
         """Return the base model's replicate from which each seed starts."""

@@ -61,7 +61,7 @@ def _renewed() -> Update:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ClaimRequest:
     """The jobs that a worker would take.
 
     Attributes:
@@ -80,22 +80,22 @@ class Asked:
 
 
 def take(
-    session: Session, worker_id: UUID, asked: Asked, claim_id: UUID, lease_seconds: float
+    session: Session, worker_id: UUID, request: ClaimRequest, claim_id: UUID, lease_seconds: float
 ) -> Moved | None:
-    """Claim the most urgent job of those asked for; None if there is none.
+    """Claim the most urgent job that the worker would take, if there is one.
 
     At most `MOST_PASSED_OVER` jobs that would take too long are passed over.
     """
-    if asked.most_running is not None:
+    if request.most_running is not None:
         limits.claim_in_turn(session)
     change = _to_running(worker_id, claim_id, lease_seconds)
-    if asked.within_seconds is None:
-        return _first(session, asked, change)
+    if request.within_seconds is None:
+        return _first(session, request, change)
     too_long: list[UUID] = []
     while len(too_long) < MOST_PASSED_OVER:
         with session.begin_nested() as attempted:
-            moved = _first(session, asked, change, too_long)
-            if moved is None or ends_within(session, moved.job_id, asked.within_seconds):
+            moved = _first(session, request, change, too_long)
+            if moved is None or ends_within(session, moved.job_id, request.within_seconds):
                 return moved
             attempted.rollback()  # undoes the claim, and unlocks the job for others
         too_long.append(moved.job_id)
@@ -103,9 +103,11 @@ def take(
 
 
 def _first(
-    session: Session, asked: Asked, change: Change, passed_over: Sequence[UUID] = ()
+    session: Session, request: ClaimRequest, change: Change, passed_over: Sequence[UUID] = ()
 ) -> Moved | None:
-    best = next_job(asked.queues, asked.most_running, asked.project_id, passed_over, asked.job_id)
+    best = next_job(
+        request.queues, request.most_running, request.project_id, passed_over, request.job_id
+    )
     moved = move(session, [Job.id == best, Job.state == "queued"], change)
     return moved[0] if moved else None
 

@@ -193,14 +193,14 @@ class DatabaseLedger:
             with self._unit_of_work() as session:
                 taken = claiming.taken_before(session, worker_id, claim_id, seconds)
                 if taken is None:
-                    asked = claiming.Asked(
+                    request = claiming.ClaimRequest(
                         queues,
                         self._most_running,
                         self._project_id,
                         within_seconds,
                         self._job_id,
                     )
-                    taken = claiming.take(session, worker_id, asked, claim_id, seconds)
+                    taken = claiming.take(session, worker_id, request, claim_id, seconds)
                 if taken is None:
                     return None
                 try:

@@ -11,7 +11,7 @@ from adaptlab.plugins.theory_check import Measured
 from adaptlab.specs.resolve_theory import resolve_theory
 from adaptlab.specs.resolved import ResolvedTheory, spec_digest, write_resolved
 from adaptlab.specs.spec import TheorySpec
-from adaptlab.studies.study_checks import as_if_made, measuring
+from adaptlab.studies.study_checks import measuring, provisional_adaptation
 from adaptlab.studies.study_plan import Cell, PlannedCheck, StudyPlan
 from adaptlab_db.tables import Job, StudyJob
 from adaptlab_services.jobs.rows import NewJob, insert_jobs
@@ -141,7 +141,7 @@ def _adaptations(
         if job_id is not None:
             by_place[place].append(stored[job_id])
         elif isinstance(which, str):
-            planned = as_if_made(assignment.needed[which])
+            planned = provisional_adaptation(assignment.needed[which])
             by_place[place].append(_Adaptation(planned, is_ready=False))
     return by_place
 

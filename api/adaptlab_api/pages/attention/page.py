@@ -55,7 +55,7 @@ COLUMNS: tuple[tuple[HeadOrder, str, str], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AttentionQuery:
     """The choices in the address of the page."""
 
     place: Place
@@ -108,7 +108,7 @@ class Guide:
         return self.first is not None and self.first.relative_deviation > ROUNDING
 
 
-def attention_page(session: Session, job_id: UUID, asked: Asked) -> dict[str, object]:
+def attention_page(session: Session, job_id: UUID, asked: AttentionQuery) -> dict[str, object]:
     """Return the values of the template; raise `NotFound`."""
     job = jobs.get(session, job_id)
     maps = attention_heads.outlines(session, job_id)
@@ -204,7 +204,7 @@ def _method(name: str | None) -> MethodEntry | None:
         return None
 
 
-def _table(rows: HeadRows, asked: Asked, place: Place) -> dict[str, object]:
+def _table(rows: HeadRows, asked: AttentionQuery, place: Place) -> dict[str, object]:
     """Return the table of heads, with the links of its columns and pages."""
     end = asked.offset + len(rows.data)
     before = max(0, asked.offset - HEADS_PAGE)

@@ -18,7 +18,7 @@ from adaptlab_api.pages.attention.charts import (
     patterns_chart,
     step_chart,
 )
-from adaptlab_api.pages.attention.page import Asked, attention_page
+from adaptlab_api.pages.attention.page import AttentionQuery, attention_page
 from adaptlab_api.pages.attention.view import Place
 from adaptlab_api.pages.rendering.drawing import drawn
 from adaptlab_api.pages.rendering.parameters import Number, ReaderDep
@@ -80,8 +80,8 @@ async def _asked(
     sort: HeadOrder = "layer",
     order: Literal["asc", "desc"] = "asc",
     offset: Annotated[int, Query(ge=0, le=MOST_OFFSET)] = 0,
-) -> Asked:
-    return Asked(place, shown, Sorting(sort, order == "desc"), offset)
+) -> AttentionQuery:
+    return AttentionQuery(place, shown, Sorting(sort, order == "desc"), offset)
 
 
 async def _drawing(
@@ -109,7 +109,7 @@ def attention_routes(renderer: Renderer) -> APIRouter:
         job_id: str,
         session: SessionDep,
         principal: ReaderDep,
-        asked: Annotated[Asked, Depends(_asked)],
+        asked: Annotated[AttentionQuery, Depends(_asked)],
     ) -> Response:
         shown: dict[str, object] = {"principal": principal}
         try:

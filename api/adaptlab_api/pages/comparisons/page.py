@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_answers.comparisons import ComparisonProgress, JobComparison
 from adaptlab_api.pages.comparisons.tables import table_views
-from adaptlab_api.pages.rendering.filter_bar import FilterFault, fault_of, fields_to_ask
+from adaptlab_api.pages.rendering.filter_bar import FilterProblem, fault_of, fields_to_ask
 from adaptlab_api.requests.dependencies import Units
 from adaptlab_services import short_ids
 from adaptlab_services.comparisons import chosen_jobs
@@ -84,7 +84,7 @@ def refused(chosen: Chosen, refusal: InvalidSpec | NotFound) -> dict[str, object
     return {**asking(chosen, fault), "progress": None, "tables": (), "jobs": 0, **refused}
 
 
-def asking(chosen: Chosen, fault: FilterFault | None) -> dict[str, object]:
+def asking(chosen: Chosen, fault: FilterProblem | None) -> dict[str, object]:
     """Return the values of the form above the tables."""
     return {
         "filter": chosen.filter,

@@ -45,7 +45,7 @@ _QUESTION: TypeAdapter[RecommendationQuestion] = TypeAdapter(RecommendationQuest
 
 
 @dataclass(frozen=True, slots=True)
-class FieldFault:
+class FieldProblem:
     """An error in one field; name and label are empty if it is in none."""
 
     field: str
@@ -54,7 +54,7 @@ class FieldFault:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FormFields:
     """The fields of the form as they were typed.
 
     The task is a name, or JSON with knobs; the budget is a number or a share in per cent.
@@ -67,7 +67,7 @@ class Asked:
     seconds: str = ""
 
     @classmethod
-    def read(cls, given: Mapping[str, Sequence[str]]) -> "Asked":
+    def read(cls, given: Mapping[str, Sequence[str]]) -> "FormFields":
         """Return the typed fields."""
         return cls(*(given.get(field.name, [""])[0].strip() for field in fields(cls)))
 
@@ -113,15 +113,15 @@ class Asked:
         yield from _no_number("/max_seconds", self.seconds, LONGEST_SECONDS)
 
 
-def faults_of(refusal: AdaptlabError) -> tuple[FieldFault, ...]:
+def faults_of(refusal: AdaptlabError) -> tuple[FieldProblem, ...]:
     """Return the errors of a refusal, with their fields."""
     if not isinstance(refusal, InvalidSpec):
-        return (FieldFault("", "", f"{refusal}"),)
+        return (FieldProblem("", "", f"{refusal}"),)
     return tuple(_at_field(problem) for problem in refusal.problems)
 
 
 def recommend_page(
-    session: Session, asked: Asked, rules: Rules, refusal: AdaptlabError | None = None
+    session: Session, asked: FormFields, rules: Rules, refusal: AdaptlabError | None = None
 ) -> dict[str, object]:
     """Return the values of the template, with an answer or the errors."""
     answer: Recommendation | None = None
@@ -161,13 +161,13 @@ def _task(text: str) -> object:
         raise InvalidSpec(Problem("/task", "not_json", detail)) from None
 
 
-def _at_field(problem: Problem) -> FieldFault:
+def _at_field(problem: Problem) -> FieldProblem:
     for pointer, (field, label) in FIELDS.items():
         if problem.pointer == pointer or problem.pointer.startswith(f"{pointer}/"):
             knob = problem.pointer.removeprefix(f"{pointer}/") if field == "task" else ""
             deeper = f", {knob}" if knob not in ("", "/task", "name") else ""
-            return FieldFault(field, label + deeper, problem.detail)
-    return FieldFault("", "", problem.detail)
+            return FieldProblem(field, label + deeper, problem.detail)
+    return FieldProblem("", "", problem.detail)
 
 
 def _no_number(pointer: str, text: str, most: int, *, whole: bool = False) -> Iterator[Problem]:

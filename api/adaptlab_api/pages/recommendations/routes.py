@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse, Response
 from adaptlab.errors import InvalidSpec
 from adaptlab_api.answers.problems import answer
 from adaptlab_api.limits.auditing import noted
-from adaptlab_api.pages.recommendations.page import HERE, Asked, once, recommend_page
+from adaptlab_api.pages.recommendations.page import HERE, FormFields, once, recommend_page
 from adaptlab_api.pages.rendering.forms import small_form_fields
 from adaptlab_api.pages.rendering.navigation import NavigationEntry
 from adaptlab_api.pages.rendering.parameters import ReaderDep
@@ -36,9 +36,9 @@ async def _asked(
     budget: Typed = "",
     share: Typed = "",
     seconds: Typed = "",
-) -> Asked:
+) -> FormFields:
     # `budget` is accepted too, because the file of a job has that name.
-    return Asked(task, base_model, parameters or budget, share, seconds)
+    return FormFields(task, base_model, parameters or budget, share, seconds)
 
 
 def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
@@ -56,7 +56,7 @@ def recommend_routes(renderer: Renderer) -> APIRouter:
         session: SessionDep,
         principal: ReaderDep,
         opened: ResourcesDep,
-        asked: Annotated[Asked, Depends(_asked)],
+        asked: Annotated[FormFields, Depends(_asked)],
     ) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         content = recommend_page(session, asked, study_rules(opened))
@@ -74,7 +74,7 @@ def recommend_routes(renderer: Renderer) -> APIRouter:
         opened: ResourcesDep,
         background: BackgroundTasks,
     ) -> Response:
-        asked, rules = Asked.read(fields), study_rules(opened)
+        asked, rules = FormFields.read(fields), study_rules(opened)
         wanted = fields.get("submit", ["all"])[0]
         try:
             # The page about a refusal commits, so what was written before it is rolled back here.

@@ -12,7 +12,7 @@ _WORD = re.compile(r'"[^"]*"?|[^\s()=<>!~,"]+|.')
 
 
 @dataclass(frozen=True, slots=True)
-class FilterFault:
+class FilterProblem:
     """The error in a filter, whose text is in three parts; `at` is invalid."""
 
     detail: str
@@ -22,7 +22,7 @@ class FilterFault:
     nearest: tuple[str, ...]
 
 
-def fault_of(text: str) -> FilterFault | None:
+def fault_of(text: str) -> FilterProblem | None:
     """Return the first error in a filter of jobs, or None if it is valid."""
     try:
         condition(text, job_fields(), Joins())
@@ -32,7 +32,7 @@ def fault_of(text: str) -> FilterFault | None:
         word = _WORD.match(text, start)
         stop = start if word is None else word.end()
         nearest = tuple(map(str, problem.nearest))
-        return FilterFault(problem.detail, text[:start], text[start:stop], text[stop:], nearest)
+        return FilterProblem(problem.detail, text[:start], text[start:stop], text[stop:], nearest)
     return None
 
 

@@ -190,7 +190,9 @@ def _adapting(chosen: Callable[[str], str], offered: Around) -> tuple[Section, .
     base = field_of("adapt", "/base_model", kind="choice", choices=names, hint="", required=True)
     summaries = {model.name: base_summary(model) for model in offered.bases}
     base = replace(
-        base, grouped=_grouped(offered), told=tuple(summaries.get(name, "") for name in names)
+        base,
+        grouped=_grouped(offered),
+        descriptions=tuple(summaries.get(name, "") for name in names),
     )
     inline = Field(
         "/base_model/inline",

@@ -38,7 +38,7 @@ class Field:
         grouped: further choices, by heading.
         several_lines: the height of the field in lines; 0 for a single line.
         instead_of: the field whose place in the spec this one takes if that one is empty.
-        told: a description of each choice.
+        descriptions: a description of each choice.
         first: the number of entries of a list that belong to other fields.
     """
 
@@ -53,7 +53,7 @@ class Field:
     several_lines: int = 0
     instead_of: str = ""
     first: int = 0
-    told: tuple[str, ...] = ()
+    descriptions: tuple[str, ...] = ()
     grouped: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
 
     @property

@@ -78,7 +78,7 @@ def _bases(offered: Around) -> Section:
         choices=names,
         hint="" if names else NO_BASE,
         several_lines=0 if names else 2,
-        told=tuple(summaries[name] for name in names),
+        descriptions=tuple(summaries[name] for name in names),
     )
     inline = Field(
         "/base_models/-",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.printing.terminal import (
     Output,
     inert,
@@ -99,7 +99,7 @@ def _of_one_replicate(
         entry.replicate: entry.seed for entry in sorted(maps, key=lambda entry: entry.replicate)
     }
     if not recorded:
-        raise UsageFault(
+        raise UsageError(
             f"Job {job.id} recorded no attention. Submit it again with "
             "`capture.attention.samples` set."
         )
@@ -108,7 +108,7 @@ def _of_one_replicate(
             return [entry for entry in maps if entry.replicate == number]
     request = f"seed {seed}" if replicate is None else f"replicate {replicate}"
     seeds = ", ".join(f"{of_seed} (replicate {number})" for number, of_seed in recorded.items())
-    raise UsageFault(f"Job {job.id} has no attention for {request}. Recorded seeds: {seeds}.")
+    raise UsageError(f"Job {job.id} has no attention for {request}. Recorded seeds: {seeds}.")
 
 
 def _pattern(
@@ -120,7 +120,7 @@ def _pattern(
     limits: dict[str, int] = dict(zip(("sample", "layer", "head"), recorded.shape, strict=False))
     for name, index in (("sample", sample), ("layer", layer), ("head", head)):
         if index >= limits[name]:
-            raise UsageFault(
+            raise UsageError(
                 f"--{name} {index} is too large: job {job.id} has {limits[name]}, counted from 0."
             )
     array = recorded.numpy()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptlab_client.cli.exits import ExitCode, UsageFault
+from adaptlab_client.cli.exits import ExitCode, UsageError
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.printing.terminal import Output, complain, one_line, print_value, say
 from adaptlab_client.cli.session import open_client
@@ -112,7 +112,7 @@ def _render(bundle: "CheckedBundle", folder: Path) -> None:
     from adaptlab.charts import svg
 
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageFault(f"{folder} is not empty. Name a new folder.")
+        raise UsageError(f"{folder} is not empty. Name a new folder.")
     (folder / "plots").mkdir(parents=True, exist_ok=True)
     (folder / "decision.md").write_text(bundle.decision, encoding="utf-8")
     count = 0

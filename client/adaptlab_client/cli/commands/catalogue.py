@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from adaptlab_client.cli import suggestions
-from adaptlab_client.cli.exits import ExitCode, UsageFault
+from adaptlab_client.cli.exits import ExitCode, UsageError
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.printing.terminal import (
     Output,
@@ -98,7 +98,7 @@ def solve(
 ) -> None:
     """Find the configuration of every method that fits a budget; exit with 3 if none does."""
     if (budget is None) == (fraction_of_base is None):
-        raise UsageFault("Give either --budget or --fraction-of-base.")
+        raise UsageError("Give either --budget or --fraction-of-base.")
     limit = {"fraction_of_base": fraction_of_base} if budget is None else budget
     with open_client(context) as client:
         answer = client.budgets.solve(
@@ -127,7 +127,7 @@ def budgets_application() -> typer.Typer:
 def _choice(text: str | None) -> str | dict[str, object] | None:
     value = None if text is None else read_value(text)
     if value is not None and not isinstance(value, str | dict):
-        raise UsageFault(f"{text!r} is neither a name nor a mapping such as {{name: lora}}.")
+        raise UsageError(f"{text!r} is neither a name nor a mapping such as {{name: lora}}.")
     return cast("str | dict[str, object] | None", value)
 
 

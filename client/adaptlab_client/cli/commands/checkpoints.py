@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.printing.terminal import Output, one_line, print_in_full, print_list, say
 from adaptlab_client.cli.session import JobArgument, OutputOption, open_client
@@ -53,7 +53,7 @@ def download(
         if job is not None:
             wanted += client.jobs.checkpoints(job)
         if not wanted:
-            raise UsageFault("Name checkpoints, or a --job that has checkpoints.")
+            raise UsageError("Name checkpoints, or a --job that has checkpoints.")
         if len(wanted) > 1 or (job is not None and not to.suffix):
             to.mkdir(parents=True, exist_ok=True)
         for checkpoint in wanted:

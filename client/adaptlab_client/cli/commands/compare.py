@@ -8,7 +8,7 @@ import typer
 
 from adaptlab.figures import counted, percent
 from adaptlab_client.cli import suggestions
-from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.printing.terminal import (
     Output,
     RowOutput,
@@ -85,9 +85,9 @@ def compare(
 def _study_or_jobs(compared: list[str], study: str | None) -> tuple[str | None, list[str]]:
     """Return the study and the jobs; a single word is a study, or else a job."""
     if study is not None and compared:
-        raise UsageFault("Give either --study or jobs.")
+        raise UsageError("Give either --study or jobs.")
     if study is None and not compared:
-        raise UsageFault("Name a study, or two or more jobs.")
+        raise UsageError("Name a study, or two or more jobs.")
     if study is None and len(compared) == 1:
         return compared[0], []
     return study, compared

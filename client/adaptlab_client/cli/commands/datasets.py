@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptlab_client.cli import suggestions
-from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.printing.terminal import (
     Output,
@@ -133,7 +133,7 @@ def _imported(german: Path | None, spanish: Path | None) -> "Imported":
     try:
         return read(german, spanish)
     except (NoDictionary, UnicodeDecodeError) as error:
-        raise UsageFault(str(error)) from error
+        raise UsageError(str(error)) from error
 
 
 def _row(entry: "DatasetView") -> list[object]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptlab_client.cli import suggestions
-from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.printing.terminal import Output, print_list, print_one, say
 from adaptlab_client.cli.session import OutputOption, open_client
@@ -166,7 +166,7 @@ def _hours(text: str) -> tuple[str, float]:
     try:
         return queue, float(hours)
     except ValueError:
-        raise UsageFault(f"{text!r} is not of the form QUEUE=HOURS, such as gpu=100.") from None
+        raise UsageError(f"{text!r} is not of the form QUEUE=HOURS, such as gpu=100.") from None
 
 
 def _project(entry: "ProjectView") -> list[object]:

@@ -13,7 +13,7 @@ from adaptlab_client.cli.commands.studies import (
     print_preview,
     say_made,
 )
-from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.printing.terminal import (
     Output,
@@ -178,7 +178,7 @@ def _print_markdown(client: "Client", report: "StudyReport") -> None:
 
 def _of_a_preview(output: ReportOutput) -> Output:
     if output is ReportOutput.MARKDOWN:
-        raise UsageFault(
+        raise UsageError(
             "--validate-only runs nothing, so there is no report in Markdown. Use another --output."
         )
     return Output(output)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from adaptlab_client.cli import suggestions
-from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.printing.terminal import (
     Output,
     Share,
@@ -67,7 +67,7 @@ def recommend(
 ) -> None:
     """Recommend a method for a task within a budget, from stored results."""
     if (budget is None) == (fraction_of_base is None):
-        raise UsageFault("Give either --budget or --fraction-of-base.")
+        raise UsageError("Give either --budget or --fraction-of-base.")
     limit = {"fraction_of_base": fraction_of_base} if budget is None else budget
     with open_client(context) as client:
         recommendation = client.recommendations.ask(
@@ -92,7 +92,7 @@ def recommend(
 def _choice(text: str) -> str | dict[str, object]:
     value = read_value(text)
     if not isinstance(value, str | dict):
-        raise UsageFault(f"{text!r} is neither a name nor a mapping such as {{name: lora}}.")
+        raise UsageError(f"{text!r} is neither a name nor a mapping such as {{name: lora}}.")
     return cast("str | dict[str, object]", value)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.printing.terminal import (
     Output,
@@ -181,7 +181,7 @@ def _print(table: "ResultTable", output: Output, identity: str = "id") -> None:
         for row in table.rows():
             print(one_line(row[identity]))
     else:
-        raise UsageFault(f"These rows have no {identity}; their columns are {', '.join(names)}.")
+        raise UsageError(f"These rows have no {identity}; their columns are {', '.join(names)}.")
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -192,7 +192,7 @@ def _form(target: Path, form: Form | None) -> "FileFormat":
     formats: dict[str, FileFormat] = {"csv": "csv", "jsonl": "jsonl", "parquet": "parquet"}
     file_format = formats.get(form.value if form else target.suffix.removeprefix(".").lower())
     if file_format is None:
-        raise UsageFault(f"{target} does not end in .csv, .jsonl or .parquet. Set --format.")
+        raise UsageError(f"{target} does not end in .csv, .jsonl or .parquet. Set --format.")
     return file_format
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.printing.terminal import Output, one_line, print_table, print_value, say
 from adaptlab_client.cli.session import OutputOption, open_client
 
@@ -87,7 +87,7 @@ def _read_token() -> str:
         typed = sys.stdin.read(LONGEST)
     token = str(typed).strip()
     if not token.isascii() or not token.isprintable() or not token:
-        raise UsageFault(
+        raise UsageError(
             "This is not a token. Create one with `adaptlab tokens create`, or ask an admin "
             "for one."
         )

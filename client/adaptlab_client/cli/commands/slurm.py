@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptlab_client.cli import suggestions
-from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.printing.terminal import say
 from adaptlab_client.cli.session import open_client
 
@@ -90,7 +90,7 @@ def sbatch_script(
 
     _check(submit=submit, job=job, works=once or bool(queue), array=array)
     if job is None and (token_folder or token_hours):
-        raise UsageFault(
+        raise UsageError(
             "--token-folder and --token-hours apply only to the token of --job. Add --job or "
             "leave them out."
         )
@@ -105,16 +105,16 @@ def sbatch_script(
         else:
             script = working(allocation, tuple(queue or ()), server, once=once)
     except BadDirective as error:
-        raise UsageFault(str(error)) from error
+        raise UsageError(str(error)) from error
     print(script, end="")
 
 
 def _check(*, submit: str | None, job: str | None, works: bool, array: str | None) -> None:
     """Refuse options that contradict each other."""
     if submit is not None and works:
-        raise UsageFault("--queue and --once apply only to workers. Leave them out with --submit.")
+        raise UsageError("--queue and --once apply only to workers. Leave them out with --submit.")
     if job is not None and (submit is not None or works or array is not None):
-        raise UsageFault(
+        raise UsageError(
             "--job runs a single job. Leave out --submit, --queue, --once and --array."
         )
 

@@ -8,7 +8,7 @@ import typer
 
 from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.commands import bundle
-from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.printing.job_tables import print_jobs
 from adaptlab_client.cli.printing.terminal import (
@@ -299,7 +299,7 @@ def print_preview(preview: "StudyPreview", output: Output) -> None:
     for warning in preview.warnings:
         complain(f"warning: {warning}")
     if output is Output.ID:
-        raise UsageFault(
+        raise UsageError(
             "--validate-only creates no study, so there is no id to print. Use another --output."
         )
     if output in (Output.JSON, Output.JSONL):

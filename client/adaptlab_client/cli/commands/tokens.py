@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.printing.terminal import Output, one_line, print_list, print_value, say
 from adaptlab_client.cli.session import OutputOption, open_client
@@ -75,7 +75,7 @@ def revoke(
 ) -> None:
     """Revoke tokens and end the sessions that use them."""
     if invalid := [identity for identity in identities if not identity.isdecimal()]:
-        raise UsageFault(f"{invalid[0]!r} is not the id of a token. See `adaptlab tokens list`.")
+        raise UsageError(f"{invalid[0]!r} is not the id of a token. See `adaptlab tokens list`.")
     with open_client(context) as client:
         revoked = [client.tokens.revoke(int(identity)) for identity in identities]
     print_list(revoked, COLUMNS, _row, output)

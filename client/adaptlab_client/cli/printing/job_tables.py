@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from adaptlab_client.cli.exits import UsageFault
+from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.printing.terminal import (
     Output,
     complain,
@@ -106,7 +106,7 @@ def print_preview(preview: "Preview", output: Output) -> None:
     for warning in preview.warnings:
         complain(f"warning: {warning}")
     if output is Output.ID:
-        raise UsageFault(
+        raise UsageError(
             "--validate-only creates no job, so there is no id to print. Use another --output."
         )
     if output in (Output.JSON, Output.JSONL):
