@@ -8,12 +8,13 @@ from typing import TypeVar
 
 import torch
 
-from adaptlab.engine.allocate import Trainables, allocate
+from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.digits import make_items
 from adaptlab.engine.items import Items
 from adaptlab.engine.observer import Command
 from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.engine.run import run
+from adaptlab.engine.starting import initial_trainables
 from adaptlab.families.formal import AttentionLayer, Formal, Head, LinearLayer, ReluLayer
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.llama import Llama
@@ -189,6 +190,13 @@ VARIANTS: dict[str, dict[str, object]] = {
     "prefix-network": {"name": "prefix_tuning", "reparameterisation": {"hidden": 3}},
     "suffix-input-only": {"name": "suffix_tuning", "scope": "input_only"},
     "prompt-vocabulary": {"name": "soft_prompt", "initialisation": "vocabulary"},
+    "prefix-vocabulary": {"name": "prefix_tuning", "initialisation": "vocabulary"},
+    "prefix-vocabulary-key-value": {
+        "name": "prefix_tuning",
+        "side": "key_value",
+        "initialisation": "vocabulary",
+    },
+    "suffix-vocabulary": {"name": "suffix_tuning", "initialisation": "vocabulary"},
     "prefix-network-key-value": {
         "name": "prefix_tuning",
         "side": "key_value",
@@ -241,7 +249,7 @@ def base_tensors(plan: Plan, groups: int = 1) -> dict[str, torch.Tensor]:
 
 
 def trainables(plan: Plan, base: dict[str, torch.Tensor]) -> Trainables:
-    return allocate(plan.trained_shapes, plan.replicate_seeds, base, plan.dtype)
+    return initial_trainables(plan, base)
 
 
 def perturbed(plan: Plan, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -20,9 +20,11 @@ from peft import (
     PromptTuningConfig,
     get_peft_model,
 )
+from peft.tuners.cartridge.utils import initialize_kv_prefix_from_past_key_values
 from tests.engine.published import Pair, gpt2, llama, pair, qwen2, their_output
 from torch import Tensor
 
+from adaptlab.engine.plugins import ENGINE_TOKEN_STATES
 from adaptlab.methods.ia3 import IA3
 from adaptlab.methods.lora import Lora
 from adaptlab.methods.prefix_tuning import PrefixTuning, Reparameterisation
@@ -179,6 +181,29 @@ def test_keys_and_values_of_a_prefix(name: str, double: bool, tmp_path: Path):
     rows = torch.cat(list(tensors.values()), 1)  # keys, values of layer 0, keys, values of 1, …
     model.prompt_encoder["default"].embedding.weight.data.copy_(rows)
     assert differences(both, model, method, tensors) < TOLERANCE[double]
+
+
+@both_precisions
+@every_model
+def test_a_prefix_that_starts_as_tokens(name: str, double: bool, tmp_path: Path):
+    """`peft` starts a prefix with the keys and values that the model caches for tokens."""
+    both = pair(MODELS[name], tmp_path, double=double)
+    if name == "gpt2":  # learned rows get no position here
+        both.theirs.transformer.wpe.weight.data.zero_()
+    tokens = torch.tensor([[4, 1, 7]])
+    cached = their_output(both.theirs, tokens, double=double, use_cache=True).past_key_values
+    config = PrefixTuningConfig(num_virtual_tokens=P, task_type="CAUSAL_LM")
+    model = wrapped(both, config)
+    theirs = initialize_kv_prefix_from_past_key_values(model, past_key_values=cached)
+    weights = {name: tensor.unsqueeze(0) for name, tensor in both.ours.tensors.items()}
+    family = both.ours.family
+    states = ENGINE_TOKEN_STATES.get(family.name)(
+        family, weights, weights["embed.weight"][:, tokens[0]]
+    )
+    method = PrefixTuning(length=P, side="key_value", initialisation="vocabulary")
+    rows = torch.cat([states[name][0] for name in method.tensors(family.shape())], 1)
+    assert rows.abs().max() > 0.05
+    assert (rows - theirs).abs().max() < TOLERANCE[double]
 
 
 # peft makes the rows that go into the network as wide as the keys, adaptlab as wide as the model:

@@ -1,21 +1,60 @@
-"""Virtual tokens that start as tokens of the vocabulary: which, for whom, and what it costs."""
+"""Learned positions that start as tokens of the vocabulary: which, for whom, and what it costs.
+
+The rows of a layer start as the activations of the base model, so that a prefix computes at first
+what a soft prompt of the same tokens computes: learned in every layer or at the input alone, the
+tokens pass through the same layers.
+"""
+
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
-from tests.engine.making import SMALL_OF_EACH, adaptation, base_tensors, single, trainables
+from safetensors.torch import load_file
+from tests.engine.making import (
+    SMALL_OF_EACH,
+    Remembering,
+    adaptation,
+    base_tensors,
+    items,
+    made_base,
+    one_layer,
+    single,
+    trainables,
+)
 
-from adaptlab.engine.plan import Plan
+from adaptlab.engine.model import Model
+from adaptlab.engine.plan import Plan, make_plan
+from adaptlab.engine.run import run
 from adaptlab.errors import InvalidSpec
-from adaptlab.plugins.family import FAMILIES
+from adaptlab.measurements.results import CheckpointWritten
+from adaptlab.methods.prefix_tuning import PrefixTuning
+from adaptlab.methods.soft_prompt import SoftPrompt
+from adaptlab.methods.suffix_tuning import SuffixTuning
+from adaptlab.plugins.family import FAMILIES, Family
+from adaptlab.plugins.learned_positions import LearnedPositions
 from adaptlab.plugins.registry import as_json
+from adaptlab.specs.budget import solve
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import spec_digest
+from adaptlab.specs.spec import AdaptSpec, PretrainSpec
 
 SOFT_PROMPT: dict[str, object] = {"name": "soft_prompt", "length": 5}
 LATE_PROMPT: dict[str, object] = {"name": "suffix_tuning", "length": 5, "scope": "input_only"}
 METHODS = [SOFT_PROMPT, LATE_PROMPT]
+PREFIX: dict[str, object] = {"name": "prefix_tuning", "length": 5}
+KEYS_VALUES: dict[str, object] = {**PREFIX, "side": "key_value"}
+SUFFIX: dict[str, object] = {"name": "suffix_tuning", "length": 5}
+LAYERED = [PREFIX, KEYS_VALUES, SUFFIX]
 VOCABULARY = 8  # of the models below; two tokens are beyond the alphabet of the task
 every_family = pytest.mark.parametrize("family", FAMILIES.names())
 each = pytest.mark.parametrize("method", METHODS, ids=["prompt", "suffix"])
+layered = pytest.mark.parametrize("method", LAYERED, ids=["prefix", "keys-values", "suffix"])
+both = pytest.mark.parametrize(
+    "method",
+    [*METHODS, *LAYERED],
+    ids=["prompt", "late", "prefix", "keys-values", "suffix"],
+)
 
 
 def started(plan: Plan, groups: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
@@ -102,10 +141,14 @@ def test_the_mask_of_a_bidirectional_model_is_no_token(method: dict[str, object]
     assert sorted(drawn(table, rows)[0]) == list(range(VOCABULARY))
 
 
-@each
-def test_it_costs_nothing_and_parts_of_combinations_have_it(method: dict[str, object]):
+@both
+def test_it_costs_nothing(method: dict[str, object]):
     plain, plan = adaptation(method), adaptation(from_vocabulary(method))
     assert plan.spec.budget == plain.spec.budget
+
+
+@each
+def test_parts_of_combinations_have_it(method: dict[str, object]):
     parts = [from_vocabulary(method), {"name": "lora", "rank": 1}]
     combined = adaptation({"name": "combine", "parts": parts})
     base = base_tensors(combined)
@@ -113,7 +156,7 @@ def test_it_costs_nothing_and_parts_of_combinations_have_it(method: dict[str, ob
     assert len(set(drawn(base["embed.weight"], rows)[0])) == 5
 
 
-@each
+@both
 def test_the_default_starts_and_is_stored_as_before_there_was_a_choice(method: dict[str, object]):
     plain, named = adaptation(method), adaptation({**method, "initialisation": "normal"})
     assert plain.spec.method is not None
@@ -128,17 +171,18 @@ def test_the_default_starts_and_is_stored_as_before_there_was_a_choice(method: d
 @pytest.mark.parametrize(
     ("method", "tuning", "pointer", "code"),
     [
-        (from_vocabulary(SOFT_PROMPT, initial_scale=0.5), {}, "/method/initial_scale",
-         "nothing_to_scale"),
-        (from_vocabulary(LATE_PROMPT, initial_scale=0.5), {}, "/method/initial_scale",
-         "nothing_to_scale"),
-        (from_vocabulary(SOFT_PROMPT), {"initial_scales": [0.5, 1]}, "/tuning/initial_scales",
-         "nothing_to_scale"),
-        (from_vocabulary(LATE_PROMPT, scope="per_layer"), {}, "/method/initialisation",
-         "no_virtual_tokens"),
+        *[(from_vocabulary(method, initial_scale=0.5), {}, "/method/initial_scale",
+           "nothing_to_scale") for method in [*METHODS, *LAYERED]],
+        *[(from_vocabulary(method), {"initial_scales": [0.5, 1]}, "/tuning/initial_scales",
+           "nothing_to_scale") for method in [*METHODS, *LAYERED]],
+        (from_vocabulary(PREFIX, reparameterisation={"hidden": 3}), {}, "/method/initialisation",
+         "generated_rows"),
+        ({"name": "combine", "parts": [
+            from_vocabulary(PREFIX, reparameterisation={"hidden": 3}), "lora"]}, {},
+         "/method/parts/0/initialisation", "generated_rows"),
     ],
 )  # fmt: skip
-def test_a_scale_of_nothing_and_rows_that_are_no_tokens_are_refused(
+def test_a_scale_of_nothing_and_a_generated_prefix_are_refused(
     method: dict[str, object], tuning: dict[str, object], pointer: str, code: str
 ):
     with pytest.raises(InvalidSpec) as refused:
@@ -146,12 +190,162 @@ def test_a_scale_of_nothing_and_rows_that_are_no_tokens_are_refused(
     assert [(one.pointer, one.code) for one in refused.value.problems] == [(pointer, code)]
 
 
+@pytest.mark.parametrize(
+    "plain", [SoftPrompt(length=2), PrefixTuning(length=2), SuffixTuning(length=2)]
+)
+def test_a_family_without_a_vocabulary_is_refused_by_name(plain: LearnedPositions):
+    full = SMALL_OF_EACH["minigpt"].resolved(8, 9).shape()
+    tensors = {name: t for name, t in full.tensors.items() if name != "embed.weight"}
+    shape = replace(full, family="wordless", tensors=tensors)
+    solve(plain, shape, None)
+    with pytest.raises(InvalidSpec, match="This wordless has no embeddings of tokens") as refused:
+        solve(plain.model_copy(update={"initialisation": "vocabulary"}), shape, None)
+    (problem,) = refused.value.problems
+    assert (problem.pointer, problem.code, problem.allowed) == (
+        "/method/initialisation",
+        "no_vocabulary",
+        ("normal",),
+    )
+
+
 @each
-def test_it_is_a_method_of_its_own_where_one_layer_reads_the_rows(method: dict[str, object]):
-    """No configuration of what stands for it otherwise starts alike."""
-    family = SMALL_OF_EACH["minigpt"].model_copy(update={"layers": 1})
-    plan, plain = (adaptation(one, family=family) for one in (from_vocabulary(method), method))
-    assert plan.method is not None
-    assert plain.method is not None
-    assert plan.method.equivalent_on(plan.shape) == plan.method
-    assert plan.method.without_size() == plain.method.without_size()
+@every_family
+def test_what_one_layer_alone_reads_is_also_read_by_what_stands_for_it(
+    method: dict[str, object], family: str
+):
+    plan = adaptation(from_vocabulary(method), family=one_layer(SMALL_OF_EACH[family]))
+    assert isinstance(plan.method, LearnedPositions)
+    standing = plan.method.equivalent_on(plan.shape)
+    assert isinstance(standing, LearnedPositions)
+    assert (standing.initialisation, standing.equivalent_on(plan.shape)) == ("vocabulary", standing)
+    other = adaptation(standing.model_dump(mode="json"), family=one_layer(SMALL_OF_EACH[family]))
+    drawn(*started(plan))
+    assert (
+        standing.without_size()
+        == plan.method.model_copy(update={"initialisation": "normal"})
+        .equivalent_on(plan.shape)
+        .without_size()
+    )
+    if method is SOFT_PROMPT:
+        assert torch.equal(started(plan)[1], started(other)[1]), "both draw the same tokens"
+    else:
+        drawn(*started(other))
+
+
+def logits(plan: Plan, base: dict[str, torch.Tensor]) -> torch.Tensor:
+    """What the plan's model answers before the first step."""
+    return Model(plan, base, trainables(plan, base).tensors).logits(items(plan).tokens, slice(None))
+
+
+@every_family
+@pytest.mark.parametrize("method", [PREFIX, KEYS_VALUES], ids=["prefix", "keys-values"])
+def test_a_prefix_computes_at_first_what_a_soft_prompt_of_the_tokens_does(
+    method: dict[str, object], family: str
+):
+    plan, prompt = (
+        adaptation(
+            from_vocabulary(m), family=SMALL_OF_EACH[family], base_replicates=2, seeds=[0, 1]
+        )
+        for m in (method, SOFT_PROMPT)
+    )
+    base = base_tensors(plan, 2)
+    found, expected = logits(plan, base), logits(prompt, base)
+    assert (found - expected).abs().max() < 1e-12
+    plain = Model(plan, base, {}).base_logits(items(plan).tokens, slice(None))
+    assert (found - plain).abs().max() > 0.05, "which is not what the base does"
+
+
+def test_it_takes_the_place_of_pads_like_a_soft_prompt():
+    family = SMALL_OF_EACH["minigpt"].model_copy(update={"pad_positions": 3})
+    plan, prompt = (
+        adaptation(from_vocabulary(method), family=family) for method in (PREFIX, SOFT_PROMPT)
+    )
+    base = base_tensors(plan)
+    assert (logits(plan, base) - logits(prompt, base)).abs().max() < 1e-12
+
+
+def test_where_tokens_would_see_the_content_they_see_each_other_alone():
+    """The first layer reads the same as of a soft prompt, whose deeper layers see the content."""
+    family = SMALL_OF_EACH["minigpt"].model_copy(update={"attention": "bidirectional"})
+    plan, prompt = (
+        adaptation(from_vocabulary(method), family=family) for method in (PREFIX, SOFT_PROMPT)
+    )
+    base = base_tensors(plan)
+    first, second = trainables(plan, base).tensors.values()
+    (rows,) = trainables(prompt, base).tensors.values()
+    assert torch.equal(first, rows)
+    shorter = adaptation(from_vocabulary(PREFIX, length=2), family=family)
+    other = list(trainables(shorter, base).tensors.values())
+    assert torch.equal(other[0], first[:, :2])
+    assert not torch.allclose(other[1], second[:, :2]), "the first token sees the later ones"
+
+
+@every_family
+@layered
+@pytest.mark.parametrize("groups", [1, 3], ids=["shared base", "a base per seed"])
+def test_rows_of_a_layer_start_in_a_stack_as_alone(
+    groups: int, method: dict[str, object], family: str
+):
+    tuning = {"learning_rates": [0.1, 0.2]}
+    plan = adaptation(
+        from_vocabulary(method),
+        family=SMALL_OF_EACH[family],
+        base_replicates=groups,
+        seeds=[4, 5, 6],
+        tuning=tuning,
+    )
+    base = base_tensors(plan, groups)
+    stack = trainables(plan, base)
+    assert torch.equal(stack.flat[0::2], stack.flat[1::2]), "the trials of a seed start alike"
+    assert len({tuple(row) for row in stack.flat.tolist()}) == 3, "every seed draws its own"
+    for replicate in range(plan.replicates):
+        group = 0 if groups == 1 else replicate // plan.trials
+        own = {name: tensor[group : group + 1] for name, tensor in base.items()}
+        alone = trainables(single(plan, replicate), own)
+        assert torch.equal(alone.flat[0], stack.flat[replicate])
+
+
+def test_parts_of_a_combination_draw_tokens_of_their_own():
+    parts = [from_vocabulary(PREFIX), from_vocabulary(SUFFIX), {"name": "lora", "rank": 1}]
+    plan = adaptation({"name": "combine", "parts": parts})
+    base = base_tensors(plan)
+    tensors = trainables(plan, base).tensors
+    tokens = [
+        drawn(base["embed.weight"], tensors[f"{name}.blocks.0.attn.input"].detach())[0]
+        for name in ("prefix_tuning", "suffix_tuning")
+    ]
+    assert len(set(tokens[0])) == len(set(tokens[1])) == 5
+    assert tokens[0] != tokens[1]
+
+
+@layered
+def test_a_run_starts_so(method: dict[str, object], tmp_path: Path):
+    """After a step that moves nothing the checkpoint holds what training started with."""
+    family: Family = SMALL_OF_EACH["minigpt"]
+    task = {"name": "sort_descending", "length": 5, "alphabet": 6}
+    few = {"steps": 1, "batch_size": 2}
+    pretrain = PretrainSpec.model_validate(
+        {"name": "base", "family": family.model_dump(mode="json"), "task": task, "training": few}
+    )
+    facts, bases = made_base(pretrain, tmp_path)
+    asked = AdaptSpec.model_validate(
+        {
+            "base_model": "base",
+            "task": task,
+            "method": from_vocabulary(method),
+            "training": {**few, "learning_rate": 1e-30},
+            "seeds": [3],
+        }
+    )
+    resolved = resolve(asked, facts)
+    (tmp_path / "adapted").mkdir()
+    observer = Remembering()
+    run(resolved, bases, tmp_path / "adapted", observer, "cpu")
+    (written,) = observer.of(CheckpointWritten)
+    rows = load_file(written.path)
+    base = {name: tensor[None] for name, tensor in load_file(bases[0]).items()}
+    plan = make_plan(resolved, "cpu")
+    for name, tensor in trainables(plan, base).tensors.items():
+        assert torch.equal(rows[name], tensor[0]), name
+    if method is not KEYS_VALUES:
+        drawn(base["embed.weight"], rows["blocks.0.attn.input"][None])

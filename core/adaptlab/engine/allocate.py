@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -57,10 +58,12 @@ def allocate(
     bases: Mapping[str, Tensor],
     dtype: torch.dtype,
     scales: Float[Tensor, "R"] | None = None,
+    states: Mapping[str, Tensor] = MappingProxyType({}),
 ) -> Trainables:
     """Allocate and initialise exactly the declared tensors, for every seed.
 
-    `bases` are the base tensors [G, ...] that initialisers of kind `base…` copy; `scales` multiply
+    `bases` are the base tensors [G, ...] that initialisers of kind `base…` copy, and `states` the
+    activations [G, *shape], by the name of the tensor that starts with them. `scales` multiply
     random initial values.
     """
     total = sum(shape.size for shape in shapes.values())
@@ -69,7 +72,10 @@ def allocate(
     start = 0
     for name, shape in shapes.items():
         stop = start + shape.size
-        initial = _initial(name, shape, seeds, bases).to(dtype)
+        if shape.initialiser.kind == "token_states":
+            initial = _copies(states[name], len(seeds)).to(dtype)
+        else:
+            initial = _initial(name, shape, seeds, bases).to(dtype)
         if scales is not None and shape.initialiser.is_random:
             initial = initial * scales.to(dtype).unsqueeze(1)
         flat[:, start:stop] = initial
@@ -103,8 +109,7 @@ def _initial(name: str, shape: TensorShape, seeds: Tensor, bases: Mapping[str, T
         source = bases[start.source]
         if start.kind == "base_row_norms":
             source = torch.linalg.vector_norm(source, dim=-1)
-        copies = source.repeat_interleave(replicates // source.shape[0], 0)
-        return copies.reshape(replicates, -1)
+        return _copies(source, replicates)
     if start.kind == "base_rows":
         return _base_rows(name, shape, seeds, bases[start.source])
     if start.kind in ("zeros", "ones", "constant"):
@@ -121,20 +126,28 @@ def _initial(name: str, shape: TensorShape, seeds: Tensor, bases: Mapping[str, T
     return bound * (2 * uniform(*counters) - 1)
 
 
+def _copies(source: Tensor, replicates: int) -> Tensor:
+    """Return a source [G, ...] for every replicate, flat."""
+    return source.repeat_interleave(replicates // len(source), 0).reshape(replicates, -1)
+
+
 def _base_rows(name: str, shape: TensorShape, seeds: Tensor, source: Tensor) -> Tensor:
     """Return rows of source [G, V, C] drawn per seed, [R, size].
 
     They are zero-padded beyond C.
     """
     rows, width = shape.shape
-    indices = torch.stack([_drawn_rows(name, shape.initialiser.rows, rows, seed) for seed in seeds])
+    indices = torch.stack([drawn_rows(name, shape.initialiser.rows, rows, seed) for seed in seeds])
     groups = torch.arange(len(seeds), device=seeds.device) // (len(seeds) // len(source))
     rows_of_seeds = source[groups.unsqueeze(1), indices]  # R, P, C
     return functional.pad(rows_of_seeds, (0, width - rows_of_seeds.shape[-1])).flatten(1)
 
 
-def _drawn_rows(name: str, available: int, count: int, seed: Tensor) -> Tensor:
-    """Draw `count` row numbers: consecutive random orders of all rows."""
+def drawn_rows(name: str, available: int, count: int, seed: Int[Tensor, ""]) -> Int[Tensor, "N"]:
+    """Draw `count` row numbers: consecutive random orders of all rows.
+
+    The draws are those of the tensor called `name`.
+    """
     device = seed.device
     orders = torch.arange(-(-count // available), device=device).unsqueeze(1)
     places = torch.arange(available, device=device)

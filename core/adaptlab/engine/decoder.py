@@ -32,7 +32,7 @@ from torch.nn import functional
 
 from adaptlab.engine import grouped, sites
 from adaptlab.engine.activations import gelu
-from adaptlab.engine.attachments import Attachments
+from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
 from adaptlab.engine.attention import (
     EVERY_ROW,
     KeysValues,
@@ -44,7 +44,13 @@ from adaptlab.engine.attention import (
     until,
 )
 from adaptlab.engine.dropout import TrainingStep, dropped
-from adaptlab.engine.plugins import Forward, PatternRecorder
+from adaptlab.engine.plugins import (
+    ENGINE_FAMILIES,
+    ENGINE_TOKEN_STATES,
+    Forward,
+    PatternRecorder,
+    TokenStates,
+)
 from adaptlab.engine.rotary import Rotary
 from adaptlab.engine.tensors import Float, Int
 from adaptlab.plugins.decoder import Attention
@@ -93,9 +99,18 @@ class Decoder:
     pads: int = 0
 
 
-def decoding(describe: Callable[[F], Decoder]) -> Forward:
-    """Return a family's forward pass, given its decoder."""
+def decoding(name: str) -> Callable[[Callable[[F], Decoder]], Callable[[F], Decoder]]:
+    """Return a decorator that registers a family by a function that describes its decoder."""
 
+    def register(describe: Callable[[F], Decoder]) -> Callable[[F], Decoder]:
+        ENGINE_FAMILIES.register(name)(_forward(describe))
+        ENGINE_TOKEN_STATES.register(name)(_token_states(describe))
+        return describe
+
+    return register
+
+
+def _forward(describe: Callable[[F], Decoder]) -> Forward:
     def forward(
         family: F,
         weights: Mapping[str, Tensor],
@@ -108,6 +123,13 @@ def decoding(describe: Callable[[F], Decoder]) -> Forward:
         return decode(describe(family), weights, tokens, attachments, rows, recorder, training)
 
     return forward
+
+
+def _token_states(describe: Callable[[F], Decoder]) -> TokenStates:
+    def states(family: F, weights: Mapping[str, Tensor], embeddings: Tensor) -> dict[str, Tensor]:
+        return read_tokens(describe(family), weights, embeddings)
+
+    return states
 
 
 def decode(
@@ -140,6 +162,27 @@ def decode(
         content = model.stream(layer, x, 0, going_on)
         x, prompt, late = model.block(layer, content, prompt, late)
     return model.unembedded(x)
+
+
+def read_tokens(
+    decoder: Decoder,
+    weights: Mapping[str, Float[Tensor, "G ..."]],
+    embeddings: Float[Tensor, "G P C"],
+) -> dict[str, Float[Tensor, "G P _"]]:
+    """Return what attention reads of virtual tokens; see `plugins.TokenStates`."""
+    rotary = None
+    if decoder.frequencies is not None:
+        rotary = Rotary.over(0, embeddings.shape[1], decoder.frequencies, embeddings)
+    model = _Model(decoder, weights, NOTHING_ATTACHED, None, rotary)
+    states: dict[str, Tensor] = {}
+    x = embeddings.unsqueeze(1)
+    for layer in range(decoder.layers):
+        name, virtual = f"blocks.{layer}.attn", model.stream(layer, x, 0, None)
+        keys, values = (part.transpose(2, 3).flatten(-2) for part in virtual.own)
+        for part, state in (("input", x), ("kv.keys", keys), ("kv.values", values)):
+            states[f"{name}.{part}"] = state.squeeze(1)
+        x = model.after(layer, virtual, [])
+    return states
 
 
 def _longest_learned(attachments: Attachments) -> int:

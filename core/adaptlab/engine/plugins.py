@@ -71,6 +71,14 @@ class Forward(Protocol):
         ...
 
 
+TokenStates = Callable[[Any, Mapping[str, Tensor], Tensor], dict[str, Tensor]]
+"""From a family, base weights [1, ...] and embeddings [1, P, C] to the activations of all layers.
+
+The embeddings pass as virtual tokens, without content. `….input` [1, P, C] is what attention
+reads, `….kv.keys` and `….kv.values` [1, P, K] what it makes of that. Rotary keys are turned as at
+the positions 0 to P-1.
+"""
+
 ENGINE_METHODS: Registry[Attach] = Registry("engine method", "adaptlab.engine.methods")
 ENGINE_FOLDS: Registry[Fold] = Registry("engine fold", "adaptlab.engine.methods")
 """Only methods that keep less than they train have one."""
@@ -83,3 +91,7 @@ ENGINE_MASKS: Registry[Mask] = Registry("engine mask", "adaptlab.engine.tasks")
 """Only tasks whose counted targets do not follow from the end token alone have one."""
 
 ENGINE_FAMILIES: Registry[Forward] = Registry("engine family", "adaptlab.engine.families")
+ENGINE_TOKEN_STATES: Registry[TokenStates] = Registry(
+    "engine token states", "adaptlab.engine.families"
+)
+"""Only families with attention have one."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from adaptlab.code_version import code_version
-from adaptlab.engine.allocate import Trainables, allocate
+from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.capture import capture_attention
 from adaptlab.engine.checkpoint import read_bases, write_checkpoint
 from adaptlab.engine.choice import decide
@@ -21,6 +21,7 @@ from adaptlab.engine.model import Model
 from adaptlab.engine.observer import Observer
 from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.engine.scoring import score
+from adaptlab.engine.starting import initial_trainables
 from adaptlab.engine.train import Training
 from adaptlab.engine.word_lists import read_lists
 from adaptlab.errors import TrainingDiverged, TrainingStopped
@@ -110,8 +111,7 @@ def _trained(
 ) -> tuple[Model, tuple[ReplicateResult, ...]]:
     """Train; return the selected replicates' model and all selected results."""
     base = _base(plan, bases)
-    scales = plan.replicate_scales
-    trainables = allocate(plan.trained_shapes, plan.replicate_seeds, base, plan.dtype, scales)
+    trainables = initial_trainables(plan, base)
     model = Model(plan, base, trainables.tensors)
     training = Training(plan, model, trainables, observer, memory_bytes)
     if resume is not None:

@@ -4,6 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from adaptlab.errors import Problem
 from adaptlab.plugins.learned_positions import LearnedPositions
 from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.shapes import Initialiser, ModelShape, TensorShape
@@ -30,9 +31,9 @@ class PrefixTuning(LearnedPositions):
     of the model's width. All of these are trained and count against the budget. Only the prefix is
     stored.
 
-    Rows and keys start at random. Unlike a soft prompt, they cannot start as tokens of the
-    vocabulary. The representation of a token in each layer would need a pass of the base model
-    before the first step.
+    With `initialisation: vocabulary` the prefix starts with the activations of tokens in every
+    layer, so that at first it computes the same as a soft prompt of these tokens. A generated
+    prefix cannot.
     """
 
     title: ClassVar[str] = "Prefix-tuning"
@@ -56,16 +57,32 @@ class PrefixTuning(LearnedPositions):
     def prefix(self, shape: ModelShape) -> dict[str, TensorShape]:
         """Return the stored prefix, in the order of the network's outputs."""
         assert isinstance(self.length, int)
-        start = Initialiser("normal", self.initial_scale)
         if self.side == "input":
-            sites = shape.layer_sites("attention_input")
-            return {site.name: TensorShape((self.length, site.inputs), start) for site in sites}
-        sites = shape.layer_sites("attention_keys_values")
+            widths = {site.name: site.inputs for site in shape.layer_sites("attention_input")}
+        else:
+            sites = shape.layer_sites("attention_keys_values")
+            parts = ("keys", "values")
+            widths = {f"{site.name}.{part}": site.outputs for site in sites for part in parts}
         return {
-            f"{site.name}.{part}": TensorShape((self.length, site.outputs), start)
-            for site in sites
-            for part in ("keys", "values")
+            name: TensorShape((self.length, width), self.layer_start(shape, name))
+            for name, width in widths.items()
         }
+
+    def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
+        """Return the problems, with that of a generated prefix that starts as tokens."""
+        problems = super().problems(shape)
+        if self.initialisation == "normal" or self.reparameterisation is None:
+            return problems
+        generated = Problem(
+            pointer="/method/initialisation",
+            code="generated_rows",
+            detail=(
+                "A prefix that a reparameterisation generates cannot start as tokens. Leave "
+                "`reparameterisation` out or use `initialisation: normal`."
+            ),
+            allowed=("normal",),
+        )
+        return (*problems, generated)
 
     def _network(self, shape: ModelShape, hidden: int) -> dict[str, TensorShape]:
         assert isinstance(self.length, int)

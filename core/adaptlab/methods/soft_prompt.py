@@ -24,10 +24,14 @@ class SoftPrompt(VirtualTokens):
     name: Literal["soft_prompt"] = "soft_prompt"
 
     def equivalent_on(self, shape: ModelShape) -> Method:
-        """Return a prefix if one layer reads the rows and they start at random."""
-        if not self.is_read_by_one_layer(shape) or self.initialisation == "vocabulary":
+        """Return a prefix if one layer reads the rows."""
+        if not self.is_read_by_one_layer(shape):
             return self
-        return PrefixTuning(length=self.length, initial_scale=self.initial_scale)
+        return PrefixTuning(
+            length=self.length,
+            initial_scale=self.initial_scale,
+            initialisation=self.initialisation,
+        )
 
     def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
         return {"embed.prompt": self.virtual_tokens(shape)}

@@ -2,10 +2,9 @@
 
 from typing import ClassVar, Literal
 
-from adaptlab.errors import Problem
 from adaptlab.plugins.learned_positions import VirtualTokens
 from adaptlab.plugins.method import METHODS, Method
-from adaptlab.plugins.shapes import Initialiser, ModelShape, TensorShape
+from adaptlab.plugins.shapes import ModelShape, TensorShape
 
 VIRTUAL_TOKENS = "embed.suffix"
 
@@ -17,8 +16,7 @@ class SuffixTuning(VirtualTokens):
     With `scope: per_layer` every layer has its own rows, which pass through its norm, W_K and W_V
     like those of a prefix. At the positions that attend to them, the identities of prefix-tuning
     hold. With `scope: input_only` they are virtual tokens, as in a soft prompt: learned once, they
-    pass through all layers and attend to the question. Only these can start as embeddings of
-    tokens, with `initialisation: vocabulary`.
+    pass through all layers and attend to the question.
 
     Positions of the question do not attend to them. Positions that predict the answer do, including
     the last of the question, which predicts the first token. The content keeps its positions.
@@ -34,7 +32,7 @@ class SuffixTuning(VirtualTokens):
 
     def equivalent_on(self, shape: ModelShape) -> Method:
         """Return the `per_layer` form if it is equivalent on this model."""
-        if not self.is_read_by_one_layer(shape) or self.initialisation == "vocabulary":
+        if not self.is_read_by_one_layer(shape):
             return self
         return self.model_copy(update={"scope": "per_layer"})
 
@@ -42,22 +40,7 @@ class SuffixTuning(VirtualTokens):
         assert isinstance(self.length, int)
         if self.scope == "input_only":
             return {VIRTUAL_TOKENS: self.virtual_tokens(shape)}
-        start = Initialiser("normal", self.initial_scale)
-        sites = shape.layer_sites("attention_input")
-        return {site.name: TensorShape((self.length, site.inputs), start) for site in sites}
-
-    def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
-        """Return the problems, with that of rows of layers that start as tokens."""
-        problems = super().problems(shape)
-        if self.scope == "input_only" or self.initialisation == "normal":
-            return problems
-        misplaced = Problem(
-            pointer="/method/initialisation",
-            code="no_virtual_tokens",
-            detail=(
-                "Only virtual tokens can start as embeddings of tokens, and `scope: per_layer` "
-                "has none. Use `scope: input_only` or `initialisation: normal`."
-            ),
-            allowed=("normal",),
-        )
-        return (*problems, misplaced)
+        return {
+            site.name: TensorShape((self.length, site.inputs), self.layer_start(shape, site.name))
+            for site in shape.layer_sites("attention_input")
+        }

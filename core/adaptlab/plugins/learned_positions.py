@@ -1,6 +1,7 @@
 """Common part of the methods that learn positions."""
 
 from abc import ABC
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -22,7 +23,9 @@ def _is_default(start: Initialisation) -> bool:
 class LearnedPositions(Method, ABC):
     """Learn `length` positions that attention reads besides the content.
 
-    Their initial values are drawn from a normal distribution.
+    They start at random with standard deviation `initial_scale`, or with `initialisation:
+    vocabulary` as tokens: at the input as embeddings, in a layer as the activations of the base
+    model. Tokens are drawn per seed, without repetition while the vocabulary lasts.
     """
 
     first_layer_attention: ClassVar[AttentionClaim] = "cannot_change"
@@ -36,6 +39,23 @@ class LearnedPositions(Method, ABC):
 
     length: int | Auto = Field(default=AUTO)
     initial_scale: float = Field(default=1.0, gt=0, le=100)
+    initialisation: Initialisation = Field(
+        default="normal",
+        exclude_if=_is_default,  # older jobs, which had no choice, keep their digests
+        description=(
+            "`normal` draws the rows with standard deviation `initial_scale`. `vocabulary` starts "
+            "from tokens drawn per seed, without repetition while the vocabulary lasts: rows at "
+            "the input are their embeddings, and rows of a layer their activations there, when "
+            "the base model reads them as virtual tokens. These rows have no scale: leave "
+            "`initial_scale` at its default and `tuning.initial_scales` empty."
+        ),
+    )
+
+    def layer_start(self, shape: ModelShape, source: str) -> Initialiser:
+        """Return the initial values of rows that attention reads at `source`."""
+        if self.initialisation == "vocabulary":
+            return Initialiser("token_states", source=source, rows=shape.vocabulary)
+        return Initialiser("normal", self.initial_scale)
 
     def is_read_by_one_layer(self, shape: ModelShape) -> bool:
         """Return True if the only attention layer reads the embeddings.
@@ -45,27 +65,53 @@ class LearnedPositions(Method, ABC):
         return [site.layer for site in shape.layer_sites("attention_input")] == [0]
 
     def without_size(self) -> Method:
-        """Return the configuration without size and initial scale."""
+        """Return the configuration without size, initial scale and initialisation."""
         scale = type(self).model_fields["initial_scale"].default
-        return super().without_size().model_copy(update={"initial_scale": scale})
+        start = {"initial_scale": scale, "initialisation": "normal"}
+        return super().without_size().model_copy(update=start)
 
     def largest_size(self, shape: ModelShape) -> int:
         """Return the longest length; learned positions do not use up the context."""
         return LONGEST
 
     def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
-        """Return the problem of a length outside 1 to the longest."""
+        """Return the problems of the length, and of rows that start as tokens."""
+        return (*self._length_problems(shape), *self._start_problems(shape))
+
+    def _length_problems(self, shape: ModelShape) -> Iterator[Problem]:
         length, limit = self.length, self.largest_size(shape)
-        if not isinstance(length, int) or 1 <= length <= limit:
-            return ()
-        return (
-            Problem(
+        if isinstance(length, int) and not 1 <= length <= limit:
+            yield Problem(
                 pointer="/method/length",
                 code="length_out_of_range",
                 detail=f"The length {length} is outside 1 to {limit}.",
                 nearest=(min(max(length, 1), limit),),
-            ),
-        )
+            )
+
+    def _start_problems(self, shape: ModelShape) -> Iterator[Problem]:
+        if self.initialisation == "normal":
+            return
+        if EMBEDDING not in shape.tensors:
+            yield Problem(
+                pointer="/method/initialisation",
+                code="no_vocabulary",
+                detail=(
+                    f"This {shape.family} has no embeddings of tokens from which {self.name} could "
+                    "start. Use `initialisation: normal`."
+                ),
+                allowed=("normal",),
+            )
+        default: float = type(self).model_fields["initial_scale"].default
+        if self.initial_scale != default:
+            yield Problem(
+                pointer="/method/initial_scale",
+                code="nothing_to_scale",
+                detail=(
+                    "Rows that start as tokens are copied unchanged, so an initial scale of "
+                    f"{self.initial_scale:g} has no effect. Leave it out."
+                ),
+                nearest=(default,),
+            )
 
     def extra_context_tokens(self) -> int:
         """Return the number of learned positions."""
@@ -78,23 +124,7 @@ class LearnedPositions(Method, ABC):
 
 
 class VirtualTokens(LearnedPositions, ABC):
-    """Learned positions that can run through all layers like tokens.
-
-    They start at random with standard deviation `initial_scale`, or with `initialisation:
-    vocabulary` as embeddings of tokens. Tokens are drawn per seed, without repetition while the
-    vocabulary lasts.
-    """
-
-    initialisation: Initialisation = Field(
-        default="normal",
-        exclude_if=_is_default,  # older jobs, which had no choice, keep their digests
-        description=(
-            "`normal` draws the rows with standard deviation `initial_scale`. `vocabulary` copies "
-            "the base model's embeddings of tokens drawn per seed, without repetition while the "
-            "vocabulary lasts. Copied rows have no scale: leave `initial_scale` at its default and "
-            "`tuning.initial_scales` empty."
-        ),
-    )
+    """Learned positions that can run through all layers like tokens."""
 
     def virtual_tokens(self, shape: ModelShape) -> TensorShape:
         """Return the learned rows at the input; no position codes are added."""
@@ -103,24 +133,3 @@ class VirtualTokens(LearnedPositions, ABC):
         if self.initialisation == "vocabulary":
             start = Initialiser("base_rows", source=EMBEDDING, rows=shape.vocabulary)
         return TensorShape((self.length, shape.width), start)
-
-    def without_size(self) -> Method:
-        """Return the configuration without size, initial scale and initialisation."""
-        return super().without_size().model_copy(update={"initialisation": "normal"})
-
-    def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
-        """Return the problems of the length and of a scale for copied rows."""
-        problems = super().problems(shape)
-        default: float = type(self).model_fields["initial_scale"].default
-        if self.initialisation == "normal" or self.initial_scale == default:
-            return problems
-        scaled = Problem(
-            pointer="/method/initial_scale",
-            code="nothing_to_scale",
-            detail=(
-                "Rows that start as embeddings of tokens are copied unchanged, so an initial "
-                f"scale of {self.initial_scale:g} has no effect. Leave it out."
-            ),
-            nearest=(default,),
-        )
-        return (*problems, scaled)

@@ -6,7 +6,15 @@ from functools import cached_property
 from typing import Literal
 
 InitialiserKind = Literal[
-    "zeros", "ones", "constant", "normal", "kaiming_uniform", "base", "base_row_norms", "base_rows"
+    "zeros",
+    "ones",
+    "constant",
+    "normal",
+    "kaiming_uniform",
+    "base",
+    "base_row_norms",
+    "base_rows",
+    "token_states",
 ]
 SiteKind = Literal[
     "linear", "embedding", "attention_input", "attention_keys_values", "attention_mix", "sublayer"
@@ -23,6 +31,8 @@ class Initialiser:
     - `base` copies the base tensor `source`, and `base_row_norms` has the norm of each of its rows.
     - `base_rows` copies rows drawn from the first `rows` of `source`, without repetition while they
       last; rows that are too short are filled up with zeros.
+    - `token_states` runs embeddings drawn in the same way through the base model, as one sequence,
+      and copies their activations at `source`, an attention input or a layer's keys or values.
     """
 
     kind: InitialiserKind

@@ -15,9 +15,9 @@ from torch.nn import functional
 from adaptlab.engine import grouped, sites
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.dropout import TrainingStep
-from adaptlab.engine.plugins import ENGINE_FAMILIES, PatternRecorder
+from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_TOKEN_STATES, PatternRecorder
 from adaptlab.engine.tensors import Bool, Float, Int
-from adaptlab.families.formal import AttentionLayer, Formal
+from adaptlab.families.formal import AttentionLayer, Formal, Layer
 
 EVERY_ROW = slice(None)
 KeysValues = tuple[Tensor, Tensor]  # [R, B, P, all heads' keys], [R, B, P, all heads' values]
@@ -44,12 +44,28 @@ def forward(
     if last is None:
         x = model.content(x, rows)
     for index, layer in enumerate(family.stack):
-        if isinstance(layer, AttentionLayer):
-            x = model.attention(index, layer, x, rows if index == last else None)
-        else:
-            x = model.linear(f"blocks.{index}.{layer.kind}", x)
-            x = functional.relu(x) if layer.kind == "relu" else x
+        x = model.layer(index, layer, x, rows if index == last else None)
     return model.linear("unembed", x)
+
+
+@ENGINE_TOKEN_STATES.register("formal")
+def token_states(
+    family: Formal,
+    weights: Mapping[str, Float[Tensor, "G ..."]],
+    embeddings: Float[Tensor, "G P C"],
+) -> dict[str, Float[Tensor, "G P _"]]:
+    """Return what attention reads of virtual tokens; see `plugins.TokenStates`."""
+    model = _Model(family, weights, Attachments(prompt=embeddings), None, samples=1, length=0)
+    states: dict[str, Tensor] = {}
+    x = model.for_samples(embeddings)
+    for index, layer in enumerate(family.stack):
+        if isinstance(layer, AttentionLayer):
+            name = f"blocks.{index}.attn"
+            keys, values = model.keys_values(name, x)
+            for part, state in (("input", x), ("kv.keys", keys), ("kv.values", values)):
+                states[f"{name}.{part}"] = state.squeeze(1)
+        x = model.layer(index, layer, x, None)
+    return states
 
 
 @dataclass(frozen=True)
@@ -98,6 +114,15 @@ class _Model:
     def content(self, x: Float[Tensor, "R B N C"], rows: slice) -> Float[Tensor, "R B Q C"]:
         """Return some content positions of x, which has virtual tokens first."""
         return x[:, :, self.virtual :][:, :, rows]
+
+    def layer(
+        self, index: int, layer: Layer, x: Float[Tensor, "R B N C"], rows: slice | None
+    ) -> Float[Tensor, "R B Q C2"]:
+        """Return the output of a layer; attention can keep `rows` of the content alone."""
+        if isinstance(layer, AttentionLayer):
+            return self.attention(index, layer, x, rows)
+        x = self.linear(f"blocks.{index}.{layer.kind}", x)
+        return functional.relu(x) if layer.kind == "relu" else x
 
     def attention(
         self, index: int, layer: AttentionLayer, x: Float[Tensor, "R B N C"], rows: slice | None

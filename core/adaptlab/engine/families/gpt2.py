@@ -4,12 +4,10 @@ from functools import partial
 
 from adaptlab.engine import grouped
 from adaptlab.engine.decoder import Decoder, decoding, gelu_hidden
-from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.families.gpt2 import GPT2
 
 
-@ENGINE_FAMILIES.register("gpt2")
-@decoding
+@decoding("gpt2")
 def decoder(family: GPT2) -> Decoder:
     """Describe GPT-2 as a decoder."""
     return Decoder(

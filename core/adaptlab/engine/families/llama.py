@@ -4,12 +4,10 @@ import math
 
 from adaptlab.engine import grouped
 from adaptlab.engine.decoder import Decoder, decoding, swiglu_hidden
-from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.families.llama import Llama, Llama3Scaling
 
 
-@ENGINE_FAMILIES.register("llama")
-@decoding
+@decoding("llama")
 def decoder(family: Llama) -> Decoder:
     """Describe Llama as a decoder."""
     return Decoder(

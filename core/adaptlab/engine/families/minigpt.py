@@ -2,12 +2,10 @@
 
 from adaptlab.engine import grouped
 from adaptlab.engine.decoder import Decoder, decoding, gelu_hidden
-from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.families.minigpt import MiniGPT
 
 
-@ENGINE_FAMILIES.register("minigpt")
-@decoding
+@decoding("minigpt")
 def decoder(family: MiniGPT) -> Decoder:
     """Describe miniGPT as a decoder."""
     return Decoder(
