@@ -170,6 +170,43 @@ def test_an_unknown_method_lists_those_there_are(api: TestClient) -> None:
     assert fault["nearest"] == ["lora"]
 
 
+NAMELESS: dict[str, tuple[bytes, str, str]] = {
+    "a task": (document(task={"length": 5}), "/v1/jobs", "/task"),
+    "a method": (document(method={"rank": 1}), "/v1/jobs", "/method"),
+    "a task to score": (document(evaluation={"tasks": [{}]}), "/v1/jobs", "/evaluation/tasks/0"),
+    "a task of a mixture": (
+        document(task={"name": "mixture", "tasks": ["add", {"k": 1}]}), "/v1/jobs", "/task/tasks/1",
+    ),
+    "a task of a composition": (
+        document(task={"name": "composition", "first": {}, "then": "add"}), "/v1/jobs",
+        "/task/first",
+    ),
+    "a part of a combination": (
+        document(method={"name": "combine", "parts": ["lora", {"rank": 1}]}), "/v1/jobs",
+        "/method/parts/1",
+    ),
+    "a family": (
+        json.dumps({**a_pretrain_document(), "family": {"layers": 1}}).encode(), "/v1/jobs",
+        "/family",
+    ),
+    "a check": (
+        json.dumps({"kind": "theory", "checks": [{"steps": 1}]}).encode(), "/v1/jobs", "/checks/0",
+    ),
+    "a method of a study": (
+        json.dumps({"name": "s", "base_model": "sort", "tasks": ["add"], "methods": [{}]}).encode(),
+        "/v1/studies", "/methods/0",
+    ),
+}  # fmt: skip
+
+
+def test_what_has_no_name_is_told_so_where_it_is_missing(api: TestClient) -> None:
+    for what, (body, path, pointer) in NAMELESS.items():
+        faults = {fault["pointer"]: fault for fault in post(api, body, path)["errors"]}
+        fault = faults[f"{pointer}/name"]
+        assert (fault["code"], fault["detail"]) == ("missing", "name is missing."), what
+        assert "'None'" not in str(faults), what
+
+
 def test_very_many_faults_are_answered_with_few(api: TestClient) -> None:
     body = document(capture={"attention": {"inputs": [["x"] * 100_000]}})
     assert len(post(api, body)["errors"]) <= 100

@@ -6,10 +6,16 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from threading import Event
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from adaptlab.plugins.registry import Registry
+from adaptlab.errors import InvalidSpec
+from adaptlab.plugins.family import FAMILIES
+from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.registry import Registry, by_name
+from adaptlab.plugins.task import TASKS
+from adaptlab.plugins.theory_check import THEORY_CHECKS
 
 SOON = 0.2
 LATE = 60
@@ -59,3 +65,16 @@ def test_a_second_thread_waits_until_all_are_found(gate: Gate) -> None:
         wait([second], timeout=SOON)  # time enough to answer too early
         gate.open.set()
         assert first.result(LATE) == second.result(LATE) == ("slow",)
+
+
+@pytest.mark.parametrize("registry", [METHODS, TASKS, FAMILIES, THEORY_CHECKS])
+@pytest.mark.parametrize(
+    ("given", "detail"),
+    [({}, "name is missing."), ({"name": None}, "name must be text.")],
+)
+def test_a_configuration_without_a_name_is_told_what_is_missing(
+    registry: Registry[Any], given: dict[str, object], detail: str
+) -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        by_name(registry, given)
+    assert [(one.pointer, one.detail) for one in refused.value.problems] == [("/name", detail)]

@@ -183,7 +183,12 @@ NESTED: dict[str, tuple[dict[str, object], dict[str, str]]] = {
         {"/method/parts/1/name": "unknown_method"},
     ),
     "an unknown bare name": ({"parts": ["lorra", "lora"]}, {"/method/parts/0": "unknown_method"}),
-    "no name": ({"parts": ["lora", 7]}, {"/method/parts/1": "unknown_method"}),
+    "a number": ({"parts": ["lora", 7]}, {"/method/parts/1": "model_type"}),
+    "no name": ({"parts": ["lora", {"rank": 1}]}, {"/method/parts/1/name": "missing"}),
+    "a name that is no text": (
+        {"parts": ["lora", {"name": None}]},
+        {"/method/parts/1/name": "string_type"},
+    ),
     "one part": ({"parts": ["lora"]}, {"/method/parts": "too_few_parts"}),
     "a part twice": ({"parts": ["lora", "lora"]}, {"/method/parts/1/name": "part_twice"}),
     "a nested combination": (

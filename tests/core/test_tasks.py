@@ -34,6 +34,7 @@ MIXED: dict[str, tuple[dict[str, object], dict[str, tuple[str, tuple[object, ...
         {"tasks": ["add", {"name": "sorting"}]},
         {"/task/tasks/1/name": ("unknown_task", ("sort_ascending", "sort_descending"))},
     ),
+    "no name": ({"tasks": ["add", {"length": 5}]}, {"/task/tasks/1/name": ("missing", ())}),
     "a wrong knob": (
         {"tasks": ["add", {"name": "add", "k": 0}]},
         {"/task/tasks/1/k": ("greater_than_equal", ())},

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from adaptlab.errors import Problem, UnknownName
-from adaptlab.plugins.registry import Registry
+from adaptlab.plugins.registry import Named, Registry
 from adaptlab.values import Value
 
 P = TypeVar("P", bound=Value)
@@ -17,11 +17,12 @@ def nested(registry: Registry[type[P]], value: object) -> P:
     """Return the plug-in of a name or configuration.
 
     Raises:
-        ValidationError: the name is not registered, or the configuration is invalid.
+        ValidationError: the name is missing or not registered, or the configuration is invalid.
     """
-    choice = cast("dict[str, object]", value) if isinstance(value, dict) else {"name": value}
+    choice = {"name": value} if isinstance(value, str) else cast("dict[str, object]", value)
+    name = Named.model_validate(choice).name
     try:
-        plug_in = registry.get(str(choice.get("name")))
+        plug_in = registry.get(name)
     except UnknownName as error:
         raise _fault(error.problems[0], choice) from error
     return plug_in.model_validate_json(json.dumps(choice), strict=True)

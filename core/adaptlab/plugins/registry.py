@@ -107,18 +107,24 @@ class ByName:
         return core_schema.no_info_plain_validator_function(read, serialization=written)
 
 
+class Named(BaseModel):
+    """The name in a configuration of a plug-in."""
+
+    name: str
+
+
 def by_name(registry: Registry[type[M]], value: object) -> M:
     """Return the plug-in of a configuration, by its `name`.
 
     Raises:
         UnknownName: the name is not registered.
-        InvalidSpec: the plug-in does not accept the other members.
+        InvalidSpec: there is no name, or the plug-in does not accept the other members.
     """
     if not isinstance(value, Mapping):
         raise ValueError(f"Input should be the configuration of a {registry.kind}")
-    document = cast("Mapping[str, object]", value)
-    plug_in = registry.get(str(document.get("name")))
+    document = dict(cast("Mapping[str, object]", value))
     try:
+        plug_in = registry.get(Named.model_validate(document).name)
         return plug_in.model_validate_json(json.dumps(document))
     except ValidationError as error:
         raise InvalidSpec(*validation_problems(error.errors(), document)) from error
