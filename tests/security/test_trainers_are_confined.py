@@ -229,11 +229,25 @@ def test_a_user_who_cannot_run_trainers_is_refused(tmp_path: Path) -> None:
     closed.mkdir(mode=0o700)
     without_rules = Limits(memory_bytes=GIB)
     for named in (NOBODY, "auto"):
-        with pytest.raises(TrainerUserBarred, match=r"cannot run as .* ADAPTLAB_TRAINER_USER=same"):
+        with pytest.raises(TrainerUserBarred, match="cannot run as") as barred:
             trainer_user(named, [closed], tmp_path, without_rules)
+        assert "start the worker as an ordinary user" in str(barred.value)
+        assert "=same" not in str(barred.value), "which would be refused as well"
     with pytest.raises(TrainerUserBarred, match="There is no user 'no-such-user'"):
         trainer_user("no-such-user", [], tmp_path, without_rules)
-    assert trainer_user("same", [closed], tmp_path, without_rules) is None
+
+
+@needs_root
+@pytest.mark.parametrize("wanted", ["same", "root"])
+def test_nobody_trains_as_root_with_all_of_its_files(wanted: str, tmp_path: Path) -> None:
+    """Without rules for files a run could write `/etc`; an ordinary user has its own alone."""
+    without_rules = Limits(memory_bytes=GIB)
+    with pytest.raises(TrainerUserBarred, match="every file of this machine") as barred:
+        trainer_user(wanted, [], tmp_path, without_rules)
+    assert "Start the worker as an ordinary user" in str(barred.value)
+    rules = file_rules(os.environ, (), (), network=False)
+    user = trainer_user(wanted, [], tmp_path, without_rules.model_copy(update={"files": rules}))
+    assert user is None or user.user == 0
 
 
 @needs_root
@@ -251,7 +265,8 @@ def test_a_worker_that_is_not_root_cannot_be_told_to_become_another(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    assert trainer_user("auto", [], tmp_path, Limits(memory_bytes=GIB)) is None
+    for wanted in ("auto", "same"):
+        assert trainer_user(wanted, [], tmp_path, Limits(memory_bytes=GIB)) is None
     with pytest.raises(TrainerUserBarred, match="is not root"):
         trainer_user("root", [], tmp_path, Limits(memory_bytes=GIB))
 

@@ -207,6 +207,7 @@ def test_the_attacks_succeed_without_the_defences(
         return limits(**given).model_copy(update={"files": None})
 
     monkeypatch.setattr(slot_settings, "Limits", without_file_rules)
+    monkeypatch.setattr(slot_settings, "trainer_user", lambda *_: None)  # which would refuse it
     outcomes = attack(attacked, "same")
     done = successes(outcomes, *attacked.others())
     for path in (attacked.data / "token", Path("/etc/hosts"), attacked.others()[3]):
@@ -225,15 +226,19 @@ def test_a_worker_that_is_root_does_not_start_where_only_root_could_train(
     settings = attacked.settings("auto").model_copy(update={"model_roots": {"here": closed}})
     with pytest.raises(TrainerUserBarred, match="start the worker as an ordinary user"):
         slot_options(settings, 1, RUNNER)
+    for root in ("same", "root"):
+        with pytest.raises(TrainerUserBarred, match="Start the worker as an ordinary user"):
+            slot_options(attacked.settings(root), 1, RUNNER)
 
 
 def test_a_kernel_without_rules_for_files_is_logged(
     attacked: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(slot_settings, "version", lambda: 0)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)  # root would not start
     with caplog.at_level("INFO"):
         slot_options(attacked.settings("same"), 1, RUNNER)
-    assert "trainers can read and write whatever root" in caplog.text
+    assert "trainers can read and write whatever the worker's user can" in caplog.text
     assert "lacks Landlock" in caplog.text
 
 

@@ -46,15 +46,27 @@ def trainer_user(
         limits: the limits of trainers. With rules for files the user may pass closed folders.
 
     Raises:
-        TrainerUserBarred: the user does not exist, cannot reach what is needed, or the worker is
-            not root and so cannot become another.
+        TrainerUserBarred: the user does not exist, cannot reach what is needed, would be root
+            without rules for files, or the worker is not root and so cannot become another.
     """
     if wanted == SAME or (wanted == AUTO and os.geteuid() != 0):
+        _check_files_are_closed(limits)
         return None
     user = _own(scratch) if wanted == AUTO else _named(wanted)
     if user.user == os.geteuid():
+        _check_files_are_closed(limits)
         return user
     return _able(user, (scratch, *_packages(), *needed), limits)
+
+
+def _check_files_are_closed(limits: Limits) -> None:
+    """Raise `TrainerUserBarred` if trainers of the worker's user had all of root's files."""
+    if os.geteuid() == 0 and limits.files is None:
+        raise TrainerUserBarred(
+            "Trainers would run as root and could change every file of this machine, because the "
+            "kernel lacks Landlock (Linux 5.13 or newer, enabled). Start the worker as an "
+            "ordinary user, or leave ADAPTLAB_TRAINER_USER at auto."
+        )
 
 
 def _own(scratch: Path) -> TrainerUser:
@@ -87,12 +99,16 @@ def _able(user: TrainerUser, needed: Sequence[Path], limits: Limits) -> TrainerU
     passing = replace(user, passes=True)
     if limits.files is not None and (fault := _fault(passing, needed, limits)) is None:
         return passing
-    raise TrainerUserBarred(
+    remedy = (
         f"Trainers cannot run as {user.name} here: {fault}. Install Python and adaptlab where "
-        "every user can read them, such as below /opt, or start the worker as an ordinary "
-        "user. ADAPTLAB_TRAINER_USER=same runs trainers as root, without its privileges but "
-        "with access to its files."
+        "every user can read them, such as below /opt, or start the worker as an ordinary user."
     )
+    if limits.files is not None:
+        remedy += (
+            " ADAPTLAB_TRAINER_USER=same runs trainers as root, without its privileges and with "
+            "the files of their rules alone."
+        )
+    raise TrainerUserBarred(remedy)
 
 
 def _fault(user: TrainerUser, needed: Sequence[Path], limits: Limits) -> str | None:
