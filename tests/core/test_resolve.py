@@ -80,8 +80,8 @@ def test_an_adaptation_takes_its_seeds_from_the_base():
 
 
 def test_trials_are_spread_over_the_methods_range():
-    resolved = resolve(parsed({**ADAPT, "tuning": {"trials": 3}}), facts())
-    assert resolved.training.learning_rates == pytest.approx((1e-3, 1e-2, 1e-1))
+    resolved = resolve(parsed({**ADAPT, "tuning": {"trials": 4}}), facts())
+    assert resolved.training.learning_rates == pytest.approx((1e-3, 1e-2, 1e-1, 1))
 
 
 def test_short_forms_mean_the_long_ones():
@@ -223,8 +223,8 @@ def test_a_combination_comes_back_from_its_resolved_form():
     resolved = resolve(parsed(spec), facts())
     stored = ResolvedSpec.model_validate_json(write_resolved(resolved).model_dump_json())
     assert read_resolved(stored) == resolved
-    # the geometric means of the ends of both ranges, which are 1e-3 and 1e-1 for both parts
-    assert resolved.training.learning_rates == pytest.approx((1e-3, 0.3**0.5))
+    # the geometric means of the ends of both ranges, 1e-3 to 3 and 1e-3 to 1
+    assert resolved.training.learning_rates == pytest.approx((1e-3, 3**0.5))
 
 
 def test_a_combination_has_the_geometric_mean_of_its_parts_learning_rates():

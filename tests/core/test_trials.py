@@ -61,11 +61,11 @@ def test_trials_are_the_product_of_rates_decays_and_scales_rates_outermost():
 
 
 def test_the_rates_share_the_trials_with_the_other_knobs():
-    # three rates for each of two decays; LoRA's range is 1e-3 to 1e-1
-    found = tried(tuning={"trials": 6, "weight_decays": [0, 0.1]})
-    rates = [1e-3, 1e-3, 1e-2, 1e-2, 1e-1, 1e-1]
+    # four rates for each of two decays; LoRA's range is 1e-3 to 1
+    found = tried(tuning={"trials": 8, "weight_decays": [0, 0.1]})
+    rates = [1e-3, 1e-3, 1e-2, 1e-2, 1e-1, 1e-1, 1, 1]
     assert [rate for rate, _, _ in found] == pytest.approx(rates)
-    assert [decay for _, decay, _ in found] == [0, 0.1] * 3
+    assert [decay for _, decay, _ in found] == [0, 0.1] * 4
 
 
 def test_a_range_that_is_given_takes_the_place_of_the_methods():

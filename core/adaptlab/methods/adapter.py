@@ -26,7 +26,7 @@ class Adapter(Method):
     first_layer_attention: ClassVar[AttentionClaim] = "cannot_change"
     size_knob: ClassVar[str | None] = "bottleneck"
     default_learning_rate: ClassVar[float] = 5e-3
-    learning_rate_range: ClassVar[tuple[float, float]] = (3e-4, 3e-1)
+    learning_rate_range: ClassVar[tuple[float, float]] = (3e-4, 1.0)
 
     name: Literal["adapter"] = "adapter"
     bottleneck: int | Auto = Field(default=AUTO)

@@ -24,7 +24,7 @@ class AttentionBias(Method):
     reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), equation 7, in part"
     first_layer_attention: ClassVar[AttentionClaim] = "cannot_change"
     default_learning_rate: ClassVar[float] = 2e-2
-    learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1.0)
+    learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 10.0)
     restriction: ClassVar[str] = (
         "it adds one vector per head, of a strength that cannot depend on the content"
     )

@@ -49,7 +49,7 @@ class Combine(Method):
     first_layer_attention: ClassVar[AttentionClaim] = "can_change"
     size_rule: ClassVar[str] = "Its parts share the budget."
     default_learning_rate: ClassVar[float] = 1.4e-2
-    learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 0.55)
+    learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1.7)
 
     name: Literal["combine"] = "combine"
     parts: tuple[Part, ...] = Field(

@@ -27,7 +27,7 @@ class Lora(Method):
     first_layer_attention: ClassVar[AttentionClaim] = "can_change"
     size_knob: ClassVar[str | None] = "rank"
     default_learning_rate: ClassVar[float] = 2e-2
-    learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1e-1)
+    learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1.0)
 
     name: Literal["lora"] = "lora"
     rank: int | Auto = Field(default=AUTO)
