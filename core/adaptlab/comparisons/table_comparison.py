@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 from uuid import UUID
 
@@ -11,13 +11,14 @@ from adaptlab.comparisons.comparison_warnings import WarningKind
 from adaptlab.comparisons.diagnosis import Diagnosis
 from adaptlab.comparisons.diagnosis_next import HIGHEST_RATE
 from adaptlab.comparisons.scores import ScoreChange
+from adaptlab.specs.spec import HIGHEST_SCALE
 from adaptlab.studies.study_plan import Role
 from adaptlab.values import Value
 
-FEWEST_RATES = 3
+FEWEST_VALUES = 3
 NOTHING_TO_GAIN = 0.99
 WIDER = 10
-"""Factor by which a sweep is widened if its best rate is at an end."""
+"""Factor by which a sweep is widened if its best value is at an end."""
 
 
 TableWarningKind = WarningKind | Literal["missing", "sweep_at_edge"]
@@ -131,34 +132,63 @@ def table_warnings(tables: Sequence[TableComparison]) -> tuple[TableWarning, ...
     return tuple(warning for table in tables for warning in _warnings(table))
 
 
-def sweep_at_edge(method: ComparedMethod) -> str | None:
-    """Return a warning if the best rate is at an end of the sweep.
+def sweeps_at_edge(method: ComparedMethod) -> Iterator[str]:
+    """Yield a warning for learning rates or scales whose best is at an end.
 
-    The best rate has the lowest mean training loss; rates at which any seed diverged do not count.
-    None for a method with nothing to gain, at a validation accuracy of 99 %, and for fewer than
-    three rates, which are no sweep.
+    The best has the lowest mean training loss; trials in which any seed diverged do not count. A
+    method with nothing to gain, at a validation accuracy of 99 %, has no warning, and neither have
+    fewer than three values, which are no sweep.
     """
-    losses: dict[float, float] = {}
     ended = [trial for trial in method.sweep if not trial.diverged and not trial.eliminated]
-    for trial in ended:
+    if any((trial.validation_accuracy or 0) >= NOTHING_TO_GAIN for trial in ended):
+        return
+    rates = _best_at_end(_lowest_losses(ended, lambda trial: trial.learning_rate), HIGHEST_RATE)
+    if rates is not None:
+        low, best, high = rates
+        lowest = low / WIDER if best == low else min(t.learning_rate for t in method.sweep)
+        highest = min(HIGHEST_RATE, high * WIDER) if best == high else high
+        yield (
+            f"{method.label} has its lowest training loss at {best:.3g}, the "
+            f"{'lowest' if best == low else 'highest'} learning rate whose trials finished, so a "
+            "better rate may be beyond it. Try tuning.learning_rate_range "
+            f"[{lowest:.3g}, {highest:.3g}]."
+        )
+    scales = _best_at_end(_lowest_losses(ended, lambda trial: trial.initial_scale), HIGHEST_SCALE)
+    if scales is not None:
+        low, best, high = scales
+        wider = low / WIDER if best == low else min(HIGHEST_SCALE, high * WIDER)
+        yield (
+            f"{method.label} has its lowest training loss at an initial scale of {best:.3g}, the "
+            f"{'lowest' if best == low else 'highest'} whose trials finished, so a better scale "
+            f"may be beyond it. Add {wider:.3g} to tuning.initial_scales."
+        )
+
+
+def _lowest_losses(
+    trials: Sequence[TriedTrial], setting: Callable[[TriedTrial], float]
+) -> dict[float, float]:
+    """Return the lowest final loss of the trials with each value of a setting."""
+    losses: dict[float, float] = {}
+    for trial in trials:
         if trial.final_loss is not None:
-            lowest_loss = losses.get(trial.learning_rate, math.inf)
-            losses[trial.learning_rate] = min(lowest_loss, trial.final_loss)
-    is_done = any((trial.validation_accuracy or 0) >= NOTHING_TO_GAIN for trial in ended)
-    if is_done or len(losses) < FEWEST_RATES:
+            value = setting(trial)
+            losses[value] = min(losses.get(value, math.inf), trial.final_loss)
+    return losses
+
+
+def _best_at_end(losses: dict[float, float], limit: float) -> tuple[float, float, float] | None:
+    """Return the lowest, the best and the highest value if the best is an end.
+
+    None at `limit`, beyond which no spec can go.
+    """
+    if len(losses) < FEWEST_VALUES:
         return None
     low, *inside, high = sorted(losses)
-    best = min(losses, key=lambda rate: losses[rate])
-    if best in inside or losses[best] >= min(losses[rate] for rate in inside):
+    best = min(losses, key=lambda value: losses[value])
+    is_limit = best == high and high >= limit
+    if best in inside or is_limit or losses[best] >= min(losses[value] for value in inside):
         return None
-    lowest = low / WIDER if best == low else min(trial.learning_rate for trial in method.sweep)
-    highest = min(HIGHEST_RATE, high * WIDER) if best == high else high
-    return (
-        f"{method.label} has its lowest training loss at {best:.3g}, the "
-        f"{'lowest' if best == low else 'highest'} learning rate whose trials finished, so a "
-        "better rate may be beyond it. Try tuning.learning_rate_range "
-        f"[{lowest:.3g}, {highest:.3g}]."
-    )
+    return low, best, high
 
 
 def _unequal_steps(table: TableComparison) -> TableWarning | None:
@@ -191,7 +221,7 @@ def _warnings(table: TableComparison) -> Iterator[TableWarning]:
             methods=one.methods,
         )
     for method in table.methods:
-        if (text := sweep_at_edge(method)) is not None:
+        for text in sweeps_at_edge(method):
             yield TableWarning(
                 base_model=table.base_model,
                 task=table.task,

@@ -24,7 +24,8 @@ Seeds = (
 )
 LearningRate = Annotated[float, Field(gt=0, le=10)]
 WeightDecay = Annotated[float, Field(ge=0, le=10)]
-InitialScale = Annotated[float, Field(gt=0, le=100)]
+HIGHEST_SCALE = 100
+InitialScale = Annotated[float, Field(gt=0, le=HIGHEST_SCALE)]
 Label = Annotated[str, Field(max_length=256)]
 LabelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
 Labels = Annotated[dict[LabelName, Label], Field(max_length=32)]
