@@ -19,7 +19,7 @@ def nested(registry: Registry[type[P]], value: object) -> P:
     Raises:
         ValidationError: the name is missing or not registered, or the configuration is invalid.
     """
-    choice = {"name": value} if isinstance(value, str) else cast("dict[str, object]", value)
+    choice = cast("dict[str, object]", {"name": value} if isinstance(value, str) else value)
     name = Named.model_validate(choice).name
     try:
         plug_in = registry.get(name)
