@@ -19,6 +19,7 @@ from adaptlab.families.formal import AttentionLayer, Formal, Head, LinearLayer, 
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.llama import Llama
 from adaptlab.families.minigpt import MiniGPT
+from adaptlab.families.transformers import Transformers
 from adaptlab.measurements.results import CheckpointWritten, Event, TrainingSaved
 from adaptlab.methods.combine import Combine
 from adaptlab.plugins.family import Family
@@ -54,6 +55,46 @@ def formal(width: int, size: int, hidden: int) -> Formal:
     )
 
 
+def qwen3(width: int, head_size: int, hidden: int, *, tied: bool = False) -> Transformers:
+    """Return a published model of two layers, with one head of keys for two of queries."""
+    queries, block = 2 * head_size, "model.layers.*"
+    stored = {
+        "model.embed_tokens.weight": (8, width),
+        f"{block}.input_layernorm.weight": (width,),
+        f"{block}.self_attn.q_proj.weight": (queries, width),
+        f"{block}.self_attn.q_proj.bias": (queries,),
+        f"{block}.self_attn.k_proj.weight": (head_size, width),
+        f"{block}.self_attn.k_proj.bias": (head_size,),
+        f"{block}.self_attn.v_proj.weight": (head_size, width),
+        f"{block}.self_attn.v_proj.bias": (head_size,),
+        f"{block}.self_attn.o_proj.weight": (width, queries),
+        f"{block}.self_attn.o_proj.bias": (width,),
+        f"{block}.self_attn.q_norm.weight": (head_size,),
+        f"{block}.self_attn.k_norm.weight": (head_size,),
+        f"{block}.post_attention_layernorm.weight": (width,),
+        f"{block}.mlp.gate_proj.weight": (hidden, width),
+        f"{block}.mlp.up_proj.weight": (hidden, width),
+        f"{block}.mlp.down_proj.weight": (width, hidden),
+        "model.norm.weight": (width,),
+    }
+    return Transformers(
+        architecture="Qwen3ForCausalLM",
+        config={
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "head_dim": head_size,
+            "hidden_size": width,
+            "intermediate_size": hidden,
+            "max_position_embeddings": 9,
+            "vocab_size": 8,
+            "attention_bias": True,
+            "tie_word_embeddings": tied,
+        },
+        stored=stored if tied else {**stored, "lm_head.weight": (8, width)},
+    )
+
+
 SMALL_OF_EACH: dict[str, Family] = {
     "minigpt": SMALL,
     "formal": formal(7, 6, 6),
@@ -67,6 +108,7 @@ SMALL_OF_EACH: dict[str, Family] = {
         hidden=16,
         attention_biases="qkv",
     ),
+    "transformers": qwen3(12, 8, 16),
 }
 TINY_OF_EACH: dict[str, Family] = {
     "formal": formal(2, 3, 4),
@@ -82,6 +124,7 @@ TINY_OF_EACH: dict[str, Family] = {
         attention_biases="qkv",
         tied_head=True,
     ),
+    "transformers": qwen3(4, 4, 6, tied=True),
 }
 
 
@@ -90,6 +133,9 @@ def one_layer(family: Family) -> Family:
     if isinstance(family, Formal):
         attention = (family.stack[place] for place, _ in family.attention_layers())
         return family.model_copy(update={"stack": (next(attention),)})
+    if isinstance(family, Transformers):
+        config = {**family.config, "num_hidden_layers": 1}
+        return family.model_copy(update={"config": config})
     return family.model_copy(update={"layers": 1})
 
 

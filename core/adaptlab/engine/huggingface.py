@@ -36,13 +36,13 @@ def load_folder(folder: Path, dtype: torch.dtype = torch.float32) -> PublishedMo
 
 def load_checked(checked: CheckedFolder, dtype: torch.dtype = torch.float32) -> PublishedModel:
     """Load the model in a checked folder; may raise `BadModelFolder`."""
+    shape = checked.family.shape()
     with ExitStack() as stack:
         files = {path: _opened(stack, path) for path in {t.file for t in checked.stored}}
         tensors = {
-            name: _loaded(files[stored.file], stored, source, dtype)
+            name: _loaded(files[stored.file], stored, source, shape.rows_of(name), dtype)
             for name, (stored, source) in checked.sources.items()
         }
-    shape = checked.family.shape()
     _check_tied(tensors, shape.tied)
     return PublishedModel(checked.family, {name: tensors[name] for name in shape.tensors})
 
@@ -55,11 +55,13 @@ def _opened(stack: ExitStack, path: Path) -> Any:  # the library's file handles 
         raise BadModelFolder(f"{path.name} was changed while it was read.") from error
 
 
-def _loaded(file: Any, stored: StoredTensor, source: PublishedTensor, dtype: torch.dtype) -> Tensor:
-    """Read one tensor in adaptlab's layout and dtype."""
+def _loaded(
+    file: Any, stored: StoredTensor, source: PublishedTensor, outputs: int, dtype: torch.dtype
+) -> Tensor:
+    """Read one tensor of `outputs` rows in adaptlab's layout and dtype."""
     tensor = file.get_tensor(stored.name)
     tensor = tensor.T if source.transposed else tensor
-    tensor = tensor.chunk(source.parts)[source.part].to(dtype, copy=True).contiguous()
+    tensor = tensor[source.start : source.start + outputs].to(dtype, copy=True).contiguous()
     if not torch.isfinite(tensor).all():
         raise BadModelFolder(f"{stored.name} holds values that are not finite in {dtype}.")
     return tensor

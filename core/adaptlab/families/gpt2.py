@@ -86,7 +86,9 @@ class GPT2(PublishedFamily):
         ).shape()
 
     @classmethod
-    def from_published(cls, architecture: str, config: Mapping[str, object]) -> Self:
+    def from_published(
+        cls, architecture: str, config: Mapping[str, object], stored: Mapping[str, tuple[int, ...]]
+    ) -> Self:
         published = _Config.model_validate(config)
         return cls(
             layers=published.n_layer,
@@ -112,7 +114,8 @@ class GPT2(PublishedFamily):
             for kind in ("weight", "bias"):
                 conv = kind == "weight"  # Conv1D stores matrices as [inputs, outputs]
                 for part, letter in enumerate("qkv"):
-                    fused = PublishedTensor(f"{theirs}.attn.c_attn.{kind}", conv, part, 3)
+                    start, rows = part * self.width, 3 * self.width
+                    fused = PublishedTensor(f"{theirs}.attn.c_attn.{kind}", conv, start, rows)
                     tensors[f"{ours}.attn.{letter}.{kind}"] = fused
                 for mine, other in (
                     ("attn.o", "attn.c_proj"),

@@ -156,7 +156,9 @@ class Llama(PublishedFamily):
         ).shape()
 
     @classmethod
-    def from_published(cls, architecture: str, config: Mapping[str, object]) -> Self:
+    def from_published(
+        cls, architecture: str, config: Mapping[str, object], stored: Mapping[str, tuple[int, ...]]
+    ) -> Self:
         published = _CONFIGS[architecture].model_validate(config)
         heads = published.num_attention_heads
         return cls(

@@ -111,6 +111,10 @@ class ModelShape:
         """The number of parameters of the base model."""
         return sum(tensor.size for tensor in self.tensors.values())
 
+    def rows_of(self, tensor: str) -> int:
+        """Return the length of a tensor's first axis; the tensor may be a tied one."""
+        return self.tensors[self.tied.get(tensor, tensor)].shape[0]
+
     def owns(self, tensor: str) -> bool:
         """Return True if a trainable tensor belongs to this model.
 

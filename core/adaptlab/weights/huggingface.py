@@ -39,19 +39,19 @@ class PublishedConfig(BaseModel):
 class PublishedTensor:
     """The place of a tensor [outputs, ...] in the files of a published model.
 
-    A `transposed` matrix is stored as [inputs, outputs]. A fused tensor contains `parts` tensors
-    along the outputs, of which this one has the index `part`.
+    A `transposed` matrix is stored as [inputs, outputs]. A fused tensor contains several tensors
+    along its `fused` outputs, and this one begins at the output `start`.
     """
 
     name: str
     transposed: bool = False
-    part: int = 0
-    parts: int = 1
+    start: int = 0
+    fused: int | None = None
 
     def stored_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the stored shape of a tensor of `shape`."""
-        fused = (shape[0] * self.parts, *shape[1:])
-        return fused[::-1] if self.transposed else fused
+        whole = shape if self.fused is None else (self.fused, *shape[1:])
+        return whole[::-1] if self.transposed else whole
 
 
 class PublishedFamily(Family):
@@ -67,11 +67,16 @@ class PublishedFamily(Family):
 
     @classmethod
     @abstractmethod
-    def from_published(cls, architecture: str, config: Mapping[str, object]) -> Self:
+    def from_published(
+        cls, architecture: str, config: Mapping[str, object], stored: Mapping[str, tuple[int, ...]]
+    ) -> Self:
         """Return the resolved configuration of a `config.json`.
+
+        `stored` are the shapes of the tensors in the files, by name.
 
         Raises:
             ValidationError: the family does not support the model.
+            BadModelFolder: the files do not have the model's tensors.
         """
 
     @abstractmethod
@@ -79,10 +84,13 @@ class PublishedFamily(Family):
         """Return the places of the tensors, and of the head even if it is tied."""
 
 
-def read_family(folder: Path, within: Path | None = None) -> PublishedFamily:
+def read_family(
+    folder: Path, stored: Mapping[str, tuple[int, ...]], within: Path | None = None
+) -> PublishedFamily:
     """Return the family and dimensions of the model in a folder.
 
-    See `adaptlab.weights.weights_file.opened` for `within`.
+    `stored` are the shapes of the tensors in its files, by name. See
+    `adaptlab.weights.weights_file.opened` for `within`.
 
     Raises:
         BadModelFolder: no family supports the model.
@@ -90,7 +98,7 @@ def read_family(folder: Path, within: Path | None = None) -> PublishedFamily:
     config = _json_object(folder / CONFIG, within)
     architecture, family = _known_architecture(config)
     try:
-        published = family.from_published(architecture, config)
+        published = family.from_published(architecture, config, stored)
     except ValidationError as error:
         details = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise BadModelFolder(

@@ -1,0 +1,480 @@
+"""A model of the library `transformers` that computes with the engine's tensors.
+
+The library's module gives the architecture. Its matrices are multiplied by the engine, so that
+methods attach to them as everywhere. Its norms and embeddings are called with the engine's tensors.
+Its attention goes through a function of ours in the library's registry. Replicates are folded into
+the batch: rows are ordered by replicate, then by item.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from adaptlab.engine import grouped, sites
+from adaptlab.engine.attachments import Attachments
+from adaptlab.engine.plugins import PatternRecorder
+from adaptlab.engine.tensors import Bool, Float, Int
+from adaptlab.errors import BadModelFolder
+from adaptlab.families.transformers import BEFORE_ATTENTION, Transformers
+
+REGISTERED = "adaptlab"
+"""The name of our attention and mask functions in the library's registries."""
+POSITIONS = "positions.weight"
+OWN_SOFTMAX = ("softcap", "s_aux")
+"""Options of an attention that the library's fused function ignores."""
+MLP_INPUTS = (".mlp.up", ".mlp.gate")
+ATTENTION_INPUTS = (".attn.q", ".attn.qkv")
+
+
+@dataclass(frozen=True)
+class Positions:
+    """The learned positions of a pass, which come before the content in the tensors.
+
+    In order: rows of a suffix, tokens of a late prompt, rows of a prefix, tokens of a prompt.
+    `keys` are learned directly and come before all of these in attention. `answer_start` is the
+    content position that produces the first answer token.
+    """
+
+    suffix: int
+    late: int
+    rows: int
+    prompt: int
+    keys: int
+    answer_start: int
+
+    @classmethod
+    def of(cls, attached: Attachments) -> "Positions":
+        """Return the positions that a method adds."""
+
+        def longest(rows: Iterable[Tensor]) -> int:
+            return max((tensor.shape[1] for tensor in rows), default=0)
+
+        return cls(
+            suffix=longest(attached.suffixes.values()),
+            late=longest(() if attached.late_prompt is None else (attached.late_prompt,)),
+            rows=longest(attached.attention_inputs.values()),
+            prompt=longest(() if attached.prompt is None else (attached.prompt,)),
+            keys=longest(keys for keys, _ in attached.keys_values.values()),
+            answer_start=attached.answer_start,
+        )
+
+    @property
+    def count(self) -> int:
+        """The positions in the tensors before the content."""
+        return self.suffix + self.late + self.rows + self.prompt
+
+    def rotary(self, length: int, device: torch.device) -> Int[Tensor, "N"]:
+        """Return the rotary positions of all, of which only distances count.
+
+        Rows and virtual tokens stand right before the content; learned keys all stand at 0, where
+        nothing is turned. A suffix and a late prompt end at the question's last token.
+        """
+        first = self.keys + self.rows + self.prompt
+        end = first + self.answer_start + 1
+        parts = [(end - self.suffix, end), (end - self.late, end), (self.keys, first + length)]
+        return torch.cat([torch.arange(*part, device=device) for part in parts])
+
+    def absolute(self, length: int, device: torch.device) -> Int[Tensor, "N"]:
+        """Return the absolute positions of all; those of learned positions are not used."""
+        return torch.arange(-self.count, length, device=device).clamp_min(0)
+
+    def visible(self, length: int, device: torch.device) -> Bool[Tensor, "N N"]:
+        """Return what every query position may see, causally within the content.
+
+        Rows give keys and values only, so what they see does not matter.
+        """
+        size, before = self.count + length, self.count
+        late, rows = self.suffix, self.suffix + self.late
+        seen = torch.ones(size, size, dtype=torch.bool, device=device).tril()
+        seen[:, :before] &= torch.eye(size, dtype=torch.bool, device=device)[:, :before]
+        asked = torch.arange(length, device=device) < self.answer_start
+        seen[before:, :rows] = ~asked.unsqueeze(1)
+        seen[before:, rows:before] = True
+        prompt = slice(rows + self.rows, before)
+        seen[prompt, rows:before] = True
+        seen[prompt, prompt] &= torch.ones_like(seen[prompt, prompt]).tril()
+        seen[late:rows, late:rows] = torch.ones_like(seen[late:rows, late:rows]).tril()
+        seen[late:rows, rows:before] = True
+        seen[late:rows, before : before + self.answer_start + 1] = True
+        return seen
+
+
+@dataclass
+class Pass:
+    """A forward pass of R `replicates`.
+
+    `normed` are the attention sublayers with a norm before them, and `seen` is what positions may
+    see if some are learned. `inputs` are those of sublayers that have not given their output yet,
+    and `attended` the layers whose attention went through our function.
+    """
+
+    weights: Mapping[str, Float[Tensor, "G ..."]]
+    attached: Attachments
+    recorder: PatternRecorder | None
+    replicates: int
+    positions: Positions
+    normed: frozenset[str]
+    seen: Bool[Tensor, "N N"] | None = None
+    inputs: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    attended: set[int] = field(default_factory=set[int])
+
+    @property
+    def virtual(self) -> int:
+        """The learned positions in the tensors before the content."""
+        return self.positions.count
+
+    def with_rows(self, layer: str, x: Float[Tensor, "R B N C"]) -> Float[Tensor, "R B N C"]:
+        """Return a layer's attention input, before its norm, with the layer's learned rows."""
+        site, at = f"{layer}.attn.input", self.positions
+        start = at.suffix + at.late
+        suffix = self.attached.suffixes.get(site, x[:, 0, : at.suffix])
+        rows = self.attached.attention_inputs.get(site, x[:, 0, start : start + at.rows])
+        if not at.suffix and not at.rows:
+            return x
+        suffix, rows = (
+            grouped.lifted(t, len(x)).unsqueeze(1).expand(-1, x.shape[1], -1, -1).to(x)
+            for t in (suffix, rows)
+        )
+        late, rest = x[:, :, at.suffix : start], x[:, :, start + at.rows :]
+        return torch.cat([suffix, late, rows, rest], 2)
+
+    def linear(self, names: tuple[str, ...], rows: Tensor) -> Tensor:
+        """Return the outputs, side by side, of linear sites that read the same rows [R·B, ...]."""
+        x = rows.unflatten(0, (self.replicates, -1))
+        x = x.unsqueeze(1) if x.dim() == 3 else x  # some modules see all tokens in one axis
+        outputs = [self._site(name, x) for name in names]
+        y = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
+        return y.reshape(*rows.shape[:-1], y.shape[-1])
+
+    def _site(self, name: str, x: Float[Tensor, "R B T I"]) -> Float[Tensor, "R B T O"]:
+        sublayer, _, part = name.rpartition(".")
+        if part in ("q", "k", "v", "qkv") and sublayer not in self.normed:
+            x = self.with_rows(sublayer.removesuffix(".attn"), x)
+        if name.endswith((*ATTENTION_INPUTS, *MLP_INPUTS)):
+            self.inputs[sublayer] = x
+        if part == "o":
+            x = self._mixed(f"{sublayer}.mix", x)
+        y = sites.linear(self.weights, self.attached, name, x)
+        if part in ("o", "down"):
+            y = sites.hooked(self.attached, sublayer, self.inputs.pop(sublayer), y)
+        return y
+
+    def _mixed(self, site: str, gathered: Float[Tensor, "R B T K"]) -> Float[Tensor, "R B T K"]:
+        """Return the attention output, changed at the content positions."""
+        mix = self.attached.mixes.get(site)
+        if mix is None:
+            return gathered
+        before, content = gathered[:, :, : self.virtual], gathered[:, :, self.virtual :]
+        return torch.cat([before, mix(content, slice(None))], 2)
+
+    def called(self, module: nn.Module, names: Mapping[str, str], *args: Any, **named: Any) -> Any:
+        """Call a norm or an embedding with the engine's tensors, of which each group has its own.
+
+        `names` are those of the tensors by the module's own.
+        """
+        own = {mine: self.weights[name] for mine, name in names.items()}
+        groups = {len(tensor) for tensor in own.values()}
+        if groups == {1}:
+            return _with(module, {mine: t[0] for mine, t in own.items()}, args, named)
+        count = max(groups)
+        own = {mine: grouped.lifted(tensor, count) for mine, tensor in own.items()}
+
+        def split(value: Any) -> Any:
+            return value.unflatten(0, (count, -1)) if _is_by_row(value, args[0]) else value
+
+        def axis(value: Any) -> int | None:
+            return 0 if _is_by_row(value, args[0]) else None
+
+        axes = pytree.tree_map(axis, (args, named))
+        split_args, split_named = pytree.tree_map(split, (args, named))
+        call = torch.vmap(partial(_with, module), in_dims=(0, *axes))
+        return call(own, split_args, split_named).flatten(0, 1)
+
+
+def _is_by_row(value: object, rows: Tensor) -> bool:
+    return isinstance(value, Tensor) and len(value) == len(rows)
+
+
+def _with(module: nn.Module, tensors: Mapping[str, Tensor], args: Any, named: Any) -> Any:
+    """Call a module with tensors in place of its parameters."""
+    emptied = dict(module._parameters)
+    module._parameters.update(tensors)
+    try:
+        return type(module).forward(module, *args, **named)
+    finally:
+        module._parameters.update(emptied)
+
+
+class LibraryModel:
+    """The module of a family, without weights of its own."""
+
+    def __init__(self, family: Transformers) -> None:
+        self.family = family
+        self.layers = family.dimensions().layers
+        self._module = _built(family)
+        self._pass: Pass | None = None
+        self._embedding: nn.Module = self._module.get_input_embeddings()
+        self._has_positions = False
+        self._normed = set[str]()
+        self._bind()
+
+    def logits(
+        self,
+        weights: Mapping[str, Float[Tensor, "G ..."]],
+        tokens: Int[Tensor, "R B T"],
+        attached: Attachments,
+        rows: slice,
+        recorder: PatternRecorder | None,
+    ) -> Float[Tensor, "R B Q V"]:
+        """Return logits at some rows of the content.
+
+        Raises:
+            BadModelFolder: the architecture's attention cannot be observed and changed.
+        """
+        length, device = tokens.shape[-1], tokens.device
+        positions, normed = Positions.of(attached), frozenset(self._normed)
+        at = Pass(weights, attached, recorder, len(tokens), positions, normed)
+        options: dict[str, Any] = {
+            "use_cache": False,
+            "logits_to_keep": torch.arange(length, device=device)[rows] + at.virtual,
+        }
+        folded = tokens.flatten(0, 1)
+        self._pass = at
+        is_double = next(iter(at.weights.values())).dtype == torch.float64
+        try:
+            with _Float64() if is_double else nullcontext():
+                if at.virtual or at.positions.keys:
+                    at.seen = at.positions.visible(length, device)
+                    options |= self._after_learned(folded, at)
+                else:
+                    options["input_ids"] = folded
+                logits = self._module(**options).logits
+        finally:
+            self._pass = None
+        if len(at.attended) != self.layers:
+            raise BadModelFolder(
+                f"The attention of {self.family.architecture} does not go through the registry of "
+                "transformers, so methods cannot attach to it. The model is not supported."
+            )
+        return logits.unflatten(0, (at.replicates, -1))
+
+    def _after_learned(self, tokens: Int[Tensor, "N T"], at: Pass) -> dict[str, Any]:
+        """Return the options of a pass in which learned positions precede the content."""
+        content = self._embedding(tokens)
+        samples, length = len(tokens) // at.replicates, tokens.shape[1]
+
+        def virtual(prompt: Tensor | None, count: int) -> Tensor:
+            if prompt is None:  # rows of layers stand here, from the first layer's attention on
+                return content.new_zeros(len(content), count, content.shape[-1])
+            return grouped.lifted(prompt, at.replicates).repeat_interleave(samples, 0).to(content)
+
+        counts, attached = at.positions, at.attached
+        before = [
+            virtual(None, counts.suffix),
+            virtual(attached.late_prompt, counts.late),
+            virtual(None, counts.rows),
+            virtual(attached.prompt, counts.prompt),
+        ]
+        place = counts.absolute if self._has_positions else counts.rotary
+        return {
+            "inputs_embeds": torch.cat([*before, content], 1),
+            "position_ids": place(length, tokens.device).expand(len(tokens), -1),
+            # Without a mask, positions that repeat would be taken for several sequences.
+            "attention_mask": tokens.new_ones(len(tokens), at.virtual + length),
+        }
+
+    def _bind(self) -> None:
+        """Have every module with weights, and every attention, compute what the pass says."""
+        linear = {site.name for site in self.family.shape().linear_sites}
+        ours: dict[str, list[tuple[int, str]]] = {}
+        for name, place in _of_module(self.family, self._module).published_tensors().items():
+            ours.setdefault(place.name, []).append((place.start, name))
+        for path, module in list(self._module.named_modules()):
+            if hasattr(module, "layer_idx") and hasattr(module, "is_causal"):
+                module.attend = self._attend
+            kinds = [kind for kind in module._parameters if f"{path}.{kind}" in ours]
+            if not kinds:
+                continue
+            names = [name for _, name in sorted(ours[f"{path}.weight"])]
+            sites_here = tuple(name.removesuffix(".weight") for name in names)
+            if sites_here[0] in linear:
+                module.forward = partial(self._linear, sites_here)
+            else:
+                own = {kind: ours[f"{path}.{kind}"][0][1] for kind in kinds}
+                module.forward = partial(self._called, module, own)
+                block, _, leaf = sites_here[0].rpartition(".")
+                if leaf in BEFORE_ATTENTION:
+                    self._normed.add(block)
+                self._has_positions |= names == [POSITIONS]
+            for parameter in module.parameters(recurse=False):
+                parameter.data = parameter.data.new_empty(0)
+
+    @property
+    def _at(self) -> Pass:
+        assert self._pass is not None, "called outside a pass"
+        return self._pass
+
+    def _linear(self, names: tuple[str, ...], rows: Tensor) -> Tensor:
+        return self._at.linear(names, rows)
+
+    def _called(self, module: nn.Module, names: Mapping[str, str], *args: Any, **named: Any) -> Any:
+        at, name = self._at, names["weight"]
+        block, _, leaf = name.removesuffix(".weight").rpartition(".")
+        if leaf in BEFORE_ATTENTION and at.virtual:
+            x = args[0].unflatten(0, (at.replicates, -1))
+            args = (at.with_rows(block.removesuffix(".attn"), x).flatten(0, 1), *args[1:])
+        y = at.called(module, names, *args, **named)
+        if name != POSITIONS or not at.virtual:
+            return y
+        return torch.cat([torch.zeros_like(y[:, : at.virtual]), y[:, at.virtual :]], 1)
+
+    def _attend(
+        self,
+        module: Any,
+        queries: Float[Tensor, "N H Q D"],
+        keys: Float[Tensor, "N K T D"],
+        values: Float[Tensor, "N K T D"],
+        mask: Tensor | None,
+        **options: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the output [N, Q, H, D] of a layer's attention, learned keys included."""
+        at, layer = self._at, module.layer_idx
+        assert mask is not None, "the registered mask function makes one"
+        at.attended.add(layer)
+        if at.seen is not None:
+            mask = self._with_learned(mask, at.seen)
+        content = (keys, values, mask)
+        learned = at.attached.keys_values.get(f"blocks.{layer}.attn.kv")
+        if learned is not None:
+            more = [_for_rows(tensor, keys, at.replicates) for tensor in learned]
+            keys, values = torch.cat([more[0], keys], 2), torch.cat([more[1], values], 2)
+            mask = torch.cat([mask.new_ones(*mask.shape[:-1], more[0].shape[2]), mask], -1)
+        if at.recorder is None and not any(options.get(own) is not None for own in OWN_SOFTMAX):
+            attend: Any = _library_functions()["sdpa"]
+            return attend(module, queries, keys, values, mask, is_causal=False, **options)
+        output, pattern = _explicit(module, queries, keys, values, mask, options)
+        if at.recorder is not None:
+            start, split = at.virtual, (at.replicates, -1)
+            keys, values, mask = (tensor[..., start:, :] for tensor in content)
+            asked, shown = queries[:, :, start:], mask[..., start:]
+            _, relative = _explicit(module, asked, keys, values, shown, options)
+            whole = pattern[:, :, start:]
+            at.recorder.record(layer, whole.unflatten(0, split), relative.unflatten(0, split))
+        return output, pattern
+
+    def _with_learned(
+        self, mask: Bool[Tensor, "N 1 Q T"], seen: Bool[Tensor, "Q T"]
+    ) -> Bool[Tensor, "N 1 Q T"]:
+        """Return the library's mask of the content beside what learned positions may see."""
+        start, whole = self._at.virtual, seen.expand_as(mask).clone()
+        whole[..., start:, start:] = mask[..., start:, start:]
+        return whole
+
+
+def _for_rows(
+    learned: Float[Tensor, "R P _"], keys: Float[Tensor, "N K T D"], replicates: int
+) -> Float[Tensor, "N K P D"]:
+    """Return learned keys or values for every row of the batch, by head."""
+    by_head = learned.unflatten(-1, (keys.shape[1], -1)).transpose(1, 2)
+    return by_head.repeat_interleave(len(keys) // replicates, 0).to(keys)
+
+
+def _explicit(
+    module: nn.Module,
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor,
+    options: Mapping[str, Any],
+) -> tuple[Tensor, Tensor]:
+    """Return output and weights by the architecture's own function.
+
+    It knows soft caps and sinks, which the library's fused attention ignores.
+    """
+    eager = sys.modules[type(module).__module__].eager_attention_forward
+    hidden = torch.zeros_like(mask, dtype=queries.dtype)
+    hidden = hidden.masked_fill(~mask, torch.finfo(queries.dtype).min)
+    return eager(module, queries, keys, values, hidden, **options)
+
+
+def _built(family: Transformers) -> Any:
+    """Return the library's module, with random weights.
+
+    Raises:
+        BadModelFolder: its tensors are not those of the family.
+    """
+    import transformers
+
+    architecture: Any = getattr(transformers, family.architecture)
+    config = architecture.config_class.from_dict(dict(family.config))
+    module = architecture._from_config(config, attn_implementation=_registered())
+    declared, present = family.shape().tensors, _of_module(family, module).shape().tensors
+    differing = [n for n in declared.keys() | present.keys() if declared.get(n) != present.get(n)]
+    if differing:
+        raise BadModelFolder(
+            f"{family.architecture} of transformers {transformers.__version__} and the files of "
+            f"the model differ in {len(differing)} tensors, {min(differing)} among them."
+        )
+    return module.eval().requires_grad_(requires_grad=False)
+
+
+def _of_module(family: Transformers, module: nn.Module) -> Transformers:
+    """Return the family as the module declares it; its names may differ from those of files."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in module.named_parameters()}
+    return type(family).from_published(family.architecture, family.config, shapes)
+
+
+@lru_cache(maxsize=2)  # an adaptation has one; an evaluation may use a second
+def library_model(family: Transformers) -> LibraryModel:
+    """Return the library's model of a family, made once."""
+    return LibraryModel(family)
+
+
+def _library_functions() -> Mapping[str, Callable[..., Any]]:
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    return ALL_ATTENTION_FUNCTIONS
+
+
+@lru_cache(maxsize=1)
+def _registered() -> str:
+    """Register our attention with the library, and a mask function for it.
+
+    Without a mask function of that name the library makes no mask, and a causal model would see the
+    future. Without an explicit mask there is nothing to put learned keys into.
+    """
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    def attend(module: Any, *tensors: Any, **options: Any) -> Any:
+        return module.attend(module, *tensors, **options)
+
+    def mask(*args: Any, **options: Any) -> Any:
+        explicit = {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+        return sdpa_mask(*args, **(options | explicit))
+
+    AttentionInterface.register(REGISTERED, attend)
+    AttentionMaskInterface.register(REGISTERED, mask)
+    return REGISTERED
+
+
+class _Float64(TorchFunctionMode):
+    """Reads float32 as float64: the library computes norms and positions in float32 otherwise."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        def widened(value: Any) -> Any:
+            return torch.float64 if value is torch.float32 else value
+
+        func = torch.Tensor.double if func is torch.Tensor.float else func
+        named = {name: widened(value) for name, value in (kwargs or {}).items()}
+        return func(*map(widened, args), **named)
