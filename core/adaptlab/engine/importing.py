@@ -1,10 +1,17 @@
 """Import of a published model as a base model, without training."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
+from adaptlab.engine.attachments import NOTHING_ATTACHED
 from adaptlab.engine.huggingface import load_checked
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan
+from adaptlab.engine.plugins import ENGINE_FAMILIES
+from adaptlab.engine.tensors import Float
 from adaptlab.errors import BadModelFolder
 from adaptlab.measurements.results import ReplicateResult
 from adaptlab.weights.model_folder import CheckedFolder, check_folder, fingerprint
@@ -42,7 +49,22 @@ def imported_model(plan: Plan, folder: Path | None) -> Model:
     # Again, in case a file was written while it was read.
     _check_unchanged(plan, checked)
     weights = {n: t.to(plan.device).unsqueeze(0) for n, t in published.tensors.items()}
+    _try_out(plan, weights)
     return Model(plan, {}, weights)
+
+
+@torch.no_grad()
+def _try_out(plan: Plan, weights: Mapping[str, Float[Tensor, "G ..."]]) -> None:
+    """Compute two tokens; an architecture that cannot be used says so here.
+
+    Raises:
+        BadModelFolder: the library reads the folder differently, or the logits are not finite.
+    """
+    tokens = torch.zeros(1, 1, 2, dtype=torch.int64, device=plan.device)
+    forward = ENGINE_FAMILIES.get(plan.family.name)
+    logits = forward(plan.family, weights, tokens, NOTHING_ATTACHED, slice(None))
+    if not torch.isfinite(logits).all():
+        raise BadModelFolder("The model's logits of two tokens are not finite.")
 
 
 def _check_unchanged(plan: Plan, checked: CheckedFolder) -> None:

@@ -205,12 +205,13 @@ def _is_by_row(value: object, rows: Tensor) -> bool:
 
 def _with(module: nn.Module, tensors: Mapping[str, Tensor], args: Any, named: Any) -> Any:
     """Call a module with tensors in place of its parameters."""
-    emptied = dict(module._parameters)
-    module._parameters.update(tensors)
+    registered: dict[str, Any] = module._parameters  # not only parameters: tensors go as well
+    emptied = dict(registered)
+    registered.update(tensors)
     try:
         return type(module).forward(module, *args, **named)
     finally:
-        module._parameters.update(emptied)
+        registered.update(emptied)
 
 
 class LibraryModel:

@@ -81,8 +81,8 @@ def _place(shape: ModelShape, name: str, tensor: TensorShape) -> int:
     """Return the index of the first site whose output a tensor can change."""
     sites = list(shape.sites.values())
     if tensor.role in ("norm_scale", "norm_shift"):
-        below = f"{name.rsplit('.norm.', 1)[0]}."
-        return next((i for i, s in enumerate(sites) if below.endswith(_block(s))), len(sites)) - 1
+        sublayers = (i for i, s in enumerate(sites) if f".{_block(s)}" in f".{name}")
+        return next(sublayers, len(sites)) - 1
     named_sites = _sites_in(shape, name)
     if not named_sites:
         return -1  # the embedding of tokens or positions

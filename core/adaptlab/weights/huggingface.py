@@ -84,30 +84,43 @@ class PublishedFamily(Family):
         """Return the places of the tensors, and of the head even if it is tied."""
 
 
-def read_family(
-    folder: Path, stored: Mapping[str, tuple[int, ...]], within: Path | None = None
-) -> PublishedFamily:
-    """Return the family and dimensions of the model in a folder.
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A model as its `config.json` describes it, of a family that adaptlab knows."""
 
-    `stored` are the shapes of the tensors in its files, by name. See
-    `adaptlab.weights.weights_file.opened` for `within`.
+    architecture: str
+    family: type[PublishedFamily]
+    config: Mapping[str, object]
+
+    def model(self, stored: Mapping[str, tuple[int, ...]]) -> PublishedFamily:
+        """Return family and dimensions; `stored` are the shapes of the stored tensors by name.
+
+        Raises:
+            BadModelFolder: the family does not support the model.
+        """
+        try:
+            published = self.family.from_published(self.architecture, self.config, stored)
+        except ValidationError as error:
+            details = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            raise BadModelFolder(
+                f"{CONFIG} describes a {self.architecture} that adaptlab does not support. "
+                f"{'; '.join(details)}"
+            ) from error
+        if problems := published.problems():
+            raise BadModelFolder(f"{CONFIG} contradicts itself: {InvalidSpec(*problems)}")
+        return published
+
+
+def read_description(folder: Path, within: Path | None = None) -> Description:
+    """Return what the `config.json` of a folder says.
+
+    See `adaptlab.weights.weights_file.opened` for `within`.
 
     Raises:
-        BadModelFolder: no family supports the model.
+        BadModelFolder: there is none, or no family supports the architecture.
     """
     config = _json_object(folder / CONFIG, within)
-    architecture, family = _known_architecture(config)
-    try:
-        published = family.from_published(architecture, config, stored)
-    except ValidationError as error:
-        details = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise BadModelFolder(
-            f"{CONFIG} describes a {architecture} that adaptlab does not support. "
-            f"{'; '.join(details)}"
-        ) from error
-    if problems := published.problems():
-        raise BadModelFolder(f"{CONFIG} contradicts itself: {InvalidSpec(*problems)}")
-    return published
+    return Description(*_known_architecture(config), config)
 
 
 def weight_files(folder: Path, within: Path | None = None) -> tuple[Path, ...]:

@@ -15,7 +15,7 @@ from adaptlab.weights.huggingface import (
     LARGEST_JSON,
     PublishedFamily,
     PublishedTensor,
-    read_family,
+    read_description,
     weight_files,
 )
 from adaptlab.weights.weights_file import (
@@ -69,10 +69,10 @@ def check_folder(folder: Path, within: Path | None = None) -> CheckedFolder:
         BadModelFolder: the folder is not a valid model; the message names the file or tensor.
     """
     with _readable(folder):
+        description = read_description(folder, within)
         files = weight_files(folder, within)
     stored = _all_tensors(files, within)
-    with _readable(folder):
-        family = read_family(folder, {tensor.name: tensor.shape for tensor in stored}, within)
+    family = description.model({tensor.name: tensor.shape for tensor in stored})
     by_name = _without_prefix(family, stored)
     sources = {
         name: (by_name[source.name], source) for name, source in _wanted(family, by_name).items()

@@ -1,0 +1,187 @@
+"""Published decoders that the library computes: its own model of the same weights is the reference.
+
+Each way in which a foreign model can be misread silently has a test here: no mask, attention that
+does not go through our function, tied weights, fused matrices, windows and positions.
+"""
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import torch
+from tests.engine.library_models import MODELS, WINDOW
+from tests.engine.making import qwen3
+from tests.engine.published import Pair, pair, their_output
+from torch import Tensor
+
+from adaptlab.engine import library_model
+from adaptlab.engine.attachments import Attachments
+from adaptlab.engine.capture import Recorder
+from adaptlab.engine.families.transformers import forward
+from adaptlab.engine.plugins import ENGINE_METHODS
+from adaptlab.errors import BadModelFolder
+from adaptlab.families.transformers import TIED_BY_DEFAULT, Architecture, Transformers
+from adaptlab.methods.lora import Lora
+from adaptlab.methods.prefix_tuning import PrefixTuning
+from adaptlab.methods.soft_prompt import SoftPrompt
+from adaptlab.plugins.method import Method
+
+TOLERANCE = {False: 1e-4, True: 1e-6}
+"""The library rounds its table of rotary frequencies to float32, also for float64 weights."""
+each_model = pytest.mark.parametrize("name", MODELS)
+both_precisions = pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
+
+
+def family_of(both: Pair) -> Transformers:
+    assert isinstance(both.ours.family, Transformers)
+    return both.ours.family
+
+
+def drawn(method: Method, both: Pair) -> dict[str, Tensor]:
+    """Random tensors for a method, large enough to matter."""
+    generator = torch.Generator().manual_seed(7)
+    return {
+        name: 0.5 * torch.randn(tensor.shape, generator=generator)
+        for name, tensor in method.tensors(both.ours.family.shape()).items()
+    }
+
+
+@both_precisions
+@each_model
+def test_logits_and_patterns_are_those_of_the_library(name: str, double: bool, tmp_path: Path):
+    both, recorder = pair(MODELS[name], tmp_path, double=double), Recorder()
+    logits = both.logits(recorder=recorder)
+    expected = their_output(both.theirs, both.tokens(), double=double, output_attentions=True)
+    assert (logits - expected.logits).abs().max() < TOLERANCE[double]
+    assert (both.logits() - expected.logits).abs().max() < TOLERANCE[double]  # fused attention
+    for ours, theirs in zip(recorder.patterns, expected.attentions, strict=True):
+        assert (ours[0] - theirs).abs().max() < TOLERANCE[double]
+
+
+@each_model
+def test_parameters_are_counted_as_by_the_library(name: str, tmp_path: Path):
+    both = pair(MODELS[name], tmp_path, double=False)
+    assert both.ours.family.shape().parameters == both.theirs.num_parameters()
+
+
+def test_the_head_is_tied_by_default_where_the_library_ties_it():
+    import transformers
+
+    known: Any = transformers
+    names = get_args(Architecture)
+    tied = {name for name in names if getattr(known, name).config_class().tie_word_embeddings}
+    assert tied == set(TIED_BY_DEFAULT)
+
+
+@each_model
+def test_lora_at_every_matrix_is_the_library_with_merged_weights(name: str, tmp_path: Path):
+    both = pair(MODELS[name], tmp_path, double=False)
+    family, shape = family_of(both), both.ours.family.shape()
+    untied = [site.name for site in shape.linear_sites if f"{site.name}.weight" in shape.tensors]
+    method = Lora(rank=2, alpha=3.0, sites=tuple(untied))
+    tensors = drawn(method, both)
+    places = library_model._of_module(family, both.theirs).published_tensors()
+    with torch.no_grad():
+        parameters = dict(both.theirs.named_parameters())
+        for site in untied:
+            place = places[f"{site}.weight"]
+            stored = parameters[place.name]
+            update = method.scale() * tensors[f"{site}.b"] @ tensors[f"{site}.a"]
+            stored[place.start : place.start + len(update)] += update
+    expected = their_output(both.theirs, both.tokens(), double=False).logits
+    found = both.adapted(method, tensors)
+    assert (found - both.logits()).abs().max() > 0.05
+    assert (found - expected).abs().max() < 2e-4
+
+
+@each_model
+def test_trained_weights_replace_those_of_the_library_also_where_two_are_one(
+    name: str, tmp_path: Path
+):
+    both = pair(MODELS[name], tmp_path, double=False)
+    generator = torch.Generator().manual_seed(11)
+    trained = {
+        tensor: torch.stack([t + 0.1 * torch.randn(t.shape, generator=generator) for _ in "ab"])
+        for tensor, t in both.ours.tensors.items()
+    }
+    base = {tensor: t.unsqueeze(0) for tensor, t in both.ours.tensors.items()}
+    tokens = both.tokens().unsqueeze(0)
+    found = forward(
+        family_of(both), base, tokens, Attachments(weights=trained, replicates=2), slice(None)
+    )
+    for replicate in range(2):
+        alone = {tensor: t[[replicate]] for tensor, t in trained.items()}
+        expected = forward(family_of(both), alone, tokens, Attachments(), slice(None))
+        assert (found[replicate] - expected[0]).abs().max() < 1e-4
+    assert (found[0] - found[1]).abs().max() > 0.05
+
+
+@each_model
+@pytest.mark.parametrize(
+    "method",
+    [
+        PrefixTuning(length=3),
+        PrefixTuning(length=3, side="key_value"),
+        SoftPrompt(length=3),
+        Lora(rank=1),
+    ],
+    ids=["prefix", "keys-and-values", "prompt", "lora"],
+)
+def test_no_position_sees_the_future(name: str, method: Method, tmp_path: Path):
+    both = pair(MODELS[name], tmp_path, double=False)
+    shape = both.ours.family.shape()
+    if isinstance(method, Lora) and not shape.matching_sites("q"):
+        method = Lora(rank=1, sites=("qkv",))
+    stacked = {n: t.unsqueeze(0) for n, t in drawn(method, both).items()}
+    attached = ENGINE_METHODS.get(method.name)(method, shape, stacked)
+    base = {tensor: t.unsqueeze(0) for tensor, t in both.ours.tensors.items()}
+    tokens = both.tokens().unsqueeze(0)
+    later = tokens.clone()
+    later[..., -1] = (later[..., -1] + 1) % shape.vocabulary
+    before, after = (
+        forward(family_of(both), base, each, attached, slice(None)) for each in (tokens, later)
+    )
+    assert (before[..., :-1, :] - after[..., :-1, :]).abs().max() < 1e-5
+    assert (before[..., -1, :] - after[..., -1, :]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["gemma2", "gemma3"])
+@pytest.mark.parametrize("side", ["input", "key_value"])
+def test_a_prefix_is_seen_from_beyond_a_window(name: str, side: Any, tmp_path: Path):
+    both, recorder = pair(MODELS[name], tmp_path, double=False), Recorder()
+    method = PrefixTuning(length=2, side=side)
+    stacked = {n: t.unsqueeze(0) for n, t in drawn(method, both).items()}
+    attached = ENGINE_METHODS.get(method.name)(method, both.ours.family.shape(), stacked)
+    both.logits(attached, recorder)
+    windowed = recorder.patterns[0][0]  # B, H, T, 2 + T
+    assert windowed[..., :2].min() > 0
+    assert windowed[..., WINDOW + 1 :, 2].max() == 0, "content is out of sight"
+
+
+def test_rows_that_are_asked_for_are_those_of_all(tmp_path: Path):
+    both = pair(MODELS["qwen3"], tmp_path, double=False)
+    base = {tensor: t.unsqueeze(0) for tensor, t in both.ours.tensors.items()}
+    tokens, prompt = both.tokens().unsqueeze(0), 0.3 * torch.ones(1, 2, 24)
+    for attached in (Attachments(), Attachments(prompt=prompt)):
+        every = forward(family_of(both), base, tokens, attached, slice(None))
+        some = forward(family_of(both), base, tokens, attached, slice(4, 9))
+        assert torch.allclose(some, every[:, :, 4:9], atol=1e-5)
+
+
+def test_attention_that_does_not_pass_our_function_is_refused(monkeypatch: pytest.MonkeyPatch):
+    family = qwen3(6, 4, 5)
+    model = library_model.LibraryModel(family)
+    monkeypatch.setattr(model._module.config, "_attn_implementation", "eager")
+    weights = {name: torch.zeros(1, *t.shape) for name, t in family.shape().tensors.items()}
+    weights["unembed.weight"] = weights["unembed.weight"] + 1
+    tokens = torch.zeros(1, 1, 3, dtype=torch.int64)
+    with pytest.raises(BadModelFolder, match="registry of transformers"):
+        model.logits(weights, tokens, Attachments(), slice(None), None)
+
+
+def test_tensors_that_the_configuration_does_not_describe_are_refused():
+    family = qwen3(6, 4, 5)
+    stored = {**family.stored, "model.layers.*.mlp.up_proj.weight": (7, 6)}
+    other = Transformers(architecture=family.architecture, config=family.config, stored=stored)
+    with pytest.raises(BadModelFolder, match=r"differ in 2 tensors, blocks.0.mlp.up.weight"):
+        library_model.LibraryModel(other)
