@@ -12,6 +12,7 @@ import torch
 from tests.engine.library_models import MODELS, WINDOW
 from tests.engine.making import qwen3
 from tests.engine.published import Pair, pair, their_output
+from tests.engine.published_table import EVERY_MODEL, sites_of
 from torch import Tensor
 
 from adaptlab.engine import library_model
@@ -24,7 +25,9 @@ from adaptlab.families.transformers import TIED_BY_DEFAULT, Architecture, Transf
 from adaptlab.methods.lora import Lora
 from adaptlab.methods.prefix_tuning import PrefixTuning
 from adaptlab.methods.soft_prompt import SoftPrompt
+from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.method import Method
+from adaptlab.weights.huggingface import PublishedFamily
 
 TOLERANCE = {False: 1e-4, True: 1e-6}
 """The library rounds its table of rotary frequencies to float32, also for float64 weights."""
@@ -185,3 +188,18 @@ def test_tensors_that_the_configuration_does_not_describe_are_refused():
     other = Transformers(architecture=family.architecture, config=family.config, stored=stored)
     with pytest.raises(BadModelFolder, match=r"differ in 2 tensors, blocks.0.mlp.up.weight"):
         library_model.LibraryModel(other)
+
+
+def test_the_page_lists_every_architecture_with_its_sites(tmp_path: Path):
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "published-models.md").read_text()
+    listed = {
+        tuple(cell.strip(" `") for cell in line.split("|")[1:4])
+        for line in page.splitlines()
+        if line.startswith("| `")
+    }
+    made = (pair(make, tmp_path / name, double=False) for name, make in EVERY_MODEL.items())
+    expected = {(type(m.theirs).__name__, m.ours.family.name, sites_of(m)) for m in made}
+    assert listed == expected
+    families = (FAMILIES.get(name) for name in FAMILIES.names())
+    published = [f.architectures for f in families if issubclass(f, PublishedFamily)]
+    assert {name for names in published for name in names} == {name for name, *_ in listed}
