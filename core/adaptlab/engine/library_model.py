@@ -113,7 +113,8 @@ class Pass:
 
     `normed` are the attention sublayers with a norm before them, and `seen` is what positions may
     see if some are learned. `inputs` are those of sublayers that have not given their output yet,
-    and `attended` the layers whose attention went through our function.
+    and `attended` the layers whose attention went through our function. `taken` receives what
+    attention reads of virtual tokens.
     """
 
     weights: Mapping[str, Float[Tensor, "G ..."]]
@@ -125,6 +126,7 @@ class Pass:
     seen: Bool[Tensor, "N N"] | None = None
     inputs: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     attended: set[int] = field(default_factory=set[int])
+    taken: dict[str, Tensor] | None = None
 
     @property
     def virtual(self) -> int:
@@ -134,6 +136,8 @@ class Pass:
     def with_rows(self, layer: str, x: Float[Tensor, "R B N C"]) -> Float[Tensor, "R B N C"]:
         """Return a layer's attention input, before its norm, with the layer's learned rows."""
         site, at = f"{layer}.attn.input", self.positions
+        if self.taken is not None:
+            self.taken[site] = x[:, 0]
         start = at.suffix + at.late
         suffix = self.attached.suffixes.get(site, x[:, 0, : at.suffix])
         rows = self.attached.attention_inputs.get(site, x[:, 0, start : start + at.rows])
@@ -234,15 +238,18 @@ class LibraryModel:
         attached: Attachments,
         rows: slice,
         recorder: PatternRecorder | None,
+        taken: dict[str, Tensor] | None = None,
     ) -> Float[Tensor, "R B Q V"]:
         """Return logits at some rows of the content.
+
+        `taken` receives what attention reads of virtual tokens; see `plugins.TokenStates`.
 
         Raises:
             BadModelFolder: the architecture's attention cannot be observed and changed.
         """
         length, device = tokens.shape[-1], tokens.device
         positions, normed = Positions.of(attached), frozenset(self._normed)
-        at = Pass(weights, attached, recorder, len(tokens), positions, normed)
+        at = Pass(weights, attached, recorder, len(tokens), positions, normed, taken=taken)
         options: dict[str, Any] = {
             "use_cache": False,
             "logits_to_keep": torch.arange(length, device=device)[rows] + at.virtual,
@@ -352,6 +359,9 @@ class LibraryModel:
         at.attended.add(layer)
         if at.seen is not None:
             mask = self._with_learned(mask, at.seen)
+        if at.taken is not None:
+            for part, read in (("keys", keys), ("values", values)):
+                at.taken[f"blocks.{layer}.attn.kv.{part}"] = read.transpose(1, 2).flatten(-2)
         content = (keys, values, mask)
         learned = at.attached.keys_values.get(f"blocks.{layer}.attn.kv")
         if learned is not None:

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 
 from adaptlab.engine import grouped
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.dropout import TrainingStep
 from adaptlab.engine.library_model import library_model
-from adaptlab.engine.plugins import ENGINE_FAMILIES, PatternRecorder
+from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_TOKEN_STATES, PatternRecorder
 from adaptlab.engine.tensors import Float, Int
 from adaptlab.families.transformers import Transformers
 
@@ -30,3 +31,18 @@ def forward(
     replicates = max((len(tokens), attachments.replicates, *groups))
     model, tokens = library_model(family), grouped.lifted(tokens, replicates)
     return model.logits(adapted, tokens, attachments, rows, recorder)
+
+
+@ENGINE_TOKEN_STATES.register("transformers")
+def token_states(
+    family: Transformers,
+    weights: Mapping[str, Float[Tensor, "G ..."]],
+    embeddings: Float[Tensor, "G P C"],
+) -> dict[str, Float[Tensor, "G P _"]]:
+    """Return what attention reads of virtual tokens; see `plugins.TokenStates`."""
+    no_content = torch.zeros(len(embeddings), 1, 0, dtype=torch.int64, device=embeddings.device)
+    whole = {"unembed.weight": weights["embed.weight"], **weights}
+    states: dict[str, Tensor] = {}
+    attached = Attachments(prompt=embeddings, replicates=len(embeddings))
+    library_model(family).logits(whole, no_content, attached, slice(None), None, states)
+    return states
