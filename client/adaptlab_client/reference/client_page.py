@@ -1,6 +1,7 @@
 """The reference page of the Python client."""
 
 import re
+from collections.abc import Sequence
 
 import adaptlab_client
 from adaptlab.values import Value
@@ -50,8 +51,8 @@ def client_page() -> str:
     client = class_source(CLIENT, "Client")
     parts = [HEADER, f"## Client\n\n{_code('Client' + client.constructor)}\n\n{client.about}\n"]
     parts += [_method("client", member) for member in client.methods if member.name != "close"]
-    for attribute, kind in _attributes().items():
-        parts.append(_attribute(attribute, kind))
+    for kind, attributes in _attributes().items():
+        parts.append(_resource(attributes, kind))
     parts.append("## Answers\n")
     errors, answers = _public()
     parts += [_answer(answer) for answer in answers]
@@ -60,14 +61,18 @@ def client_page() -> str:
     return "\n".join(parts)
 
 
-def _attributes() -> dict[str, str]:
-    """Return the public attributes of a client and the names of their classes."""
+def _attributes() -> dict[str, list[str]]:
+    """Return the public attributes of a client by the names of their classes."""
     with adaptlab_client.Client("http://127.0.0.1:9", "nobody") as client:
         public = {name: part for name, part in vars(client).items() if not name.startswith("_")}
-    return {name: type(part).__name__ for name, part in public.items()}
+    attributes: dict[str, list[str]] = {}
+    for name, part in public.items():
+        attributes.setdefault(type(part).__name__, []).append(name)
+    return attributes
 
 
-def _attribute(attribute: str, kind: str) -> str:
+def _resource(attributes: Sequence[str], kind: str) -> str:
+    """Return the section on a class, with the first of its attributes in the signatures."""
     source = class_source(home_of(CLIENT, kind), kind)
     inherited = [
         method
@@ -75,9 +80,10 @@ def _attribute(attribute: str, kind: str) -> str:
         if base.startswith("JobResults")
         for method in class_source(home_of(home_of(CLIENT, kind), base), base).methods
     ]
-    head = f"## client.{attribute}\n\n{source.about}\n"
-    methods = (_method(f"client.{attribute}", method) for method in (*source.methods, *inherited))
-    return "\n".join([head, *methods])
+    title = ", ".join(f"client.{attribute}" for attribute in attributes)
+    owner = f"client.{attributes[0]}"
+    methods = (_method(owner, method) for method in (*source.methods, *inherited))
+    return "\n".join([f"## {title}\n\n{source.about}\n", *methods])
 
 
 def _method(owner: str, method: Member) -> str:
@@ -104,29 +110,45 @@ def _public() -> tuple[list[ClassSource], list[ClassSource]]:
 
 
 def _whole(name: str) -> ClassSource:
-    """Return a class with the members and methods of its base classes."""
+    """Return a class with what it inherits from classes that are not on this page."""
     kind: type = getattr(adaptlab_client, name)
     bases = [base for base in reversed(kind.__mro__) if base.__module__.startswith("adaptlab")]
-    parts = [class_source(base.__module__, base.__name__) for base in bases if base is not Value]
+    public = _public_bases(kind)
+    elsewhere = {base for other in public for base in other.__mro__}
+    parts = [
+        class_source(base.__module__, base.__name__)
+        for base in bases
+        if base is not Value and base not in elsewhere
+    ]
     return parts[-1]._replace(
+        bases=tuple(base.__name__ for base in public),
         fields=tuple({field.name: field for part in parts for field in part.fields}.values()),
         methods=tuple({method.name: method for part in parts for method in part.methods}.values()),
     )
 
 
+def _public_bases(kind: type) -> list[type]:
+    """Return the nearest base classes with a section of their own."""
+    names = adaptlab_client.homes()
+    bases = [base for base in kind.__mro__[1:] if base.__name__ in names and base is not Value]
+    return [base for base in bases if not any(base in other.__mro__[1:] for other in bases)]
+
+
 def _answer(answer: ClassSource) -> str:
-    lines = [f"### {answer.name}\n\n{answer.about}\n"]
+    """Return the section on a class: its members as in its source, then its methods."""
+    parts = [f"### {answer.name}\n", f"{answer.about}\n"]
+    if answer.bases:
+        names = " and ".join(f"`{base}`" for base in answer.bases)
+        parts.append(f"It also has the members of {names}.\n")
     if answer.fields:
-        lines += ["| member | type |", "| --- | --- |"]
-        lines += [f"| `{field.name}` | `{_cell(field.text)}` |" for field in answer.fields]
-        lines.append("")
-    lines += [f"- `{_cell(method.text)}`: {_one_line(method.about)}" for method in answer.methods]
-    return "\n".join([*lines, ""]) if answer.methods else "\n".join(lines)
+        fields = "\n".join(f"{field.name}: {field.text}" for field in answer.fields)
+        fields = fields.replace("'", '"')  # as the formatter wants code in Markdown
+        parts.append(f"```python\n{fields}\n```\n")
+    if answer.methods:
+        lines = (f"- `{method.text}`: {_one_line(method.about)}" for method in answer.methods)
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
 
 
 def _one_line(about: str) -> str:
     return re.sub(r"\s+", " ", about)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|") if "|" in text else text

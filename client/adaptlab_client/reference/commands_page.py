@@ -15,6 +15,12 @@ from adaptlab_client.cli.main import application
 
 # Typer keeps the types of contexts, commands and parameters private, so they are `Any` below.
 
+USUAL_OUTPUT = (
+    "-o, --output <table|json|jsonl|csv|id>",
+    "Format on stdout; `id` prints one id per line.  [default: table]",
+)
+"""The record of `--output` as most commands have it, which the page describes once."""
+
 HEADER = """\
 # Reference: the command line
 
@@ -23,7 +29,8 @@ HEADER = """\
 Results go to stdout, messages to stderr. With `--quiet` (`-q`), before or after any command, stderr
 gets errors only. `--help` prints the same text as this page.
 
-`--output` (`-o`) sets the format on stdout:
+Every command that prints results takes `--output` (`-o`), which sets the format on stdout; `table`
+is the default. Where a command has other formats than these five, its parameters list them:
 
 | format | output |
 | --- | --- |
@@ -93,8 +100,9 @@ def _command(command: Any, above: Any, name: str, level: int) -> str:
             for word, subcommand in command.commands.items()
         ]
         return "\n".join(parts)
-    usage = " ".join(command.collect_usage_pieces(context))
-    parts += [f"```\n{path} {usage}\n```\n", _parameters(command, context)]
+    pieces = [piece for piece in command.collect_usage_pieces(context) if piece != "[OPTIONS]"]
+    parts += [f"```\n{path} {' '.join(pieces)}\n```\n"] if pieces else []
+    parts.append(_parameters(command, context))
     examples = EXAMPLES.get(path.partition(" ")[2], ())
     if examples:
         parts.append("\n".join(["```sh", *examples, "```", ""]))
@@ -109,7 +117,7 @@ def _parameters(command: Any, context: Any) -> str:
 def _records(command: Any, context: Any) -> Iterator[tuple[str, str]]:
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
-        if record and not {"--help", "--quiet"} & set(parameter.opts):
+        if record and not {"--help", "--quiet"} & set(parameter.opts) and record != USUAL_OUTPUT:
             yield record
 
 
