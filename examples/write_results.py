@@ -2,8 +2,9 @@
 
 Usage: python examples/write_results.py STUDY PAGE [PLAN]. Replaces the text between the two marks
 in PAGE and writes the plots next to it. Everything comes from the server, so no number is copied by
-hand. PLAN is the output of `adaptlab studies create FILE --validate-only -o json` from before the
-study, to compare the plan with the run.
+hand. The page has what a reader needs to judge the study; `adaptlab studies bundle STUDY` has every
+verdict in full, every seed and every item. PLAN is the output of `adaptlab studies create FILE
+--validate-only -o json` from before the study, to compare the plan with the run.
 """
 
 import sys
@@ -15,7 +16,12 @@ from uuid import UUID
 
 from adaptlab import charts
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell
+from adaptlab.comparisons.diagnosis import LABEL
+from adaptlab.comparisons.scores import ScoreChange
 from adaptlab.comparisons.table_comparison import ComparedMethod, TableComparison
+from adaptlab.comparisons.verdict import Verdict
+from adaptlab.figures import points
+from adaptlab.statistics.more_seeds import MOST_SEEDS
 from adaptlab_client import (
     AttemptView,
     AttentionSummary,
@@ -32,7 +38,7 @@ FINDINGS = {
     "better": "better",
     "worse": "worse",
     "cannot_be_told_apart": "cannot be told apart",
-    "not_known": "order not known over all seeds",
+    "not_known": "order not known",
 }
 
 
@@ -125,7 +131,9 @@ def _settings(comparison: StudyComparison) -> Iterator[str]:
     margin = _percent(comparison.margin)
     yield "; ".join(f"{name} {value}" for name, value in settings.items()) + "."
     yield f"Intervals are at {100 * comparison.level:.0f} %; a difference below {margin} of the"
-    yield "items counts as none."
+    yield "items counts as none. Differences are in points, p-values corrected for all pairs of a"
+    yield "task. Each verdict in full, with seeds and items: `adaptlab studies bundle` and"
+    yield "`adaptlab compare --all-pairs`."
 
 
 def _tables(study: StudyComparison, runs: Sequence[Run], page: Path) -> Iterator[str]:
@@ -148,7 +156,8 @@ def _tables(study: StudyComparison, runs: Sequence[Run], page: Path) -> Iterator
 def _cell(cell: ComparisonCell) -> Iterator[str]:
     title = "Without a budget" if cell.budget is None else f"Budget {cell.budget:,}"
     yield f"\n### {title}\n"
-    yield "| method | trained | score | interval | possible ranks | could be best | trials |"
+    yield f"{cell.sentence}\n"
+    yield "| method | trained | score | interval | possible ranks | could be best | failing seeds |"
     yield "| --- | ---: | ---: | ---: | ---: | --- | ---: |"
     for row in cell.rows:
         low, high = row.rank.low, row.rank.high
@@ -156,19 +165,54 @@ def _cell(cell: ComparisonCell) -> Iterator[str]:
         yield (
             f"| {row.method} | {row.parameters or 0:,} | {_percent(row.score.mean)} | "
             f"{_percent(row.score.low)} to {_percent(row.score.high)} | {ranks} | "
-            f"{'yes' if row.could_be_best else ''} | {row.trials} |"
+            f"{'yes' if row.could_be_best else ''} | {row.failing.failing} of {row.failing.seeds} |"
         )
     yield from _verdicts(cell)
 
 
 def _verdicts(cell: ComparisonCell) -> Iterator[str]:
+    """Yield the verdicts on all pairs as a table, counted in its heading."""
     counts = dict.fromkeys(FINDINGS, 0)
     for verdict in cell.verdicts:
         counts[verdict.finding] += 1
     summary = ", ".join(f"{count} {FINDINGS[name]}" for name, count in counts.items() if count)
     yield f"\n<details><summary>{len(cell.verdicts)} verdicts: {summary}</summary>\n"
-    yield from (f"- {verdict.text}" for verdict in cell.verdicts)
+    yield "| pair | over all seeds | difference | p | more seeds | seeds that do not fail |"
+    yield "| --- | --- | ---: | ---: | ---: | --- |"
+    yield from map(_verdict, cell.verdicts)
     yield "\n</details>"
+
+
+def _verdict(verdict: Verdict) -> str:
+    pair, p = verdict.pair, verdict.corrected_p
+    return (
+        f"| {pair.first}, {pair.second} | {FINDINGS[verdict.finding]} | "
+        f"{_difference(pair.difference, pair.low, pair.high)} | "
+        f"{'' if p is None else f'{p:.2g}'} | {_more_seeds(verdict)} | {_successful(verdict)} |"
+    )
+
+
+def _difference(difference: float, low: float, high: float) -> str:
+    return f"{points(difference)} ({points(low)} to {points(high)})"
+
+
+def _more_seeds(verdict: Verdict) -> str:
+    """Return the number of further seeds that should settle the order."""
+    low, high = verdict.more_seeds_low, verdict.more_seeds_high
+    if low is None:
+        return f"over {MOST_SEEDS}" if verdict.reason == "too_close" else ""
+    if high is None:
+        return f"at least {low}"
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _successful(verdict: Verdict) -> str:
+    """Return the finding among seeds that do not fail, if there is an order."""
+    among = verdict.successful
+    if among is None or among.pair is None or among.finding not in ("better", "worse"):
+        return ""
+    limits = _difference(among.pair.difference, among.pair.seen_low, among.pair.seen_high)
+    return f"{among.finding}: {limits}, p = {among.corrected_p:.2g}"
 
 
 def _curves(table: TableComparison, comparison: Comparison, page: Path) -> Iterator[str]:
@@ -208,8 +252,11 @@ def _diagnoses(table: TableComparison) -> Iterator[str]:
     yield "\n### Diagnosis\n"
     if not table.diagnoses:
         yield "Nothing to diagnose: every method that trains could be the best."
+    else:
+        yield f"{LABEL}\n"
     for method in table.diagnoses:
-        yield f"- **{method.label}: {method.diagnosis.cause}.** {method.diagnosis.text}"
+        text = method.diagnosis.text.removesuffix(f" {LABEL}")
+        yield f"- **{method.label}: {method.diagnosis.cause}.** {text}"
 
 
 def _attention(table: TableComparison, runs: Sequence[Run]) -> Iterator[str]:
@@ -239,11 +286,13 @@ def _sweeps(table: TableComparison, page: Path) -> Iterator[str]:
         title = f"{table.task} at {budget:,}: learning rates tried"
         chart = charts.rate_sweeps(sweeps, methods=_names(table), title=title)
         yield _picture(page, f"{page.stem}-{table.task}-rates-{budget}", chart, title)
-    yield "\nMean accuracy on the validation split, and in how many seeds the rate was chosen.\n"
+    yield "\n<details><summary>Every trial</summary>\n"
+    yield "Mean accuracy on the validation split, and in how many seeds the rate was chosen.\n"
     yield "| method | " + " | ".join(f"trial {n + 1}" for n in range(len(swept[0].sweep))) + " |"
     yield "| --- |" + " ---: |" * len(swept[0].sweep)
     for method in swept:
         yield f"| {method.label} | " + " | ".join(map(_trial, _points(method))) + " |"
+    yield "\n</details>"
     if ends := [m.label for m in swept if m.sweep[0].chosen or m.sweep[-1].chosen]:
         yield f"\nSome seed chose an end of the range of rates with {', '.join(ends)}:"
         yield "the range may be too narrow there."
@@ -267,19 +316,31 @@ def _trial(point: charts.SweepPoint) -> str:
 
 
 def _forgetting(table: TableComparison) -> Iterator[str]:
-    rows = [(method.label, change) for method in table.forgetting for change in method.changes]
+    """Yield the accuracy on every task of the base, before and after."""
+    rows = {
+        method.label: {_base_task(change): change for change in method.changes}
+        for method in table.forgetting
+        if method.changes
+    }
     if not rows:
         return
-    yield "\n<details><summary>What happens to the tasks of the base</summary>\n"
-    yield "| method | task of the base | before | after | change |"
-    yield "| --- | --- | ---: | ---: | ---: |"
-    for label, change in rows:
-        knob = f" {change.task['k']}" if "k" in change.task else ""
-        yield (
-            f"| {label} | {change.task.get('name')}{knob} | {_percent(change.before.mean)} | "
-            f"{_percent(change.after.mean)} | {100 * change.mean:+.1f} |"
-        )
+    tasks = list(dict.fromkeys(task for changes in rows.values() for task in changes))
+    yield "\n<details><summary>What happens to the tasks of the base, before and after</summary>\n"
+    yield f"| method | {' | '.join(tasks)} |"
+    yield f"| --- |{' ---: |' * len(tasks)}"
+    for label, changes in rows.items():
+        cells = (_change(changes[task]) if task in changes else "" for task in tasks)
+        yield f"| {label} | {' | '.join(cells)} |"
     yield "\n</details>"
+
+
+def _base_task(change: ScoreChange) -> str:
+    knob = f" {change.task['k']}" if "k" in change.task else ""
+    return f"{change.task.get('name')}{knob}"
+
+
+def _change(change: ScoreChange) -> str:
+    return f"{_percent(change.before.mean)} to {_percent(change.after.mean)}"
 
 
 def _left_out(table: TableComparison) -> Iterator[str]:
@@ -296,21 +357,22 @@ def _effort(runs: Sequence[Run], plan: StudyPreview | None) -> Iterator[str]:
         seconds = sum(run.seconds for run in runs if not run.reused)
         yield f"The plan estimated {plan.seconds / 60:.1f} minutes; the jobs, one after the other,"
         yield f"took {seconds / 60:.1f}: a ratio of {plan.seconds / seconds:.2f}.\n"
-    yield "| job | trained | planned | took | of it training | memory |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+    usages = [run.attempt.usage for run in runs if run.attempt.usage]
+    if usages:
+        most = max(usage.peak_memory_bytes for usage in usages)
+        yield f"No job used more than {most / 2**20:.0f} MiB.\n"
+    yield "<details><summary>Job by job</summary>\n"
+    yield "| job | trained | planned | took |"
+    yield "| --- | ---: | ---: | ---: |"
     for run in runs:
-        budget, usage = run.job.budget, run.attempt.usage
-        estimate = planned.get(run.job.spec_digest or "")
-        yield " | ".join(
-            (
-                f"| {run.job.method or run.job.base_model or run.job.name} on {run.job.task}",
-                f"{budget.trainable_parameters:,}" if budget else "",
-                f"{estimate.seconds:.0f} s" if estimate else "",
-                f"{run.seconds:.0f} s{', before' if run.reused else ''}",
-                f"{usage.training_seconds:.0f} s" if usage else "",
-                f"{usage.peak_memory_bytes / 2**20:.0f} MiB |" if usage else "|",
-            )
+        budget, estimate = run.job.budget, planned.get(run.job.spec_digest or "")
+        yield (
+            f"| {run.job.method or run.job.base_model or run.job.name} on {run.job.task} | "
+            f"{f'{budget.trainable_parameters:,}' if budget else ''} | "
+            f"{f'{estimate.seconds:.0f} s' if estimate else ''} | "
+            f"{run.seconds:.0f} s{', before' if run.reused else ''} |"
         )
+    yield "\n</details>"
 
 
 def _names(table: TableComparison) -> list[str]:
