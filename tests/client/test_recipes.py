@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from typing import Any
 
 import pytest
 from sqlalchemy.orm import Session, sessionmaker
@@ -129,10 +130,25 @@ def test_a_report_is_a_table_for_programs_and_a_page(invoke: Invoke, sessions: S
     assert "| pretrained on ascending | 91 ± 5<br>**91** [9" in page
     assert "| **reproduced** |" in page
     assert f"`adaptlab recipes run {TABLE_1} --preset quick --seeds 3`" in page
-    # The machine and the versions that the workers told, and every job.
+    # The machine and the versions that the workers told, and the effort of all jobs.
     assert "Machine: cpu, float32" in page
     assert "Versions: adaptlab" in page
-    assert "full_finetuning on sort_descending" in page
+    assert f"Job by job: `adaptlab studies jobs {STUDY}`." in page
+    assert re.search(r"Of 7 claims: \d reproduced", page)
+    assert_each_control_is_written_once(page, said["claims"])
+
+
+def assert_each_control_is_written_once(page: str, claims: list[dict[str, Any]]) -> None:
+    controls = {c["evidence"] for claim in claims for c in claim["controls"]}
+    assert controls
+    listed = page.split("\nControls:\n")[1].split("\n## ")[0]
+    assert sorted(re.findall(r"^- C\d+, (?:not )?met: (.*)$", listed, re.MULTILINE)) == sorted(
+        controls
+    )
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    for claim in claims:
+        row = next(line for line in rows if line.startswith(f"| {claim['text']} |"))
+        assert all(control["evidence"] not in row for control in claim["controls"])
 
 
 def test_exit_codes_say_how_a_recipe_went(invoke: Invoke, sessions: Sessions) -> None:

@@ -1,11 +1,12 @@
-"""A report as a Markdown page: the run, its tables, claims and effort."""
+"""A report as a Markdown page: the findings, the tables, the claims and the run."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from adaptlab.figures import percent
-from adaptlab.reproductions.claims import ClaimVerdict
+from adaptlab.figures import counted, percent
+from adaptlab.reproductions.claims import ClaimVerdict, Decision
 from adaptlab.reproductions.recipe_report import ReportCell, ReportRow, ReportTable
 from adaptlab_answers.jobs import JobView
 from adaptlab_answers.recipes import StudyReport
@@ -65,13 +66,19 @@ def markdown(report: StudyReport, jobs: Sequence[Ran]) -> str:
     lines = [
         f"# {report.title}\n",
         f"{report.question}\n",
-        f"Compared with {report.source}.\n",
-        *_run(report, jobs),
+        f"Compared with {report.source}. {_summary(report)}",
         *(line for table in report.tables for line in _table(report, table)),
         *_claims(report),
-        *_effort(jobs),
+        *_run(report, jobs),
     ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _summary(report: StudyReport) -> str:
+    """Return the number of claims with each finding."""
+    counts = Counter(map(finding, report.claims))
+    findings = ", ".join(f"{count} {words}" for words, count in counts.items())
+    return f"Of {counted(len(report.claims), 'claim')}: {findings}."
 
 
 def _reused(study: StudyView) -> set[UUID]:
@@ -84,10 +91,11 @@ def _reused(study: StudyView) -> set[UUID]:
 def _run(report: StudyReport, jobs: Sequence[Ran]) -> Iterator[str]:
     """Yield a list of when, where and with what the study was run."""
     seeds = measured_seeds(report)
-    yield "## The run\n"
+    yield "\n## The run\n"
     yield f"- Recipe `{report.recipe}`, preset `{report.preset}`; study `{report.study.name}`,"
     yield f"  {report.study.state}."
     yield from _when(jobs)
+    yield from _effort(report, jobs)
     if seeds:
         yield f"- {len(seeds)} seeds: {', '.join(map(str, seeds))}."
     for label, names in (("Machine", PLACE), ("Versions", tuple(VERSIONS))):
@@ -173,42 +181,49 @@ def _reasons(table: ReportTable) -> Iterator[str]:
 
 
 def _claims(report: StudyReport) -> Iterator[str]:
+    """Yield the claims, and below them each of their controls once."""
+    controls = _numbered_controls(report)
     yield "\n## Claims\n"
-    yield "| claim | version | finding | evidence |"
-    yield "| --- | --- | --- | --- |"
+    yield "| claim | version | finding | evidence | controls |"
+    yield "| --- | --- | --- | --- | --- |"
     for verdict in report.claims:
+        numbers = dict.fromkeys(controls[control] for control in verdict.controls)
         yield (
             f"| {_cell_text(verdict.text)} | {wording(report, verdict)} | **{finding(verdict)}** | "
-            f"{_cell_text(verdict.evidence)}{_controls(verdict)} |"
+            f"{_cell_text(_evidence(verdict, controls))} | {', '.join(numbers)} |"
         )
+    if controls:
+        yield "\nControls:\n"
+    for control, number in controls.items():
+        yield f"- {number}, {met(control)}: {_cell_text(control.evidence)}"
 
 
-def _controls(verdict: ClaimVerdict) -> str:
-    """Return the controls of a claim, one per line."""
-    return "".join(
-        f"<br>Control, {met(control)}: {_cell_text(control.evidence)}"
-        for control in verdict.controls
-    )
+def _numbered_controls(report: StudyReport) -> dict[Decision, str]:
+    """Return the controls of all claims with the names that the page gives them."""
+    controls = dict.fromkeys(c for verdict in report.claims for c in verdict.controls)
+    return {control: f"C{place}" for place, control in enumerate(controls, start=1)}
 
 
-def _effort(jobs: Sequence[Ran]) -> Iterator[str]:
+def _evidence(verdict: ClaimVerdict, controls: Mapping[Decision, str]) -> str:
+    """Return the evidence, in which controls that are not met are only named."""
+    text = verdict.evidence
+    for control in verdict.controls:
+        text = text.replace(control.evidence.removesuffix("."), controls[control])
+    return text
+
+
+def _effort(report: StudyReport, jobs: Sequence[Ran]) -> Iterator[str]:
+    """Yield the run times and the largest memory of the jobs."""
     if not jobs:
         return
-    yield "\n## Effort\n"
-    yield "| job | trained parameters | run time | training time | memory |"
-    yield "| --- | ---: | ---: | ---: | ---: |"
-    for run in jobs:
-        usage, budget = run.attempt.usage, run.job.budget
-        name = run.job.method or run.job.name or run.job.kind
-        yield " | ".join(
-            (
-                f"| {_cell_text(name)}{f' on {run.job.task}' if run.job.task else ''}",
-                f"{budget.trainable_parameters:,}" if budget else "",
-                f"{run.seconds:.0f} s{', reused' if run.reused else ''}",
-                f"{usage.training_seconds:.0f} s" if usage else "",
-                f"{usage.peak_memory_bytes / 2**20:.0f} MiB |" if usage else "|",
-            )
-        )
+    seconds = sorted(job.seconds for job in jobs)
+    usages = [job.attempt.usage for job in jobs if job.attempt.usage]
+    times = f"{sum(seconds):,.0f} s"
+    if len(seconds) > 1:
+        times += f" in all, {seconds[0]:,.0f} to {seconds[-1]:,.0f} s per job"
+    most = max((usage.peak_memory_bytes for usage in usages), default=0)
+    memory = f"; at most {most / 2**20:,.0f} MiB of memory" if most else ""
+    yield f"- Run time: {times}{memory}. Job by job: `adaptlab studies jobs {report.study.name}`."
 
 
 def _cell_text(text: str) -> str:
