@@ -10,10 +10,11 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import ENOUGH_BASES, ITEMS, Run, a_measured_job, run_all
 from tests.making import BASE, a_base_model, a_member, a_token, a_user
-from tests.watching import of_jobs, statements
+from tests.watching import nobody_works, of_jobs, statements
 
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_services.limits.sizes import Sizes, bounded
+from adaptlab_services.recommendations import recommendation_evidence
 from adaptlab_services.recommendations.recommendation_views import RecommendationQuestion
 from adaptlab_services.recommendations.recommendations import recommend
 from adaptlab_services.studies.studies import Rules
@@ -217,6 +218,24 @@ def test_more_proposed_jobs_cost_no_more_statements(api: TestClient, sessions: S
     assert many[1] == few[1]
 
 
+@pytest.mark.parametrize("name", ["compare", "corrected_choice"])
+def test_no_transaction_is_open_during_the_statistics(
+    api: TestClient, sessions: Sessions, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    measured(api, sessions, CLEAR, seeds=5)
+    compute = getattr(recommendation_evidence, name)
+    idle: list[bool] = []
+
+    def look(*arguments: Any, **named: Any) -> object:
+        idle.append(nobody_works(sessions))
+        return compute(*arguments, **named)
+
+    monkeypatch.setattr(recommendation_evidence, name, look)
+    assert ask(api)["recommended"] is not None
+    assert idle
+    assert all(idle)
+
+
 def test_a_job_that_cannot_be_run_keeps_no_other_from_being_proposed(
     api: TestClient, sessions: Sessions
 ) -> None:
@@ -224,8 +243,7 @@ def test_a_job_that_cannot_be_run_keeps_no_other_from_being_proposed(
     measured(api, sessions, {"lora": Run(right=300)}, seeds=2, capture=capture)
     question = RecommendationQuestion.model_validate_json(json.dumps(a_question()), strict=True)
     tight = Sizes(10**9, 10**9, max_attention_bytes=1, max_check_tokens=10**9)
-    with bounded(sessions, tight)() as session:
-        found = recommend(session, question, Rules())
+    found = recommend(bounded(sessions, tight).begin, question, Rules())
     (refused,) = [one for one in found.thin_evidence if one.kind == "cannot_run"]
     assert refused.methods == ("lora at 64",)
     assert "The attention maps take" in refused.text

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from adaptlab_answers.recommendations import Recommendation
 from adaptlab_api.answers.answers import json_answer
 from adaptlab_api.requests.bodies import Body, json_body
-from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep
+from adaptlab_api.requests.dependencies import ResourcesDep, UnitsDep
 from adaptlab_api.requests.describing import WITH_BODY, failures
 from adaptlab_api.requests.routing import api_router
 from adaptlab_api.requests.rules import needs
@@ -26,7 +26,7 @@ router = api_router(tag="recommendations")
 @needs("reader")
 def recommend(
     body: Annotated[Body[RecommendationQuestion], json_body(RecommendationQuestion)],
-    session: SessionDep,
+    units: UnitsDep,
     opened: ResourcesDep,
 ) -> Response:
     """Recommend a method for a task and a base model within a budget, from stored results.
@@ -35,4 +35,4 @@ def recommend(
     it. Without comparable results, it has no score but proposes a first study.
     """
     question = body.read()
-    return json_answer(recommendations.recommend(session, question, study_rules(opened)))
+    return json_answer(recommendations.recommend(units, question, study_rules(opened)))

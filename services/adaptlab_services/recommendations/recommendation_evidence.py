@@ -25,7 +25,7 @@ from adaptlab_answers.models import MethodAnswer
 from adaptlab_db.tables import Attempt, BaseModel, Job
 from adaptlab_services.comparisons.comparison_groups import tables_of_jobs
 from adaptlab_services.comparisons.comparison_rows import Row, compared_jobs
-from adaptlab_services.results.scored_jobs import ScoredJob, base_alone, scored_jobs
+from adaptlab_services.results.scored_jobs import ScoredJob, base_accuracies, scored_jobs
 
 MOST_JOBS = 200
 """Limit on the runs that are considered, the latest first."""
@@ -56,6 +56,18 @@ class RunFacts:
     spec: Mapping[str, Any]  # Any: a spec as JSON, whose members are of many types
     queue: str
     seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRuns:
+    """Runs that can answer a question, with all measurements, as read in one unit of work.
+
+    `base_accuracies` are those of the base model without adaptation, by job.
+    """
+
+    runs: Mapping[UUID, RunFacts]
+    scored: tuple[ScoredJob, ...]
+    base_accuracies: Mapping[UUID, Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,18 +155,20 @@ def longest(row: Row, runs: Mapping[UUID, RunFacts]) -> float | None:
     return max((seconds for seconds in durations if seconds is not None), default=None)
 
 
-def gathered(session: Session, question: ResolvedQuestion) -> Evidence | NoEvidence:
-    """Return the evidence within the budget that the caller can see."""
+def read_runs(session: Session, question: ResolvedQuestion) -> ReadRuns:
+    """Read the runs within the budget that the caller can see."""
     runs = _runs(session, question)
-    scored = [
-        job
-        for job in scored_jobs(session, runs).values()
-        if job.evaluations and _has_knobs(job, question.methods)
-    ]
+    scored = scored_jobs(session, runs)
+    return ReadRuns(runs, tuple(scored.values()), base_accuracies(session, runs))
+
+
+def evidence_of(question: ResolvedQuestion, read: ReadRuns) -> Evidence | NoEvidence:
+    """Compute the evidence from these runs; call it outside a unit of work."""
+    scored = [j for j in read.scored if j.evaluations and _has_knobs(j, question.methods)]
     if not scored:
         return NoEvidence()
     group = _most_telling(scored)
-    rows, too_slow = _rows(group, runs, question.max_seconds)
+    rows, too_slow = _rows(group, read.runs, question.max_seconds)
     if not rows:
         return NoEvidence(too_slow)
     compared = _at_most(rows, MOST_ROWS)
@@ -162,11 +176,11 @@ def gathered(session: Session, question: ResolvedQuestion) -> Evidence | NoEvide
     return Evidence(
         rows=compared,
         comparison=_comparison(compared, question),
-        runs=runs,
+        runs=read.runs,
         too_slow=too_slow,
         other_settings=tuple(job for job in scored if job.id not in comparable),
         left_out=len(rows) - len(compared),
-        base_alone=base_alone(session, [job.id for row in compared for job in row.jobs]),
+        base_alone=_base_alone(compared, read),
     )
 
 
@@ -276,6 +290,13 @@ def _at_most(rows: Sequence[Row], most: int) -> tuple[Row, ...]:
     turns = [(place, row.label) for own in of_method.values() for place, row in enumerate(own)]
     labels = {label for _, label in sorted(turns)[:most]}
     return tuple(row for row in rows if row.label in labels)
+
+
+def _base_alone(rows: Sequence[Row], read: ReadRuns) -> float | None:
+    """Return the base model's mean accuracy alone, or None if it was not measured."""
+    jobs = (job for row in rows for job in row.jobs)
+    accuracies = [share for job in jobs for share in read.base_accuracies.get(job.id, ())]
+    return fmean(accuracies) if accuracies else None
 
 
 def _comparison(rows: Sequence[Row], question: ResolvedQuestion) -> Comparison:

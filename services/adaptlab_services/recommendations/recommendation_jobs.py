@@ -38,7 +38,7 @@ MOST_FIRST_SEEDS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class Candidate:
     """A job to propose, before it is checked."""
 
     purpose: Purpose
@@ -48,12 +48,11 @@ class _Wanted:
 
 
 def proposed(
-    session: Session, question: ResolvedQuestion, evidence: Evidence
+    session: Session, question: ResolvedQuestion, candidates: Sequence[Candidate]
 ) -> tuple[tuple[ProposedJob, ...], tuple[ThinEvidence, ...]]:
-    """Return the jobs that can be run, and the errors of the others."""
+    """Return the candidates that can be run, and the errors of the others."""
     accepted: dict[str, ProposedJob] = {}
     refused: list[ThinEvidence] = []
-    candidates = [*_wanted(question, evidence)]
     # The same checks as for a creation, on the same text.
     specs = [AdaptSpec.model_validate_json(json.dumps(c.spec), strict=True) for c in candidates]
     for candidate, preview in zip(candidates, jobs.preview_each(session, specs), strict=True):
@@ -109,7 +108,7 @@ def _under_a_free_name(
     )
 
 
-def _proposed(question: ResolvedQuestion, wanted: _Wanted, preview: Preview) -> ProposedJob:
+def _proposed(question: ResolvedQuestion, wanted: Candidate, preview: Preview) -> ProposedJob:
     resolved = preview.resolved_spec
     return ProposedJob(
         purpose=wanted.purpose,
@@ -133,7 +132,8 @@ def _shared_bases(question: ResolvedQuestion, resolved: ResolvedSpec) -> tuple[s
     )
 
 
-def _wanted(question: ResolvedQuestion, evidence: Evidence) -> Iterator[_Wanted]:
+def candidates_of(question: ResolvedQuestion, evidence: Evidence) -> Iterator[Candidate]:
+    """Yield the jobs that would settle the evidence's open points, not yet checked."""
     if evidence.older_code is not None:
         yield from _with_current_code(question, evidence)
     else:
@@ -144,10 +144,10 @@ def _wanted(question: ResolvedQuestion, evidence: Evidence) -> Iterator[_Wanted]
         if size := larger_at_budget(row, question, evidence):
             text = f"{name_of(row)} at the requested budget: {size:,} parameters."
             spec = _new_spec(question, evidence, _given(question, name_of(row)))
-            yield _Wanted("asked_budget", text, spec, (name_of(row),))
+            yield Candidate("asked_budget", text, spec, (name_of(row),))
     for name in unmeasured(question, evidence):
         text = f"{name} fits the budget and has no comparable run."
-        yield _Wanted(
+        yield Candidate(
             "missing_method", text, _new_spec(question, evidence, _given(question, name)), (name,)
         )
 
@@ -163,7 +163,7 @@ def _given(question: ResolvedQuestion, name: str) -> Document:
     return next((method.model_dump(mode="json") for method in matches), {"name": name})
 
 
-def _with_current_code(question: ResolvedQuestion, evidence: Evidence) -> Iterator[_Wanted]:
+def _with_current_code(question: ResolvedQuestion, evidence: Evidence) -> Iterator[Candidate]:
     """Yield all seeds of the rows that could be best.
 
     Results of the current code cannot be compared with those of older code.
@@ -173,21 +173,21 @@ def _with_current_code(question: ResolvedQuestion, evidence: Evidence) -> Iterat
     for row in (candidate for candidate in evidence.rows if candidate.label in labels):
         seeds = sorted(_starts(row))
         text = f"{row.label} with the current code, so that new runs can be compared with it."
-        yield _Wanted("newer_code", text, _again(question, evidence, row, seeds), (row.label,))
+        yield Candidate("newer_code", text, _again(question, evidence, row, seeds), (row.label,))
 
 
-def _retuned(question: ResolvedQuestion, evidence: Evidence) -> Iterator[_Wanted]:
+def _retuned(question: ResolvedQuestion, evidence: Evidence) -> Iterator[Candidate]:
     for row in _shown(evidence):
         if trials := fewer_trials(row, evidence):
             text = f"{row.label} with {trials} trials instead of {row.trials}, for equal effort."
             method = row.jobs[0].spec.method or {}
             spec = _new_spec(question, evidence, method)
-            yield _Wanted("equal_effort", text, spec, (row.label,))
+            yield Candidate("equal_effort", text, spec, (row.label,))
 
 
 def _more_seeds(
     question: ResolvedQuestion, evidence: Evidence, retuned: set[str]
-) -> Iterator[_Wanted]:
+) -> Iterator[Candidate]:
     """Yield the missing seeds of the recommended row and of its competitors.
 
     Their number is what the verdicts need, or the fewest for valid intervals.
@@ -207,7 +207,7 @@ def _more_seeds(
         if lacking and row.label not in retuned:
             noun = "seed" if len(lacking) == 1 else "seeds"
             text = f"{row.label} with {len(lacking)} more {noun}."
-            yield _Wanted(
+            yield Candidate(
                 "more_seeds", text, _again(question, evidence, row, lacking), (row.label,)
             )
 

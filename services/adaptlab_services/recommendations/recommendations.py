@@ -17,6 +17,7 @@ from adaptlab_answers.recommendations import (
     ThinEvidence,
 )
 from adaptlab_services.comparisons.comparison_rows import Row
+from adaptlab_services.comparisons.comparison_runs import Units
 from adaptlab_services.models import base_models, budgets, datasets
 from adaptlab_services.models.budgets import BudgetQuestion
 from adaptlab_services.recommendations.recommendation_doubts import doubts, too_slow
@@ -24,27 +25,40 @@ from adaptlab_services.recommendations.recommendation_evidence import (
     Evidence,
     NoEvidence,
     ResolvedQuestion,
-    gathered,
+    evidence_of,
+    read_runs,
 )
-from adaptlab_services.recommendations.recommendation_jobs import first_study, proposed
+from adaptlab_services.recommendations.recommendation_jobs import (
+    candidates_of,
+    first_study,
+    proposed,
+)
 from adaptlab_services.recommendations.recommendation_views import RecommendationQuestion
 from adaptlab_services.studies.studies import Rules
 
 
-def recommend(session: Session, question: RecommendationQuestion, rules: Rules) -> Recommendation:
+def recommend(units: Units, question: RecommendationQuestion, rules: Rules) -> Recommendation:
     """Return a recommendation from the results that the caller can see.
 
-    Without results there is no score, and a study is proposed instead.
+    Without results there is no score, and a study is proposed instead. `units` opens the units of
+    work that read the results and check the proposals. None is open during the statistics, which
+    can take seconds.
 
     Raises:
         InvalidSpec: the question is invalid.
     """
-    resolved = _resolved(session, question)
-    evidence = gathered(session, resolved)
+    with units() as session:
+        resolved = _resolved(session, question)
+        read = read_runs(session, resolved)
+    evidence = evidence_of(resolved, read)
     if isinstance(evidence, NoEvidence):
+        with units() as session:
+            study = first_study(session, resolved, rules)
         thin = tuple(too_slow(resolved, evidence.too_slow))
-        return _recommendation(resolved, None, thin, (), first_study(session, resolved, rules))
-    jobs, refused = proposed(session, resolved, evidence)
+        return _recommendation(resolved, None, thin, (), study)
+    candidates = tuple(candidates_of(resolved, evidence))
+    with units() as session:
+        jobs, refused = proposed(session, resolved, candidates)
     thin = (*doubts(resolved, evidence), *refused)
     return _recommendation(resolved, evidence, thin, jobs, None)
 

@@ -1,7 +1,4 @@
-"""Submission of what a recommendation proposes.
-
-The recommendation is computed again, so that no client can send other jobs in its name.
-"""
+"""Submission of what a recommendation proposes."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,12 +10,10 @@ from sqlalchemy.orm import Session
 
 from adaptlab.specs.spec import AdaptSpec
 from adaptlab.studies.study import StudySpec
-from adaptlab_answers.recommendations import ProposedJob
+from adaptlab_answers.recommendations import ProposedJob, Recommendation
 from adaptlab_services.errors import Conflict, IdempotencyMismatch
 from adaptlab_services.jobs import jobs
 from adaptlab_services.people.tokens import Principal
-from adaptlab_services.recommendations import recommendations
-from adaptlab_services.recommendations.recommendation_views import RecommendationQuestion
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
 
@@ -44,22 +39,22 @@ class Submitted:
 def submit(
     session: Session,
     principal: Principal,
-    question: RecommendationQuestion,
+    proposal: Recommendation,
     rules: Rules,
     wanted: Wanted,
     once: str | None = None,
 ) -> Submitted:
     """Create the jobs or the study that a recommendation proposes.
 
-    A repetition with the same `once` creates nothing new.
+    The caller computes the recommendation for this call, so that no client can send other jobs in
+    its name. A repetition with the same `once` creates nothing new.
 
     Raises:
-        InvalidSpec: the question is invalid.
+        InvalidSpec: a proposed spec is no longer valid.
         Conflict: the recommendation does not, or no longer, propose what is `wanted`.
         LimitReached: the owner would have too many queued jobs.
         Forbidden: the caller is not allowed to create jobs.
     """
-    proposal = recommendations.recommend(session, question, rules)
     if wanted == "study":
         if proposal.first_study is None:
             raise Conflict(GONE)

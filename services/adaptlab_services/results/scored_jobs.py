@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Float, Row, ScalarSelect, cast, func, select
+from sqlalchemy import ColumnElement, Row, ScalarSelect, func, select
 from sqlalchemy.orm import Session
 
 from adaptlab.measurements.results import Environment, Evaluation, ReplicateResult
@@ -189,14 +189,11 @@ def adapted_scores(
     return by_job
 
 
-def base_alone(session: Session, job_ids: Collection[UUID]) -> float | None:
-    """Return the base models' mean accuracy alone on the jobs' own tasks.
-
-    None if it was not measured.
-    """
+def base_accuracies(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, list[float]]:
+    """Return the accuracies of the base models alone on the jobs' own tasks, by job."""
     row = tables.Evaluation
-    return session.execute(
-        select(func.avg(cast(row.correct, Float) / row.total))
+    rows = session.execute(
+        select(row.job_id, row.correct, row.total)
         .join(Job, (Job.id == row.job_id) & (Job.attempt == row.attempt))
         .where(
             row.job_id.in_(job_ids),
@@ -204,7 +201,12 @@ def base_alone(session: Session, job_ids: Collection[UUID]) -> float | None:
             ~row.attached,
             row.task == Job.resolved_spec["task"],
         )
-    ).scalar_one()
+        .order_by(row.job_id, row.id)
+    )
+    by_job: dict[UUID, list[float]] = defaultdict(list)
+    for job_id, correct, total in rows:
+        by_job[job_id].append(correct / total)
+    return by_job
 
 
 def _base_scores(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, list[TaskScore]]:

@@ -8,13 +8,13 @@ from uuid import uuid4
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
-from sqlalchemy.orm import Session
 
 from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
 from adaptlab.plugins.task import TASKS
 from adaptlab.validation import validation_problems
 from adaptlab_answers.recommendations import Recommendation
 from adaptlab_api.pages.rendering.formats import integer, pretty
+from adaptlab_api.requests.dependencies import Units
 from adaptlab_services.models import base_models
 from adaptlab_services.recommendations import recommendations
 from adaptlab_services.recommendations.recommendation_views import RecommendationQuestion
@@ -121,16 +121,17 @@ def faults_of(refusal: AdaptlabError) -> tuple[FieldProblem, ...]:
 
 
 def recommend_page(
-    session: Session, asked: FormFields, rules: Rules, refusal: AdaptlabError | None = None
+    units: Units, asked: FormFields, rules: Rules, refusal: AdaptlabError | None = None
 ) -> dict[str, object]:
     """Return the values of the template, with an answer or the errors."""
     answer: Recommendation | None = None
     if not asked.is_empty() and refusal is None:
         try:
-            answer = recommendations.recommend(session, asked.question(), rules)
+            answer = recommendations.recommend(units, asked.question(), rules)
         except InvalidSpec as fault:
             refusal = fault
-    bases = base_models.page(session, MOST_NAMES)
+    with units() as session:
+        bases = base_models.page(session, MOST_NAMES)
     return {
         "asked": asked,
         "fields": {**asdict(asked), "once": uuid4().hex},

@@ -15,12 +15,12 @@ from adaptlab_api.pages.rendering.forms import small_form_fields
 from adaptlab_api.pages.rendering.navigation import NavigationEntry
 from adaptlab_api.pages.rendering.parameters import ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
-from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, SubmitterDep
+from adaptlab_api.requests.dependencies import ResourcesDep, SubmitterDep, UnitsDep
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.requests.study_request import study_rules
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached
-from adaptlab_services.recommendations import recommended_jobs
+from adaptlab_services.recommendations import recommendations, recommended_jobs
 from adaptlab_services.recommendations.recommended_jobs import Submitted
 
 NAVIGATION = NavigationEntry(4, "Recommend", HERE)
@@ -53,13 +53,13 @@ def recommend_routes(renderer: Renderer) -> APIRouter:
     @router.get("", name="recommend_page")
     @needs("reader")
     def ask(
-        session: SessionDep,
+        units: UnitsDep,
         principal: ReaderDep,
         opened: ResourcesDep,
         asked: Annotated[FormFields, Depends(_asked)],
     ) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
-        content = recommend_page(session, asked, study_rules(opened))
+        content = recommend_page(units, asked, study_rules(opened))
         return renderer.page(
             "recommend.html", {**shown, **content}, 400 if content["faults"] else 200
         )
@@ -69,7 +69,7 @@ def recommend_routes(renderer: Renderer) -> APIRouter:
     def submit(
         fields: FieldsDep,
         request: Request,
-        session: SessionDep,
+        units: UnitsDep,
         principal: SubmitterDep,
         opened: ResourcesDep,
         background: BackgroundTasks,
@@ -77,19 +77,20 @@ def recommend_routes(renderer: Renderer) -> APIRouter:
         asked, rules = FormFields.read(fields), study_rules(opened)
         wanted = fields.get("submit", ["all"])[0]
         try:
-            # The page about a refusal commits, so what was written before it is rolled back here.
-            with session.begin_nested():
+            proposal = recommendations.recommend(units, asked.question(), rules)
+            with units() as session:
                 submitted = recommended_jobs.submit(
-                    session, principal, asked.question(), rules, wanted, once(fields)
+                    session, principal, proposal, rules, wanted, once(fields)
                 )
+                response = noted(session, request, RedirectResponse(_where(submitted), 303))
         except (InvalidSpec, Conflict, LimitReached, Forbidden) as refusal:
-            response = answer(refusal)
-            status = 422 if response is None else response.status_code
-            content = recommend_page(session, asked, rules, refusal)
+            problem = answer(refusal)
+            status = 422 if problem is None else problem.status_code
+            content = recommend_page(units, asked, rules, refusal)
             shown: dict[str, object] = {"principal": principal, "here": HERE}
             return renderer.page("recommend.html", {**shown, **content}, status)
         background.add_task(opened.bell.ring, submitted.queues)  # after the commit
-        return noted(session, request, RedirectResponse(_where(submitted), 303))
+        return response
 
     return router
 
