@@ -4,6 +4,8 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from pydantic_core import to_json
+
 from adaptlab.charts import better_first
 from adaptlab.charts.table_charts import compared_methods, ordered_rows
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
@@ -154,7 +156,7 @@ def _table(number: int, table: TableComparison, whole: JobComparison) -> TableVi
     lacking = [scores for scores in table.missing if scores.state != "skipped"]
     return TableView(
         number=number,
-        version=hashlib.sha256(f"{comparison}{sweeps}{colours}".encode()).hexdigest()[:12],
+        version=hashlib.sha256(to_json([comparison, sweeps, colours])).hexdigest()[:12],
         base_model=table.base_model,
         task=table.task,
         comparison=comparison,
