@@ -7,6 +7,7 @@ from torch import Tensor
 
 from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
 from adaptlab.engine.capture import Recorder
+from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.errors import AdaptlabError
 from adaptlab.methods.prefix_tuning import PrefixTuning
 from adaptlab.theory.clusters import (
@@ -80,9 +81,8 @@ def test_the_output_is_what_attention_adds_to_the_stream():
     found = attention_output(base, TOKENS, NOTHING_ATTACHED, 0, LAST_OF_QUESTION)
     heard: list[Tensor] = []
     from_model = Attachments(outputs={"blocks.0.attn": lambda x, y: (heard.append(y), y)[1]})
-    from adaptlab.engine.families import gpt2
-
-    gpt2.decoder(base.family, base.weights, TOKENS, from_model, slice(None), Recorder())
+    forward = ENGINE_FAMILIES.get("gpt2")
+    forward(base.family, base.weights, TOKENS, from_model, slice(None), Recorder())
     assert torch.allclose(found, heard[0][0, :, LAST_OF_QUESTION], atol=1e-13)
 
 
