@@ -28,13 +28,30 @@ PARAMETERS = 2 * 12 * 8 + 8 + 2 * (2 * 8 + 2 * 8 * 8 + 2 * 4 * 8 + 3 * 10 * 8)
 
 def a_model_folder(folder: Path, *, seed: int = 1) -> Path:
     """A whole model of random weights; `folder` is made."""
+    return _written(folder, CONFIG, _shapes(), seed)
+
+
+def a_qwen3_folder(folder: Path, *, seed: int = 1) -> Path:
+    """A whole Qwen3 of random weights, which the library computes; `folder` is made."""
+    config = {**CONFIG, "architectures": ["Qwen3ForCausalLM"], "head_dim": 4}
+    norms = {
+        f"model.layers.{layer}.self_attn.{part}_norm.weight": (4,)
+        for layer in range(2)
+        for part in "qk"
+    }
+    return _written(folder, config, _shapes() | norms, seed)
+
+
+def _written(
+    folder: Path, config: dict[str, object], shapes: dict[str, tuple[int, ...]], seed: int
+) -> Path:
     folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps(CONFIG))
+    (folder / "config.json").write_text(json.dumps(config))
     generator = np.random.default_rng(seed)
     save_file(
         {
             name: (0.3 * generator.normal(size=shape)).astype(np.float32)
-            for name, shape in _shapes().items()
+            for name, shape in shapes.items()
         },
         folder / WEIGHTS,
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from tests.folders import QUERY, WEIGHTS, a_model_folder
+from tests.folders import QUERY, WEIGHTS, a_model_folder, a_qwen3_folder
 from tests.whole.conftest import PATIENCE, command
 
 from adaptlab_client import Client, InvalidRequest, JobView
@@ -62,6 +62,23 @@ def test_it_is_adapted_and_the_adapter_fetched(
     path = client.checkpoints.download(checkpoint, tmp_path / "lora.safetensors")
     assert job.budget is not None
     assert sum(t.size for t in load_file(path).values()) == job.budget.trainable_parameters
+
+
+def test_a_model_that_the_library_computes_is_adapted_like_any_other(
+    client: Client, model_root: Path
+) -> None:
+    a_qwen3_folder(model_root / "tiny" / "qwen3")
+    job = client.base_models.import_folder("tiny-qwen3", "models/tiny/qwen3")
+    imported = client.jobs.wait(job.id, timeout=PATIENCE)
+    assert imported.succeeded, imported.error
+    prefix = {"name": "prefix_tuning", "length": 2}
+    spec = {**ADAPT, "base_model": "tiny-qwen3", "method": prefix}
+    job = client.jobs.wait(client.jobs.submit(spec).id, timeout=PATIENCE)
+    assert job.succeeded, job.error
+    maps = {m.source: m for m in client.jobs.attention(job.id)}
+    assert maps["adapted"].learned_positions == 2
+    first = [s for s in maps["adapted"].summaries if s.layer == 0]
+    assert all(summary.relative_deviation < 1e-12 for summary in first)
 
 
 def test_a_link_out_of_the_root_is_refused(

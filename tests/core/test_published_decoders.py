@@ -1,0 +1,99 @@
+"""Decoders that the library computes: sites from names and shapes, and folders that are refused."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from tests.folders import WEIGHTS, a_qwen3_folder, with_weights
+
+from adaptlab.errors import BadModelFolder
+from adaptlab.families.transformers import Transformers
+from adaptlab.plugins.family import FAMILIES
+from adaptlab.plugins.registry import as_json, by_name
+from adaptlab.weights.model_folder import CheckedFolder, check_folder
+
+LAYER = "model.layers.1"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return a_qwen3_folder(tmp_path / "qwen3")
+
+
+def zeros(*shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    return np.zeros(shape, np.float32)
+
+
+def fused(folder: Path) -> CheckedFolder:
+    """Return the folder as a Phi-3, whose queries, keys and values are one matrix."""
+    tensors = load_file(folder / WEIGHTS)
+    for layer in range(2):
+        attention, mlp = f"model.layers.{layer}.self_attn", f"model.layers.{layer}.mlp"
+        parts = [tensors.pop(f"{attention}.{part}_proj.weight") for part in "qkv"]
+        tensors[f"{attention}.qkv_proj.weight"] = np.concatenate(parts)
+        halves = [tensors.pop(f"{mlp}.{part}_proj.weight") for part in ("gate", "up")]
+        tensors[f"{mlp}.gate_up_proj.weight"] = np.concatenate(halves)
+        for part in "qk":
+            del tensors[f"{attention}.{part}_norm.weight"]
+    save_file(tensors, folder / WEIGHTS)
+    reconfigured(folder, architectures=["Phi3ForCausalLM"])
+    return check_folder(folder)
+
+
+def reconfigured(folder: Path, **members: object) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **members}))
+
+
+def test_sites_and_sizes_follow_from_headers(folder: Path) -> None:
+    shape = check_folder(folder).family.shape()
+    assert [site.name for site in shape.linear_sites if site.layer == 1] == [
+        f"blocks.1.{part}"
+        for part in ("attn.q", "attn.k", "attn.v", "attn.o", "mlp.up", "mlp.gate", "mlp.down")
+    ]
+    sizes = {site.name: (site.inputs, site.outputs) for site in shape.linear_sites}
+    assert sizes["blocks.0.attn.k"] == (8, 4)
+    assert sizes["unembed"] == (8, 12)
+    stored = load_file(folder / WEIGHTS)
+    assert shape.parameters == sum(tensor.size for tensor in stored.values())
+
+
+def test_a_fused_matrix_has_a_site_for_each_part(folder: Path) -> None:
+    alone = check_folder(folder).family.shape()
+    checked = fused(folder)
+    together = checked.family.shape()
+    assert together.linear_sites == alone.linear_sites
+    stored, place = checked.sources["blocks.1.attn.v.weight"]
+    assert (stored.name, place.start, place.fused) == (f"{LAYER}.self_attn.qkv_proj.weight", 12, 16)
+
+
+def test_a_family_is_read_as_it_was_written(folder: Path) -> None:
+    family = check_folder(folder).family
+    assert isinstance(family, Transformers)
+    again = by_name(FAMILIES, json.loads(json.dumps(as_json(family))))
+    assert again == family
+    assert hash(again) == hash(family)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "members", "text"),
+    [
+        ({f"{LAYER}.self_attn.q_proj.weight": None}, {}, "2 layers, and the files have .*q_proj"),
+        ({f"{LAYER}.mlp.up_proj.weight": zeros(9, 8)}, {}, "whose layers differ"),
+        ({"model.router.weight": zeros(2, 8)}, {}, "router.* a kind that adaptlab does not"),
+        ({"lm_head.weight": None}, {}, "the model has no unembed.weight"),
+        ({}, {"num_hidden_layers": 3}, "3 layers, and the files have"),
+        ({}, {"num_attention_heads": 0}, "num_attention_heads"),
+        ({}, {"auto_map": {"AutoModel": "modeling.Mine"}}, "auto_map"),
+        ({}, {"quantization_config": {"bits": 4}}, "quantization_config"),
+    ],
+)
+def test_a_folder_that_does_not_fit_its_configuration_is_refused_by_name(
+    folder: Path, tensors: dict[str, object], members: dict[str, object], text: str
+) -> None:
+    with_weights(folder, **tensors)  # pyright: ignore[reportArgumentType]
+    reconfigured(folder, **members)
+    with pytest.raises(BadModelFolder, match=text):
+        check_folder(folder)
