@@ -98,7 +98,7 @@ def test_the_list_says_how_far_each_study_is(
     assert "incomplete holes 11 of 11" in holes
     assert "9 succeeded , 2 failed" in holes
     assert "running live 1 of 11" in live
-    assert "2 running , 8 queued , 1 succeeded" in live
+    assert "8 queued , 2 running , 1 succeeded" in live
     assert 'data-poll="5"' in page
 
 

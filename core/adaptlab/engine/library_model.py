@@ -7,19 +7,19 @@ the batch: rows are ordered by replicate, then by item.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 
-from adaptlab.engine import grouped, sites
+from adaptlab.engine import grouped
 from adaptlab.engine.attachments import Attachments
+from adaptlab.engine.library_pass import Pass
+from adaptlab.engine.library_positions import Positions
 from adaptlab.engine.plugins import PatternRecorder
 from adaptlab.engine.tensors import Bool, Float, Int
 from adaptlab.errors import BadModelFolder
@@ -30,192 +30,6 @@ REGISTERED = "adaptlab"
 POSITIONS = "positions.weight"
 OWN_SOFTMAX = ("softcap", "s_aux")
 """Options of an attention that the library's fused function ignores."""
-MLP_INPUTS = (".mlp.up", ".mlp.gate")
-ATTENTION_INPUTS = (".attn.q", ".attn.qkv")
-
-
-@dataclass(frozen=True)
-class Positions:
-    """The learned positions of a pass, which come before the content in the tensors.
-
-    In order: rows of a suffix, tokens of a late prompt, rows of a prefix, tokens of a prompt.
-    `keys` are learned directly and come before all of these in attention. `answer_start` is the
-    content position that produces the first answer token.
-    """
-
-    suffix: int
-    late: int
-    rows: int
-    prompt: int
-    keys: int
-    answer_start: int
-
-    @classmethod
-    def of(cls, attached: Attachments) -> "Positions":
-        """Return the positions that a method adds."""
-
-        def longest(rows: Iterable[Tensor]) -> int:
-            return max((tensor.shape[1] for tensor in rows), default=0)
-
-        return cls(
-            suffix=longest(attached.suffixes.values()),
-            late=longest(() if attached.late_prompt is None else (attached.late_prompt,)),
-            rows=longest(attached.attention_inputs.values()),
-            prompt=longest(() if attached.prompt is None else (attached.prompt,)),
-            keys=longest(keys for keys, _ in attached.keys_values.values()),
-            answer_start=attached.answer_start,
-        )
-
-    @property
-    def count(self) -> int:
-        """The positions in the tensors before the content."""
-        return self.suffix + self.late + self.rows + self.prompt
-
-    def rotary(self, length: int, device: torch.device) -> Int[Tensor, "N"]:
-        """Return the rotary positions of all, of which only distances count.
-
-        Rows and virtual tokens stand right before the content; learned keys all stand at 0, where
-        nothing is turned. A suffix and a late prompt end at the question's last token.
-        """
-        first = self.keys + self.rows + self.prompt
-        end = first + self.answer_start + 1
-        parts = [(end - self.suffix, end), (end - self.late, end), (self.keys, first + length)]
-        return torch.cat([torch.arange(*part, device=device) for part in parts])
-
-    def absolute(self, length: int, device: torch.device) -> Int[Tensor, "N"]:
-        """Return the absolute positions of all; those of learned positions are not used."""
-        return torch.arange(-self.count, length, device=device).clamp_min(0)
-
-    def visible(self, length: int, device: torch.device) -> Bool[Tensor, "N N"]:
-        """Return what every query position may see, causally within the content.
-
-        Rows give keys and values only, so what they see does not matter.
-        """
-        size, before = self.count + length, self.count
-        late, rows = self.suffix, self.suffix + self.late
-        seen = torch.ones(size, size, dtype=torch.bool, device=device).tril()
-        seen[:, :before] &= torch.eye(size, dtype=torch.bool, device=device)[:, :before]
-        asked = torch.arange(length, device=device) < self.answer_start
-        seen[before:, :rows] = ~asked.unsqueeze(1)
-        seen[before:, rows:before] = True
-        prompt = slice(rows + self.rows, before)
-        seen[prompt, rows:before] = True
-        seen[prompt, prompt] &= torch.ones_like(seen[prompt, prompt]).tril()
-        seen[late:rows, late:rows] = torch.ones_like(seen[late:rows, late:rows]).tril()
-        seen[late:rows, rows:before] = True
-        seen[late:rows, before : before + self.answer_start + 1] = True
-        return seen
-
-
-@dataclass
-class Pass:
-    """A forward pass of R `replicates`.
-
-    `normed` are the attention sublayers with a norm before them, and `seen` is what positions may
-    see if some are learned. `inputs` are those of sublayers that have not given their output yet,
-    and `attended` the layers whose attention went through our function. `taken` receives what
-    attention reads of virtual tokens.
-    """
-
-    weights: Mapping[str, Float[Tensor, "G ..."]]
-    attached: Attachments
-    recorder: PatternRecorder | None
-    replicates: int
-    positions: Positions
-    normed: frozenset[str]
-    seen: Bool[Tensor, "N N"] | None = None
-    inputs: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
-    attended: set[int] = field(default_factory=set[int])
-    taken: dict[str, Tensor] | None = None
-
-    @property
-    def virtual(self) -> int:
-        """The learned positions in the tensors before the content."""
-        return self.positions.count
-
-    def with_rows(self, layer: str, x: Float[Tensor, "R B N C"]) -> Float[Tensor, "R B N C"]:
-        """Return a layer's attention input, before its norm, with the layer's learned rows."""
-        site, at = f"{layer}.attn.input", self.positions
-        if self.taken is not None:
-            self.taken[site] = x[:, 0]
-        start = at.suffix + at.late
-        suffix = self.attached.suffixes.get(site, x[:, 0, : at.suffix])
-        rows = self.attached.attention_inputs.get(site, x[:, 0, start : start + at.rows])
-        if not at.suffix and not at.rows:
-            return x
-        suffix, rows = (
-            grouped.lifted(t, len(x)).unsqueeze(1).expand(-1, x.shape[1], -1, -1).to(x)
-            for t in (suffix, rows)
-        )
-        late, rest = x[:, :, at.suffix : start], x[:, :, start + at.rows :]
-        return torch.cat([suffix, late, rows, rest], 2)
-
-    def linear(self, names: tuple[str, ...], rows: Tensor) -> Tensor:
-        """Return the outputs, side by side, of linear sites that read the same rows [R·B, ...]."""
-        x = rows.unflatten(0, (self.replicates, -1))
-        x = x.unsqueeze(1) if x.dim() == 3 else x  # some modules see all tokens in one axis
-        outputs = [self._site(name, x) for name in names]
-        y = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
-        return y.reshape(*rows.shape[:-1], y.shape[-1])
-
-    def _site(self, name: str, x: Float[Tensor, "R B T I"]) -> Float[Tensor, "R B T O"]:
-        sublayer, _, part = name.rpartition(".")
-        if part in ("q", "k", "v", "qkv") and sublayer not in self.normed:
-            x = self.with_rows(sublayer.removesuffix(".attn"), x)
-        if name.endswith((*ATTENTION_INPUTS, *MLP_INPUTS)):
-            self.inputs[sublayer] = x
-        if part == "o":
-            x = self._mixed(f"{sublayer}.mix", x)
-        y = sites.linear(self.weights, self.attached, name, x)
-        if part in ("o", "down"):
-            y = sites.hooked(self.attached, sublayer, self.inputs.pop(sublayer), y)
-        return y
-
-    def _mixed(self, site: str, gathered: Float[Tensor, "R B T K"]) -> Float[Tensor, "R B T K"]:
-        """Return the attention output, changed at the content positions."""
-        mix = self.attached.mixes.get(site)
-        if mix is None:
-            return gathered
-        before, content = gathered[:, :, : self.virtual], gathered[:, :, self.virtual :]
-        return torch.cat([before, mix(content, slice(None))], 2)
-
-    def called(self, module: nn.Module, names: Mapping[str, str], *args: Any, **named: Any) -> Any:
-        """Call a norm or an embedding with the engine's tensors, of which each group has its own.
-
-        `names` are those of the tensors by the module's own.
-        """
-        own = {mine: self.weights[name] for mine, name in names.items()}
-        groups = {len(tensor) for tensor in own.values()}
-        if groups == {1}:
-            return _with(module, {mine: t[0] for mine, t in own.items()}, args, named)
-        count = max(groups)
-        own = {mine: grouped.lifted(tensor, count) for mine, tensor in own.items()}
-
-        def split(value: Any) -> Any:
-            return value.unflatten(0, (count, -1)) if _is_by_row(value, args[0]) else value
-
-        def axis(value: Any) -> int | None:
-            return 0 if _is_by_row(value, args[0]) else None
-
-        axes = pytree.tree_map(axis, (args, named))
-        split_args, split_named = pytree.tree_map(split, (args, named))
-        call = torch.vmap(partial(_with, module), in_dims=(0, *axes))
-        return call(own, split_args, split_named).flatten(0, 1)
-
-
-def _is_by_row(value: object, rows: Tensor) -> bool:
-    return isinstance(value, Tensor) and len(value) == len(rows)
-
-
-def _with(module: nn.Module, tensors: Mapping[str, Tensor], args: Any, named: Any) -> Any:
-    """Call a module with tensors in place of its parameters."""
-    registered: dict[str, Any] = module._parameters  # not only parameters: tensors go as well
-    emptied = dict(registered)
-    registered.update(tensors)
-    try:
-        return type(module).forward(module, *args, **named)
-    finally:
-        registered.update(emptied)
 
 
 class LibraryModel:
