@@ -1,14 +1,18 @@
 """Resolved specs as values: read from JSON, written as JSON, and unread where a plug-in lacks."""
 
+import tempfile
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.folders import a_qwen3_folder
 from tests.making import a_pretrain_spec, a_resolved_job, a_resolved_spec, an_adapt_spec, base_facts
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.families.gpt2 import GPT2
+from adaptlab.families.transformers import Transformers
 from adaptlab.plugins.family import FAMILIES, Family
 from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.registry import as_json, by_name
@@ -30,6 +34,7 @@ from adaptlab.specs.resolved import (
     write_resolved,
 )
 from adaptlab.specs.spec import ImportSpec, ModelFolder, ResolvedSpec, TheorySpec
+from adaptlab.weights.model_folder import check_folder
 
 JOB = UUID(int=1)
 
@@ -110,9 +115,16 @@ def test_a_theory_check_has_one_seed_and_its_adaptations_have_plug_ins():
     assert isinstance(measured.task, Task)
 
 
+def published() -> Family:
+    """A family that has no defaults, because it describes a folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        return check_folder(a_qwen3_folder(Path(folder) / "qwen3")).family
+
+
 def configurations(plug_in: type[Family] | type[Task] | type[Method] | type[TheoryCheck]):
     """Configurations of a plug-in: its defaults, and those that differ from them in some knobs."""
-    plain = plug_in(name=plug_in.model_fields["name"].default)
+    named = {"name": plug_in.model_fields["name"].default}
+    plain = published() if plug_in is Transformers else plug_in.model_validate(named)
     knobs: dict[str, st.SearchStrategy[object]] = {}
     for name, field in plug_in.model_fields.items():
         value = getattr(plain, name)

@@ -63,7 +63,7 @@ class LibraryModel:
         """
         length, device = tokens.shape[-1], tokens.device
         positions, normed = Positions.of(attached), frozenset(self._normed)
-        at = Pass(weights, attached, recorder, len(tokens), positions, normed, taken=taken)
+        at = Pass(weights, attached, recorder, len(tokens), positions, length, normed, taken=taken)
         options: dict[str, Any] = {
             "use_cache": False,
             "logits_to_keep": torch.arange(length, device=device)[rows] + at.virtual,

@@ -1,6 +1,6 @@
 """One forward pass of the library's model, as its modules see it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -23,6 +23,8 @@ ATTENTION_INPUTS = (".attn.q", ".attn.qkv")
 class Pass:
     """A forward pass of R `replicates`.
 
+    The content has `length` positions.
+
     `normed` are the attention sublayers with a norm before them, and `seen` is what positions may
     see if some are learned. `inputs` are those of sublayers that have not given their output yet,
     and `attended` the layers whose attention went through our function. `taken` receives what
@@ -34,6 +36,7 @@ class Pass:
     recorder: PatternRecorder | None
     replicates: int
     positions: Positions
+    length: int
     normed: frozenset[str]
     seen: Bool[Tensor, "N N"] | None = None
     inputs: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
@@ -65,7 +68,8 @@ class Pass:
     def linear(self, names: tuple[str, ...], rows: Tensor) -> Tensor:
         """Return the outputs, side by side, of linear sites that read the same rows [R·B, ...]."""
         x = rows.unflatten(0, (self.replicates, -1))
-        x = x.unsqueeze(1) if x.dim() == 3 else x  # some modules see all tokens in one axis
+        if x.dim() == 3:  # some modules see the tokens of all items in one axis
+            x = x.unflatten(1, (-1, self.virtual + self.length))
         outputs = [self._site(name, x) for name in names]
         y = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
         return y.reshape(*rows.shape[:-1], y.shape[-1])
@@ -78,10 +82,26 @@ class Pass:
             self.inputs[sublayer] = x
         if part == "o":
             x = self._mixed(f"{sublayer}.mix", x)
-        y = sites.linear(self.weights, self.attached, name, x)
+        y = self._by_kind(lambda x: sites.linear(self.weights, self.attached, name, x), x)
         if part in ("o", "down"):
-            y = sites.hooked(self.attached, sublayer, self.inputs.pop(sublayer), y)
+            source = self.inputs.pop(sublayer)
+            y = self._by_kind(lambda *xy: sites.hooked(self.attached, sublayer, *xy), source, y)
         return y
+
+    def _by_kind(
+        self, compute: Callable[..., Tensor], *tensors: Float[Tensor, "R B T _"]
+    ) -> Float[Tensor, "R B T _"]:
+        """Compute the content and every kind of learned position apart, the content first.
+
+        Hooks thus see the rows that they see in other families.
+        """
+        at = self.positions
+        if not self.virtual or tensors[0].shape[2] != at.count + self.length:
+            return compute(*tensors)  # of content only
+        sizes = (at.suffix, at.late, at.rows, at.prompt, self.length)
+        *learned, content = zip(*(tensor.split(sizes, 2) for tensor in tensors), strict=True)
+        last = compute(*content)
+        return torch.cat([*(compute(*part) for part in learned if part[0].shape[2]), last], 2)
 
     def _mixed(self, site: str, gathered: Float[Tensor, "R B T K"]) -> Float[Tensor, "R B T K"]:
         """Return the attention output, changed at the content positions."""
