@@ -1,7 +1,7 @@
 """Small random models of `transformers`, saved as folders, and the engine's reading of them.
 
 The library computes norms, rotary positions and softmax in float32 whatever the model's dtype is;
-`EverythingDouble` makes it mean float64 wherever it says float32, so that it can serve as a
+the engine's `Float64` makes it mean float64 wherever it says float32, so that it can serve as a
 reference to 1e-10. Its own tests of itself are in float32.
 """
 
@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
@@ -28,6 +27,7 @@ from transformers import (
 from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
 from adaptlab.engine.capture import Recorder
 from adaptlab.engine.huggingface import PublishedModel, load_folder
+from adaptlab.engine.library_model import Float64
 from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_METHODS
 from adaptlab.plugins.method import Method
 
@@ -100,20 +100,6 @@ MODELS: dict[str, Callable[[], PreTrainedModel]] = {
 }  # fmt: skip
 
 
-class EverythingDouble(TorchFunctionMode):
-    """Reads float32 as float64, in whatever is computed within."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        def widened(value: Any) -> Any:
-            return torch.float64 if value is torch.float32 else value
-
-        func = torch.Tensor.double if func is torch.Tensor.float else func
-        named = {name: widened(value) for name, value in (kwargs or {}).items()}
-        return func(*map(widened, args), **named)
-
-
 @dataclass(frozen=True)
 class Pair:
     """A model of `transformers` and the engine's reading of the folder it was saved to.
@@ -160,7 +146,7 @@ def pair(make: Callable[[], PreTrainedModel], folder: Path, *, double: bool) -> 
 def randomised(make: Callable[[], PreTrainedModel], *, double: bool) -> PreTrainedModel:
     """A model with larger weights than it starts with, so that all matter, ready to be asked."""
     generator = torch.Generator().manual_seed(3)
-    with EverythingDouble() if double else torch.no_grad():
+    with Float64() if double else torch.no_grad():
         model = make().eval().requires_grad_(False)
         for parameter in model.parameters():
             values = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
@@ -173,7 +159,7 @@ def their_output(model: Any, tokens: Tensor | None, *, double: bool, **options: 
     with torch.no_grad():
         if not double:
             return model(tokens, **options)
-        with EverythingDouble():
+        with Float64():
             return model(tokens, **options)
 
 

@@ -58,6 +58,15 @@ class Attachments:
     answer_start: int = 0
     replicates: int = 1
 
+    def changes(self, site: str) -> bool:
+        """Return True if a hook changes a linear site or a sublayer."""
+        return any(site in hooks for hooks in (self.outputs, self.products, self.inputs))
+
+    def adapted(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return base weights with their replacements; a tied head is the embedding."""
+        replaced = {**weights, **self.weights}
+        return {"unembed.weight": replaced["embed.weight"], **replaced}
+
 
 NOTHING_ATTACHED = Attachments()
 

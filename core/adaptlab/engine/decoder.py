@@ -142,8 +142,7 @@ def decode(
     training: TrainingStep | None,
 ) -> Float[Tensor, "R B Q V"]:
     """Return logits at the given rows; see `plugins.Forward`."""
-    adapted = {**weights, **attachments.weights}
-    adapted.setdefault("unembed.weight", adapted["embed.weight"])  # a tied head
+    adapted = attachments.adapted(weights)
     rotary = None
     if decoder.frequencies is not None:
         before, embeddings = _longest_learned(attachments), adapted["embed.weight"]

@@ -7,9 +7,10 @@ the batch: rows are ordered by replicate, then by item.
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from functools import lru_cache, partial
+from importlib.metadata import version
 from typing import Any
 
 import torch
@@ -23,11 +24,10 @@ from adaptlab.engine.library_positions import Positions
 from adaptlab.engine.plugins import PatternRecorder
 from adaptlab.engine.tensors import Bool, Float, Int
 from adaptlab.errors import BadModelFolder
-from adaptlab.families.transformers import BEFORE_ATTENTION, Transformers
+from adaptlab.families.transformers import BEFORE_ATTENTION, POSITIONS, Transformers
 
 REGISTERED = "adaptlab"
 """The name of our attention and mask functions in the library's registries."""
-POSITIONS = "positions.weight"
 OWN_SOFTMAX = ("softcap", "s_aux")
 """Options of an attention that the library's fused function ignores."""
 
@@ -36,14 +36,29 @@ class LibraryModel:
     """The module of a family, without weights of its own."""
 
     def __init__(self, family: Transformers) -> None:
-        self.family = family
-        self.layers = family.dimensions().layers
+        self.family, self._shape = family, family.shape()
         self._module = _built(family)
         self._pass: Pass | None = None
         self._embedding: nn.Module = self._module.get_input_embeddings()
-        self._has_positions = False
-        self._normed = set[str]()
-        self._bind()
+        self._normed = frozenset(self._bind(self._checked()))
+
+    def _checked(self) -> Transformers:
+        """Return the family as the module declares it; its names may differ from those of files.
+
+        Raises:
+            BadModelFolder: its tensors are not those of the family.
+        """
+        shapes = {name: tuple(tensor.shape) for name, tensor in self._module.named_parameters()}
+        found = self.family.with_tensors(shapes)
+        declared, present = self._shape.tensors, found.shape().tensors
+        names = declared.keys() | present.keys()
+        if differing := [name for name in names if declared.get(name) != present.get(name)]:
+            raise BadModelFolder(
+                f"{self.family.architecture} of transformers {version('transformers')} and the "
+                f"files of the model differ in {len(differing)} tensors, {min(differing)} among "
+                "them."
+            )
+        return found
 
     def logits(
         self,
@@ -62,8 +77,16 @@ class LibraryModel:
             BadModelFolder: the architecture's attention cannot be observed and changed.
         """
         length, device = tokens.shape[-1], tokens.device
-        positions, normed = Positions.of(attached), frozenset(self._normed)
-        at = Pass(weights, attached, recorder, len(tokens), positions, length, normed, taken=taken)
+        at = Pass(
+            weights=attached.adapted(weights),
+            attached=attached,
+            recorder=recorder,
+            replicates=len(tokens),
+            positions=Positions.of(attached),
+            length=length,
+            normed=self._normed,
+            taken=taken,
+        )
         options: dict[str, Any] = {
             "use_cache": False,
             "logits_to_keep": torch.arange(length, device=device)[rows] + at.virtual,
@@ -72,16 +95,15 @@ class LibraryModel:
         self._pass = at
         is_double = next(iter(at.weights.values())).dtype == torch.float64
         try:
-            with _Float64() if is_double else nullcontext():
+            with Float64() if is_double else nullcontext():
                 if at.virtual or at.positions.keys:
-                    at.seen = at.positions.visible(length, device)
                     options |= self._after_learned(folded, at)
                 else:
                     options["input_ids"] = folded
                 logits = self._module(**options).logits
         finally:
             self._pass = None
-        if len(at.attended) != self.layers:
+        if len(at.attended) != self._shape.layers:
             raise BadModelFolder(
                 f"The attention of {self.family.architecture} does not go through the registry of "
                 "transformers, so methods cannot attach to it. The model is not supported."
@@ -105,7 +127,7 @@ class LibraryModel:
             virtual(None, counts.rows),
             virtual(attached.prompt, counts.prompt),
         ]
-        place = counts.absolute if self._has_positions else counts.rotary
+        place = counts.absolute if POSITIONS in self._shape.tensors else counts.rotary
         return {
             "inputs_embeds": torch.cat([*before, content], 1),
             "position_ids": place(length, tokens.device).expand(len(tokens), -1),
@@ -113,11 +135,14 @@ class LibraryModel:
             "attention_mask": tokens.new_ones(len(tokens), at.virtual + length),
         }
 
-    def _bind(self) -> None:
-        """Have every module with weights, and every attention, compute what the pass says."""
-        linear = {site.name for site in self.family.shape().linear_sites}
+    def _bind(self, found: Transformers) -> Iterator[str]:
+        """Have every module with weights, and every attention, compute what the pass says.
+
+        Yields the attention sublayers with a norm before them.
+        """
+        linear = {site.name for site in self._shape.linear_sites}
         ours: dict[str, list[tuple[int, str]]] = {}
-        for name, place in _of_module(self.family, self._module).published_tensors().items():
+        for name, place in found.published_tensors().items():
             ours.setdefault(place.name, []).append((place.start, name))
         for path, module in list(self._module.named_modules()):
             if hasattr(module, "layer_idx") and hasattr(module, "is_causal"):
@@ -125,17 +150,16 @@ class LibraryModel:
             kinds = [kind for kind in module._parameters if f"{path}.{kind}" in ours]
             if not kinds:
                 continue
-            names = [name for _, name in sorted(ours[f"{path}.weight"])]
+            names = (name for _, name in sorted(ours[f"{path}.weight"]))
             sites_here = tuple(name.removesuffix(".weight") for name in names)
             if sites_here[0] in linear:
                 module.forward = partial(self._linear, sites_here)
             else:
                 own = {kind: ours[f"{path}.{kind}"][0][1] for kind in kinds}
                 module.forward = partial(self._called, module, own)
-                block, _, leaf = sites_here[0].rpartition(".")
+                sublayer, _, leaf = sites_here[0].rpartition(".")
                 if leaf in BEFORE_ATTENTION:
-                    self._normed.add(block)
-                self._has_positions |= names == [POSITIONS]
+                    yield sublayer
             for parameter in module.parameters(recurse=False):
                 parameter.data = parameter.data.new_empty(0)
 
@@ -149,10 +173,10 @@ class LibraryModel:
 
     def _called(self, module: nn.Module, names: Mapping[str, str], *args: Any, **named: Any) -> Any:
         at, name = self._at, names["weight"]
-        block, _, leaf = name.removesuffix(".weight").rpartition(".")
+        sublayer, _, leaf = name.removesuffix(".weight").rpartition(".")
         if leaf in BEFORE_ATTENTION and at.virtual:
             x = args[0].unflatten(0, (at.replicates, -1))
-            args = (at.with_rows(block.removesuffix(".attn"), x).flatten(0, 1), *args[1:])
+            args = (at.with_rows(sublayer, x).flatten(0, 1), *args[1:])
         y = at.called(module, names, *args, **named)
         if name != POSITIONS or not at.virtual:
             return y
@@ -171,7 +195,8 @@ class LibraryModel:
         at, layer = self._at, module.layer_idx
         assert mask is not None, "the registered mask function makes one"
         at.attended.add(layer)
-        if at.seen is not None:
+        mask = mask[:1]  # no item has padding, so all have the same mask
+        if at.virtual:
             mask = self._with_learned(mask, at.seen)
         if at.taken is not None:
             for part, read in (("keys", keys), ("values", values)):
@@ -196,8 +221,8 @@ class LibraryModel:
         return output, pattern
 
     def _with_learned(
-        self, mask: Bool[Tensor, "N 1 Q T"], seen: Bool[Tensor, "Q T"]
-    ) -> Bool[Tensor, "N 1 Q T"]:
+        self, mask: Bool[Tensor, "1 1 Q T"], seen: Bool[Tensor, "Q T"]
+    ) -> Bool[Tensor, "1 1 Q T"]:
         """Return the library's mask of the content beside what learned positions may see."""
         start, whole = self._at.virtual, seen.expand_as(mask).clone()
         whole[..., start:, start:] = mask[..., start:, start:]
@@ -231,30 +256,13 @@ def _explicit(
 
 
 def _built(family: Transformers) -> Any:
-    """Return the library's module, with random weights.
-
-    Raises:
-        BadModelFolder: its tensors are not those of the family.
-    """
+    """Return the library's module, with random weights."""
     import transformers
 
     architecture: Any = getattr(transformers, family.architecture)
     config = architecture.config_class.from_dict(dict(family.config))
     module = architecture._from_config(config, attn_implementation=_registered())
-    declared, present = family.shape().tensors, _of_module(family, module).shape().tensors
-    differing = [n for n in declared.keys() | present.keys() if declared.get(n) != present.get(n)]
-    if differing:
-        raise BadModelFolder(
-            f"{family.architecture} of transformers {transformers.__version__} and the files of "
-            f"the model differ in {len(differing)} tensors, {min(differing)} among them."
-        )
     return module.eval().requires_grad_(requires_grad=False)
-
-
-def _of_module(family: Transformers, module: nn.Module) -> Transformers:
-    """Return the family as the module declares it; its names may differ from those of files."""
-    shapes = {name: tuple(tensor.shape) for name, tensor in module.named_parameters()}
-    return type(family).from_published(family.architecture, family.config, shapes)
 
 
 @lru_cache(maxsize=2)  # an adaptation has one; an evaluation may use a second
@@ -291,7 +299,7 @@ def _registered() -> str:
     return REGISTERED
 
 
-class _Float64(TorchFunctionMode):
+class Float64(TorchFunctionMode):
     """Reads float32 as float64: the library computes norms and positions in float32 otherwise."""
 
     def __torch_function__(

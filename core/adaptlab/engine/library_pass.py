@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -15,20 +15,19 @@ from adaptlab.engine.library_positions import Positions
 from adaptlab.engine.plugins import PatternRecorder
 from adaptlab.engine.tensors import Bool, Float
 
-MLP_INPUTS = (".mlp.up", ".mlp.gate")
-ATTENTION_INPUTS = (".attn.q", ".attn.qkv")
+READERS = ("q", "k", "v", "qkv")
+"""Parts that read the input of attention."""
+FIRST_PARTS = ("q", "qkv", "up", "gate")
+"""Parts whose input is that of their sublayer."""
 
 
 @dataclass
 class Pass:
-    """A forward pass of R `replicates`.
+    """A forward pass of R `replicates` over content of `length` positions.
 
-    The content has `length` positions.
-
-    `normed` are the attention sublayers with a norm before them, and `seen` is what positions may
-    see if some are learned. `inputs` are those of sublayers that have not given their output yet,
-    and `attended` the layers whose attention went through our function. `taken` receives what
-    attention reads of virtual tokens.
+    `normed` are the attention sublayers with a norm before them. `inputs` are those of sublayers
+    that have not given their output yet, and `attended` the layers whose attention went through our
+    function. `taken` receives what attention reads of virtual tokens.
     """
 
     weights: Mapping[str, Float[Tensor, "G ..."]]
@@ -38,7 +37,6 @@ class Pass:
     positions: Positions
     length: int
     normed: frozenset[str]
-    seen: Bool[Tensor, "N N"] | None = None
     inputs: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     attended: set[int] = field(default_factory=set[int])
     taken: dict[str, Tensor] | None = None
@@ -48,9 +46,15 @@ class Pass:
         """The learned positions in the tensors before the content."""
         return self.positions.count
 
-    def with_rows(self, layer: str, x: Float[Tensor, "R B N C"]) -> Float[Tensor, "R B N C"]:
-        """Return a layer's attention input, before its norm, with the layer's learned rows."""
-        site, at = f"{layer}.attn.input", self.positions
+    @cached_property
+    def seen(self) -> Bool[Tensor, "N N"]:
+        """What positions may see, learned ones among them."""
+        device = next(iter(self.weights.values())).device
+        return self.positions.visible(self.length, device)
+
+    def with_rows(self, sublayer: str, x: Float[Tensor, "R B N C"]) -> Float[Tensor, "R B N C"]:
+        """Return the input of attention, before its norm, with the layer's learned rows."""
+        site, at = f"{sublayer}.input", self.positions
         if self.taken is not None:
             self.taken[site] = x[:, 0]
         start = at.suffix + at.late
@@ -76,28 +80,29 @@ class Pass:
 
     def _site(self, name: str, x: Float[Tensor, "R B T I"]) -> Float[Tensor, "R B T O"]:
         sublayer, _, part = name.rpartition(".")
-        if part in ("q", "k", "v", "qkv") and sublayer not in self.normed:
-            x = self.with_rows(sublayer.removesuffix(".attn"), x)
-        if name.endswith((*ATTENTION_INPUTS, *MLP_INPUTS)):
+        if part in READERS and sublayer not in self.normed:
+            x = self.with_rows(sublayer, x)
+        if part in FIRST_PARTS:
             self.inputs[sublayer] = x
         if part == "o":
             x = self._mixed(f"{sublayer}.mix", x)
-        y = self._by_kind(lambda x: sites.linear(self.weights, self.attached, name, x), x)
+        y = self._by_kind(name, partial(sites.linear, self.weights, self.attached, name), x)
         if part in ("o", "down"):
             source = self.inputs.pop(sublayer)
-            y = self._by_kind(lambda *xy: sites.hooked(self.attached, sublayer, *xy), source, y)
+            y = self._by_kind(sublayer, partial(sites.hooked, self.attached, sublayer), source, y)
         return y
 
     def _by_kind(
-        self, compute: Callable[..., Tensor], *tensors: Float[Tensor, "R B T _"]
+        self, site: str, compute: Callable[..., Tensor], *tensors: Float[Tensor, "R B T _"]
     ) -> Float[Tensor, "R B T _"]:
-        """Compute the content and every kind of learned position apart, the content first.
+        """Compute the content and every kind of learned position of a hooked site apart.
 
-        Hooks thus see the rows that they see in other families.
+        The content comes first. Hooks thus see the rows that they see in other families.
         """
         at = self.positions
-        if not self.virtual or tensors[0].shape[2] != at.count + self.length:
-            return compute(*tensors)  # of content only
+        has_learned = self.virtual and tensors[0].shape[2] == at.count + self.length
+        if not has_learned or not self.attached.changes(site):
+            return compute(*tensors)
         sizes = (at.suffix, at.late, at.rows, at.prompt, self.length)
         *learned, content = zip(*(tensor.split(sizes, 2) for tensor in tensors), strict=True)
         last = compute(*content)

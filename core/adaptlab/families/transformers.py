@@ -9,11 +9,13 @@ part; one whose parts are interleaved is a single site.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal, Self, cast
+from typing import Annotated, ClassVar, Literal, Self, cast, get_args
 
 from pydantic import AfterValidator, AliasChoices, Field, JsonValue, PositiveInt, model_validator
 
 from adaptlab.errors import BadModelFolder
+from adaptlab.families.gpt2 import GPT2
+from adaptlab.families.llama import Llama
 from adaptlab.plugins.decoder import SPREAD
 from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.shapes import Initialiser, ModelShape, Site, TensorRole, TensorShape
@@ -24,6 +26,8 @@ Architecture = Literal[
     "LlamaForCausalLM", "MistralForCausalLM", "OPTForCausalLM", "Olmo2ForCausalLM",
     "Phi3ForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "SmolLM3ForCausalLM",
 ]  # fmt: skip
+OUR_DECODERS = (*GPT2.architectures, *Llama.architectures)
+"""Architectures that are imported as families of their own; here too, for comparison."""
 TIED_BY_DEFAULT: tuple[Architecture, ...] = (
     "GPT2LMHeadModel", "Gemma2ForCausalLM", "Gemma3ForCausalLM", "OPTForCausalLM",
     "SmolLM3ForCausalLM",
@@ -67,6 +71,7 @@ OUTER: Mapping[str, str] = {
     "embed_out": "unembed",
 }
 """The names of modules outside the blocks, by the last part of the library's name."""
+EMBEDDING, POSITIONS, HEAD = "embed.weight", "positions.weight", "unembed.weight"
 BEFORE_ATTENTION = ("input_layernorm", "self_attn_layer_norm", "ln_1")
 ATTENTION = ("attn.q", "attn.k", "attn.v")
 ATTENTION_PARTS = (*ATTENTION, "attn.qkv", "attn.o")
@@ -143,8 +148,8 @@ class Transformers(PublishedFamily):
     `config` is the model's `config.json`. `stored` has the shape of every stored tensor, by name;
     `*` stands for the number of a block, since all blocks are alike.
 
-    Prefixes are learned keys and values (`side: key_value`), always visible, also from beyond a
-    sliding window. Virtual tokens precede the content, whose positions do not change.
+    Learned positions are always visible, also from beyond a sliding window. The content keeps its
+    own positions.
     """
 
     title: ClassVar[str] = "Transformers"
@@ -154,10 +159,9 @@ class Transformers(PublishedFamily):
     reference: ClassVar[str] = "Wolf et al. (EMNLP 2020)"
     default_learning_rate: ClassVar[float] = 3e-3
     default_weight_decay: ClassVar[float] = 0.1
-    architectures: ClassVar[tuple[str, ...]] = (
-        "Gemma2ForCausalLM", "Gemma3ForCausalLM", "GPTNeoXForCausalLM", "OPTForCausalLM",
-        "Olmo2ForCausalLM", "Phi3ForCausalLM", "Qwen3ForCausalLM", "SmolLM3ForCausalLM",
-    )  # fmt: skip
+    architectures: ClassVar[tuple[str, ...]] = tuple(
+        name for name in get_args(Architecture) if name not in OUR_DECODERS
+    )
     prefix: ClassVar[str] = ""
     buffers: ClassVar[tuple[str, ...]] = (
         ".rotary_emb.inv_freq", ".attention.bias", ".attention.masked_bias",
@@ -178,13 +182,13 @@ class Transformers(PublishedFamily):
         needed = {
             f"blocks.*.{part}.weight" for part in (*attention, "attn.o", "mlp.up", "mlp.down")
         }
-        needed |= {"embed.weight"} if self.is_tied() else {"embed.weight", "unembed.weight"}
+        needed |= {EMBEDDING} if self.is_tied() else {EMBEDDING, HEAD}
         if missing := sorted(needed - names):
             raise ValueError(f"the model has no {', '.join(missing)}")
         return self
 
     def __hash__(self) -> int:
-        return hash(self.model_dump_json())
+        return hash((self.architecture, frozenset(self.stored.items())))
 
     @classmethod
     def from_published(
@@ -198,16 +202,20 @@ class Transformers(PublishedFamily):
             stored=_collapsed(present, dimensions.layers),
         )
 
+    def with_tensors(self, stored: Mapping[str, tuple[int, ...]]) -> Self:
+        """Return the model with tensors of these names and shapes; may raise `BadModelFolder`."""
+        return self.from_published(self.architecture, self.config, stored)
+
     def resolved(self, vocabulary: int, context: int) -> Self:
         return self
 
     def shape(self) -> ModelShape:
-        dimensions = self.dimensions()
-        places = [place for place in self.places() if not (self.is_tied() and _is_head(place))]
+        dimensions, tied = self.dimensions(), {HEAD: EMBEDDING} if self.is_tied() else {}
+        places = [place for place in self.places() if place.name not in tied]
         outer = [place for place in places if "*" not in place.name]
         inner = [place for place in places if "*" in place.name]
-        embed = next(place for place in outer if place.name == "embed.weight")
-        before = [place for place in outer if place.name in ("embed.weight", "positions.weight")]
+        embed = next(place for place in outer if place.name == EMBEDDING)
+        before = [place for place in outer if place.name in (EMBEDDING, POSITIONS)]
         after = [place for place in outer if place not in before]
         sites = {"embed": Site("embed", "embedding", dimensions.vocabulary, embed.shape[1])}
         tensors = {place.name: self._tensor(place) for place in before}
@@ -227,7 +235,7 @@ class Transformers(PublishedFamily):
             vocabulary=dimensions.vocabulary,
             sites=sites,
             tensors=tensors,
-            tied={"unembed.weight": "embed.weight"} if self.is_tied() else {},
+            tied=tied,
             first_attention=frozenset(filter(_is_of_first_attention, tensors)),
         )
 
@@ -238,7 +246,7 @@ class Transformers(PublishedFamily):
             for place in self.places()
             for layer in (layers if "*" in place.name else (0,))
         )
-        places.setdefault("unembed.weight", PublishedTensor("lm_head.weight"))
+        places.setdefault(HEAD, PublishedTensor("lm_head.weight"))
         return places
 
     def dimensions(self) -> Dimensions:
@@ -263,12 +271,8 @@ class Transformers(PublishedFamily):
             "norm_scale": Initialiser("zeros" if is_centred else "ones"),
             "norm_shift": Initialiser("zeros"),
         }[place.role]
-        decays = place.role == "weight" and place.name not in ("embed.weight", "positions.weight")
+        decays = place.role == "weight" and place.name not in (EMBEDDING, POSITIONS)
         return TensorShape(place.shape, start, decays, place.role)
-
-
-def _is_head(place: Place) -> bool:
-    return place.name == "unembed.weight"
 
 
 def _collapsed(stored: Mapping[str, tuple[int, ...]], layers: int) -> dict[str, tuple[int, ...]]:
@@ -377,7 +381,7 @@ def _block_sites(block: Iterable[Place], layer: int, dimensions: Dimensions) -> 
 
 def _is_of_first_attention(tensor: str) -> bool:
     """Return True if a tensor decides the attention of the first block."""
-    if tensor in ("embed.weight", "positions.weight"):
+    if tensor in (EMBEDDING, POSITIONS):
         return True
     in_attention = tensor.startswith("blocks.0.attn.")
     return in_attention and not tensor.startswith(("blocks.0.attn.v.", "blocks.0.attn.o."))

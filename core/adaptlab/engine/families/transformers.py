@@ -25,12 +25,9 @@ def forward(
     training: TrainingStep | None = None,
 ) -> Float[Tensor, "R B Q V"]:
     """Return logits at the given rows. There is no dropout: a model is adapted as it is used."""
-    adapted = {**weights, **attachments.weights}
-    adapted.setdefault("unembed.weight", adapted["embed.weight"])  # a tied head
-    groups = (len(tensor) for tensor in adapted.values())
-    replicates = max((len(tokens), attachments.replicates, *groups))
-    model, tokens = library_model(family), grouped.lifted(tokens, replicates)
-    return model.logits(adapted, tokens, attachments, rows, recorder)
+    groups = (len(tensor) for tensor in (*weights.values(), *attachments.weights.values()))
+    tokens = grouped.lifted(tokens, max((attachments.replicates, *groups)))
+    return library_model(family).logits(weights, tokens, attachments, rows, recorder)
 
 
 @ENGINE_TOKEN_STATES.register("transformers")
@@ -41,8 +38,7 @@ def token_states(
 ) -> dict[str, Float[Tensor, "G P _"]]:
     """Return what attention reads of virtual tokens; see `plugins.TokenStates`."""
     no_content = torch.zeros(len(embeddings), 1, 0, dtype=torch.int64, device=embeddings.device)
-    whole = {"unembed.weight": weights["embed.weight"], **weights}
     states: dict[str, Tensor] = {}
     attached = Attachments(prompt=embeddings, replicates=len(embeddings))
-    library_model(family).logits(whole, no_content, attached, slice(None), None, states)
+    library_model(family).logits(weights, no_content, attached, slice(None), None, states)
     return states
