@@ -15,6 +15,7 @@ from adaptlab.plugins.registry import as_json, by_name
 from adaptlab.weights.model_folder import CheckedFolder, check_folder
 
 LAYER = "model.layers.1"
+NESTED: list[object] = json.loads("[" * 900 + "]" * 900)
 
 
 @pytest.fixture
@@ -24,6 +25,10 @@ def folder(tmp_path: Path) -> Path:
 
 def zeros(*shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     return np.zeros(shape, np.float32)
+
+
+def of_each_layer(name: str, *shape: int) -> dict[str, object]:
+    return {f"model.layers.{layer}.self_attn.{name}": zeros(*shape) for layer in range(2)}
 
 
 def fused(folder: Path) -> CheckedFolder:
@@ -86,6 +91,15 @@ def test_a_family_is_read_as_it_was_written(folder: Path) -> None:
         ({"lm_head.weight": None}, {}, "the model has no unembed.weight"),
         ({}, {"num_hidden_layers": 3}, "3 layers, and the files have"),
         ({}, {"num_attention_heads": 0}, "num_attention_heads"),
+        ({}, {"max_position_embeddings": 10**18}, "max_position_embeddings"),
+        ({}, {"x": NESTED}, r"config\.x\.list"),
+        ({}, {"hidden_size": 16}, "weight has 12 × 8 numbers where config.json describes 12 × 16"),
+        ({}, {"vocab_size": 99}, "12 × 8 numbers where config.json describes 99 × 8"),
+        ({}, {"num_attention_heads": 4}, "o_proj.weight has 8 × 8 .* describes 8 × 16"),
+        ({}, {"num_key_value_heads": 2}, "k_proj.weight has 4 × 8 .* describes 8 × 8"),
+        ({}, {"head_dim": 10**9}, "k_proj.weight has 4 × 8 .* describes 1000000000 × 8"),
+        (of_each_layer("q_proj.weight", 8), {}, "q_proj.weight has 8 numbers .* 8 × 8"),
+        (of_each_layer("q_proj.bias", 8, 1), {}, "q_proj.bias has 8 × 1 numbers .* describes any"),
         ({}, {"auto_map": {"AutoModel": "modeling.Mine"}}, "auto_map"),
         ({}, {"quantization_config": {"bits": 4}}, "quantization_config"),
     ],
@@ -96,4 +110,11 @@ def test_a_folder_that_does_not_fit_its_configuration_is_refused_by_name(
     with_weights(folder, **tensors)  # pyright: ignore[reportArgumentType]
     reconfigured(folder, **members)
     with pytest.raises(BadModelFolder, match=text):
+        check_folder(folder)
+
+
+def test_fused_outputs_that_do_not_add_up_are_refused(folder: Path) -> None:
+    fused(folder)
+    reconfigured(folder, num_key_value_heads=2)
+    with pytest.raises(BadModelFolder, match=r"qkv_proj.weight has 16 outputs.* describes 24\."):
         check_folder(folder)

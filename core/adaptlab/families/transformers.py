@@ -19,7 +19,7 @@ from adaptlab.families.llama import Llama
 from adaptlab.plugins.decoder import SPREAD
 from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.shapes import Initialiser, ModelShape, Site, TensorRole, TensorShape
-from adaptlab.weights.huggingface import PublishedConfig, PublishedFamily, PublishedTensor
+from adaptlab.weights.huggingface import CONFIG, PublishedConfig, PublishedFamily, PublishedTensor
 
 Architecture = Literal[
     "GPT2LMHeadModel", "GPTNeoXForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM",
@@ -94,8 +94,8 @@ class Dimensions(PublishedConfig):
     key_value_heads: PositiveInt | None = Field(default=None, alias="num_key_value_heads")
     head_dim: PositiveInt | None = None
     width: PositiveInt = Field(validation_alias=AliasChoices("hidden_size", "n_embd"))
-    context: PositiveInt = Field(
-        validation_alias=AliasChoices("max_position_embeddings", "n_positions")
+    context: int = Field(
+        ge=1, le=10**8, validation_alias=AliasChoices("max_position_embeddings", "n_positions")
     )
     vocabulary: PositiveInt = Field(alias="vocab_size")
     tie_word_embeddings: bool | None = None
@@ -117,6 +117,23 @@ class Dimensions(PublishedConfig):
         if len(sites) == 2:
             return (total // 2, total - total // 2)
         return (self.query_width, self.key_value_width, self.key_value_width)
+
+    def matrices(self) -> dict[str, tuple[int | None, int | None]]:
+        """Return the shapes of our matrices by name; None where every size will do."""
+        tokens, queries, keys = self.vocabulary, self.query_width, self.key_value_width
+        return {
+            EMBEDDING: (tokens, self.width),
+            HEAD: (tokens, self.width),
+            POSITIONS: (None, self.width),
+            "blocks.*.attn.q.weight": (queries, self.width),
+            "blocks.*.attn.k.weight": (keys, self.width),
+            "blocks.*.attn.v.weight": (keys, self.width),
+            "blocks.*.attn.qkv.weight": (queries + 2 * keys, self.width),
+            "blocks.*.attn.o.weight": (self.width, queries),
+            "blocks.*.mlp.up.weight": (None, self.width),
+            "blocks.*.mlp.gate.weight": (None, self.width),
+            "blocks.*.mlp.down.weight": (self.width, None),
+        }
 
 
 @dataclass(frozen=True)
@@ -254,9 +271,16 @@ class Transformers(PublishedFamily):
         return Dimensions.model_validate(self.config)
 
     def places(self) -> tuple[Place, ...]:
-        """Return every tensor once, those of blocks with `*` for the block's number."""
+        """Return every tensor once, those of blocks with `*` for the block's number.
+
+        Raises:
+            BadModelFolder: a tensor is unknown, or not as large as the configuration says.
+        """
         dimensions = self.dimensions()
-        return tuple(p for item in self.stored.items() for p in _placed(*item, dimensions))
+        places = tuple(p for item in self.stored.items() for p in _placed(*item, dimensions))
+        for place in places:
+            _check_size(place, dimensions)
+        return places
 
     def is_tied(self) -> bool:
         """Return True if the head is the embedding."""
@@ -324,6 +348,21 @@ def _placed(stored: str, shape: tuple[int, ...], dimensions: Dimensions) -> Iter
     )
 
 
+def _check_size(place: Place, dimensions: Dimensions) -> None:
+    """Raise `BadModelFolder` if a matrix or bias is not of the configuration's size."""
+    sizes = dimensions.matrices().get(place.name)
+    if sizes is None and place.role != "bias":
+        return
+    wanted = (None,) if sizes is None else sizes
+    is_other = len(wanted) != len(place.shape)
+    if is_other or any(n not in (None, m) for n, m in zip(wanted, place.shape, strict=True)):
+        there, described = (" × ".join(str(n or "any") for n in s) for s in (place.shape, wanted))
+        raise BadModelFolder(
+            f"{place.stored.replace('*', '0')} has {there} numbers where {CONFIG} describes "
+            f"{described}."
+        )
+
+
 def _norm(module: str, kind: str) -> str:
     """Return our name of a norm: of a module in a block, or of the last one."""
     if not module:
@@ -342,7 +381,12 @@ def _linear(
     total, *inputs = shape[::-1] if is_transposed else shape
     role = "weight" if kind == "weight" else "bias"
     sites, start = LINEAR[module], 0
-    for site, outputs in zip(sites, dimensions.outputs(sites, total), strict=True):
+    sizes = dimensions.outputs(sites, total)
+    if sum(sizes) != total:
+        raise BadModelFolder(
+            f"{stored.replace('*', '0')} has {total} outputs. {CONFIG} describes {sum(sizes)}."
+        )
+    for site, outputs in zip(sites, sizes, strict=True):
         name = f"blocks.*.{site}.{kind}"
         yield Place(name, stored, (outputs, *inputs), role, is_transposed, start, total)
         start += outputs

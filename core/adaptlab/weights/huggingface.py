@@ -12,17 +12,19 @@ from pathlib import Path
 from typing import ClassVar, Self, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 from adaptlab.errors import BadModelFolder, InvalidSpec
 from adaptlab.plugins.family import FAMILIES, Family
 from adaptlab.weights.weights_file import opened
-from adaptlab.wording import value_excerpt
+from adaptlab.wording import shortened, value_excerpt
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".h5", ".msgpack")
 LONGEST_FILE_NAME = 255
+LONGEST_DETAIL = 1000
 LARGEST_JSON = 2**22  # bytes; the index of 10,000 tensors takes a megabyte
 
 
@@ -101,14 +103,20 @@ class Description:
         try:
             published = self.family.from_published(self.architecture, self.config, stored)
         except ValidationError as error:
-            details = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            details = "; ".join(map(_detail, error.errors()))
             raise BadModelFolder(
                 f"{CONFIG} describes a {self.architecture} that adaptlab does not support. "
-                f"{'; '.join(details)}"
+                f"{shortened(details, LONGEST_DETAIL)}"
             ) from error
         if problems := published.problems():
             raise BadModelFolder(f"{CONFIG} contradicts itself: {InvalidSpec(*problems)}")
         return published
+
+
+def _detail(error: ErrorDetails) -> str:
+    """Return one error with its member; one of the whole model has none."""
+    place, text = ".".join(map(str, error["loc"])), error["msg"].removeprefix("Value error, ")
+    return f"{place}: {text}" if place else text
 
 
 def read_description(folder: Path, within: Path | None = None) -> Description:
