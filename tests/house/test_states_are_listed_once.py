@@ -21,9 +21,7 @@ def offences(suffix: str, text: str) -> list[str]:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_no_other_file_lists_job_states(folder: str) -> None:
-    files = [
-        one for one in Path(folder).rglob("*") if one.suffix in (".py", ".html", ".js", ".css")
-    ]
+    files = [one for one in Path(folder).rglob("*") if one.suffix in SUFFIXES]
     assert len(files) > 50
     found = {str(one): offences(one.suffix, one.read_text()) for one in files}
     assert {path: lists for path, lists in found.items() if lists} == {}
