@@ -71,9 +71,9 @@ STATEMENTS = (
     (
         "job_metrics",
         """
-    INSERT INTO job_metrics (job_id, name, seeds, values, items, n, mean, sd, low, high, min,
-        max)
-    SELECT id, name, ARRAY[0, 1, 2], ARRAY[share - 0.01, share, share + 0.01],
+    INSERT INTO job_metrics (job_id, project_id, name, seeds, values, items, n, mean, sd, low,
+        high, min, max)
+    SELECT id, project_id, name, ARRAY[0, 1, 2], ARRAY[share - 0.01, share, share + 0.01],
         ARRAY[1000, 1000, 1000], 3, share, 0.01, share - 0.02, share + 0.02, share - 0.01,
         share + 0.01
     FROM jobs, unnest(%(metrics)s::text[]) AS name,

@@ -682,7 +682,8 @@ class JobMetric(Table):
 
     `seeds` and `values` belong together. A value that is a share of items has their number in
     `items`. `low` and `high` are the limits of the 95 % interval of the mean. The row follows from
-    the results of the latest attempt, and is stored so that jobs can be filtered by it.
+    the results of the latest attempt, and is stored so that jobs can be filtered by it. It has the
+    job's project, so that its visibility is known without the job.
     """
 
     __tablename__ = "job_metrics"
@@ -695,6 +696,7 @@ class JobMetric(Table):
         ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True
     )
     name: Mapped[str] = mapped_column(primary_key=True)
+    project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"))
     seeds: Mapped[list[int]] = mapped_column(ARRAY(BigInteger))
     values: Mapped[list[float]] = mapped_column(ARRAY(Double))
     items: Mapped[list[int] | None] = mapped_column(ARRAY(Integer))

@@ -21,6 +21,7 @@ from tests.making import a_base_model, a_job, a_member, a_token, a_user, an_adap
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.statistics import seed_interval
 from adaptlab_db.tables import Membership
+from adaptlab_services.results import result_groups
 
 Sessions = sessionmaker[Session]
 ARRAYS = {"lora": 300, "prefix_tuning": 200, "soft_prompt": 100}
@@ -242,6 +243,13 @@ def test_what_is_of_another_project_is_not_there(
     assert len(asked(api, "/v1/attention")["data"]) == 2
 
 
+@pytest.fixture(params=[1, 10], ids=["more seeds than positions", "fewer"])
+def positions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums by position in the first statement; for more seeds there is a second one."""
+    monkeypatch.setattr(result_groups, "POSITIONS", request.param)
+
+
+@pytest.mark.usefixtures("positions")
 def test_groups_count_a_seed_once(api: TestClient, sessions: Sessions) -> None:
     """Two jobs of a method at two budgets: the seeds' own means are what is averaged."""
     with sessions.begin() as session:
@@ -270,6 +278,7 @@ def test_groups_count_a_seed_once(api: TestClient, sessions: Sessions) -> None:
     assert {(row["budget.requested"], row["jobs"]) for row in cells} == {(64, 1), (128, 1)}
 
 
+@pytest.mark.usefixtures("positions")
 def test_groups_of_other_metrics_have_students_interval(
     api: TestClient, sessions: Sessions
 ) -> None:

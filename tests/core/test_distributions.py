@@ -18,7 +18,10 @@ def test_the_incomplete_beta_function(a: float, b: float, x: float):
     assert incomplete_beta(a, b, x) == pytest.approx(special.betainc(a, b, x), rel=1e-9, abs=1e-14)
 
 
-@pytest.mark.parametrize(("a", "b"), [(1, 3200), (3200, 1), (7, 90), (2.5, 2.5), (9600, 4)])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [(1, 3200), (3200, 1), (7, 90), (2.5, 2.5), (9600, 4), (1.15, 0.02), (0.5, 0.5), (3, 96_000)],
+)
 @pytest.mark.parametrize("probability", [0.005, 0.025, 0.5, 0.975, 0.995])
 def test_beta_quantiles(a: float, b: float, probability: float):
     expected = special.betaincinv(a, b, probability)

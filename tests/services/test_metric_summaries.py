@@ -32,7 +32,7 @@ def kept(sessions: Sessions) -> Figures:
     """Every row, by job and name; floats rounded to what two ways of adding up agree on."""
     with sessions.begin() as session:
         rows = session.scalars(select(JobMetric)).all()
-    columns = ("seeds", "items", "n", "mean", "sd", "low", "high", "min", "max")
+    columns = ("seeds", "items", "n", "mean", "sd", "low", "high", "min", "max", "project_id")
     return {
         (str(row.job_id), row.name): tuple(_rounded(getattr(row, name)) for name in columns)
         for row in rows
@@ -76,7 +76,7 @@ def test_figures_are_of_the_chosen_trials(sessions: Sessions) -> None:
     accuracies = {row[2]: row for (_, name), row in figures.items() if name == "accuracy"}
     assert set(accuracies) == {1, 3, 4}
     shares = [(200 + 7 * seed) / ITEMS for seed in range(4)]
-    seeds, items, n, middle, sd, low, high, least, most = accuracies[4]
+    seeds, items, n, middle, sd, low, high, least, most, _ = accuracies[4]
     assert (seeds, items, n) == ([0, 1, 2, 3], [ITEMS] * 4, 4)
     assert middle == pytest.approx(mean(shares))
     assert sd == pytest.approx(stdev(shares))

@@ -7,12 +7,18 @@ with the modified Lentz method. The tests compare with scipy.
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
+from statistics import NormalDist
 
 TINY = 1e-300
 ENOUGH = 1e-15
 LONGEST_FRACTION = 10_000
 STEPS = 200
 EPSILON = 2.0**-52
+LAST_STEP = 1e-9
+"""Relative length of a Newton step after which the error is that of rounding: its square."""
+SMALLEST_LOG = -700.0
+"""Below it, the exponential function underflows."""
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
@@ -29,10 +35,38 @@ def incomplete_beta(a: float, b: float, x: float) -> float:
 
 
 def beta_quantile(a: float, b: float, probability: float) -> float:
-    """Return the x with I_x(a, b) = `probability`."""
-    return where_rising(lambda x: incomplete_beta(a, b, x), probability)
+    """Return the x with I_x(a, b) = `probability`.
+
+    Newton's method from the quantile of the normal distribution with the same mean and variance. A
+    step that leaves the bracket, or is not half as long as the last one, is replaced by bisection.
+    Where the density is unbounded, no slopes are used.
+    """
+    if min(a, b) < 1:
+        return where_rising(lambda x: incomplete_beta(a, b, x), probability)
+    mean, log_beta = a / (a + b), _log_beta(a, b)
+    deviation = math.sqrt(mean * (1 - mean) / (a + b + 1))
+    low, high, last = 0.0, 1.0, 1.0
+    x = mean + deviation * NormalDist().inv_cdf(probability)
+    x = x if 0 < x < 1 else mean
+    for _ in range(STEPS):
+        above = incomplete_beta(a, b, x) - probability
+        low, high = (low, x) if above > 0 else (x, high)
+        log_slope = (a - 1) * math.log(x) + (b - 1) * math.log1p(-x) - log_beta
+        step = above * math.exp(-log_slope) if log_slope > SMALLEST_LOG else math.inf
+        if low < x - step < high and abs(step) <= last / 2:
+            x -= step
+            if abs(step) <= LAST_STEP * x:
+                break
+        else:
+            step = x - (low + high) / 2
+            x -= step
+            if not low < x < high:
+                break
+        last = abs(step)
+    return x
 
 
+@lru_cache(maxsize=1024)
 def student_quantile(freedom: float, probability: float) -> float:
     """Return the quantile of Student's t, for `probability` >= 0.5.
 

@@ -70,7 +70,11 @@ def keep(session: Session, job_ids: Collection[UUID]) -> None:
     ):
         if is_loss(measured.value):
             values[job_id, name].append(measured)
-    rows = [_row(job_id, name, measured) for (job_id, name), measured in values.items()]
+    projects = {job_id: row.project_id for (job_id, _), row in chosen.items()}
+    rows = [
+        {"job_id": job_id, "project_id": projects[job_id], "name": name, **_figures(measured)}
+        for (job_id, name), measured in values.items()
+    ]
     if rows:
         session.execute(insert(JobMetric), rows)
 
@@ -109,7 +113,7 @@ Values = Iterator[tuple[UUID, str, Measured]]
 def _chosen(session: Session, job_ids: Collection[UUID]) -> Chosen:
     row = Replicate
     rows = session.execute(
-        select(row.job_id, row.attempt, row.replicate, row.seed, row.final_loss)
+        select(row.job_id, Job.project_id, row.replicate, row.seed, row.final_loss)
         .join(Job, (Job.id == row.job_id) & (Job.attempt == row.attempt))
         .where(row.job_id.in_(job_ids), row.selected)
         .order_by(row.job_id, row.seed, row.replicate)
@@ -168,13 +172,11 @@ def _last_points(session: Session, chosen: Chosen) -> Values:
             yield job_id, name, Measured(chosen[job_id, replicate].seed, value)
 
 
-def _row(job_id: UUID, name: str, measured: Sequence[Measured]) -> dict[str, object]:
+def _figures(measured: Sequence[Measured]) -> dict[str, object]:
     in_order = sorted(measured, key=lambda value: value.seed)
     items = [value.items for value in in_order if value.items is not None]
     figures = summary(in_order)
     return {
-        "job_id": job_id,
-        "name": name,
         "seeds": [value.seed for value in in_order],
         "values": [value.value for value in in_order],
         "items": items or None,

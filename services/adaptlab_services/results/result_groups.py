@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Select, case, func, select
+from sqlalchemy import BigInteger, Row, Select, cast, func, select
+from sqlalchemy.dialects.postgresql import array
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
@@ -19,6 +20,8 @@ MOST_GROUPS = 1000
 MOST_GROUPINGS = 4
 GROUPED_BY = ("text", "integer", "any")
 DEFAULT_METRIC = "accuracy"
+POSITIONS = 10
+"""Sums by position that are computed at first; jobs of more seeds are rare."""
 Key = tuple[Cell, ...]
 
 _STATISTICS = tuple(name for name in STATISTICS if name != "n")
@@ -48,7 +51,13 @@ def groups(
     of_metric = joins.metric(metric)
     keys = [field.column(joins).label(f"key_{n}") for n, field in enumerate(fields)]
     start = listing.start(select(*keys, of_metric.seeds, of_metric.values, of_metric.items))
-    picked = joins.onto(start).where(*listing.always(), of_metric.seeds.is_not(None))
+    picked = joins.onto(start).where(
+        *listing.always(),
+        of_metric.seeds.is_not(None),
+        # Earlier versions stored larger values, whose sum would overflow.
+        of_metric.min >= -LARGEST_LOSS,
+        of_metric.max <= LARGEST_LOSS,
+    )
     picked = picked if holds is None else picked.where(holds)
     merged = _merged(session, picked, len(fields))
     in_order = sorted(merged, key=lambda group: group[2].mean, reverse=True)
@@ -85,7 +94,9 @@ def _groupings(names: Sequence[str]) -> tuple[Field, ...]:
 
 def _merged(session: Session, picked: Select[Any], width: int) -> list[tuple[Key, int, Summary]]:
     """Return the groups with their jobs; raises `InvalidSpec` for too many."""
-    rows = session.execute(_grouped(picked, width).limit(MOST_GROUPS + 1)).all()
+    rows, positions = _read(session, picked, width, POSITIONS)
+    if positions > POSITIONS:
+        rows, _ = _read(session, picked, width, positions)
     if len(rows) > MOST_GROUPS:
         detail = (
             f"There are more than {MOST_GROUPS} groups. Narrow the filter, or group by fewer "
@@ -94,49 +105,69 @@ def _merged(session: Session, picked: Select[Any], width: int) -> list[tuple[Key
         raise _refused("group_by", detail)
     merged: list[tuple[Key, int, Summary]] = []
     for row in rows:
-        jobs, *columns = row[width:]
-        seeds = [
-            Measured(seed, value, items)
-            for seed, value, items in sorted(zip(*columns, strict=True))
-            if value is not None
-        ]
-        if seeds:
-            merged.append((_key(row[:width]), int(jobs), summary(seeds)))
+        jobs, _, *columns = row[width:]
+        seeds = [Measured(*seed) for seed in sorted(zip(*columns, strict=True))]
+        merged.append((_key(row[:width]), int(jobs), summary(seeds)))
     return merged
 
 
-def _grouped(picked: Select[Any], width: int) -> Select[Any]:
-    """Return one row per group: key, number of jobs, seeds and measurements.
+def _read(
+    session: Session, picked: Select[Any], width: int, positions: int
+) -> tuple[Sequence[Row[*tuple[Any, ...]]], int]:
+    """Return the rows of `_grouped`, and the largest number of seeds of a job."""
+    rows = session.execute(_grouped(picked, width, positions).limit(MOST_GROUPS + 1)).all()
+    return rows, max((row[width + 1] for row in rows), default=0)
 
-    Seeds and measurements are lists. The query passes over the jobs once; its select list unnests
-    the lists, because a join with `unnest` takes a third longer.
+
+def _grouped(picked: Select[Any], width: int, positions: int) -> Select[Any]:
+    """Return one row per group: key, jobs, most seeds of a job, and lists over seeds.
+
+    The lists are seeds, values and items. Jobs with the same seeds and items are summed first,
+    position by position, because a row per seed of every job takes twice as long. Sums are right
+    for jobs of at most `positions` seeds.
     """
     inner = picked.subquery("picked")
+    sums = array([func.sum(inner.c["values"][n]) for n in range(1, positions + 1)])
+    alike = (
+        select(
+            *_keys(inner.c, width),
+            inner.c.seeds,
+            inner.c["items"],
+            func.count().label("jobs"),
+            sums.label("sums"),
+        )
+        .group_by(*_keys(inner.c, width), inner.c.seeds, inner.c["items"])
+        .subquery("alike")
+    )
     unnested = select(
-        *_keys(inner.c, width),
-        inner.c.seeds[1].label("first"),
-        func.unnest(inner.c.seeds).label("seed"),
-        func.unnest(inner.c["values"]).label("value"),
-        func.unnest(inner.c["items"]).label("items"),
+        *_keys(alike.c, width),
+        alike.c.jobs,
+        alike.c.seeds[1].label("first"),
+        func.cardinality(alike.c.seeds).label("seeds"),
+        func.unnest(alike.c.seeds).label("seed"),
+        func.unnest(alike.c.sums).label("sum"),
+        func.unnest(alike.c["items"]).label("items"),
     ).subquery("unnested")
-    # Earlier versions stored larger values, whose sum would overflow.
-    value = case((func.abs(unnested.c.value) <= LARGEST_LOSS, unnested.c.value))
-    shares = func.sum(value * unnested.c["items"]) / func.sum(unnested.c["items"])
+    jobs, items = unnested.c.jobs, unnested.c["items"]
+    shares = func.sum(unnested.c.sum * items) / func.sum(jobs * items)
     keys = _keys(unnested.c, width)
     by_seed = (
         select(
             *keys,
             unnested.c.seed,
-            func.count().filter(unnested.c.seed == unnested.c.first).label("jobs"),
-            func.coalesce(shares, func.avg(value)).label("value"),
-            func.sum(unnested.c["items"]).label("items"),
+            func.sum(jobs).filter(unnested.c.seed == unnested.c.first).label("jobs"),
+            func.max(unnested.c.seeds).label("seeds"),
+            func.coalesce(shares, func.sum(unnested.c.sum) / func.sum(jobs)).label("value"),
+            cast(func.sum(jobs * items), BigInteger).label("items"),
         )
+        .where(unnested.c.seed.is_not(None))
         .group_by(*keys, unnested.c.seed)
         .subquery("by_seed")
     )
     lists = (func.array_agg(by_seed.c[name]) for name in ("seed", "value", "items"))
     of_group = _keys(by_seed.c, width)
-    return select(*of_group, func.sum(by_seed.c.jobs), *lists).group_by(*of_group)
+    figures = (func.sum(by_seed.c.jobs), func.max(by_seed.c.seeds))
+    return select(*of_group, *figures, *lists).group_by(*of_group)
 
 
 def _keys(columns: Any, width: int) -> list[Column]:  # Any: the columns of a subquery
