@@ -22,8 +22,9 @@ def validation_problems(
     """Return one problem for each place in `document` that does not validate.
 
     The names of union members, which pydantic puts into a location, are left out. The errors of
-    several members of a union about one place become one problem. A list is not reported as too
-    short if that is only because its invalid entries were not counted.
+    several members of a union about one place become one problem. If entries of a list or mapping
+    are invalid, the list itself is not reported, as too short without them or as not of another
+    type.
 
     Args:
         errors: pydantic's errors.
@@ -33,10 +34,10 @@ def validation_problems(
     """
     by_place: dict[str, list[ErrorDetails]] = {}
     placed = [(pointer + _pointer(f["loc"], document, f["type"]), f) for f in errors]
+    containers = {container for place, _ in placed for container in _containers(place)}
     for place, error in placed:
-        if error["type"] == "too_short" and any(p.startswith(f"{place}/") for p, _ in placed):
-            continue
-        by_place.setdefault(place, []).append(error)
+        if place not in containers:
+            by_place.setdefault(place, []).append(error)
     return tuple(_problem(place, here, document, schema) for place, here in by_place.items())
 
 
@@ -63,6 +64,13 @@ def _problem(
     text = error_text(name, errors)
     detail = text[0].upper() + text[1:] if text.startswith("there ") else text
     return Problem(place, first["type"], detail, allowed, tuple(near))
+
+
+def _containers(place: str) -> Iterator[str]:
+    """Yield the pointers of the lists and mappings that contain a place."""
+    while place:
+        place = place.rpartition("/")[0]
+        yield place
 
 
 def _subject(place: str) -> str:

@@ -31,7 +31,7 @@ def problem(document: object, adapter: TypeAdapter[object] = JOBS) -> Problem:
         ({"base_model": "A"}, "/base_model", "base_model must be a name of at most 63 lower-case"),
         ({"training": {"steps": "x"}}, "/training/steps", "steps must be a whole number."),
         ({"training": {"steps": -1}}, "/training/steps", "steps must be greater than or equal to"),
-        ({"seeds": [1, "x"]}, "/seeds", "seeds must be a whole number or 'auto'."),
+        ({"seeds": [1, "x"]}, "/seeds/1", "seeds[1] must be a whole number."),
         ({"training": 3}, "/training", "training must be a mapping of names to values."),
         ({"budget": "x\u202e"}, "/budget", f'budget must be {A_BUDGET}, not "x\\u202e".'),
         ({"budget": "y" * 99}, "/budget", f'budget must be {A_BUDGET}, not "{"y" * 38}….'),
@@ -78,3 +78,8 @@ def test_what_is_missing_is_called_by_its_name() -> None:
     found = problem(ADAPT)
     assert (found.pointer, found.detail) == ("/task", "task is missing.")
     assert problem({}).detail == "kind is missing."
+
+
+def test_an_entry_of_a_list_is_told_and_not_the_word_that_could_replace_the_list() -> None:
+    found = problem({"kind": "theory", "checks": [{}]})
+    assert (found.pointer, found.detail) == ("/checks/0/name", "name is missing.")
