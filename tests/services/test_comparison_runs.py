@@ -24,6 +24,7 @@ from adaptlab_services.comparisons.comparison_groups import ComparedTable
 from adaptlab_services.comparisons.comparison_inputs import AS_USUAL, Strictness
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.comparisons.comparisons import JobsQuestion, Question, StudyQuestion
+from adaptlab_services.comparisons.stored_comparison import StoredComparison
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
 
@@ -90,8 +91,8 @@ def gate(monkeypatch: pytest.MonkeyPatch, counted: list[str]) -> Iterator[Gate]:
 
 def answered(runs: ComparisonRuns, sessions: Sessions, question: Question = SMALL) -> JobComparison:
     found = runs.answer(sessions.begin, question, LONG)
-    assert isinstance(found, JobComparison)
-    return found
+    assert isinstance(found, StoredComparison)
+    return found.whole()
 
 
 def plain(sessions: Sessions, strictness: Strictness = AS_USUAL) -> StudyComparison:
@@ -225,7 +226,7 @@ def test_a_running_study_is_answered_though_its_jobs_end_meanwhile(
     ledger = a_ledger(sessions)
     ledger.fail(a_claim(ledger), "diverged", "The loss is not finite", retry=False)
     gate.opened.set()
-    assert isinstance(runs.answer(sessions.begin, SMALL, LONG), StudyComparison)
+    assert isinstance(runs.answer(sessions.begin, SMALL, LONG), StoredComparison)
 
 
 @pytest.mark.usefixtures("study")

@@ -22,6 +22,7 @@ from adaptlab_services.comparisons.comparison_inputs import (
 )
 from adaptlab_services.comparisons.comparison_table import csv_text
 from adaptlab_services.comparisons.comparisons import MOST_JOBS, JobsQuestion, StudyQuestion
+from adaptlab_services.comparisons.stored_comparison import StoredComparison
 
 RETRY_SECONDS = 1
 CSV = "text/csv"
@@ -112,11 +113,11 @@ def get_comparison(
 
 
 def _answer(
-    found: JobComparison | ComparisonProgress, request: Request, format_: str | None
+    found: StoredComparison | ComparisonProgress, request: Request, format_: str | None
 ) -> Response:
     if isinstance(found, ComparisonProgress):
         return json_answer(found, status=202, headers={"Retry-After": str(RETRY_SECONDS)})
     wants_csv = CSV in request.headers.get("accept", "") if format_ is None else format_ == "csv"
     if wants_csv:
-        return Response(csv_text(found), headers=NO_STORE, media_type=CSV)
-    return tagged_answer(found, request.headers)
+        return Response(csv_text(found.whole()), headers=NO_STORE, media_type=CSV)
+    return tagged_answer(found.whole(), request.headers)

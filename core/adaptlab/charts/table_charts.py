@@ -1,6 +1,7 @@
 """Charts of one table of a comparison, for pages, notebooks and bundles."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 from adaptlab.charts.budgets import score_against_budget
 from adaptlab.charts.differences import pairwise_differences
@@ -38,7 +39,17 @@ def table_charts(
             yield f"{number}-sweeps", rate_sweeps(sweeps, methods=methods, theme=theme)
 
 
-def compared_methods(tables: Sequence[TableComparison]) -> tuple[str, ...]:
+class _Named(Protocol):
+    @property
+    def method(self) -> str: ...
+
+
+class _HasMethods(Protocol):
+    @property
+    def methods(self) -> Sequence[_Named]: ...
+
+
+def compared_methods(tables: Sequence[_HasMethods]) -> tuple[str, ...]:
     """Return the methods of all tables, in the order that determines colours."""
     return tuple(dict.fromkeys(row.method for table in tables for row in table.methods))
 

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.comparisons.table_comparison import TableComparison
-from adaptlab_answers.comparisons import ComparisonProgress, JobComparison
+from adaptlab_answers.comparisons import ComparisonProgress
 from adaptlab_db.visibility import VISIBLE
 from adaptlab_services.comparisons import comparison_results
 from adaptlab_services.comparisons.comparison_groups import ComparedTable
@@ -22,6 +22,7 @@ from adaptlab_services.comparisons.comparisons import (
     compared,
     compared_table,
 )
+from adaptlab_services.comparisons.stored_comparison import StoredComparison
 
 Units = Callable[[], AbstractContextManager[Session]]
 Key = tuple[Question, object]
@@ -39,7 +40,7 @@ LOOK_SECONDS = 0.2
 class _Run:
     """A comparison being computed; `ended` is when that ended."""
 
-    future: Future[JobComparison | None]
+    future: Future[StoredComparison | None]
     ended: float | None = None
 
     def is_forgotten(self) -> bool:
@@ -62,7 +63,7 @@ class ComparisonRuns:
 
     def answer(
         self, units: Units, question: Question, seconds: float | None = None
-    ) -> JobComparison | ComparisonProgress:
+    ) -> StoredComparison | ComparisonProgress:
         """Return the comparison, or its progress after `seconds` (default 1).
 
         While a study runs, the answer can be up to `GOOD_SECONDS` old. Without this, a large study
@@ -75,15 +76,15 @@ class ComparisonRuns:
             key = (_by_id(question, inputs), session.info.get(VISIBLE))
             lacking = comparison_results.missing(session, inputs.digests())
             cached = None if lacking else comparison_results.kept(session, inputs.digests())
-        if cached is not None and (comparison := _assembled(inputs, cached)) is not None:
-            return comparison
+        if cached is not None and (stored := StoredComparison.of(inputs, cached)) is not None:
+            return stored
         run = self._started(key, units)
         patience = PATIENCE_SECONDS if seconds is None else seconds
         if run is not None and wait([run.future], patience).done:
             with self._lock:
                 self._runs.pop(key, None)
-            if (comparison := run.future.result()) is not None:
-                return comparison
+            if (stored := run.future.result()) is not None:
+                return stored
         return self._progress(inputs)
 
     def tables(self, read: ReadTables) -> tuple[TableComparison, ...]:
@@ -97,9 +98,9 @@ class ComparisonRuns:
                 time.sleep(LOOK_SECONDS)  # another process is computing it
         with self._sessions() as session:
             cached = comparison_results.kept(session, inputs.digests())
-        comparison = _assembled(inputs, cached)
-        if comparison is not None:
-            return comparison.tables
+        stored = StoredComparison.of(inputs, cached)
+        if stored is not None:
+            return stored.whole().tables
         return compared(read.tables, read.strictness)
 
     def close(self) -> None:
@@ -120,7 +121,7 @@ class ComparisonRuns:
         run.future.add_done_callback(lambda _: setattr(run, "ended", time.monotonic()))
         return run
 
-    def _computed(self, question: Question, units: Units) -> JobComparison | None:
+    def _computed(self, question: Question, units: Units) -> StoredComparison | None:
         """Return the comparison, or None while another process computes a table."""
         with units() as session:
             read = question.read(session)
@@ -129,7 +130,7 @@ class ComparisonRuns:
             self._is_computed(digest, table, read)
         with self._sessions() as session:
             cached = comparison_results.kept(session, inputs.digests())
-        return _assembled(inputs, cached)
+        return StoredComparison.of(inputs, cached)
 
     def _is_computed(self, digest: str, table: ComparedTable, read: ReadTables) -> bool:
         """Compute and cache a table; return False if another process is doing so."""
@@ -160,11 +161,3 @@ def _by_id(question: Question, inputs: ComparisonInputs) -> Question:
     if inputs.study is None:
         return question
     return StudyQuestion(str(inputs.study.id), question.strictness)
-
-
-def _assembled(inputs: ComparisonInputs, cached: Mapping[str, str]) -> JobComparison | None:
-    """Return the comparison of cached tables, or None if one is missing."""
-    digests = inputs.digests()
-    if not set(digests) <= set(cached):
-        return None
-    return inputs.comparison(TableComparison.model_validate_json(cached[name]) for name in digests)

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from sqlalchemy.orm import Session
@@ -65,10 +65,12 @@ class StudyQuestion:
 
     study: str
     strictness: Strictness = AS_USUAL
+    view: StudyView | None = field(default=None, compare=False)
+    """The study, if it was just read."""
 
     def inputs(self, session: Session) -> ComparisonInputs:
         """Return the current inputs, without measurements; raises `NotFound`."""
-        view = studies.get(session, self.study)
+        view = self.view or studies.get(session, self.study)
         return ComparisonInputs(_name(view), study_tables(view), self.strictness)
 
     def read(self, session: Session) -> ReadTables:

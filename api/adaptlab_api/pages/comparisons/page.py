@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab_answers.comparisons import ComparisonProgress, JobComparison
+from adaptlab_answers.comparisons import ComparisonProgress
 from adaptlab_api.pages.comparisons.tables import table_views
 from adaptlab_api.pages.rendering.filter_bar import FilterProblem, fault_of, fields_to_ask
 from adaptlab_api.requests.dependencies import Units
@@ -17,6 +17,7 @@ from adaptlab_services.comparisons import chosen_jobs
 from adaptlab_services.comparisons.comparison_inputs import DEFAULT_LEVEL, DEFAULT_MARGIN
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.comparisons.comparisons import MOST_JOBS, JobsQuestion
+from adaptlab_services.comparisons.stored_comparison import StoredComparison
 from adaptlab_services.errors import NotFound
 
 COMPARE_POLL, COMPUTING_POLL = 5, 2
@@ -48,7 +49,7 @@ class Chosen:
 
 def compared(
     units: Units, runs: ComparisonRuns, chosen: Chosen
-) -> JobComparison | ComparisonProgress:
+) -> StoredComparison | ComparisonProgress:
     """Return the comparison or its progress; raises as `Chosen.jobs`."""
     with units() as session:
         jobs = chosen.jobs(session)

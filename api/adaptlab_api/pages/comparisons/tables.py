@@ -19,8 +19,8 @@ from adaptlab.comparisons.table_comparison import (
 )
 from adaptlab.comparisons.verdict import Verdict
 from adaptlab.statistics import ChosenBest, PairedDifference
-from adaptlab_answers.comparisons import JobComparison
 from adaptlab_db.job_states import TERMINAL_STATES
+from adaptlab_services.comparisons.stored_comparison import StoredComparison
 
 WARNING_TITLES = {
     "not_comparable": "Not comparable: these scores answer different questions",
@@ -142,16 +142,25 @@ class TableView:
     has_curves: bool
 
 
-def table_views(job_comparison: JobComparison) -> tuple[TableView, ...]:
-    """Return the tables of a comparison."""
-    tables = job_comparison.tables
-    return tuple(_table(number, table, job_comparison) for number, table in enumerate(tables))
+def table_views(stored: StoredComparison, numbers: range | None = None) -> tuple[TableView, ...]:
+    """Return some tables of a comparison, or all."""
+    numbers = range(len(stored.contents)) if numbers is None else numbers
+    shown, colours = stored.part(numbers), compared_methods(stored.methods)
+    return tuple(
+        _table(number, table, shown.warnings, colours)
+        for number, table in zip(numbers, shown.tables, strict=True)
+    )
 
 
-def _table(number: int, table: TableComparison, whole: JobComparison) -> TableView:
+def _table(
+    number: int,
+    table: TableComparison,
+    warnings: Sequence[TableWarning],
+    colours: tuple[str, ...],
+) -> TableView:
     comparison = table.comparison
-    ours = [w for w in whole.warnings if (w.base_model, w.task) == (table.base_model, table.task)]
-    colours, sweeps = compared_methods(whole.tables), [method.sweep for method in table.methods]
+    ours = [w for w in warnings if (w.base_model, w.task) == (table.base_model, table.task)]
+    sweeps = [method.sweep for method in table.methods]
     differences = comparison.differences if comparison else ()
     lacking = [scores for scores in table.missing if scores.state != "skipped"]
     return TableView(

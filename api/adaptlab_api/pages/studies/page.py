@@ -7,8 +7,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from adaptlab.comparisons.table_comparison import ComparedMethod
-from adaptlab_answers.comparisons import ComparisonProgress, JobComparison
+from adaptlab_answers.comparisons import ComparisonProgress
 from adaptlab_answers.studies import StudyCell, StudyJobView, StudyView
 from adaptlab_api.pages.comparisons.tables import table_views
 from adaptlab_api.pages.recipes.page import report_of
@@ -18,6 +17,8 @@ from adaptlab_db.job_states import JOB_STATES, TERMINAL_STATES
 from adaptlab_services.comparisons.comparison_inputs import DEFAULT_LEVEL, DEFAULT_MARGIN
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.comparisons.comparisons import StudyQuestion
+from adaptlab_services.comparisons.stored_comparison import MethodEffort, StoredComparison
+from adaptlab_services.errors import NotFound
 from adaptlab_services.jobs import rights
 from adaptlab_services.studies import studies
 
@@ -26,6 +27,8 @@ LIST_POLL, STUDY_POLL = 5, 4
 COMPUTING_POLL = 2
 LARGE_STUDY, LARGE_STUDY_POLL = 32, 15  # cells; seconds
 MOST_STUDIES_OF_JOB = 20
+MOST_ROWS = 400
+"""Limit on the rows of tables on one page, if there are several tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,32 +79,52 @@ def study_list(session: Session, page_token: str | None) -> dict[str, object]:
     }
 
 
-def study_page(units: Units, runs: ComparisonRuns, name: str) -> dict[str, object]:
-    """Return the values of one study; raise `NotFound`."""
+def study_page(
+    units: Units, runs: ComparisonRuns, name: str, first_table: int = 0
+) -> dict[str, object]:
+    """Return the values of one study, with tables from the first one on.
+
+    Raises `NotFound` without such a study or table.
+    """
     with units() as session:
         study = studies.get(session, name)
         may_change = rights.may_change_study(session, study.id)
         report = report_of(session, study)
-    comparison = runs.answer(units, StudyQuestion(str(study.id)))
-    progress = comparison if isinstance(comparison, ComparisonProgress) else None
+    answer = runs.answer(units, StudyQuestion(str(study.id), view=study))
+    progress = answer if isinstance(answer, ComparisonProgress) else None
+    stored = None if isinstance(answer, ComparisonProgress) else answer
+    numbers = shown_tables(stored, first_table) if stored else range(0)
     jobs = _jobs(study)
     return {
         "study": study,
         "may_change": may_change,
         "counts": job_counts(study.jobs),
         "steps": (sum(job.step for job in jobs), sum(job.total_steps for job in jobs)),
-        "facts": study_facts(study, comparison, jobs),
+        "facts": study_facts(study, stored, jobs),
         "grids": cell_grids(study),
         "claims": claim_counts(study),
         "report": report,
         "progress": progress,
-        "tables": () if isinstance(comparison, ComparisonProgress) else table_views(comparison),
+        "tables": table_views(stored, numbers) if stored else (),
+        "shown": numbers,
+        "all_tables": stored.inputs.tables if stored else (),
         "charts": f"/studies/{quote(str(study.id), safe='')}/charts?",
         "level": DEFAULT_LEVEL,
         "margin": DEFAULT_MARGIN,
         "spec_json": pretty(study.spec),
         "poll": _poll_seconds(study, jobs) if progress is None else COMPUTING_POLL,
     }
+
+
+def shown_tables(stored: StoredComparison, first: int) -> range:
+    """Return the numbers of the tables on a page; raises `NotFound`."""
+    rows = [len(table.rows) for table in stored.inputs.tables]
+    if first and first >= len(rows):
+        raise NotFound("table", first)
+    last = first + 1
+    while last < len(rows) and sum(rows[first : last + 1]) <= MOST_ROWS:
+        last += 1
+    return range(first, min(last, len(rows)))
 
 
 def studies_of_job(session: Session, job_id: UUID) -> tuple[str, ...]:
@@ -119,14 +142,14 @@ def job_counts(states: Mapping[str, int]) -> JobCounts:
 
 def study_facts(
     study: StudyView,
-    comparison: JobComparison | ComparisonProgress,
+    stored: StoredComparison | None,
     jobs: Sequence[StudyJobView],
 ) -> list[tuple[str, str]]:
     """Return the plan of a study, in words; differing values are ranges.
 
     Seeds and steps are shown once the comparison is computed.
     """
-    tables = () if isinstance(comparison, ComparisonProgress) else comparison.tables
+    tables = stored.methods if stored else ()
     compared = [method for table in tables for method in table.methods]
     trained = [method for method in compared if method.parameters]
     reused = sum(job.reused for job in jobs)
@@ -195,6 +218,6 @@ def _values(values: Iterable[int]) -> str:
     return few if few == many else f"{few} to {many}"
 
 
-def _steps(trained: Sequence[ComparedMethod]) -> str:
+def _steps(trained: Sequence[MethodEffort]) -> str:
     batches = _values(method.batch_size for method in trained)
     return f"{_values(method.steps for method in trained)} × {batches}"

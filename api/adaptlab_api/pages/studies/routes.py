@@ -24,6 +24,7 @@ NAVIGATION = NavigationEntry(2, "Studies", HERE)
 NO_STUDY = (
     "No study has this name or id. The name may be mistyped, or the study may be on another server."
 )
+NO_TABLE = "The study has fewer tables than the address says. Open it without a table."
 
 
 def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
@@ -49,12 +50,16 @@ def study_routes(renderer: Renderer) -> APIRouter:
     @router.get("/{study}")
     @needs("reader")
     def one_study(
-        study: str, units: UnitsDep, opened: ResourcesDep, principal: ReaderDep
+        study: str,
+        units: UnitsDep,
+        opened: ResourcesDep,
+        principal: ReaderDep,
+        table: Number = 0,
     ) -> Response:
         try:
-            content = study_page(units, opened.comparisons, study)
-        except NotFound:
-            return _no_study(renderer, principal)
+            content = study_page(units, opened.comparisons, study, table)
+        except NotFound as fault:
+            return _no_study(renderer, principal, fault)
         return renderer.page("study.html", {"principal": principal, "here": HERE, **content})
 
     @router.post("/{study}/cancel")
@@ -64,8 +69,8 @@ def study_routes(renderer: Renderer) -> APIRouter:
     ) -> Response:
         try:
             changed = studies.cancel(session, principal, study)
-        except NotFound:
-            return _no_study(renderer, principal)
+        except NotFound as fault:
+            return _no_study(renderer, principal, fault)
         return noted(session, request, RedirectResponse(f"{HERE}/{changed.study.name}", 303))
 
     @router.get("/{study}/charts")
@@ -87,6 +92,8 @@ def study_routes(renderer: Renderer) -> APIRouter:
     return router
 
 
-def _no_study(renderer: Renderer, principal: Principal | Reader) -> Response:
+def _no_study(renderer: Renderer, principal: Principal | Reader, fault: NotFound) -> Response:
     shown: dict[str, object] = {"principal": principal, "here": HERE}
+    if fault.kind == "table":
+        return renderer.fault(404, "There is no such table", NO_TABLE, shown)
     return renderer.fault(404, "There is no such study", NO_STUDY, shown)
