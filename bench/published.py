@@ -1,10 +1,12 @@
-"""LoRA on a GPT-2-shaped model: one pass against peft."""
+"""LoRA on a GPT-2-shaped model: our decoder, the library's by our engine, and peft."""
 
+import json
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn import functional
@@ -14,11 +16,16 @@ from adaptlab.engine.compiled import compile_kernels
 from adaptlab.engine.digits import make_items, target_rows
 from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.families.gpt2 import GPT2
+from adaptlab.families.transformers import Transformers
+from adaptlab.plugins.family import Family
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.spec import AdaptSpec, Precision
 from adaptlab.tasks.sort_ascending import SortAscending
 from bench.figures import Figure, Section, alternating, spread
 from bench.stepping import stepper
+
+if TYPE_CHECKING:
+    from transformers import GPT2Config
 
 ROUNDS = 5
 SEEDS, RATES, BATCH, RANK = 3, 8, 8, 4
@@ -33,6 +40,8 @@ def measure() -> Section:
     keep_freed_memory()  # as a worker's trainer does; `peft` in this process gains as well
     theirs, rounded = _peft_step(), _peft_step(torch.bfloat16)
     many, one, low = _ours(SEEDS, RATES), _ours(1, 1), _ours(SEEDS, RATES, "bfloat16")
+    library = _library_family()
+    many_there, one_there = (_ours(s, r, family=library) for s, r in ((SEEDS, RATES), (1, 1)))
     return Section(
         "LoRA on a published architecture",
         f"GPT-2 of 6 layers and width 384, random weights, sequences of {TASK.sequence_length()}, "
@@ -48,29 +57,83 @@ def measure() -> Section:
                 "2.5 times",
             ),
             _row("one replicate", one, 1, theirs, "not slower"),
+            _row(
+                "8 rates × 3 seeds in one pass, by the family `transformers`",
+                many_there,
+                SEEDS * RATES,
+                theirs,
+                "1.3 times",
+            ),
+            _row("one replicate, by the family `transformers`", one_there, 1, theirs, "0.95 times"),
+            _row(
+                "8 rates × 3 seeds, our decoder against the family `transformers`",
+                many,
+                SEEDS * RATES,
+                many_there,
+                "",
+                "the family `transformers`",
+                SEEDS * RATES,
+            ),
+            _row(
+                "one replicate, our decoder against the family `transformers`",
+                one,
+                1,
+                one_there,
+                "",
+                "the family `transformers`",
+            ),
             _memory(),
         ),
     )
 
 
 def _row(
-    work: str, ours: Callable[[], None], replicates: int, theirs: Callable[[], None], target: str
+    work: str,
+    ours: Callable[[], None],
+    replicates: int,
+    theirs: Callable[[], None],
+    target: str,
+    compared: str = "transformers and peft, one after the other",
+    theirs_replicates: int = 1,
 ) -> Figure:
     ours()
     theirs()
     mine, peft = alternating(
-        lambda: _milliseconds(ours) / replicates, lambda: _milliseconds(theirs), ROUNDS
+        lambda: _milliseconds(ours) / replicates,
+        lambda: _milliseconds(theirs) / theirs_replicates,
+        ROUNDS,
     )
     ratio = sorted(p / m for p, m in zip(peft, mine, strict=True))[ROUNDS // 2]
     return Figure(
         work,
-        f"transformers and peft, one after the other: {spread(peft, 'ms')}",
+        f"{compared}: {spread(peft, 'ms')}",
         f"{spread(mine, 'ms')}: {ratio:.2f} ×",
         target,
     )
 
 
-def _plan(seeds: int, rates: int, precision: Precision) -> Plan:
+def _library_family() -> Transformers:
+    """Return the same model in the family `transformers`."""
+    from transformers import GPT2LMHeadModel
+
+    with torch.device("meta"):
+        model = GPT2LMHeadModel(_gpt2_config())
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.named_parameters()}
+    return Transformers.from_published(
+        "GPT2LMHeadModel", json.loads(model.config.to_json_string(use_diff=False)), shapes
+    )
+
+
+def _gpt2_config() -> "GPT2Config":
+    from transformers import GPT2Config
+
+    return GPT2Config(
+        vocab_size=100, n_positions=64, n_embd=384, n_layer=6, n_head=6,
+        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+    )  # fmt: skip
+
+
+def _plan(seeds: int, rates: int, precision: Precision, family: Family) -> Plan:
     spec = AdaptSpec.model_validate(
         {
             "base_model": "bench",
@@ -84,31 +147,29 @@ def _plan(seeds: int, rates: int, precision: Precision) -> Plan:
     facts = BaseModelFacts(
         name="bench",
         digest="0",
-        family=MODEL,
+        family=family,
         task=TASK,
         replicates=1,
     )
     return make_plan(resolve(spec, facts), "cpu")
 
 
-def _ours(seeds: int, rates: int, precision: Precision = "float32") -> Callable[[], None]:
-    plan = _plan(seeds, rates, precision)
+def _ours(
+    seeds: int, rates: int, precision: Precision = "float32", family: Family = MODEL
+) -> Callable[[], None]:
+    plan = _plan(seeds, rates, precision, family)
     base = {name: torch.randn(1, *t.shape) * 0.02 for name, t in plan.shape.tensors.items()}
     return stepper(plan, base)
 
 
 def _peft_step(dtype: torch.dtype = torch.float32) -> Callable[[], None]:
     from peft import LoraConfig, get_peft_model
-    from transformers import GPT2Config, GPT2LMHeadModel
+    from transformers import GPT2LMHeadModel
 
-    config = GPT2Config(
-        vocab_size=100, n_positions=64, n_embd=384, n_layer=6, n_head=6,
-        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-    )  # fmt: skip
     targets = ["attn.c_proj", "mlp.c_fc", "mlp.c_proj"]
     lora = LoraConfig(r=RANK, target_modules=targets, lora_dropout=0.0, fan_in_fan_out=True)
     # In bfloat16 the frozen weights are kept in it and the adapters, as `peft` does, in float32.
-    gpt2 = GPT2LMHeadModel(config)
+    gpt2 = GPT2LMHeadModel(_gpt2_config())
     for parameter in gpt2.parameters():
         parameter.data = parameter.data.to(dtype)
     model = get_peft_model(gpt2, lora)
