@@ -35,23 +35,40 @@ def a_table() -> list[Scores]:
     ]
 
 
-def test_every_budget_is_a_cell_with_the_methods_that_take_none_beside():
-    found = compare("sort_descending", a_table(), reference="full_finetuning")
-    assert [cell.budget for cell in found.cells] == [512, 4096]
-    for cell in found.cells:
-        assert [row.method for row in cell.rows] == ["frozen", "full_finetuning", "lora", "adapter"]
-        assert len(cell.verdicts) == 6
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    """The comparison of the rows of `a_table`."""
+    return compare("sort_descending", a_table(), reference="full_finetuning")
+
+
+def test_every_budget_is_a_cell_with_the_methods_that_take_none_beside(comparison: Comparison):
+    methods = ["frozen", "full_finetuning", "lora", "adapter"]
+    assert {cell.budget: [row.method for row in cell.rows] for cell in comparison.cells} == {
+        512: methods,
+        4096: methods,
+    }
+    assert comparison.warnings == ()
+
+
+def test_a_pair_that_is_in_two_cells_is_one_comparison(comparison: Comparison):
+    # Six pairs a cell, of which frozen against full fine-tuning is the same in both.
+    assert [len(cell.verdicts) for cell in comparison.cells] == [6, 6]
+    assert comparison.comparisons == 11
+
+
+def test_unseen_failures_leave_more_methods_that_could_be_best(comparison: Comparison):
     # At the larger budget lora is half a point behind, which six seeds cannot tell. Over all
     # seeds, failures of full fine-tuning that six seeds missed could put any but frozen first.
-    assert found.cells[0].best == ("full_finetuning", "lora at 512", "adapter at 512")
-    assert found.cells[0].best_successful == ("full_finetuning",)
-    assert found.cells[1].best_successful == ("full_finetuning", "lora at 4,096")
-    assert [row.failing.failing for row in found.cells[0].rows] == [6, 0, 0, 0]
-    assert found.failing_below == pytest.approx(0.495, abs=0.01)
-    # Six pairs a cell, of which frozen against full fine-tuning is the same in both.
-    assert found.comparisons == 11
-    assert found.warnings == ()
-    assert found.unseen_failure_rate == pytest.approx(1 - 0.05 ** (1 / 6))
+    small, large = comparison.cells
+    assert small.best == ("full_finetuning", "lora at 512", "adapter at 512")
+    assert small.best_successful == ("full_finetuning",)
+    assert large.best_successful == ("full_finetuning", "lora at 4,096")
+    assert comparison.unseen_failure_rate == pytest.approx(1 - 0.05 ** (1 / 6))
+
+
+def test_seeds_less_than_half_way_to_the_best_method_are_failing(comparison: Comparison):
+    assert comparison.failing_below == pytest.approx(0.495, abs=0.01)
+    assert [row.failing.failing for row in comparison.cells[0].rows] == [6, 0, 0, 0]
 
 
 def test_seeds_that_share_a_base_are_said_not_to_be_independent():

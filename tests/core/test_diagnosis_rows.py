@@ -83,8 +83,8 @@ def test_what_was_trained_otherwise_is_no_equivalent():
     assert (found["prefix"].equivalent, found["prefix"].others) == ((), ())
 
 
-def test_sizes_durations_rivals_and_controls_are_told_apart():
-    found = by_label(
+def a_prefix_among_others() -> dict[str, Evidence]:
+    return by_label(
         row("prefix", PREFIX),
         row("longer", PREFIX, steps=200),
         row("cosine", PREFIX, schedule="cosine"),
@@ -96,18 +96,31 @@ def test_sizes_durations_rivals_and_controls_are_told_apart():
         row("frozen", {"name": "frozen"}),
         row("lora", LORA),
     )
-    one = found["prefix"]
+
+
+def test_sizes_durations_and_rivals_are_told_apart():
+    one = a_prefix_among_others()["prefix"]
     assert labels(one.durations) == ["longer", "cosine"]
     assert labels(one.sizes) == ["wider", "small start"]
     assert labels(one.others) == ["lora"]
-    assert one.reference is not None
-    assert one.pinned is not None
-    assert (one.reference.method, one.pinned.method) == ("full", "pinned")
-    assert (one.subject.pins_attention, one.subject.grows) == (True, True)
+
+
+def test_full_and_pinned_finetuning_are_what_a_prefix_is_held_against():
+    found = a_prefix_among_others()
+    assert labels((found["prefix"].reference, found["prefix"].pinned)) == ["full", "pinned"]
     assert found["pinned"].pinned is None
+
+
+def test_references_and_controls_are_not_diagnosed():
+    assert {"full", "frozen"}.isdisjoint(a_prefix_among_others())
+
+
+def test_a_prefix_pins_attention_and_grows():
+    found = a_prefix_among_others()
+    assert found["prefix"].subject.pins_attention
+    assert found["prefix"].subject.grows
     assert not found["pinned"].subject.grows
     assert not found["lora"].subject.pins_attention
-    assert {"full", "frozen"}.isdisjoint(found)
 
 
 def test_a_longer_training_is_known_by_the_steps_of_the_other_methods():

@@ -292,28 +292,37 @@ def reported(*rows: Any) -> RecipeReport:
     return recipe_report(a_recipe(), "quick", measured(*rows))
 
 
-def test_a_report_has_measured_beside_published() -> None:
+@pytest.fixture(scope="module")
+def report() -> RecipeReport:
+    """A base model and a prefix that were measured; the control was not."""
     base = a_row(None, scores=((UP, right(360, 370, 380)), (DOWN, right(0, 0, 0))), parameters=9)
     prefix = on_descending(90, 90, 93, trials=trials([[0, 1], [0, 2], [0, 3]]), steps=40)
-    said = reported(base, prefix)
-    (table,) = said.tables
-    first, second, third = table.rows
-    up, down = first.cells
+    return reported(base, prefix)
+
+
+def test_a_report_has_measured_beside_published(report: RecipeReport) -> None:
+    up, down = report.tables[0].rows[0].cells
     assert up.measured is not None
     assert up.measured.mean == pytest.approx(370 / 400)
-    assert up.spread == pytest.approx(stdev([0.9, 0.925, 0.95]))
+    assert up.published is not None
+    assert up.published.mean == 0.91
+    assert (up.state, up.published_inside, down.published_inside) == ("measured", True, True)
+    assert (report.note, report.preset, report.level) == ("Smaller than anything.", "quick", 0.95)
+
+
+def test_a_cell_has_the_accuracy_of_each_seed_and_their_spread(report: RecipeReport) -> None:
+    up = report.tables[0].rows[0].cells[0]
     assert [one.accuracy for one in up.seeds] == [0.9, 0.925, 0.95]
-    assert (up.state, up.published_inside, up.published and up.published.mean) == (
-        "measured",
-        True,
-        0.91,
-    )
-    assert (down.published_inside, first.parameters, first.control) == (True, 9, False)
-    assert [cell.state for cell in second.cells] == ["not_measured", "measured"]
-    assert second.cells[1].published_inside is False
-    assert (second.trials, second.steps) == (2, 40)
-    assert ([cell.state for cell in third.cells], third.control) == (["absent", "absent"], True)
-    assert (said.note, said.preset, said.level) == ("Smaller than anything.", "quick", 0.95)
+    assert up.spread == pytest.approx(stdev([0.9, 0.925, 0.95]))
+
+
+def test_a_row_has_its_size_and_effort_and_what_of_it_was_measured(report: RecipeReport) -> None:
+    base, prefix, control = report.tables[0].rows
+    assert (base.parameters, base.control) == (9, False)
+    assert (prefix.trials, prefix.steps) == (2, 40)
+    assert [cell.state for cell in prefix.cells] == ["not_measured", "measured"]
+    assert prefix.cells[1].published_inside is False
+    assert ([cell.state for cell in control.cells], control.control) == (["absent", "absent"], True)
 
 
 def test_a_study_that_has_begun_has_a_report() -> None:

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 from tests.core.scoring import drawn, scores
 
-from adaptlab.comparisons.verdict import SeedOutcomes, verdicts
+from adaptlab.comparisons.verdict import SeedOutcomes, Verdict, verdicts
 from adaptlab.statistics import PairedDifference, Scores, failing_seeds, paired_difference
 from adaptlab.statistics.failing import failing_below, successful
 from adaptlab.statistics.ranks import could_be_best, rank_intervals
@@ -95,13 +95,21 @@ def test_a_score_that_unseen_failures_would_undo_is_not_called_better():
     assert "Among seeds that do not fail, lora is better than adapter" in found.text
 
 
-def test_failing_seeds_are_compared_apart_from_the_score_of_the_others():
+@pytest.fixture(scope="module")
+def verdicts_with_failing_seeds() -> tuple[Verdict, ...]:
+    """Verdicts of all against a lottery, of all against none, and of the lottery against none."""
     steady = drawn([0.8] * 10, key=1)
     lottery = drawn([1.0] * 8 + [0.0] * 2, method="prefix_tuning", key=2)
     never = drawn([0.0] * 10, method="ia3", key=3)
     rows = [steady, lottery, never]
     pairs = [paired_difference(a, b) for a, b in itertools.combinations(rows, 2)]
-    first, second, third = verdicts(pairs, outcomes=outcomes(*rows))
+    return verdicts(pairs, outcomes=outcomes(*rows))
+
+
+def test_failing_seeds_are_compared_apart_from_the_score_of_the_others(
+    verdicts_with_failing_seeds: tuple[Verdict, ...],
+):
+    first, _, _ = verdicts_with_failing_seeds
     assert first.finding == "not_known"
     assert first.successful is not None
     assert first.successful.finding == "worse"
@@ -109,11 +117,16 @@ def test_failing_seeds_are_compared_apart_from_the_score_of_the_others():
     assert first.successful.failing_p == pytest.approx(0.4737, abs=1e-4)  # scipy's fisher_exact
     assert first.successful.pair is not None
     assert first.successful.pair.seeds == 8
-    for one in (second, third):
+
+
+def test_where_every_seed_fails_there_is_no_score_of_successful_ones(
+    verdicts_with_failing_seeds: tuple[Verdict, ...],
+):
+    for one in verdicts_with_failing_seeds[1:]:
+        assert one.finding == "better"
         assert one.successful is not None
         assert one.successful.pair is None
         assert one.successful.finding is None
-        assert one.finding == "better"
 
 
 def test_methods_that_no_seed_told_apart_may_differ_in_other_seeds():
