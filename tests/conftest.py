@@ -22,6 +22,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.databases import Databases
 from tests.making import a_base_model, a_made_up_ledger
 from tests.shapes import begin_module, begin_test, check_shapes
+from tests.shared import shared_database_url, shared_sessions, shared_settings
 from tests.standstills import (
     pytest_runtest_protocol,
     pytest_runtest_setup,
@@ -42,6 +43,9 @@ __all__ = [
     "pytest_runtest_setup",
     "pytest_sessionfinish",
     "pytest_terminal_summary",
+    "shared_database_url",
+    "shared_sessions",
+    "shared_settings",
 ]
 
 COLLECT_AFTER = 10_000  # objects made and not freed; Python's own 700 cost a tenth of the time
@@ -184,14 +188,19 @@ def base(sessions: sessionmaker[Session]) -> None:
         a_base_model(session)
 
 
-@pytest.fixture
-def broker_url(servers: Servers) -> Iterator[str]:
-    """A broker without messages."""
+@pytest.fixture(scope="session")
+def own_broker_url(servers: Servers) -> str:
+    """The broker of this process of tests."""
     url = make_url(servers.broker_url).set(database=str(BROKER_NUMBER))
-    text = url.render_as_string(hide_password=False)
-    with redis.Redis.from_url(text) as client:
+    return url.render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def broker_url(own_broker_url: str) -> Iterator[str]:
+    """A broker without messages."""
+    with redis.Redis.from_url(own_broker_url) as client:
         client.flushdb()
-        yield text
+        yield own_broker_url
 
 
 @pytest.fixture

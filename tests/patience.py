@@ -44,7 +44,16 @@ def patient_bell(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     doorbell._client.cache_clear()
 
 
+@contextmanager
+def awaited_comparisons() -> Generator[None]:
+    """Requests in the block wait for a comparison however long it takes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison_runs, "PATIENCE_SECONDS", LONG)
+        yield
+
+
 @pytest.fixture(autouse=True)
-def patient_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+def patient_comparisons() -> Iterator[None]:
     """Requests that wait for a comparison however long it takes."""
-    monkeypatch.setattr(comparison_runs, "PATIENCE_SECONDS", LONG)
+    with awaited_comparisons():
+        yield

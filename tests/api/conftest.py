@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_token, an_adapt_document
-from tests.patience import patient_bell, patient_comparisons, patient_locks
+from tests.patience import awaited_comparisons, patient_bell, patient_comparisons, patient_locks
 
 from adaptlab_api.app import create_app
 from adaptlab_services.settings import Settings
@@ -35,6 +35,23 @@ def api(anonymous: TestClient, token: str) -> TestClient:
     """Somebody with a token of every scope."""
     anonymous.headers["Authorization"] = f"Bearer {token}"
     return anonymous
+
+
+@pytest.fixture(scope="module")
+def shared_api(
+    shared_settings: Settings, shared_sessions: sessionmaker[Session]
+) -> Iterator[TestClient]:
+    """Somebody with a token of every scope, on the module's own database."""
+    with shared_sessions.begin() as session:
+        header = {"Authorization": f"Bearer {a_token(session)}"}
+    client = TestClient(
+        create_app(shared_settings),
+        headers=header,
+        raise_server_exceptions=False,
+        follow_redirects=False,
+    )
+    with awaited_comparisons(), client:
+        yield client
 
 
 @pytest.fixture

@@ -23,7 +23,17 @@ PLACE = "/v1/studies/small/comparison"
 
 @pytest.fixture
 def study(api: TestClient, sessions: Sessions) -> str:
-    """A study that has been measured; its address."""
+    """A study that has been measured; the address of its comparison."""
+    return measured(api, sessions)
+
+
+@pytest.fixture(scope="module")
+def shared_study(shared_api: TestClient, shared_sessions: Sessions) -> str:
+    """The same, for tests that only read."""
+    return measured(shared_api, shared_sessions)
+
+
+def measured(api: TestClient, sessions: Sessions) -> str:
     with sessions.begin() as session:
         a_base_model(session, contents=ENOUGH_BASES)
     answer = api.post("/v1/studies", json=a_measured_study())
@@ -32,8 +42,8 @@ def study(api: TestClient, sessions: Sessions) -> str:
     return answer.json()["links"]["comparison"]
 
 
-def test_a_study_is_compared(api: TestClient, study: str) -> None:
-    answer = api.get(study)
+def test_a_study_is_compared(shared_api: TestClient, shared_study: str) -> None:
+    answer = shared_api.get(shared_study)
     assert answer.status_code == 200, answer.text
     found = answer.json()
     assert found["study"]["name"] == "small"
@@ -44,22 +54,33 @@ def test_a_study_is_compared(api: TestClient, study: str) -> None:
     assert len(cell["best"]) == 4
     assert cell["best_successful"] == ["full_finetuning", "lora at 64"]
     assert cell["rows"][3]["score"]["mean"] == 1.0
+
+
+def test_a_diagnosis_names_the_run_that_is_missing(
+    shared_api: TestClient, shared_study: str
+) -> None:
+    (table,) = shared_api.get(shared_study).json()["tables"]
     assert {d["diagnosis"]["cause"] for d in table["diagnoses"]} == {"undecided"}
     prefix = table["diagnoses"][0]["diagnosis"]
     assert any("pinned attention" in one for one in prefix["missing"])
     assert {"name": "pinned_finetuning"} in prefix["next_run"]["methods"]
-    # By its name it is the same, and nobody has to load it twice.
-    assert api.get(PLACE).json() == found
+
+
+def test_a_comparison_is_the_same_by_name_and_is_not_sent_twice(
+    shared_api: TestClient, shared_study: str
+) -> None:
+    answer = shared_api.get(shared_study)
+    assert shared_api.get(PLACE).json() == answer.json()
     known = {"If-None-Match": answer.headers["etag"]}
-    assert api.get(study, headers=known).status_code == 304
+    assert shared_api.get(shared_study, headers=known).status_code == 304
 
 
-def test_level_and_margin_are_asked_for(api: TestClient, study: str) -> None:
-    found = api.get(study, params={"level": 0.8, "margin": 0.05}).json()
+def test_level_and_margin_are_asked_for(shared_api: TestClient, shared_study: str) -> None:
+    found = shared_api.get(shared_study, params={"level": 0.8, "margin": 0.05}).json()
     assert found["tables"][0]["comparison"]["level"] == 0.8
     assert found["tables"][0]["comparison"]["margin"] == 0.05
     for wrong in ({"level": 1}, {"margin": -0.1}, {"format": "xlsx"}, {"levl": 0.9}):
-        answer = api.get(study, params=wrong)
+        answer = shared_api.get(shared_study, params=wrong)
         assert (answer.status_code, next(iter(wrong)) in answer.text) == (422, True)
 
 
@@ -67,9 +88,9 @@ def test_level_and_margin_are_asked_for(api: TestClient, study: str) -> None:
     ("headers", "params"), [({"Accept": "text/csv"}, {}), ({}, {"format": "csv"})]
 )
 def test_a_comparison_is_a_table(
-    api: TestClient, study: str, headers: dict[str, str], params: dict[str, str]
+    shared_api: TestClient, shared_study: str, headers: dict[str, str], params: dict[str, str]
 ) -> None:
-    answer = api.get(study, headers=headers, params=params)
+    answer = shared_api.get(shared_study, headers=headers, params=params)
     assert answer.headers["content-type"] == "text/csv; charset=utf-8"
     lines = [*csv.DictReader(io.StringIO(answer.text))]
     assert [(one["budget"], one["method"], one["score"]) for one in lines] == [

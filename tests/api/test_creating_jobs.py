@@ -3,12 +3,13 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx2
 import pytest
 import redis
 from fastapi.testclient import TestClient
 from sqlalchemy import delete, func, select, text
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_pretrain_document, an_adapt_document
+from tests.making import a_base_model, a_pretrain_document, an_adapt_document
 from tests.watching import statements
 
 from adaptlab_db.tables import AuditEntry, BaseModel, IdempotencyKey, Job
@@ -32,15 +33,37 @@ def jobs_stored(sessions: Sessions) -> int:
         return session.scalars(select(func.count()).select_from(Job)).one()
 
 
-def test_a_job_is_created_and_can_be_looked_at(api: TestClient, base: None) -> None:
-    answer = api.post("/v1/jobs", json=an_adapt_document(labels={"paper": "table-1"}))
+@pytest.fixture(scope="module")
+def created(shared_api: TestClient, shared_sessions: Sessions) -> httpx2.Response:
+    """The answer that a job was created, on the module's own database."""
+    with shared_sessions.begin() as session:
+        a_base_model(session)
+    document = an_adapt_document(labels={"paper": "table-1"})
+    answer = shared_api.post("/v1/jobs", json=document)
     assert answer.status_code == 201
-    job = answer.json()
-    assert answer.headers["location"] == f"/v1/jobs/{job['id']}"
+    return answer
+
+
+def test_a_job_is_created_and_can_be_looked_at(
+    shared_api: TestClient, created: httpx2.Response
+) -> None:
+    assert created.headers["location"] == f"/v1/jobs/{created.json()['id']}"
+    looked_at = shared_api.get(created.headers["location"])
+    assert looked_at.json() == created.json()
+    assert looked_at.headers["etag"] == created.headers["etag"]
+
+
+def test_a_new_job_waits_in_its_queue_for_its_owner(created: httpx2.Response) -> None:
+    job = created.json()
     assert job["state"] == "queued"
     assert job["terminal"] is False
     assert job["owner"] == "ada"
     assert job["labels"] == {"paper": "table-1"}
+    assert job["queue"] == {"name": "cpu", "priority": 5, "position": 1}
+
+
+def test_the_budget_of_a_new_job_is_resolved(created: httpx2.Response) -> None:
+    job = created.json()
     # A prefix of width 8 in one layer: 16 parameters are two rows.
     assert job["resolved_spec"]["method"]["length"] == 2
     assert job["budget"] | {"flops_per_token": 0} == {
@@ -52,10 +75,6 @@ def test_a_job_is_created_and_can_be_looked_at(api: TestClient, base: None) -> N
         "flops_per_token": 0,
         "tensors": {"blocks.0.attn.input": 16},
     }
-    assert job["queue"] == {"name": "cpu", "priority": 5, "position": 1}
-    looked_at = api.get(answer.headers["location"])
-    assert looked_at.json() == job
-    assert looked_at.headers["etag"] == answer.headers["etag"]
 
 
 def test_what_was_asked_for_is_shown_and_can_be_asked_for_again(
@@ -225,7 +244,7 @@ def test_a_fault_in_an_inline_base_model_is_pointed_to(api: TestClient) -> None:
     assert fault["nearest"] == [2, 4]
 
 
-def test_a_preview_stores_nothing_and_says_what_would_be_stored(
+def test_a_preview_stores_nothing_and_is_what_would_be_stored(
     api: TestClient, base: None, sessions: Sessions
 ) -> None:
     before = jobs_stored(sessions)
@@ -234,6 +253,15 @@ def test_a_preview_stores_nothing_and_says_what_would_be_stored(
     assert jobs_stored(sessions) == before
     said = preview.json()
     assert said["object"] == "job.preview"
+    created = api.post("/v1/jobs", json=an_adapt_document()).json()
+    assert created["spec_digest"] == said["spec_digest"]
+    assert created["resolved_spec"] == said["resolved_spec"]
+
+
+def test_a_preview_has_the_budget_an_estimate_and_a_warning_where_nobody_works(
+    api: TestClient, base: None
+) -> None:
+    said = api.post("/v1/jobs?validate_only=true", json=an_adapt_document()).json()
     assert said["budget"]["trainable_parameters"] == 16
     assert (said["estimate"]["basis"], said["estimate"]["runs"]) == ("default", 0)
     assert said["estimate"]["seconds"] > 0
@@ -241,9 +269,6 @@ def test_a_preview_stores_nothing_and_says_what_would_be_stored(
     assert said["warnings"] == [
         "No live worker serves the queue 'cpu'. The job would wait until one does."
     ]
-    created = api.post("/v1/jobs", json=an_adapt_document()).json()
-    assert created["spec_digest"] == said["spec_digest"]
-    assert created["resolved_spec"] == said["resolved_spec"]
 
 
 def test_a_preview_with_an_inline_base_model_reserves_no_name(

@@ -50,7 +50,9 @@ def other(anonymous: TestClient, sessions: Sessions) -> Cluster:
 # --- what goes on between claim and end -----------------------------------------------------------
 
 
-def test_a_job_is_taken_carried_out_and_ended(cluster: Cluster, sessions: Sessions) -> None:
+def test_a_job_is_taken_with_its_base_and_kept_by_heartbeats(
+    cluster: Cluster, sessions: Sessions
+) -> None:
     assert cluster.claim().status_code == 204
     with sessions.begin() as session:
         a_base_model(session)
@@ -62,6 +64,15 @@ def test_a_job_is_taken_carried_out_and_ended(cluster: Cluster, sessions: Sessio
     assert fetched.content == b"weights of seed 0"
     beat = cluster.under(lease, "heartbeat", {"step": 3})
     assert beat.json() == {"command": "continue"}
+
+
+def test_what_is_recorded_and_ended_twice_is_stored_once(
+    cluster: Cluster, sessions: Sessions
+) -> None:
+    with sessions.begin() as session:
+        a_base_model(session)
+        job_id = a_job(session)
+    lease = cluster.claimed()
     content = weights_content()
     stored = cluster.store(lease, content)
     sha256 = hashlib.sha256(content).hexdigest()

@@ -64,10 +64,15 @@ def test_a_study_is_made_from_a_recipe(api: TestClient, sessions: Sessions) -> N
     second = api.post("/v1/studies", json=QUICK).json()
     assert second["name"] == "petrov2024-table-1-quick-2"
     assert stored(sessions) == (2, len(study["cells"]) + len(study["base_models"]))
+
+
+def test_a_study_of_a_recipe_has_the_name_and_resources_that_are_asked_for(
+    api: TestClient,
+) -> None:
     named = QUICK | {"name": "mine", "labels": {"paper": "mine"}, "resources": {"queue": "gpu"}}
-    third = api.post("/v1/studies", json=named).json()
-    assert (third["name"], third["spec"]["resources"]) == ("mine", {"queue": "gpu"})
-    assert third["spec"]["labels"]["paper"] == "mine"
+    study = api.post("/v1/studies", json=named).json()
+    assert (study["name"], study["spec"]["resources"]) == ("mine", {"queue": "gpu"})
+    assert study["spec"]["labels"]["paper"] == "mine"
     assert api.post("/v1/studies", json=named).status_code == 409
 
 

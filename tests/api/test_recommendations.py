@@ -29,11 +29,17 @@ LEAST = 0.025 ** (1 / ITEMS)
 Document = dict[str, Any]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def base(sessions: Sessions) -> None:
     """A base model of which every seed has a replicate of its own."""
     with sessions.begin() as session:
         a_base_model(session, contents=ENOUGH_BASES)
+
+
+@pytest.fixture
+def api(api: TestClient, base: None) -> TestClient:
+    """Somebody with a token of every scope, who has that base model."""
+    return api
 
 
 def a_question(**changes: Any) -> Document:
@@ -77,14 +83,31 @@ def kinds(found: Document) -> set[str]:
 CLEAR = {"frozen": Run(), "lora": Run(right=400), "prefix_tuning": Run(right=100)}
 
 
-def test_a_clear_case(api: TestClient, sessions: Sessions) -> None:
-    jobs = measured(api, sessions, CLEAR, seeds=5)
-    found = ask(api)
-    best, second = found["recommended"], found["runner_up"]
-    assert (best["method"]["name"], best["jobs"]) == ("lora", [jobs["lora"]])
+@pytest.fixture(scope="module")
+def clear_jobs(shared_api: TestClient, shared_sessions: Sessions) -> dict[str, str]:
+    """The ids of jobs by method, of which one method is best on every item."""
+    with shared_sessions.begin() as session:
+        a_base_model(session, contents=ENOUGH_BASES)
+    return measured(shared_api, shared_sessions, CLEAR, seeds=5)
+
+
+@pytest.fixture(scope="module")
+def clear(shared_api: TestClient, clear_jobs: dict[str, str]) -> Document:
+    """What is recommended from them."""
+    return ask(shared_api)
+
+
+def test_the_best_method_is_recommended(clear: Document, clear_jobs: dict[str, str]) -> None:
+    best = clear["recommended"]
+    assert (best["method"]["name"], best["jobs"]) == ("lora", [clear_jobs["lora"]])
     assert best["method"]["rank"] >= 1
     assert (best["score"]["mean"], best["score"]["high"], best["score"]["level"]) == (1, 1, 0.95)
     assert best["score"]["low"] == pytest.approx(LEAST, abs=1e-6)
+    assert "lora at 64, which scored 100.0 %" in clear["text"]
+
+
+def test_a_recommendation_says_what_the_method_costs(clear: Document) -> None:
+    best = clear["recommended"]
     # 64 numbers in float32, and no token is added.
     budget = best["budget"]
     assert (budget["trainable_parameters"], budget["stored_bytes"]) == (64, 256)
@@ -92,23 +115,32 @@ def test_a_clear_case(api: TestClient, sessions: Sessions) -> None:
     assert (best["seeds"], best["trials"], len(best["learning_rates"])) == ([0, 1, 2, 3, 4], 3, 3)
     assert best["seconds"] >= 0
     # A learned position is a row of width 8 in the one layer: 64 numbers are eight of them.
+    assert clear["runner_up"]["budget"]["extra_context_tokens"] == 8
+
+
+def test_the_best_method_is_compared_with_the_runner_up(clear: Document) -> None:
+    second = clear["runner_up"]
     assert (second["method"]["name"], second["score"]["mean"]) == ("prefix_tuning", 0.25)
-    assert second["budget"]["extra_context_tokens"] == 8
-    assert found["verdict"]["finding"] == "better"
-    assert found["verdict"]["pair"]["difference"] == pytest.approx(0.75)
-    # Whatever part of seeds and items is left out, the choice is the same and has all right.
-    chosen = found["chosen"]
-    assert (chosen["label"], chosen["candidates"], chosen["corrected"]) == ("lora at 64", 3, 1)
-    assert chosen["score"]["low"] < best["score"]["low"]
-    assert "It was chosen as the best of 3: corrected for that, expect 100.0 %" in found["text"]
-    assert [one["label"] for one in found["measured"]] == [
+    assert clear["verdict"]["finding"] == "better"
+    assert clear["verdict"]["pair"]["difference"] == pytest.approx(0.75)
+    assert [one["label"] for one in clear["measured"]] == [
         "lora at 64", "prefix_tuning at 64", "frozen",
     ]  # fmt: skip
-    assert found["first_study"] is None
+
+
+def test_the_score_is_corrected_for_the_choice(clear: Document) -> None:
+    # Whatever part of seeds and items is left out, the choice is the same and has all right.
+    chosen = clear["chosen"]
+    assert (chosen["label"], chosen["candidates"], chosen["corrected"]) == ("lora at 64", 3, 1)
+    assert chosen["score"]["low"] < clear["recommended"]["score"]["low"]
+    assert "It was chosen as the best of 3: corrected for that, expect 100.0 %" in clear["text"]
+
+
+def test_a_clear_case_asks_for_no_more_jobs(clear: Document) -> None:
+    assert clear["first_study"] is None
+    assert clear["jobs"] == []
     # Every run chose the last trial, whose rate is the highest: the sweep may be too narrow.
-    assert kinds(found) == {"rate_at_the_end"}
-    assert found["jobs"] == []
-    assert "lora at 64, which scored 100.0 %" in found["text"]
+    assert kinds(clear) == {"rate_at_the_end"}
 
 
 @pytest.mark.parametrize("right", [0, 6, 9])
@@ -143,11 +175,13 @@ def test_nothing_is_said_without_results(api: TestClient, sessions: Sessions) ->
     assert ask(api)["recommended"]["method"]["name"] == "lora"
 
 
-def test_the_proposed_jobs_settle_it(api: TestClient, sessions: Sessions) -> None:
-    # 80, 85 and 90 % against 77, 79.5 and 82 %: 3, 5.5 and 8 points apart.
-    runs = {"lora": Run(right=320, shift=20), "prefix_tuning": Run(right=308, shift=10)}
-    measured(api, sessions, runs)
-    found = ask(api, methods=[*runs])
+CLOSE = {"lora": Run(right=320, shift=20), "prefix_tuning": Run(right=308, shift=10)}
+"""80, 85 and 90 % against 77, 79.5 and 82 %: 3, 5.5 and 8 points apart."""
+
+
+def test_a_close_case_proposes_more_seeds(api: TestClient, sessions: Sessions) -> None:
+    measured(api, sessions, CLOSE)
+    found = ask(api, methods=[*CLOSE])
     assert found["recommended"]["score"]["mean"] == pytest.approx(0.85)
     assert found["verdict"]["pair"]["difference"] == pytest.approx(0.055)
     assert found["verdict"]["finding"] == "not_known"
@@ -159,12 +193,19 @@ def test_the_proposed_jobs_settle_it(api: TestClient, sessions: Sessions) -> Non
     # Each goes on in turn with the base's five replicates.
     assert wanted[0]["spec"]["base_replicates"] == [seed % 5 for seed in seeds]
     assert all(one["estimate"]["seconds"] > 0 for one in wanted)
-    for one in wanted:
-        submit(api, one["spec"])
+
+
+def test_the_proposed_jobs_settle_it(api: TestClient, sessions: Sessions) -> None:
+    measured(api, sessions, CLOSE)
+    found = ask(api, methods=[*CLOSE])
+    more = found["verdict"]["more_seeds"]
+    for one in found["jobs"]:
+        if one["purpose"] == "more_seeds":
+            submit(api, one["spec"])
     # 83.5 and 88.75 % of every later seed: as far apart as before on average.
     later = {"lora": Run(right=340), "prefix_tuning": Run(right=318)}
     run_all(sessions, by_method(later))
-    settled = ask(api, methods=[*runs])
+    settled = ask(api, methods=[*CLOSE])
     assert settled["recommended"]["score"]["seeds"] == 3 + more
     assert len(settled["recommended"]["jobs"]) == 2
     assert settled["verdict"]["finding"] == "better"

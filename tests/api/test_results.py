@@ -176,11 +176,8 @@ def record_map(
 def test_attention_maps_with_their_summaries(
     api: TestClient, job: str, ledger: DatabaseLedger, claim: Claim, tmp_path: Path
 ) -> None:
-    array = np.linspace(0, 1, 35, dtype=np.float16).reshape(1, 1, 1, 5, 7)
-    np.save(tmp_path / "map.npy", array)
-    content = (tmp_path / "map.npy").read_bytes()
     heads = tuple(a_summary(layer, head) for layer in range(2) for head in range(3))
-    record_map(ledger, claim, tmp_path / "map.npy", content, summaries=heads)
+    record_map(ledger, claim, tmp_path / "adapted", b"adapted", summaries=heads)
     record_map(ledger, claim, tmp_path / "base", b"base", source="base", learned_positions=0)
     record_map(ledger, claim, tmp_path / "second", b"other", replicate=1)
     base, adapted, second = data(api, f"{job}/attention")
@@ -189,12 +186,22 @@ def test_attention_maps_with_their_summaries(
     assert adapted["axes"] == ["sample", "layer", "head", "query", "key"]
     assert adapted["tokens"] == [[2, 0, 3, 3, 2]]
     assert adapted["predictions"] == [[3, 2, 0]]
-    assert adapted["size"] == len(content)
     assert len(adapted["summaries"]) == 6
     (only,) = data(api, f"{job}/attention", source="adapted", replicate=0, layer=1, head=2)
     assert [(s["layer"], s["head"]) for s in only["summaries"]] == [(1, 2)]
-    fetched = api.get(adapted["links"]["content"])
-    assert fetched.headers["etag"] == f'"{adapted["sha256"]}"'
+
+
+def test_the_content_of_a_map_is_its_array(
+    api: TestClient, job: str, ledger: DatabaseLedger, claim: Claim, tmp_path: Path
+) -> None:
+    array = np.linspace(0, 1, 35, dtype=np.float16).reshape(1, 1, 1, 5, 7)
+    np.save(tmp_path / "map.npy", array)
+    content = (tmp_path / "map.npy").read_bytes()
+    record_map(ledger, claim, tmp_path / "map.npy", content)
+    (attention,) = data(api, f"{job}/attention")
+    assert attention["size"] == len(content)
+    fetched = api.get(attention["links"]["content"])
+    assert fetched.headers["etag"] == f'"{attention["sha256"]}"'
     (tmp_path / "fetched.npy").write_bytes(fetched.content)
     assert np.array_equal(np.load(tmp_path / "fetched.npy"), array)
 

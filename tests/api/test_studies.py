@@ -17,10 +17,7 @@ from tests.making import (
 Sessions = sessionmaker[Session]
 
 
-@pytest.mark.usefixtures("patient_bell")
-def test_a_study_is_created_and_can_be_looked_at(
-    api: TestClient, base: None, broker_url: str
-) -> None:
+def test_a_study_is_created(api: TestClient, base: None) -> None:
     answer = api.post("/v1/studies", json=a_study_document())
     assert answer.status_code == 201, answer.text
     study = answer.json()
@@ -32,9 +29,16 @@ def test_a_study_is_created_and_can_be_looked_at(
         "budgets": [{"trainable_parameters": 32}, {"trainable_parameters": 64}],
     }
     assert len(study["cells"]) == 8
+
+
+@pytest.mark.usefixtures("patient_bell")
+def test_a_new_study_can_be_looked_at_and_wakes_its_workers(
+    api: TestClient, base: None, broker_url: str
+) -> None:
+    answer = api.post("/v1/studies", json=a_study_document())
     for place in (answer.headers["location"], "/v1/studies/small"):
         looked_at = api.get(place)
-        assert looked_at.json() == study
+        assert looked_at.json() == answer.json()
         assert looked_at.headers["etag"] == answer.headers["etag"]
     known = {"If-None-Match": answer.headers["etag"]}
     assert api.get("/v1/studies/small", headers=known).status_code == 304

@@ -93,11 +93,15 @@ def rows(sessions: Sessions, table: type[Any]) -> int:
 # --- the way it goes ---
 
 
-def test_chunks_in_any_order_become_the_content(api: TestClient, sessions: Sessions) -> None:
+def test_an_announced_upload_is_open_and_says_how_many_chunks_it_takes(api: TestClient) -> None:
     answer = api.post("/v1/uploads", json=announced())
     upload = answer.json()
     assert answer.headers["location"] == upload["links"]["self"]
     assert (upload["state"], upload["chunks"], upload["chunk_bytes"]) == ("open", 3, CHUNK)
+
+
+def test_chunks_in_any_order_become_the_content(api: TestClient, sessions: Sessions) -> None:
+    upload = begin(api)
     for number in (2, 0):
         assert put(api, upload, number, PIECES[number]).status_code == 204
     there = api.get(upload["links"]["self"]).json()["received"]

@@ -27,7 +27,9 @@ from tests.making import (
 )
 from tests.watching import statements
 
+from adaptlab.comparisons.comparison import Comparison
 from adaptlab.comparisons.table_comparison import TableComparison
+from adaptlab.comparisons.verdict import Verdict
 from adaptlab.errors import InvalidSpec
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.studies.study import StudyExtension
@@ -47,7 +49,11 @@ METHODS = ("frozen", "full_finetuning", "prefix_tuning", "lora")
 
 @pytest.fixture
 def ada(sessions: Sessions) -> Principal:
-    """Somebody who studies a base model of two replicates."""
+    """Somebody who studies a base model of five replicates."""
+    return with_a_base(sessions)
+
+
+def with_a_base(sessions: Sessions) -> Principal:
     with sessions.begin() as session:
         a_base_model(session, contents=ENOUGH_BASES)
         return a_principal(session)
@@ -96,15 +102,34 @@ def failing(method: str) -> Callable[[ResolvedSpec], Run]:
     return run
 
 
-def test_scores_ranks_and_verdicts(sessions: Sessions, ada: Principal) -> None:
-    create(sessions, ada, seeds=5)
-    run_all(sessions, as_known)
-    found = compared(sessions)
-    table = only_table(found)
-    assert (found.study.name, found.study.terminal, found.warnings) == ("small", True, ())
+@pytest.fixture(scope="module")
+def five_seeds(shared_sessions: Sessions) -> StudyComparison:
+    """The comparison of a study of five seeds that was measured as is known."""
+    create(shared_sessions, with_a_base(shared_sessions), seeds=5)
+    run_all(shared_sessions, as_known)
+    return compared(shared_sessions)
+
+
+def comparison_of(found: StudyComparison) -> Comparison:
+    comparison = only_table(found).comparison
+    assert comparison is not None
+    return comparison
+
+
+def verdicts_of(found: StudyComparison) -> dict[tuple[str, str], Verdict]:
+    verdicts = [one for cell in comparison_of(found).cells for one in cell.verdicts]
+    return {(one.pair.first, one.pair.second): one for one in verdicts}
+
+
+def test_a_study_is_compared_in_one_table(five_seeds: StudyComparison) -> None:
+    assert (five_seeds.study.name, five_seeds.study.terminal) == ("small", True)
+    assert five_seeds.warnings == ()
+    table = only_table(five_seeds)
     assert (table.base_model, table.task) == (BASE, "sort_descending(length=3, alphabet=4)")
-    assert table.comparison is not None
-    small, large = table.comparison.cells
+
+
+def test_every_method_has_the_score_of_all_seeds(five_seeds: StudyComparison) -> None:
+    small, large = comparison_of(five_seeds).cells
     assert (small.budget, large.budget) == (32, 64)
     assert [(row.label, row.score.mean, row.parameters) for row in small.rows] == [
         ("frozen", 0.0, 0),
@@ -112,7 +137,11 @@ def test_scores_ranks_and_verdicts(sessions: Sessions, ada: Principal) -> None:
         ("prefix_tuning at 32", 4 / ITEMS, 32),
         ("lora at 32", 300 / ITEMS, 32),
     ]
-    assert {row.score.seeds for cell in table.comparison.cells for row in cell.rows} == {5}
+    assert {row.score.seeds for cell in (small, large) for row in cell.rows} == {5}
+
+
+def test_ranks_and_what_could_be_best(five_seeds: StudyComparison) -> None:
+    small, large = comparison_of(five_seeds).cells
     # All five seeds agree. Failures that five seeds missed can explain 100 % against 75 %, and not
     # 75 % against 0 %: 2 · (1/3)⁵ is 0.008, and six of the 11 pairs are left to correct for.
     assert [(row.rank.low, row.rank.high) for row in small.rows[1::2]] == [(1, 2), (1, 2)]
@@ -120,20 +149,39 @@ def test_scores_ranks_and_verdicts(sessions: Sessions, ada: Principal) -> None:
     assert small.best_successful == ("full_finetuning",)
     assert [row.failing.failing for row in small.rows] == [5, 0, 5, 0]
     assert large.best == ("full_finetuning", "lora at 64")
-    told = {(v.pair.first, v.pair.second): v for v in (*small.verdicts, *large.verdicts)}
-    behind = told["full_finetuning", "lora at 32"]
+
+
+def test_what_unseen_failures_leave_open_successful_seeds_decide(
+    five_seeds: StudyComparison,
+) -> None:
+    behind = verdicts_of(five_seeds)["full_finetuning", "lora at 32"]
     assert (behind.finding, behind.pair.difference) == ("not_known", 0.25)
     assert behind.successful is not None
     assert behind.successful.finding == "better"
-    clear = told["frozen", "full_finetuning"]
+
+
+def test_pairs_that_differ_or_agree_on_all_seeds(five_seeds: StudyComparison) -> None:
+    verdicts = verdicts_of(five_seeds)
+    clear = verdicts["frozen", "full_finetuning"]
     assert (clear.finding, clear.pair.difference) == ("worse", -1.0)
-    alike = told["full_finetuning", "lora at 64"]
+    alike = verdicts["full_finetuning", "lora at 64"]
     assert (alike.finding, alike.reason) == ("cannot_be_told_apart", "alike_on_seeds_run")
-    assert (told["prefix_tuning at 32", "lora at 32"].finding, behind.margin) == ("worse", 0.01)
+    assert verdicts["prefix_tuning at 32", "lora at 32"].finding == "worse"
+
+
+def test_verdicts_have_the_margin_and_the_comparisons_they_correct_for(
+    five_seeds: StudyComparison,
+) -> None:
+    behind = verdicts_of(five_seeds)["full_finetuning", "lora at 32"]
+    assert behind.margin == 0.01
     # One pair of references, two of them with four rows, and two methods at each of two budgets.
-    assert table.comparison.comparisons == 1 + 8 + 2 == behind.comparisons
-    assert [curve.method for curve in table.comparison.curves] == ["prefix_tuning", "lora"]
-    cheapest = table.comparison.cheapest
+    assert comparison_of(five_seeds).comparisons == 1 + 8 + 2 == behind.comparisons
+
+
+def test_curves_and_the_cheapest_method(five_seeds: StudyComparison) -> None:
+    comparison = comparison_of(five_seeds)
+    assert [curve.method for curve in comparison.curves] == ["prefix_tuning", "lora"]
+    cheapest = comparison.cheapest
     assert cheapest is not None
     assert cheapest.shown is not None
     assert (cheapest.reference, cheapest.shown.method, cheapest.shown.parameters) == (

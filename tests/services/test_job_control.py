@@ -88,11 +88,7 @@ def test_a_running_job_is_paused_by_its_worker_at_no_cost(
     for attempt in (1, 2, 3):
         claim = a_claim(ledger)
         assert claim.attempt == attempt
-        assert ledger.heartbeat(claim, 1) == "continue"
-        asked_for = pause(sessions, job_id)
-        assert (asked_for.job.state, asked_for.decided) == ("running", False)
-        assert asked_for.job.pause_requested
-        assert ledger.heartbeat(claim, 1) == "pause"
+        pause(sessions, job_id)
         assert ledger.paused(claim) == ()
         row = job(sessions, job_id)
         assert (row.state, row.reason, row.pause_requested_at) == ("paused", "paused_by_user", None)
@@ -100,6 +96,22 @@ def test_a_running_job_is_paused_by_its_worker_at_no_cost(
     assert outcomes(sessions, job_id) == ["paused"] * 3
     kinds = ["running", "pause_requested", "paused", "queued"]
     assert event_types(sessions, job_id) == kinds * 3
+
+
+def test_a_running_job_hears_of_a_pause_by_its_heartbeat(
+    sessions: Sessions, ledger: DatabaseLedger
+) -> None:
+    job_id = new_job(sessions, attempts_max=1)
+    for _ in range(3):
+        claim = a_claim(ledger)
+        assert ledger.heartbeat(claim, 1) == "continue"
+        paused = pause(sessions, job_id)
+        assert (paused.job.state, paused.decided, paused.job.pause_requested) == (
+            "running", False, True,
+        )  # fmt: skip
+        assert ledger.heartbeat(claim, 1) == "pause"
+        ledger.paused(claim)
+        resume(sessions, job_id)
 
 
 def test_a_pause_that_is_taken_back_is_none(sessions: Sessions, ledger: DatabaseLedger) -> None:

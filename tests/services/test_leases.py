@@ -87,16 +87,24 @@ def make_due(sessions: Sessions, job_id: UUID) -> None:
 def test_a_claim_tells_the_worker_what_to_do(sessions: Sessions, ledger: DatabaseLedger) -> None:
     spec = an_adapt_spec(resources={"max_seconds": 77})
     with sessions.begin() as session:
-        base = a_base_model(session)
+        a_base_model(session)
         job_id = a_job(session, spec)
-    worker = a_worker(ledger)
-    claim = ledger.claim(worker, ["cpu"])
-    assert claim is not None
+    claim = a_claim(ledger)
     assert (claim.job_id, claim.attempt, claim.max_seconds) == (job_id, 1, 77)
     assert claim.resolved_spec == a_resolved_spec(spec)
     assert [b.replicate for b in claim.bases] == [0, 1]
     fetched = [b"".join(ledger.fetch_artifact(claim, b.sha256)) for b in claim.bases]
     assert fetched == [b"weights of seed 0", b"weights of seed 1"]
+
+
+def test_a_job_that_is_claimed_runs_and_its_base_stays_as_it_was(
+    sessions: Sessions, ledger: DatabaseLedger
+) -> None:
+    with sessions.begin() as session:
+        base = a_base_model(session)
+        job_id = a_job(session)
+    worker = a_worker(ledger)
+    assert ledger.claim(worker, ["cpu"]) is not None
     row = job(sessions, job_id)
     assert (row.state, row.attempt, row.worker_id) == ("running", 1, worker)
     assert row.started_at is not None

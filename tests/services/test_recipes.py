@@ -117,25 +117,42 @@ def test_what_cannot_be_asked_for_is_said_with_its_place(
     assert [problem.pointer for problem in caught.value.problems] == [pointer]
 
 
-def test_a_study_like_the_published_one_reproduces_its_claims(sessions: Sessions) -> None:
-    study = create(sessions)
-    run_all(sessions, as_published)
-    said = report(sessions, study)
-    found = findings(said)
+@pytest.fixture(scope="module")
+def like_the_published(shared_sessions: Sessions) -> StudyReport:
+    """The report of a study that measured about what the paper did."""
+    study = create(shared_sessions)
+    run_all(shared_sessions, as_published)
+    return report(shared_sessions, study)
+
+
+def test_a_study_like_the_published_one_reproduces_its_claims(
+    like_the_published: StudyReport,
+) -> None:
+    found = findings(like_the_published)
     # The paper has no run with pinned attention; here it learns nothing, on a cosine schedule.
     assert found.pop("no-new-pattern-is-needed iclr") == "undecided"
     assert set(found.values()) == {"reproduced"}
-    table = cells(said)
+
+
+def test_a_report_has_what_was_measured_and_how(like_the_published: StudyReport) -> None:
+    table = cells(like_the_published)
     base = table["pretrained on ascending", "ascending"]
     assert base.measured is not None
     assert base.measured.mean == pytest.approx(0.91)
     assert base.published_inside is True
     assert [one.seed for one in base.seeds] == [0, 1, 2]
     assert table["LoRA", "descending"].state == "absent"
-    rows = {row.label: row for row in said.tables[0].rows}
+    rows = {row.label: row for row in like_the_published.tables[0].rows}
     assert (rows["prefix-tuning"].parameters, rows["prefix-tuning"].trials) == (96, 8)
-    assert (said.study.name, said.study.state, said.departures) == (study, "succeeded", ())
-    assert said.links.comparison.endswith("/comparison")
+
+
+def test_a_report_is_of_an_unchanged_study_and_leads_to_its_comparison(
+    like_the_published: StudyReport,
+) -> None:
+    study = like_the_published.study
+    assert (study.name, study.state) == ("petrov2024-table-1-quick", "succeeded")
+    assert like_the_published.departures == ()
+    assert like_the_published.links.comparison.endswith("/comparison")
 
 
 def test_a_prefix_that_learns_at_one_rate_is_reported_as_measured(sessions: Sessions) -> None:

@@ -99,7 +99,6 @@ def test_every_event_finds_its_table(
     sessions: Sessions, ledger: DatabaseLedger, claim: Claim
 ) -> None:
     record_a_whole_run(ledger, claim)
-
     (attempt,) = rows(sessions, Attempt)
     assert attempt.environment == an_environment().model_dump()
     assert attempt.first_step_at is not None
@@ -119,6 +118,12 @@ def test_every_event_finds_its_table(
         (1, "test", "sort_descending"),
     }
     assert [o.bits for o in rows(sessions, ItemOutcome)] == [b"\xff\xf0"] * 2
+
+
+def test_maps_and_checkpoints_are_stored_with_their_content(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+) -> None:
+    record_a_whole_run(ledger, claim)
     (attention,) = rows(sessions, AttentionMap)
     assert (attention.shape, attention.source) == ([1, 1, 1, 5, 7], "adapted")
     assert attention.samples == {"tokens": [[2, 0, 3, 3, 2]], "predictions": [[3, 2, 0]]}

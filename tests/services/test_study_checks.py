@@ -110,11 +110,6 @@ def test_a_check_waits_for_the_adaptation_that_it_measures(
 ) -> None:
     study = create(sessions, ada, spec_of(base_models=[a_pretrain_document()]))
     assert study.jobs == {"queued": 1, "waiting": 2}
-    (check,) = study.checks
-    (cell,) = study.cells
-    assert (check.label, check.base_model, check.task, check.method, check.budget) == (
-        "relative_attention", cell.base_model, cell.task, "lora", 64,
-    )  # fmt: skip
     assert finish(sessions) == "pretrain"
     # Its base model is there, and what it measures is not.
     assert states(look(sessions)) == ["waiting"]
@@ -122,6 +117,18 @@ def test_a_check_waits_for_the_adaptation_that_it_measures(
     assert states(look(sessions)) == ["queued"]
     assert finish(sessions, GOOD) == "theory"
     assert [check.verdict for check in look(sessions).checks] == ["holds"]
+
+
+def test_a_check_names_the_adaptation_that_it_measures(
+    sessions: Sessions, ada: Principal, base: None
+) -> None:
+    study = create(sessions, ada, spec_of())
+    (check,) = study.checks
+    (cell,) = study.cells
+    assert (check.label, check.base_model, check.task, check.method, check.budget) == (
+        "relative_attention", cell.base_model, cell.task, "lora", 64,
+    )  # fmt: skip
+    finish(sessions)
     with sessions.begin() as session:
         job = jobs.get(session, check.job.id)
     assert [one.job for one in job.resolved_spec.adaptations] == [cell.jobs[0].id]
