@@ -120,16 +120,21 @@ def test_quotas_that_make_no_sense(api: TestClient, quotas: dict[str, Any]) -> N
     assert api.patch("/v1/users/ada", json={"quotas": quotas}).status_code == 422
 
 
-def test_stored_bytes_are_refused_where_they_would_be_too_many(
-    settings: Settings, token: str, sessions: Sessions
-) -> None:
-    content = b"x" * 1000
-    new = {"size_bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+NEW = {"size_bytes": 1000, "sha256": hashlib.sha256(b"x" * 1000).hexdigest()}
+
+
+def stored_bytes(settings: Settings, token: str) -> int:
     with a_server(settings, token) as api:
-        before = api.get("/v1/me").json()["usage"]["stored_bytes"]
+        return api.get("/v1/me").json()["usage"]["stored_bytes"]
+
+
+def test_stored_bytes_are_refused_where_they_would_be_too_many(
+    settings: Settings, token: str
+) -> None:
+    before = stored_bytes(settings, token)
     assert before > 0  # the base model's checkpoints
     with a_server(settings, token, max_stored_bytes=before + 999) as api:
-        refused = api.post("/v1/uploads", json=new)
+        refused = api.post("/v1/uploads", json=NEW)
         assert refused.status_code == 429
         assert (
             f"would store {before + 1000:,} bytes. The quota is {before + 999:,} bytes"
@@ -137,10 +142,14 @@ def test_stored_bytes_are_refused_where_they_would_be_too_many(
         )
         assert api.get("/v1/uploads").json()["data"] == []
         assert api.post("/v1/jobs", json=an_adapt_document()).status_code == 201
+
+
+def test_announced_bytes_are_as_good_as_stored(settings: Settings, token: str) -> None:
+    before, content = stored_bytes(settings, token), b"x" * 1000
     with a_server(settings, token, max_stored_bytes=before + 1000) as api:
-        upload = api.post("/v1/uploads", json=new).json()
+        upload = api.post("/v1/uploads", json=NEW).json()
         assert api.get("/v1/me").json()["usage"]["stored_bytes"] == before + 1000
-        # Announced bytes are as good as stored: no more jobs, but the upload itself goes on.
+        # No more jobs, but the upload itself goes on.
         assert api.post("/v1/jobs", json=an_adapt_document(seeds=3)).status_code == 429
         assert sent(api, upload["id"], content).status_code == 204
     with a_server(settings, token, max_stored_bytes=before + 999) as api:

@@ -47,18 +47,21 @@ def test_from_python(client: Client, measured: None) -> None:
 
 
 def test_from_the_command_line(invoke: Invoke, measured: None) -> None:
-    asked = ("recommend", json.dumps(TASK), *OPTIONS)
-    done = invoke(*asked)
+    done = invoke("recommend", json.dumps(TASK), *OPTIONS)
     assert done.exit_code == 0, done.stderr
     assert "lora at 64, which scored 80.0 %" in done.stdout
     assert "no_run: No comparable run of prefix_tuning" in done.stdout
     assert "missing_method" in done.stdout
     assert " 80.0 % " in done.stdout, "in per cent, as elsewhere"
+
+
+def test_a_table_for_programs_and_jobs_that_can_be_sent(invoke: Invoke, measured: None) -> None:
+    asked = ("recommend", json.dumps(TASK), *OPTIONS)
     (filed,) = csv.DictReader(io.StringIO(invoke(*asked, "-o", "csv").stdout))
     assert float(filed["score"]) == pytest.approx(0.8)
     assert float(filed["low"]) < 0.8 < float(filed["high"])
-    whole = json.loads(invoke("recommend", json.dumps(TASK), *OPTIONS, "-o", "json").stdout)
-    lines = invoke("recommend", json.dumps(TASK), *OPTIONS, "-o", "jobs").stdout.splitlines()
+    whole = json.loads(invoke(*asked, "-o", "json").stdout)
+    lines = invoke(*asked, "-o", "jobs").stdout.splitlines()
     assert [json.loads(line) for line in lines] == [one["spec"] for one in whole["jobs"]]
     assert len(lines) == 1
     sent = invoke("jobs", "submit", "-", given=lines[0])

@@ -28,7 +28,7 @@ def kept_in(home: Path) -> Path:
     return home / ".config" / "adaptlab" / "tokens.json"
 
 
-def test_a_token_is_kept_for_its_server_and_opens_it(
+def test_a_token_is_kept_for_its_server_and_for_nobody_else(
     invoke: Invoke, address: Address, home: Path
 ) -> None:
     done = invoke("login", given=address.token + "\n", ADAPTLAB_TOKEN="")
@@ -37,16 +37,25 @@ def test_a_token_is_kept_for_its_server_and_opens_it(
     file = kept_in(home)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert discover() == (address.url, address.token)  # the server that was signed in to last
+    assert discover("http://elsewhere.example").token is None
+
+
+def test_a_kept_token_opens_its_server_until_it_is_forgotten(
+    invoke: Invoke, address: Address, home: Path
+) -> None:
+    invoke("login", given=address.token + "\n", ADAPTLAB_TOKEN="")
     me = invoke("whoami", "-o", "json", ADAPTLAB_TOKEN="")
     assert json.loads(me.stdout)["user"] == "ada"
+    assert invoke("logout", ADAPTLAB_TOKEN="").exit_code == 0
+    assert invoke("whoami", ADAPTLAB_TOKEN="").exit_code == 4
+    assert json.loads(kept_in(home).read_text()) == {"latest": None, "tokens": {}}
+
+
+def test_who_one_is_is_shown_with_the_end_of_the_token_and_the_projects(invoke: Invoke) -> None:
     told = dict(line.split(None, 1) for line in invoke("whoami").stdout.splitlines())
     assert told["user"].startswith("ada, an admin")
     assert (told["expires"].strip(), told["projects"].strip()) == ("never", "default (admin)")
-    assert discover() == (address.url, address.token)  # the server that was signed in to last
-    assert discover("http://elsewhere.example").token is None
-    assert invoke("logout", ADAPTLAB_TOKEN="").exit_code == 0
-    assert invoke("whoami", ADAPTLAB_TOKEN="").exit_code == 4
-    assert json.loads(file.read_text()) == {"latest": None, "tokens": {}}
 
 
 def test_a_token_that_opens_nothing_is_not_kept(invoke: Invoke, home: Path) -> None:
@@ -99,34 +108,46 @@ def test_several_servers_are_kept_apart(home: Path) -> None:
     assert credentials.read(environment).latest == "http://two"
 
 
-def test_people_projects_and_tokens_at_the_command_line(invoke: Invoke, home: Path) -> None:
+def test_a_user_is_put_into_a_project_and_out_of_it(invoke: Invoke, home: Path) -> None:
     assert invoke("users", "create", "bert").exit_code == 0
     assert invoke("projects", "create", "vision").exit_code == 0
     assert invoke("projects", "add", "vision", "bert", "--role", "submitter").exit_code == 0
     assert "submitter" in invoke("projects", "members", "vision").stdout
+    token = invoke("tokens", "create", "script", "--user", "bert").stdout.strip()
+    mine = invoke("projects", "list", "-o", "id", ADAPTLAB_TOKEN=token)
+    assert mine.stdout.split() == ["vision"]
+    assert invoke("users", "change", "bert", "--inactive").exit_code == 0
+    assert invoke("projects", "remove", "vision", "bert").exit_code == 0
+
+
+def test_a_token_is_printed_alone_and_opens_nothing_when_it_is_revoked(
+    invoke: Invoke, home: Path
+) -> None:
+    invoke("users", "create", "bert")
     made = invoke("tokens", "create", "script", "--user", "bert", "--days", "7")
     assert made.stdout.startswith("al_")
     assert made.stdout.count("\n") == 1
     token = made.stdout.strip()
-    mine = invoke("projects", "list", "-o", "id", ADAPTLAB_TOKEN=token)
-    assert mine.stdout.split() == ["vision"]
     assert invoke("users", "list", ADAPTLAB_TOKEN=token).exit_code == 4
-    listed = [
-        json.loads(line)
-        for line in invoke("tokens", "list", "-o", "jsonl").stdout.split("\n")
-        if line
-    ]
+    listed = map(json.loads, invoke("tokens", "list", "-o", "jsonl").stdout.splitlines())
     (bert,) = [entry for entry in listed if entry["user"] == "bert"]
     assert invoke("tokens", "revoke", str(bert["id"])).exit_code == 0
     assert invoke("whoami", ADAPTLAB_TOKEN=token).exit_code == 4
+    assert invoke("tokens", "revoke", "no").exit_code == 2
+
+
+def test_the_audit_log_has_the_newest_action_first(invoke: Invoke, home: Path) -> None:
+    invoke("users", "create", "bert")
+    invoke("projects", "create", "vision")
+    invoke("projects", "add", "vision", "bert", "--role", "submitter")
+    invoke("tokens", "create", "script", "--user", "bert")
+    listed = map(json.loads, invoke("tokens", "list", "-o", "jsonl").stdout.splitlines())
+    (bert,) = [entry for entry in listed if entry["user"] == "bert"]
+    invoke("tokens", "revoke", str(bert["id"]))
     told = invoke("audit", "list", "--actor", "ada", "-o", "jsonl").stdout
-    actions = [json.loads(line)["action"] for line in told.splitlines()]
-    assert actions == [
+    assert [json.loads(line)["action"] for line in told.splitlines()] == [
         "revoke_token", "create_token", "put_member", "create_project", "create_user"
     ]  # fmt: skip
-    assert invoke("users", "change", "bert", "--inactive").exit_code == 0
-    assert invoke("projects", "remove", "vision", "bert").exit_code == 0
-    assert invoke("tokens", "revoke", "no").exit_code == 2
 
 
 def test_a_client_works_in_the_project_that_it_names(
