@@ -2,7 +2,8 @@
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import NamedTuple
 from uuid import UUID
@@ -42,9 +43,9 @@ class Address(NamedTuple):
         return {"ADAPTLAB_URL": self.url, "ADAPTLAB_TOKEN": self.token}
 
 
-@pytest.fixture
-def address(settings: Settings, sessions: sessionmaker[Session]) -> Iterator[Address]:
-    """A server on the test's own database."""
+@contextmanager
+def listening(settings: Settings, sessions: sessionmaker[Session]) -> Generator[Address]:
+    """A server on that database."""
     with sessions.begin() as session:
         token = a_token(session)
     listener = socket.create_server(("127.0.0.1", 0))
@@ -69,6 +70,29 @@ def address(settings: Settings, sessions: sessionmaker[Session]) -> Iterator[Add
 
 
 @pytest.fixture
+def address(settings: Settings, sessions: sessionmaker[Session]) -> Iterator[Address]:
+    """A server on the test's own database."""
+    with listening(settings, sessions) as there:
+        yield there
+
+
+@pytest.fixture(scope="module")
+def shared_address(
+    shared_settings: Settings, shared_sessions: sessionmaker[Session]
+) -> Iterator[Address]:
+    """A server on the module's own database, for tests that only read."""
+    with listening(shared_settings, shared_sessions) as there:
+        yield there
+
+
+@pytest.fixture(scope="module")
+def shared_client(shared_address: Address) -> Iterator[Client]:
+    """A client of the module's server."""
+    with Client(*shared_address) as connected:
+        yield connected
+
+
+@pytest.fixture
 def client(address: Address) -> Iterator[Client]:
     """A client of the test's server."""
     with Client(*address) as connected:
@@ -78,6 +102,16 @@ def client(address: Address) -> Iterator[Client]:
 @pytest.fixture
 def invoke(address: Address, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     """The command line against the test's server: `invoke("jobs", "list")`."""
+    return command_line(address, monkeypatch)
+
+
+@pytest.fixture
+def shared_invoke(shared_address: Address, monkeypatch: pytest.MonkeyPatch) -> Invoke:
+    """The command line against the module's server."""
+    return command_line(shared_address, monkeypatch)
+
+
+def command_line(address: Address, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     monkeypatch.setattr(typer.testing, "_get_command", kept_commands)
 
     def call(*arguments: str | UUID, given: str | bytes = "", **environment: str) -> Result:

@@ -29,6 +29,18 @@ def base(sessions: Sessions) -> None:
 @pytest.fixture
 def study(client: Client, sessions: Sessions, base: None) -> str:
     """The name of a study that has been measured."""
+    return measured(client, sessions)
+
+
+@pytest.fixture(scope="module")
+def shared_study(shared_client: Client, shared_sessions: Sessions) -> str:
+    """The same, for tests that only read."""
+    with shared_sessions.begin() as session:
+        a_base_model(session, contents=ENOUGH_BASES)
+    return measured(shared_client, shared_sessions)
+
+
+def measured(client: Client, sessions: Sessions) -> str:
     methods = ["frozen", "full_finetuning", "prefix_tuning", "lora", "attention_bias"]
     client.studies.create(a_measured_study(methods=methods, seeds=5))
     run_all(sessions, as_known)
@@ -53,8 +65,8 @@ def test_a_single_best_has_a_corrected_score(
     assert "after correction for the choice among 3 methods." in result.stdout
 
 
-def test_a_comparison_from_python(client: Client, study: str) -> None:
-    found = client.studies.comparison(study)
+def test_a_comparison_from_python(shared_client: Client, shared_study: str) -> None:
+    found = shared_client.studies.comparison(shared_study)
     assert (found.study.name, found.study.terminal, found.warnings) == ("small", True, ())
     (table,) = found.tables
     assert table.comparison is not None
@@ -66,22 +78,32 @@ def test_a_comparison_from_python(client: Client, study: str) -> None:
     findings = {(v.pair.first, v.pair.second): v.finding for v in small.verdicts}
     assert findings["full_finetuning", "lora at 32"] == "not_known"
     assert findings["frozen", "full_finetuning"] == "worse"
+
+
+def test_an_undecided_diagnosis_has_the_run_that_would_extend_the_study(
+    client: Client, study: str
+) -> None:
+    (table,) = client.studies.comparison(study).tables
     assert {one.diagnosis.cause for one in table.diagnoses if one.method == "prefix_tuning"} == {
         "undecided"
     }
     next_run = table.diagnoses[0].diagnosis.next_run
     assert next_run is not None
     assert client.studies.extend(study, next_run).name == "small"
-    assert client.studies.comparison(study, level=0.8, margin=0.05).margin == 0.05
+
+
+def test_level_and_margin_are_asked_for(shared_client: Client, shared_study: str) -> None:
+    found = shared_client.studies.comparison(shared_study, level=0.8, margin=0.05)
+    assert found.margin == 0.05
     with pytest.raises(NotFound):
-        client.studies.comparison("nobody")
+        shared_client.studies.comparison("nobody")
     with pytest.raises(InvalidRequest, match="/query/level"):
-        client.studies.comparison(study, level=2)
+        shared_client.studies.comparison(shared_study, level=2)
 
 
-def test_rows_are_those_of_the_servers_table(client: Client, study: str) -> None:
-    rows = [*client.studies.comparison(study).rows()]
-    lines = [*csv.DictReader(io.StringIO(client.comparisons.csv(study=study)))]
+def test_rows_are_those_of_the_servers_table(shared_client: Client, shared_study: str) -> None:
+    rows = [*shared_client.studies.comparison(shared_study).rows()]
+    lines = [*csv.DictReader(io.StringIO(shared_client.comparisons.csv(study=shared_study)))]
     assert len(rows) == len(lines) == 10
     for row, line in zip(rows, lines, strict=True):
         assert set(line) - set(row) == {"state", "warnings", "text"}
@@ -89,9 +111,9 @@ def test_rows_are_those_of_the_servers_table(client: Client, study: str) -> None
         assert told == {name: line[name].lower() for name in row}
 
 
-def test_rows_become_a_data_frame(client: Client, study: str) -> None:
+def test_rows_become_a_data_frame(shared_client: Client, shared_study: str) -> None:
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
-    frame = client.studies.comparison(study).to_pandas()
+    frame = shared_client.studies.comparison(shared_study).to_pandas()
     assert isinstance(frame, pandas.DataFrame)
     assert frame[frame.method == "lora"].score.tolist() == [0.75, 1.0]
 

@@ -36,24 +36,37 @@ def words(text: str) -> str:
     return re.sub(r"\s+", " ", text)
 
 
-def test_recipes_from_python(client: Client, sessions: Sessions) -> None:
-    assert TABLE_1 in [one.name for one in client.recipes.list()]
-    recipe = client.recipes.get(TABLE_1)
+@pytest.fixture(scope="module")
+def published(shared_client: Client, shared_sessions: Sessions) -> str:
+    """The name of a study that measured about what the paper did."""
+    study = shared_client.recipes.run(TABLE_1, seeds=3)
+    run_all(shared_sessions, as_published)
+    return study.name
+
+
+def test_recipes_are_listed_and_shown(shared_client: Client) -> None:
+    assert TABLE_1 in [one.name for one in shared_client.recipes.list()]
+    recipe = shared_client.recipes.get(TABLE_1)
     assert recipe.tables[0].rows[0].published[0] == PublishedScore(mean=0.91, spread=0.05)
     assert [one.preset for one in recipe.presets] == ["quick", "faithful", "fair"]
+
+
+def test_a_recipe_is_run_as_it_is_or_with_changes(client: Client) -> None:
     preview = client.recipes.preview(TABLE_1, seeds=3)
     study = client.recipes.run(TABLE_1, seeds=3)
     assert (study.name, preview.new_jobs) == (STUDY, len(study.cells))
     assert study.recipe is not None
     assert (study.recipe.name, study.recipe.preset) == (TABLE_1, "quick")
+    assert client.studies.report(study.id).claims[0].finding == "not_measured"
     queue = ResourcesSpec(queue="gpu")
     mine = client.recipes.run(TABLE_1, seeds=[1, 2, 4], name="mine", resources=queue, labels={})
     assert (mine.name, mine.spec["seeds"], mine.spec["resources"]) == (
         *("mine", [1, 2, 4], {"queue": "gpu"}),
     )
-    assert client.studies.report(study.id).claims[0].finding == "not_measured"
-    run_all(sessions, as_published)
-    report = client.studies.report(study.id)
+
+
+def test_a_report_has_findings_and_scores(shared_client: Client, published: str) -> None:
+    report = shared_client.studies.report(published)
     findings = {one.claim: one.finding for one in report.claims}
     # The paper has no run with pinned attention; here it learns nothing, on a cosine schedule.
     assert findings.pop("no-new-pattern-is-needed") == "undecided"
@@ -82,11 +95,14 @@ def test_what_is_not_there_is_said(client: Client, sessions: Sessions) -> None:
         client.studies.report("small")
 
 
-def test_a_recipe_is_run_and_reported_by_one_command(invoke: Invoke, sessions: Sessions) -> None:
-    assert TABLE_1 in invoke("recipes", "list", "-o", "id").stdout.split()
-    shown = invoke("recipes", "show", TABLE_1)
+def test_recipes_are_listed_and_shown_by_commands(shared_invoke: Invoke) -> None:
+    assert TABLE_1 in shared_invoke("recipes", "list", "-o", "id").stdout.split()
+    shown = shared_invoke("recipes", "show", TABLE_1)
     assert "91 ± 5" in shown.stdout
     assert "prefix-fails (arXiv v1): Prefix-tuning cannot" in shown.stdout
+
+
+def test_a_recipe_is_run_and_reported_by_one_command(invoke: Invoke, sessions: Sessions) -> None:
     planned = invoke(*QUICK, "--validate-only")
     assert (planned.exit_code, "new jobs" in planned.stderr) == (0, True)
     detached = invoke(*QUICK, "--detach")
@@ -104,36 +120,42 @@ def test_a_recipe_is_run_and_reported_by_one_command(invoke: Invoke, sessions: S
     assert "5 more controls are in other presets" in text
 
 
-def test_a_narrow_terminal_gets_three_lines_a_row(invoke: Invoke, sessions: Sessions) -> None:
-    invoke(*QUICK, "--detach")
-    run_all(sessions, as_published)
-    report = invoke("recipes", "report", STUDY, COLUMNS="80")
+def test_a_narrow_terminal_gets_three_lines_a_row(shared_invoke: Invoke, published: str) -> None:
+    report = shared_invoke("recipes", "report", published, COLUMNS="80")
     assert max(map(len, report.stdout.splitlines())) <= 80
     assert "pretrained on ascending paper 91 ± 5 0 ± 0 measured 91 0" in words(report.stdout)
-    narrower = invoke("recipes", "report", STUDY, COLUMNS="64").stdout
+    narrower = shared_invoke("recipes", "report", published, COLUMNS="64").stdout
     assert max(map(len, narrower.splitlines())) <= 64
 
 
-def test_a_report_is_a_table_for_programs_and_a_page(invoke: Invoke, sessions: Sessions) -> None:
-    invoke(*QUICK, "--detach")
-    run_all(sessions, as_published)
-    lines = [*csv.DictReader(io.StringIO(invoke("recipes", "report", STUDY, "-o", "csv").stdout))]
+def test_a_report_is_a_table_for_programs(shared_invoke: Invoke, published: str) -> None:
+    told = shared_invoke("recipes", "report", published, "-o", "csv").stdout
+    lines = [*csv.DictReader(io.StringIO(told))]
     first = lines[0]
     assert (first["row"], first["column"]) == ("pretrained on ascending", "ascending")
     assert (float(first["published_mean"]), float(first["measured_mean"])) == (0.91, 0.91)
     assert [line["state"] for line in lines if line["row"] == "LoRA"] == ["absent", "absent"]
-    said = json.loads(invoke("recipes", "report", STUDY, "-o", "json").stdout)
-    assert (said["recipe"], len(said["claims"])) == (TABLE_1, 7)
-    page = invoke("recipes", "report", STUDY, "-o", "markdown").stdout
+
+
+def test_a_report_is_a_page(shared_invoke: Invoke, published: str) -> None:
+    page = shared_invoke("recipes", "report", published, "-o", "markdown").stdout
     assert page.startswith("# Table 1")
     assert "- 3 seeds: 0, 1, 2." in page
     assert "| pretrained on ascending | 91 ± 5<br>**91** [9" in page
-    assert "| **reproduced** |" in page
     assert f"`adaptlab recipes run {TABLE_1} --preset quick --seeds 3`" in page
     # The machine and the versions that the workers told, and the effort of all jobs.
     assert "Machine: cpu, float32" in page
     assert "Versions: adaptlab" in page
-    assert f"Job by job: `adaptlab studies jobs {STUDY}`." in page
+    assert f"Job by job: `adaptlab studies jobs {published}`." in page
+
+
+def test_a_page_has_the_findings_and_each_control_once(
+    shared_invoke: Invoke, published: str
+) -> None:
+    said = json.loads(shared_invoke("recipes", "report", published, "-o", "json").stdout)
+    assert (said["recipe"], len(said["claims"])) == (TABLE_1, 7)
+    page = shared_invoke("recipes", "report", published, "-o", "markdown").stdout
+    assert "| **reproduced** |" in page
     assert re.search(r"Of 7 claims: \d reproduced", page)
     assert_each_control_is_written_once(page, said["claims"])
 

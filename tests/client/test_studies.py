@@ -57,6 +57,13 @@ def test_a_study_from_python(client: Client, sessions: Sessions, base: None) -> 
     seen: list[str] = []
     ended = client.studies.wait("small", on_progress=lambda found: seen.append(found.state))
     assert (ended.succeeded, seen) == (True, ["succeeded"])
+
+
+def test_a_study_is_extended_cloned_and_cancelled_from_python(
+    client: Client, sessions: Sessions, base: None
+) -> None:
+    client.studies.create(a_study_spec())
+    finish(sessions)
     longer = client.studies.extend("small", StudyExtension(seeds=3))
     assert longer.jobs == {"queued": 6, "succeeded": 7}
     assert client.studies.preview_extension("small", {"budgets": [128]}).new_jobs == 2
@@ -82,8 +89,8 @@ def test_faults_are_pointed_to(client: Client, base: None) -> None:
     assert "/methods/1/name" in str(caught.value)
 
 
-def test_a_study_from_the_command_line(
-    invoke: Invoke, sessions: Sessions, base: None, tmp_path: Path
+def test_a_study_is_planned_from_the_command_line(
+    invoke: Invoke, base: None, tmp_path: Path
 ) -> None:
     file = tmp_path / "study.yaml"
     file.write_text(SPEC)
@@ -93,6 +100,9 @@ def test_a_study_from_the_command_line(
     assert "over budget" in planned.stdout
     assert "5 new jobs and 0 existing ones" in planned.stderr
     assert "lora is left out on tiny-sort at 16" in planned.stderr
+
+
+def test_a_study_is_created_and_shown_from_the_command_line(invoke: Invoke, base: None) -> None:
     made = invoke("studies", "create", "-", "-o", "id", given=SPEC)
     assert made.exit_code == 0, made.output
     assert made.stdout == invoke("studies", "list", "-o", "id").stdout
@@ -101,6 +111,12 @@ def test_a_study_from_the_command_line(
     assert "prefix_tuning" in shown.stdout
     assert len(invoke("studies", "jobs", "small", "-o", "id").stdout.split()) == 7
     assert len(invoke("jobs", "list", "--filter", "study = small", "-o", "id").stdout.split()) == 7
+
+
+def test_a_study_is_waited_for_extended_cloned_and_cancelled_from_the_command_line(
+    invoke: Invoke, sessions: Sessions, base: None
+) -> None:
+    invoke("studies", "create", "-", given=SPEC)
     assert invoke("studies", "wait", "small", "--timeout", "0").exit_code == 124
     finish(sessions)
     assert invoke("studies", "wait", "small").exit_code == 0
