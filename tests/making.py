@@ -45,7 +45,6 @@ from adaptlab_db.tables import (
 from adaptlab_services.leases import recording
 from adaptlab_services.leases.leases import NO_ARTIFACTS, DatabaseLedger, Ledger
 from adaptlab_services.lifecycle.claims import Claim, Lease
-from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS
 from adaptlab_services.people.access import DEFAULT_PROJECT
 from adaptlab_services.people.tokens import SCOPES, Principal, create_token
 
@@ -423,7 +422,7 @@ class MadeUpLedger(DatabaseLedger):
 
     def finish(self, lease: Lease) -> tuple[str, ...]:
         """Succeed, with checkpoints for a base model where the test has reported none."""
-        if isinstance(lease, Claim) and lease.resolved_spec.kind in MAKE_BASE_MODELS:
+        if isinstance(lease, Claim) and lease.resolved_spec.kind == "pretrain":
             with self._sessions() as session:
                 there = session.scalars(
                     select(Checkpoint.id).where(Checkpoint.job_id == lease.job_id).limit(1)

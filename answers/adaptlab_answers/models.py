@@ -25,7 +25,8 @@ class BaseModelLinks(Value):
 class BaseModelView(Value):
     """A base model; it is `ready` once the job that creates it has succeeded.
 
-    `task` is the task that it was pretrained on, null for an imported model.
+    `task` is the task that it was pretrained on, null for an imported model. `folder` is the model
+    folder, below a model root, that workers read the weights from; null if they are stored.
     """
 
     name: str
@@ -36,6 +37,7 @@ class BaseModelView(Value):
     digest: str
     family: JsonObject
     task: JsonObject | None
+    folder: str | None = None
     parameters: int
     replicates: int
     job_id: UUID

@@ -430,7 +430,11 @@ class SpecNumber(Table):
 
 
 class BaseModel(Table):
-    """A named base model; its weights are the checkpoints of the job that created it."""
+    """A named base model.
+
+    Its weights are the checkpoints of the job that created it. If that is an import without
+    checkpoints, they are in the model folder of its resolved spec.
+    """
 
     __tablename__ = "base_models"
 

@@ -8,15 +8,23 @@ from pydantic import TypeAdapter
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.folders import PARAMETERS, QUERY, a_model_folder, with_weights
-from tests.making import a_claim, a_made_up_ledger, a_principal, an_adapt_document
+from tests.making import (
+    a_claim,
+    a_ledger,
+    a_made_up_ledger,
+    a_principal,
+    an_adapt_document,
+    keep_checkpoints,
+)
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.specs.spec import AnySpec, JobSpec
 from adaptlab_answers.jobs import JobView
-from adaptlab_db.tables import BaseModel, Job
+from adaptlab_db.tables import Artifact, BaseModel, Job
 from adaptlab_services.errors import Conflict
 from adaptlab_services.jobs import jobs, lists, scores
 from adaptlab_services.jobs.lists import JobQuery
+from adaptlab_services.leases.lease_views import LeaseView
 from adaptlab_services.models import base_models
 from adaptlab_services.models.model_folders import ModelRoots
 
@@ -80,8 +88,42 @@ def test_an_adaptation_waits_for_an_import_and_then_runs(
     claim = a_claim(ledger)
     assert claim.resolved_spec.model_folder is not None
     assert claim.resolved_spec.model_folder.folder == "models/llama"
+    assert claim.model_folder == claim.resolved_spec.model_folder
     assert ledger.finish(claim) == ("cpu",)
     assert state(sessions, waiting) == "queued"
+
+
+def test_an_adaptation_reads_the_folder_of_its_base_model_and_nothing_stored(
+    sessions: Sessions, roots: ModelRoots
+) -> None:
+    create(sessions, roots, IMPORT)
+    create(sessions, roots, ADAPT)
+    ledger = a_ledger(sessions)
+    imported = a_claim(ledger)
+    ledger.finish(imported)
+    claim = a_claim(ledger)
+    assert claim.resolved_spec.kind == "adapt"
+    assert (claim.bases, claim.model_folder) == ((), imported.model_folder)
+    assert LeaseView.of(claim).claim() == claim
+    with sessions.begin() as session:
+        assert session.scalars(select(func.count()).select_from(Artifact)).one() == 0
+        assert base_models.get(session, "llama").folder == "models/llama"
+
+
+def test_a_base_model_that_was_copied_is_still_read_from_the_copy(
+    sessions: Sessions, roots: ModelRoots
+) -> None:
+    create(sessions, roots, IMPORT)
+    create(sessions, roots, ADAPT)
+    ledger = a_made_up_ledger(sessions)  # as an earlier version, which stored the weights
+    imported = a_claim(ledger)
+    keep_checkpoints(ledger, imported)
+    ledger.finish(imported)
+    claim = a_claim(ledger)
+    assert [base.replicate for base in claim.bases] == [0]
+    assert claim.model_folder is None
+    with sessions.begin() as session:
+        assert base_models.get(session, "llama").folder is None
 
 
 def test_an_adaptation_fails_with_the_import_that_it_waits_for(

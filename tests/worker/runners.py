@@ -38,6 +38,7 @@ from adaptlab.measurements.results import (
 )
 from adaptlab.specs.resolved import Resolved, write_resolved
 from adaptlab.specs.spec import ResolvedSpec
+from adaptlab.weights.placed_folder import PlacedFolder
 
 DEADLINE = 60.0
 
@@ -50,7 +51,7 @@ class Given:
     bases: tuple[Path, ...]
     scratch: Path
     observer: Observer
-    folder: Path | None
+    folder: PlacedFolder | None
 
 
 def runner(carry_out: Callable[[Given], None]) -> Callable[..., None]:
@@ -63,7 +64,7 @@ def runner(carry_out: Callable[[Given], None]) -> Callable[..., None]:
         scratch: Path,
         observer: Observer,
         *,
-        folder: Path | None = None,
+        folder: PlacedFolder | None = None,
         **_: object,
     ) -> None:
         carry_out(Given(write_resolved(spec), bases, scratch, observer, folder))
@@ -193,8 +194,8 @@ def environment(given: Given) -> None:
 def folder(given: Given) -> None:
     """Tells which model folder it is given, and what it could know of the roots besides."""
     _start(given)
-    _note("folder", f"{given.folder}\n{os.environ.get('ADAPTLAB_MODEL_ROOTS', '')}")
-    _write_checkpoints(given)
+    assert given.folder is not None
+    _note("folder", f"{given.folder.path}\n{os.environ.get('ADAPTLAB_MODEL_ROOTS', '')}")
 
 
 BY_SEED = (invalid, diverging, hungry, broken, outside, held, killed_once, killed)

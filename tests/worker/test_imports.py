@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session, sessionmaker
 from tests.folders import WEIGHTS, a_model_folder
-from tests.making import a_principal
+from tests.making import a_claim, a_ledger, a_principal, an_adapt_document
 from tests.worker.conftest import Control, Processes, Watched
 
 from adaptlab.specs.spec import AnySpec, JobSpec
@@ -16,7 +16,8 @@ from adaptlab_services.jobs import jobs
 from adaptlab_services.models.model_folders import ModelRoots
 
 SPECS: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)
-IMPORT = {"kind": "import", "name": "llama", "folder": "models/llama"}
+IMPORT: dict[str, object] = {"kind": "import", "name": "llama", "folder": "models/llama"}
+ADAPT = an_adapt_document(base_model="llama", method={"name": "lora", "rank": 1}, budget={})
 
 
 @pytest.fixture
@@ -27,8 +28,12 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def import_job(sessions: sessionmaker[Session], folder: Path) -> UUID:
     """An import that waits for a worker."""
+    return submitted(sessions, folder, IMPORT)
+
+
+def submitted(sessions: sessionmaker[Session], folder: Path, document: dict[str, object]) -> UUID:
     with sessions.begin() as session:
-        spec = SPECS.validate_python(IMPORT)
+        spec = SPECS.validate_python(document)
         roots = ModelRoots({"models": folder.parent})
         return jobs.create(session, a_principal(session), spec, roots=roots).job.id
 
@@ -48,29 +53,37 @@ def _linked_out(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "roots", "told"),
+    ("change", "roots", "told", "kind"),
     [
-        (_nothing, "", "no model root named 'models'. Existing roots: (none)"),
-        (_nothing, "others=/srv", "no model root named 'models'. Existing roots: others"),
-        (_gone, None, "The folder 'models/llama' does not exist or cannot be read"),
-        (_linked_out, None, f"'{WEIGHTS}' leads out of its model root"),
+        (_nothing, "", "no model root named 'models'. Existing roots: (none)", "import"),
+        (_nothing, "others=/srv", "no model root named 'models'. Existing roots: others", "adapt"),
+        (_gone, None, "The folder 'models/llama' does not exist or cannot be read", "adapt"),
+        (_linked_out, None, f"'{WEIGHTS}' leads out of its model root", "import"),
     ],
 )
 def test_a_worker_that_cannot_reach_the_folder_fails_the_job_and_says_why(
     processes: Processes,
+    sessions: sessionmaker[Session],
     watched: Watched,
     folder: Path,
     import_job: UUID,
     change: Callable[[Path], None],
     roots: str | None,
     told: str,
+    kind: str,
 ) -> None:
+    needing = import_job
+    if kind == "adapt":
+        ledger = a_ledger(sessions)
+        ledger.finish(a_claim(ledger))
+        needing = submitted(sessions, folder, ADAPT)
     change(folder)
     given = f"models={folder.parent}" if roots is None else roots
     processes.worker(ADAPTLAB_MODEL_ROOTS=given)
-    job = watched.wait_for_state(import_job, "failed", "succeeded")
-    assert (job.state, job.reason, job.attempt) == ("failed", "system_error", 1)
+    job = watched.wait_for_state(needing, "failed", "succeeded")
+    assert (job.kind, job.state, job.reason, job.attempt) == (kind, "failed", "system_error", 1)
     assert told in (job.error or "")
+    assert "Give every worker of the queue this folder" in (job.error or "")
     assert str(folder.parent) not in (job.error or "")
 
 

@@ -11,6 +11,7 @@ from adaptlab.errors import InvalidSpec
 from adaptlab.measurements.results import Allocation, Event, Progress, Started
 from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.specs.resolved import datasets_of, readable
+from adaptlab.weights.placed_folder import PlacedFolder
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable, ReportRefused
 from adaptlab_services.leases.leases import Ledger
 from adaptlab_services.lifecycle.claims import Claim
@@ -143,6 +144,7 @@ class Attempt:
         self, trainer: TrainerProcess, recorder: Recorder, cache: AssetCache, scratch: Path
     ) -> Ended:
         try:
+            folder = self._locate_folder()
             bases = self._fetch_bases(cache, scratch)
             trainer.memory_kills.forget_earlier()
             trainer.send(
@@ -153,7 +155,7 @@ class Attempt:
                     adapters=self._fetch_adapters(cache, scratch),
                     datasets=self._fetch_datasets(cache, scratch),
                     resume=self._fetch_state(scratch),
-                    folder=self._locate_folder(),
+                    folder=folder,
                     scratch=trainer.make_run_folder(scratch),  # after all its inputs are there
                     save_seconds=self._save_seconds,
                     memory_bytes=self._memory_bytes,
@@ -218,10 +220,13 @@ class Attempt:
         self._persevere(write)
         return file
 
-    def _locate_folder(self) -> Path | None:
-        """Return an import's model folder; `InvalidSpec` if this worker lacks it."""
-        model_folder = self._claim.resolved_spec.model_folder
-        return None if model_folder is None else self._roots.locate(model_folder.folder)
+    def _locate_folder(self) -> PlacedFolder | None:
+        """Return the model folder that the run reads; `InvalidSpec` if this worker lacks it."""
+        needed = self._claim.model_folder
+        if needed is None:
+            return None
+        path = self._roots.locate(needed.folder)
+        return PlacedFolder(path=path, name=needed.folder, files=needed.files)
 
     def _fetch(self, sha256: str) -> Iterator[bytes]:
         for chunk in self._ledger.fetch_artifact(self._claim, sha256):

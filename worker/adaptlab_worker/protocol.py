@@ -12,6 +12,7 @@ from adaptlab.measurements.results import Event
 from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.values import Value
+from adaptlab.weights.placed_folder import PlacedFolder
 
 ENGINE = "adaptlab.engine.run:run"
 LARGEST_FRAME = 64 * 2**20  # bytes; tokens and summaries of 64 long inputs are well below it
@@ -28,9 +29,9 @@ class RunRequest(Value):
     `bases` are the files of the base model's replicates, in order, `adapters` those of adaptations
     that theory checks measure, and `datasets` the words of tasks. `resume` is the saved state to
     resume from, `save_seconds` the time between saved states. `folder` is the model folder of an
-    import. `memory_bytes` limits the run's memory; None for most of what is free. `until` is the
-    monotonic time by which a strict run must have ended unless `LeaseKept` extends it; None for
-    other runs.
+    import, or of a base model whose weights are not stored. `memory_bytes` limits the run's memory;
+    None for most of what is free. `until` is the monotonic time by which a strict run must have
+    ended unless `LeaseKept` extends it; None for other runs.
     """
 
     request: Literal["run"] = "run"
@@ -41,7 +42,7 @@ class RunRequest(Value):
     datasets: tuple[Path, ...] = ()
     scratch: Path
     resume: Path | None = None
-    folder: Path | None = None
+    folder: PlacedFolder | None = None
     save_seconds: float = 30.0
     memory_bytes: int | None = None
     until: float | None = None

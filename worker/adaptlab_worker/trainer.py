@@ -38,6 +38,7 @@ from adaptlab.loading import uncollected
 from adaptlab.measurements.results import Event, MetricPoint, Metrics, Progress
 from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.specs.resolved import Resolved, readable
+from adaptlab.weights.placed_folder import PlacedFolder
 from adaptlab_worker.alarm import Alarm
 from adaptlab_worker.protocol import (
     ENGINE,
@@ -71,7 +72,7 @@ class Runner(Protocol):
         observer: "PipeObserver",
         *,
         resume: Path | None = None,
-        folder: Path | None = None,
+        folder: PlacedFolder | None = None,
         adapters: tuple[AdapterFile, ...] = (),
         datasets: tuple[Path, ...] = (),
         clock: Callable[[], float] | None = None,

@@ -1,6 +1,6 @@
 """Weights of published models in the Hugging Face layout."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,8 @@ from torch import Tensor
 from adaptlab.errors import BadModelFolder
 from adaptlab.weights.huggingface import PublishedFamily, PublishedTensor
 from adaptlab.weights.model_folder import CheckedFolder, StoredTensor, check_folder
+
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -34,37 +36,63 @@ def load_folder(folder: Path, dtype: torch.dtype = torch.float32) -> PublishedMo
     return load_checked(check_folder(folder), dtype)
 
 
-def load_checked(checked: CheckedFolder, dtype: torch.dtype = torch.float32) -> PublishedModel:
-    """Load the model in a checked folder; may raise `BadModelFolder`."""
+def load_checked(
+    checked: CheckedFolder, dtype: torch.dtype = torch.float32, device: torch.device = CPU
+) -> PublishedModel:
+    """Load the model in a checked folder, and read all of its numbers.
+
+    Raises:
+        BadModelFolder: a number is not finite, or a stored head is not the tied one.
+    """
     shape = checked.family.shape()
-    with ExitStack() as stack:
-        files = {path: _opened(stack, path) for path in {t.file for t in checked.stored}}
-        tensors = {
-            name: _loaded(files[stored.file], stored, source, shape.rows_of(name), dtype)
-            for name, (stored, source) in checked.sources.items()
-        }
+    tensors = mapped_tensors(checked, checked.sources, dtype, device)
+    for name, tensor in tensors.items():
+        # In one pass without temporary tensors, which a mapped tensor would otherwise be read into.
+        if not torch.isfinite(torch.stack(torch.aminmax(tensor))).all():
+            stored, _ = checked.sources[name]
+            raise BadModelFolder(f"{stored.name} holds values that are not finite in {dtype}.")
     _check_tied(tensors, shape.tied)
     return PublishedModel(checked.family, {name: tensors[name] for name in shape.tensors})
 
 
+def mapped_tensors(
+    checked: CheckedFolder, names: Iterable[str], dtype: torch.dtype, device: torch.device = CPU
+) -> dict[str, Tensor]:
+    """Return tensors [*shape] of a checked folder in adaptlab's layout.
+
+    On the CPU, a tensor that is stored in `dtype` and not transposed is a view of the mapped file:
+    its bytes are read when they are first used, and processes share them. Others are converted.
+
+    Raises:
+        BadModelFolder: a file cannot be opened.
+    """
+    shape = checked.family.shape()
+    sources = {name: checked.sources[name] for name in names}
+    with ExitStack() as stack:
+        files = {path: _opened(stack, path) for path in {s.file for s, _ in sources.values()}}
+        return {
+            name: _in_our_layout(files[stored.file], stored, source, shape.rows_of(name)).to(
+                device, dtype
+            )
+            for name, (stored, source) in sources.items()
+        }
+
+
 def _opened(stack: ExitStack, path: Path) -> Any:  # the library's file handles have no types
     try:
-        # Mapped, not read: a tensor's bytes are in memory once, when it is copied.
+        # Mapped, not read.
         return stack.enter_context(safe_open(path, framework="pt"))
     except (SafetensorError, OSError) as error:
         raise BadModelFolder(f"{path.name} was changed while it was read.") from error
 
 
-def _loaded(
-    file: Any, stored: StoredTensor, source: PublishedTensor, outputs: int, dtype: torch.dtype
+def _in_our_layout(
+    file: Any, stored: StoredTensor, source: PublishedTensor, outputs: int
 ) -> Tensor:
-    """Read one tensor of `outputs` rows in adaptlab's layout and dtype."""
+    """Return one tensor of `outputs` rows in adaptlab's layout, in the dtype of the file."""
     tensor = file.get_tensor(stored.name)
     tensor = tensor.T if source.transposed else tensor
-    tensor = tensor[source.start : source.start + outputs].to(dtype, copy=True).contiguous()
-    if not torch.isfinite(tensor).all():
-        raise BadModelFolder(f"{stored.name} holds values that are not finite in {dtype}.")
-    return tensor
+    return tensor[source.start : source.start + outputs].contiguous()
 
 
 def _check_tied(tensors: Mapping[str, Tensor], tied: Mapping[str, str]) -> None:

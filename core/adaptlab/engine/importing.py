@@ -1,12 +1,12 @@
 """Import of a published model as a base model, without training."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from adaptlab.engine.attachments import NOTHING_ATTACHED
+from adaptlab.engine.base_weights import checked_folder
 from adaptlab.engine.huggingface import load_checked
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan
@@ -14,7 +14,7 @@ from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.engine.tensors import Float
 from adaptlab.errors import BadModelFolder
 from adaptlab.measurements.results import ReplicateResult
-from adaptlab.weights.model_folder import CheckedFolder, check_folder, fingerprint
+from adaptlab.weights.placed_folder import PlacedFolder
 
 AS_FOUND = ReplicateResult(
     replicate=0,
@@ -32,23 +32,21 @@ AS_FOUND = ReplicateResult(
 """The only replicate of an imported model, which is not trained."""
 
 
-def imported_model(plan: Plan, folder: Path | None) -> Model:
+def imported_model(plan: Plan, folder: PlacedFolder | None, memory_bytes: int | None) -> Model:
     """Return the model in `folder`, with weights [1, ...] as if trained.
 
     Raises:
         BadModelFolder: if weights are not finite, or the folder has changed since the job was
             created.
+        OutOfMemory: the model is larger than `memory_bytes`, or than the memory if that is None.
     """
     if folder is None:
         raise BadModelFolder(
             "The worker did not report where the model folder is. Update the worker."
         )
-    checked = check_folder(folder)
-    _check_unchanged(plan, checked)
-    published = load_checked(checked, plan.dtype)
-    # Again, in case a file was written while it was read.
-    _check_unchanged(plan, checked)
-    weights = {n: t.to(plan.device).unsqueeze(0) for n, t in published.tensors.items()}
+    checked = checked_folder(plan, folder, plan.dtype, memory_bytes)
+    published = load_checked(checked, plan.dtype, plan.device)
+    weights = {name: tensor.unsqueeze(0) for name, tensor in published.tensors.items()}
     _try_out(plan, weights)
     return Model(plan, {}, weights)
 
@@ -65,19 +63,3 @@ def _try_out(plan: Plan, weights: Mapping[str, Float[Tensor, "G ..."]]) -> None:
     logits = forward(plan.family, weights, tokens, NOTHING_ATTACHED, slice(None))
     if not torch.isfinite(logits).all():
         raise BadModelFolder("The model's logits of two tokens are not finite.")
-
-
-def _check_unchanged(plan: Plan, checked: CheckedFolder) -> None:
-    assert plan.spec.model_folder is not None
-    expected = {file.name: file for file in plan.spec.model_folder.files}
-    present = {file.name: file for file in fingerprint(checked)}
-    names = sorted(expected.keys() | present.keys())
-    if changed := [name for name in names if expected.get(name) != present.get(name)]:
-        raise BadModelFolder(
-            f"{', '.join(changed[:8])} changed after the job was created. Import the model again."
-        )
-    if checked.family != plan.family:
-        raise BadModelFolder(
-            "This version of adaptlab reads config.json differently from the one that created "
-            "the job. Import the model again."
-        )

@@ -1,5 +1,6 @@
 """Memory of a GPU, or on a CPU of this process, in bytes."""
 
+import resource
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -50,6 +51,15 @@ def available_bytes(device: torch.device) -> int | None:
     return psutil.virtual_memory().available
 
 
+def all_bytes(device: torch.device) -> int:
+    """Return the memory of a GPU, or on a CPU of this process: the machine's, or its limit."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[1]
+    machine = psutil.virtual_memory().total
+    limit, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    return machine if limit == resource.RLIM_INFINITY else min(machine, limit)
+
+
 def saved_bytes(work: Callable[[], object], held: Iterable[Tensor]) -> int:
     """Return the bytes that `work` keeps for backward, without `held`."""
     held_addresses = {tensor.untyped_storage().data_ptr() for tensor in held}
@@ -69,7 +79,5 @@ def saved_bytes(work: Callable[[], object], held: Iterable[Tensor]) -> int:
 
 
 def _largest_since_the_start() -> int:
-    import resource
-
     largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return largest if sys.platform == "darwin" else largest * 2**10

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from adaptlab.code_version import code_version
 from adaptlab.engine.allocate import Trainables
+from adaptlab.engine.base_weights import BaseWeights
 from adaptlab.engine.capture import capture_attention
-from adaptlab.engine.checkpoint import read_bases, write_checkpoint
+from adaptlab.engine.checkpoint import write_checkpoint
 from adaptlab.engine.choice import decide
 from adaptlab.engine.chunks import memory_limit
 from adaptlab.engine.compiled import are_compiled
@@ -36,6 +37,7 @@ from adaptlab.measurements.results import (
 from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.specs.resolved import Resolved, ResolvedImport, ResolvedTheory
 from adaptlab.theory.runner import run_checks
+from adaptlab.weights.placed_folder import PlacedFolder
 
 
 def run(
@@ -46,7 +48,7 @@ def run(
     device: str = "auto",
     resume: Path | None = None,
     *,
-    folder: Path | None = None,
+    folder: PlacedFolder | None = None,
     adapters: tuple[AdapterFile, ...] = (),
     datasets: tuple[Path, ...] = (),
     clock: Clock | None = None,
@@ -54,10 +56,11 @@ def run(
 ) -> None:
     """Train, select trials, evaluate, record attention, write checkpoints.
 
-    An import uses the weights in `folder` instead of training. Theory checks train nothing and run
-    on the CPU, each in its own precision.
+    An import reads all weights in `folder` instead of training, and stores none. Theory checks
+    train nothing and run on the CPU, each in its own precision.
 
-    `bases` are the checkpoint files of the base model's replicates, in replicate order; `adapters`
+    `bases` are the checkpoint files of the base model's replicates, in replicate order. A base
+    model that was imported has none: its weights are read from `folder` instead. `adapters`
     are the adaptations to measure; `datasets` are the files of the datasets that tasks need. Output
     files are written to `scratch`. `resume` is a saved state of the same spec: training continues
     after its last step, with the results of an uninterrupted run. With a `clock` in seconds, the
@@ -67,20 +70,21 @@ def run(
     Raises `TrainingDiverged`, `TrainingStopped`, `OutOfMemory`, `BadCheckpoint`, `BadModelFolder`,
     `BadDataset` or `InvalidSpec`, after reporting what was measured until then.
     """
+    base = BaseWeights(bases, folder, memory_bytes)
     is_theory = isinstance(spec, ResolvedTheory)
     plan = make_plan(spec, "cpu" if is_theory else device, read_lists(datasets))
     meter = None if clock is None else Meter(plan.device, clock)
     observer.emit(Started(environment=_environment(plan), replicates=plan.replicates))
     if isinstance(spec, ResolvedTheory):
-        run_checks(plan, bases, adapters, observer)
-        _finish(meter, observer)
-        return
-    if isinstance(spec, ResolvedImport):
-        model, chosen = _imported(plan, folder, observer)
+        run_checks(plan, base, adapters, observer)
     else:
-        limit = memory_limit(plan.device, memory_bytes)
-        model, chosen = _trained(plan, bases, scratch, observer, resume, meter, limit)
-    _report(plan, model, chosen, scratch, observer)
+        if isinstance(spec, ResolvedImport):
+            model, chosen = _imported(plan, base, observer)
+        else:
+            model, chosen = _trained(plan, base, scratch, observer, resume, meter)
+            _keep(model, chosen, scratch, observer)
+        _report(plan, model, chosen, scratch, observer)
+    base.check_unchanged()
     _finish(meter, observer)
 
 
@@ -90,10 +94,10 @@ def _finish(meter: Meter | None, observer: Observer) -> None:
 
 
 def _imported(
-    plan: Plan, folder: Path | None, observer: Observer
+    plan: Plan, source: BaseWeights, observer: Observer
 ) -> tuple[Model, tuple[ReplicateResult, ...]]:
     """Return the model of a folder, and its only replicate."""
-    model = imported_model(plan, folder)
+    model = imported_model(plan, source.folder, source.memory_bytes)
     if observer.command() == "stop":
         raise TrainingStopped("The run was asked to stop while the folder was read.")
     observer.emit(ReplicatesDecided(replicates=(AS_FOUND,)))
@@ -102,18 +106,18 @@ def _imported(
 
 def _trained(
     plan: Plan,
-    bases: tuple[Path, ...],
+    source: BaseWeights,
     scratch: Path,
     observer: Observer,
     resume: Path | None,
     meter: Meter | None,
-    memory_bytes: int | None,
 ) -> tuple[Model, tuple[ReplicateResult, ...]]:
     """Train; return the selected replicates' model and all selected results."""
-    base = _base(plan, bases)
+    spec, limit = plan.spec, memory_limit(plan.device, source.memory_bytes)
+    base = {} if plan.method is None else source.read(plan, spec.base_replicates, plan.dtype)
     trainables = initial_trainables(plan, base)
     model = Model(plan, base, trainables.tensors)
-    training = Training(plan, model, trainables, observer, memory_bytes)
+    training = Training(plan, model, trainables, observer, limit)
     if resume is not None:
         training.restore(resume)
     if meter is not None:
@@ -128,6 +132,16 @@ def _trained(
     return _selected(plan, base, trainables, chosen).kept(), chosen
 
 
+def _keep(
+    model: Model, chosen: tuple[ReplicateResult, ...], scratch: Path, observer: Observer
+) -> None:
+    """Write checkpoints of the selected replicates."""
+    for row, result in enumerate(chosen):
+        tensors = {name: tensor[row] for name, tensor in model.trained.items()}
+        written = write_checkpoint(model.plan, tensors, result.seed, result.replicate, scratch)
+        observer.emit(written)
+
+
 def _report(
     plan: Plan,
     model: Model,
@@ -135,23 +149,11 @@ def _report(
     scratch: Path,
     observer: Observer,
 ) -> None:
-    """Write checkpoints of the selected replicates, and evaluate them."""
-    for row, result in enumerate(chosen):
-        tensors = {name: tensor[row] for name, tensor in model.trained.items()}
-        written = write_checkpoint(model.plan, tensors, result.seed, result.replicate, scratch)
-        observer.emit(written)
+    """Evaluate the selected replicates, and record their attention."""
     for evaluation in score(model, chosen):
         observer.emit(Evaluated(evaluation=evaluation))
     if plan.spec.attention is not None:
         _capture(plan, model, chosen, scratch, observer)
-
-
-def _base(plan: Plan, files: tuple[Path, ...]) -> dict[str, Tensor]:
-    """Read the base weights: one group per seed, or one that all share."""
-    if plan.method is None:
-        return {}
-    paths = tuple(files[replicate] for replicate in plan.spec.base_replicates)
-    return read_bases(paths, plan.shape, plan.device, plan.dtype)
 
 
 def _check_complete(plan: Plan, chosen: tuple[ReplicateResult, ...]) -> None:

@@ -122,10 +122,13 @@ class ResolvedAdapt(_Trained):
 
 
 class ResolvedImport(_Untrained, _Scored):
-    """The import of a published model from a folder as a base model."""
+    """The import of a published model from a folder as a base model.
+
+    Its weights stay in the folder; jobs that use it read them there.
+    """
 
     kind: Literal["import"] = "import"
-    checkpoint_kind: ClassVar[CheckpointKind] = "base_model"
+    checkpoint_kind: ClassVar[None] = None
     model_folder: ModelFolder
     base_model: ClassVar[None] = None
     base_digest: ClassVar[None] = None

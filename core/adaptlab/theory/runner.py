@@ -1,11 +1,10 @@
 """Execution of a job of theory checks, with each report emitted at once."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import torch
 
-from adaptlab.engine.checkpoint import read_bases
+from adaptlab.engine.base_weights import BaseWeights
 from adaptlab.engine.observer import Observer
 from adaptlab.engine.plan import Plan
 from adaptlab.errors import TrainingStopped
@@ -18,11 +17,11 @@ from adaptlab.theory.subject import Subject
 
 
 def run_checks(
-    plan: Plan, bases: tuple[Path, ...], adapters: tuple[AdapterFile, ...], observer: Observer
+    plan: Plan, base: BaseWeights, adapters: tuple[AdapterFile, ...], observer: Observer
 ) -> None:
     """Measure the checks of the plan's spec.
 
-    Those of a base use the first of `bases`.
+    Those of a base use its first replicate.
 
     Checks of adaptations measure each of `adapters` on the base replicate that it started from.
 
@@ -31,7 +30,7 @@ def run_checks(
         BadCheckpoint: if a file is not what its name promises.
         InvalidSpec: if nothing was trained that could be measured.
     """
-    for place, check in enumerate(_reports(plan, _subject(plan, bases, adapters))):
+    for place, check in enumerate(_reports(plan, _subject(plan, base, adapters))):
         observer.emit(TheoryChecked(place=place, check=check))
         if observer.command() == "stop":
             raise TrainingStopped("The run was asked to stop between two theory checks.")
@@ -42,12 +41,15 @@ def _reports(plan: Plan, subject: Subject) -> Iterator[Check]:
         yield from MEASURES.get(check.name)(check, subject)
 
 
-def _subject(plan: Plan, bases: tuple[Path, ...], adapters: tuple[AdapterFile, ...]) -> Subject:
+def _subject(plan: Plan, base: BaseWeights, adapters: tuple[AdapterFile, ...]) -> Subject:
     """Load the base replicates that are needed, in float64."""
     needed = {*plan.spec.base_replicates}
     for adaptation in plan.spec.adaptations:
         needed |= {*adaptation.base_replicates}
-    loaded = {replicate: _base(plan, bases[replicate]) for replicate in sorted(needed)}
+    loaded = {
+        replicate: FrozenBase(plan.family, base.read(plan, (replicate,), torch.float64))
+        for replicate in sorted(needed)
+    }
     return Subject(
         base=loaded[plan.spec.base_replicates[0]] if plan.spec.base_replicates else None,
         seed=plan.spec.seeds[0],
@@ -55,9 +57,3 @@ def _subject(plan: Plan, bases: tuple[Path, ...], adapters: tuple[AdapterFile, .
         files=adapters,
         bases=loaded,
     )
-
-
-def _base(plan: Plan, file: Path) -> FrozenBase:
-    """Read the weights of one base replicate."""
-    weights = read_bases((file,), plan.shape, torch.device("cpu"), torch.float64)
-    return FrozenBase(plan.family, weights)

@@ -24,7 +24,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.orm import Session, aliased
 
 from adaptlab.specs.resolved import datasets_of, readable
-from adaptlab.specs.spec import ResolvedSpec
+from adaptlab.specs.spec import ModelFolder, ResolvedSpec
 from adaptlab_db.tables import BaseModel, Checkpoint, Job, TrainingState
 from adaptlab_services.leases.foreseen import ends_within
 from adaptlab_services.leases.next_job import next_job
@@ -132,6 +132,9 @@ def claim_of(session: Session, taken: Moved, claim_id: UUID, lease_seconds: floa
     """Return the claim of a job; raises `ValidationError` for a spec that cannot be read."""
     job = session.execute(_needed(), {"job": taken.job_id}).one()
     resolved = ResolvedSpec.model_validate(job.resolved_spec)
+    folder = resolved.model_folder
+    if not job.bases and job.base_folder is not None:
+        folder = ModelFolder.model_validate(job.base_folder)
     # Only an earlier attempt can have saved a state.
     is_first = taken.attempt == 1
     return Claim(
@@ -141,6 +144,7 @@ def claim_of(session: Session, taken: Moved, claim_id: UUID, lease_seconds: floa
         resolved_spec=resolved,
         max_seconds=job.max_seconds,
         bases=tuple(BaseWeights(replicate, sha256) for replicate, sha256 in job.bases or ()),
+        model_folder=folder,
         lease_seconds=lease_seconds,
         resume=None
         if is_first
@@ -168,24 +172,43 @@ def to_fetch(session: Session, job_id: UUID) -> frozenset[str]:
 @cache
 def _needed() -> Select[*tuple[Any, ...]]:  # columns of several types
     fence = Job.spec[("resources", "self_fence")].astext.label("self_fence")
-    columns = (Job.resolved_spec, Job.max_seconds, fence, _bases().label("bases"))
+    columns = (
+        *(Job.resolved_spec, Job.max_seconds, fence),
+        *(_bases().label("bases"), _base_folder().label("base_folder")),
+    )
     return select(*columns).where(Job.id == bindparam("job"))
 
 
 def _bases() -> ScalarSelect[Any]:
-    """The weights of a job's base model, if it has one, from the last attempt at training it."""
+    """The stored weights of a job's base model, if any, from the last attempt at training it."""
     maker = aliased(Job)
-    named = (BaseModel.name == Job.base_model) & (BaseModel.project_id == Job.project_id)
     pair = func.jsonb_build_array(Checkpoint.replicate, Checkpoint.artifact_sha256)
     return (
         select(func.jsonb_agg(aggregate_order_by(pair, Checkpoint.replicate)))
         .select_from(BaseModel)
         .join(maker, maker.id == BaseModel.job_id)
         .join(Checkpoint, (Checkpoint.job_id == maker.id) & (Checkpoint.attempt == maker.attempt))
-        .where(named, Checkpoint.kind == "base_model")
+        .where(_is_base_model(), Checkpoint.kind == "base_model")
         .correlate(Job)
         .scalar_subquery()
     )
+
+
+def _base_folder() -> ScalarSelect[Any]:
+    """The model folder that a job's base model was imported from, if it was."""
+    maker = aliased(Job)
+    return (
+        select(maker.resolved_spec["model_folder"])
+        .select_from(BaseModel)
+        .join(maker, maker.id == BaseModel.job_id)
+        .where(_is_base_model())
+        .correlate(Job)
+        .scalar_subquery()
+    )
+
+
+def _is_base_model() -> ColumnElement[bool]:
+    return (BaseModel.name == Job.base_model) & (BaseModel.project_id == Job.project_id)
 
 
 def unreadable(error: ValidationError) -> Change:

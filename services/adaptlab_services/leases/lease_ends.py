@@ -8,7 +8,7 @@ from adaptlab_db.tables import Checkpoint, Job
 from adaptlab_services.errors import ReportRefused
 from adaptlab_services.lifecycle.claims import Lease, held
 from adaptlab_services.lifecycle.poison import furthest_step
-from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS, Change, Changes
+from adaptlab_services.lifecycle.transitions import Change, Changes
 
 FIRST_BACKOFF = 2  # seconds after the first failed attempt; doubled with each further one
 LONGEST_BACKOFF = 300
@@ -33,8 +33,8 @@ def uncounted() -> Changes:
 
 
 def has_checkpoints() -> ColumnElement[bool]:
-    """The condition that a job has a checkpoint per seed, if it creates a base model."""
-    return or_(Job.kind.not_in(MAKE_BASE_MODELS), _stored_seeds() >= _seeds())
+    """The condition that a job has a checkpoint per seed, if it trains a base model."""
+    return or_(Job.kind != "pretrain", _stored_seeds() >= _seeds())
 
 
 def check_checkpoints(session: Session, lease: Lease) -> None:

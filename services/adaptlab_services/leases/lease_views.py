@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import Field
 
 from adaptlab.measurements.results import AttentionCaptured, CheckpointWritten, Event, TrainingSaved
-from adaptlab.specs.spec import Queue, ResolvedSpec
+from adaptlab.specs.spec import ModelFolder, Queue, ResolvedSpec
 from adaptlab.values import Value
 from adaptlab_services.lifecycle.claims import AdapterWeights, BaseWeights, Claim, SavedTraining
 from adaptlab_services.lifecycle.transitions import LONGEST_ERROR, Reason
@@ -61,7 +61,8 @@ class LeaseView(Value):
     """A lease on a job, with everything that the worker needs to run it.
 
     The lease ends `lease_seconds` after the claim and after each heartbeat. `bases` are the
-    weights of the base model's replicates, `adapters` those of adaptations that are measured, and
+    stored weights of the base model's replicates; if they are not stored, `model_folder` has them,
+    below a model root of the worker. `adapters` are those of adaptations that are measured, and
     `resume` is the state that an earlier attempt saved. With `strict`, the run must end before the
     lease does.
     """
@@ -73,6 +74,7 @@ class LeaseView(Value):
     max_seconds: int
     resolved_spec: ResolvedSpec
     bases: tuple[BaseWeights, ...]
+    model_folder: ModelFolder | None = None
     adapters: tuple[AdapterWeights, ...]
     resume: SavedTraining | None
     strict: bool
@@ -88,6 +90,7 @@ class LeaseView(Value):
             max_seconds=claim.max_seconds,
             resolved_spec=claim.resolved_spec,
             bases=claim.bases,
+            model_folder=claim.model_folder,
             adapters=claim.adapters,
             resume=claim.resume,
             strict=claim.strict,
@@ -103,6 +106,7 @@ class LeaseView(Value):
             resolved_spec=self.resolved_spec,
             max_seconds=self.max_seconds,
             bases=self.bases,
+            model_folder=self.model_folder,
             resume=self.resume,
             adapters=self.adapters,
             strict=self.strict,

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from sqlalchemy import BindParameter, ColumnElement, Integer, Uuid, bindparam
 
-from adaptlab.specs.spec import ResolvedSpec
+from adaptlab.specs.spec import ModelFolder, ResolvedSpec
 from adaptlab_db.tables import Job
 
 
@@ -58,7 +58,10 @@ class Claim(Lease):
     """A lease, with the work that it is for.
 
     Attributes:
-        bases: the base model's replicates in order; empty for a job that creates one.
+        bases: the stored weights of the base model's replicates in order; empty for a job that
+            creates one, and for a base model whose weights are in its folder.
+        model_folder: the folder from which the run reads weights: that of an import, or of a base
+            model whose weights are not stored.
         adapters: the adaptations that theory checks measure; empty for any other job.
         resume: the state that an earlier attempt saved; None starts from the first step.
         strict: whether the run must end before the lease does, because two runs at once would do
@@ -68,6 +71,7 @@ class Claim(Lease):
     resolved_spec: ResolvedSpec
     max_seconds: int
     bases: tuple[BaseWeights, ...]
+    model_folder: ModelFolder | None = None
     resume: SavedTraining | None = None
     adapters: tuple[AdapterWeights, ...] = ()
     strict: bool = False

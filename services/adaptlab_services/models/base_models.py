@@ -10,6 +10,7 @@ from sqlalchemy import (
     Row,
     Select,
     bindparam,
+    case,
     exists,
     func,
     select,
@@ -26,7 +27,7 @@ from adaptlab_answers.models import BaseModelLinks, BaseModelView
 from adaptlab_answers.paging import Page
 from adaptlab_db.job_states import LOST_STATES
 from adaptlab_db.session import informed
-from adaptlab_db.tables import BaseModel, Job, Project
+from adaptlab_db.tables import BaseModel, Checkpoint, Job, Project
 from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services import paging
 from adaptlab_services.errors import Conflict, NotFound
@@ -282,16 +283,22 @@ def _after(cursor: Cursor) -> tuple[str, int]:
     return cursor.key, cursor.row()
 
 
-def _rows() -> Select[BaseModel, Job, str]:
+def _rows() -> Select[BaseModel, Job, str, str | None]:
     return (
-        select(BaseModel, Job, Project.name)
+        select(BaseModel, Job, Project.name, _folder())
         .join(Job, Job.id == BaseModel.job_id)
         .join(Project, Project.id == BaseModel.project_id)
     )
 
 
-def _view(row: Row[BaseModel, Job, str]) -> BaseModelView:
-    model, job, project = row
+def _folder() -> ColumnElement[str | None]:
+    """The folder of an imported model, unless an earlier version stored its weights."""
+    is_stored = exists().where(Checkpoint.job_id == Job.id, Checkpoint.attempt == Job.attempt)
+    return case((~is_stored, Job.resolved_spec[("model_folder", "folder")].astext))
+
+
+def _view(row: Row[BaseModel, Job, str, str | None]) -> BaseModelView:
+    model, job, project, folder = row
     seeds: list[Any] = job.resolved_spec["seeds"]  # as stored: a JSON array of integers
     return BaseModelView(
         name=model.name,
@@ -301,6 +308,7 @@ def _view(row: Row[BaseModel, Job, str]) -> BaseModelView:
         digest=job.spec_digest,
         family=job.resolved_spec["family"],
         task=job.resolved_spec["task"],
+        folder=folder,
         parameters=job.trainable_parameters,
         replicates=len(seeds),
         job_id=job.id,

@@ -1,0 +1,81 @@
+"""The weights of a base model, wherever they are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from adaptlab.engine.checkpoint import read_bases
+from adaptlab.engine.huggingface import mapped_tensors
+from adaptlab.engine.memory import all_bytes
+from adaptlab.engine.plan import Plan
+from adaptlab.engine.tensors import Float
+from adaptlab.errors import BadModelFolder, OutOfMemory
+from adaptlab.weights.model_folder import CheckedFolder
+from adaptlab.weights.placed_folder import PlacedFolder
+
+
+@dataclass(frozen=True)
+class BaseWeights:
+    """The weights of a base model: stored `files` of its replicates, or the model's `folder`.
+
+    Replicates of a model from a folder are all the same. `memory_bytes` is the memory of a run,
+    None for all that the process may have.
+    """
+
+    files: tuple[Path, ...] = ()
+    folder: PlacedFolder | None = None
+    memory_bytes: int | None = None
+
+    def read(
+        self, plan: Plan, replicates: Sequence[int], dtype: torch.dtype
+    ) -> dict[str, Float[Tensor, "G ..."]]:
+        """Return the weights of some replicates, one group for all that are the same.
+
+        Weights in a folder are mapped if possible; see `huggingface.mapped_tensors`. The import has
+        checked their numbers.
+
+        Raises:
+            BadCheckpoint: a stored file is damaged.
+            BadModelFolder: the folder is no longer the one that was imported.
+            OutOfMemory: the model in the folder is larger than the memory.
+        """
+        if self.folder is None:
+            files = tuple(self.files[replicate] for replicate in replicates)
+            return read_bases(files, plan.shape, plan.device, dtype)
+        checked = checked_folder(plan, self.folder, dtype, self.memory_bytes)
+        tensors = mapped_tensors(checked, plan.shape.tensors, dtype, plan.device)
+        return {name: tensor.unsqueeze(0) for name, tensor in tensors.items()}
+
+    def check_unchanged(self) -> None:
+        """Raise `BadModelFolder` if the folder has changed, as it can while it is mapped."""
+        if self.folder is not None:
+            self.folder.checked()
+
+
+def checked_folder(
+    plan: Plan, folder: PlacedFolder, dtype: torch.dtype, memory_bytes: int | None
+) -> CheckedFolder:
+    """Return the folder, if it is the one that was imported and its model fits in memory.
+
+    Raises:
+        BadModelFolder: it is not the one.
+        OutOfMemory: its weights in `dtype` are larger than the memory.
+    """
+    checked = folder.checked()
+    if checked.family != plan.family:
+        raise BadModelFolder(
+            f"This version of adaptlab reads config.json of {folder.name} differently from the one "
+            "that created its import. Import it again under another name."
+        )
+    scalars = sum(tensor.size for tensor in plan.shape.tensors.values())
+    limit = all_bytes(plan.device) if memory_bytes is None else memory_bytes
+    if (needed := scalars * dtype.itemsize) > limit:
+        raise OutOfMemory(
+            f"The model in {folder.name} has {scalars:,} parameters, which need {needed:,} bytes "
+            f"in {str(dtype).removeprefix('torch.')}. This worker has {limit:,} bytes for a run. "
+            "Use a worker with more memory. If its ADAPTLAB_MEMORY_BYTES is the limit, raise it."
+        )
+    return checked
