@@ -235,7 +235,7 @@ def test_a_changed_folder_is_refused_before_the_first_step(
     spec, observer = resolved(folder), Remembering()
     change(folder)
     with pytest.raises(BadModelFolder, match=f": {told}. Restore it and retry the job"):
-        adapted(spec, placed(spec, folder), scratch, "bitfit", observer=observer)
+        adapted(spec, placed(spec, folder), scratch, "layernorm_tuning", observer=observer)
     assert [type(event) for event in observer.events] == [Started]
     assert not list(scratch.iterdir())
 
@@ -257,7 +257,7 @@ def test_a_folder_that_changes_during_a_run_fails_it(folder: Path, scratch: Path
     spec = resolved(folder)
     observer = _Changing(lambda: _other_configuration(folder))
     with pytest.raises(BadModelFolder, match=r"models/tiny is not as it was .*: config.json"):
-        adapted(spec, placed(spec, folder), scratch, "bitfit", observer=observer)
+        adapted(spec, placed(spec, folder), scratch, "layernorm_tuning", observer=observer)
     assert not observer.of(Finished)
 
 
@@ -271,7 +271,7 @@ def test_a_file_that_cannot_be_read_is_named(
 
     monkeypatch.setattr("adaptlab.weights.weights_file.opened", closed)
     with pytest.raises(BadModelFolder, match=f"{WEIGHTS} cannot be read: Permission denied"):
-        adapted(spec, placed(spec, folder), scratch, "bitfit")
+        adapted(spec, placed(spec, folder), scratch, "layernorm_tuning")
 
 
 def _saved(make: Callable[[], PreTrainedModel], dtype: torch.dtype) -> Callable[[Path], object]:
@@ -345,7 +345,7 @@ def test_a_model_that_is_larger_than_the_memory_is_refused_with_the_numbers(
     with pytest.raises(OutOfMemory, match=f"{told}. This worker has {short:,} bytes for a run"):
         imported(spec, folder, scratch, memory_bytes=short)
     with pytest.raises(OutOfMemory, match=told):
-        adapted(spec, placed(spec, folder), scratch, "bitfit", memory_bytes=short)
+        adapted(spec, placed(spec, folder), scratch, "layernorm_tuning", memory_bytes=short)
     imported(spec, folder, scratch, memory_bytes=4 * scalars)
 
 

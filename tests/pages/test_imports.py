@@ -34,12 +34,14 @@ def test_an_import_is_shown_without_the_training_it_never_had(
         roots = ModelRoots({"models": tmp_path / "root"})
         spec = SPEC.validate_python(document)
         job = jobs.create(session, a_principal(session), spec, roots=roots).job
-    listed, shown, models = (
-        client.get(path).text for path in ("/", f"/jobs/{job.id}", "/base-models")
+    listed, shown, models, model = (
+        client.get(path).text
+        for path in ("/", f"/jobs/{job.id}", "/base-models", "/base-models/my-llama")
     )
     assert "my-llama" in listed
     assert "Import of my-llama" in shown
     assert "from the folder models/llama" in shown
     assert "Gradient clip" not in shown
     assert ">imported</td>" in models
-    assert all(str(tmp_path) not in page for page in (listed, shown, models))
+    assert "Workers read them from the folder <bdi>models/llama</bdi>" in model
+    assert all(str(tmp_path) not in page for page in (listed, shown, models, model))

@@ -21,7 +21,7 @@ from adaptlab.errors import InvalidSpec
 from adaptlab.specs.spec import AnySpec, JobSpec
 from adaptlab_answers.jobs import JobView
 from adaptlab_db.tables import Artifact, BaseModel, Job
-from adaptlab_services.errors import Conflict
+from adaptlab_services.errors import Conflict, ReportRefused
 from adaptlab_services.jobs import jobs, lists, scores
 from adaptlab_services.jobs.lists import JobQuery
 from adaptlab_services.leases.lease_views import LeaseView
@@ -108,6 +108,14 @@ def test_an_adaptation_reads_the_folder_of_its_base_model_and_nothing_stored(
     with sessions.begin() as session:
         assert session.scalars(select(func.count()).select_from(Artifact)).one() == 0
         assert base_models.get(session, "llama").folder == "models/llama"
+
+
+def test_weights_that_an_import_reports_are_refused(sessions: Sessions, roots: ModelRoots) -> None:
+    create(sessions, roots, IMPORT)
+    ledger = a_ledger(sessions)
+    claim = a_claim(ledger)
+    with pytest.raises(ReportRefused, match="The job has no checkpoints"):
+        keep_checkpoints(ledger, claim)
 
 
 def test_a_base_model_that_was_copied_is_still_read_from_the_copy(
