@@ -61,6 +61,10 @@ class BadModelFolder(AdaptlabError):
     """A folder that does not contain exactly one model of a supported family."""
 
 
+class NoPeftForm(AdaptlabError):
+    """An adaptation that PEFT cannot express; the message names the nearest that it can."""
+
+
 class BadDataset(AdaptlabError):
     """Content that is not the canonical content of its dataset."""
 

@@ -170,7 +170,9 @@ def test_strangers_things_answer_as_if_they_were_not_there(
     for place, there in (("jobs", theirs.job), ("studies", theirs.study)):
         assert said(f"/v1/{place}/{there}", there) == said(f"/v1/{place}/{nowhere}", nowhere)
     there, missing = str(theirs.checkpoint), "987654321"
-    assert said(f"/v1/checkpoints/{there}", there) == said(f"/v1/checkpoints/{missing}", missing)
+    for part in ("", "/peft"):
+        addresses = [f"/v1/checkpoints/{row}{part}" for row in (there, missing)]
+        assert said(addresses[0], there) == said(addresses[1], missing)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
+from safetensors.numpy import load_file
 from sqlalchemy.orm import Session, sessionmaker
+from tests.adapters import an_adapter
 from tests.client.conftest import Address, Invoke
 from tests.client.finished import a_finished_job
 from tests.making import a_job, an_adapt_document
@@ -122,6 +125,7 @@ def test_what_is_no_spec_is_a_usage_fault(invoke: Invoke, given: bytes) -> None:
         (("methods", "magic"), 5),
         (("attention", MISSING), 5),
         (("checkpoints", "download", "999"), 5),
+        (("checkpoints", "export", "999"), 5),
         (("checkpoints", "download"), 2),
         (("budgets", "solve", "--base-model", "tiny-sort"), 2),
     ],
@@ -234,6 +238,31 @@ def test_results_are_shown_drawn_and_fetched(
     fetched = invoke("checkpoints", "download", *listed, "--to", str(tmp_path / "a.safetensors"))
     assert fetched.stdout.strip() == str(tmp_path / "a.safetensors")
     assert (tmp_path / "a.safetensors").stat().st_size == 3_200_000
+
+
+def test_an_adapter_becomes_a_folder_for_peft(
+    invoke: Invoke, sessions: sessionmaker[Session], tmp_path: Path
+) -> None:
+    with sessions.begin() as session:
+        checkpoint, _, given, _ = an_adapter(session, {"name": "soft_prompt", "length": 2})
+    folder = tmp_path / "new" / "adapter"
+    done = invoke("checkpoints", "export", str(checkpoint), "--format", "peft", "--to", str(folder))
+    assert done.stdout.strip() == str(folder), done.output
+    config = json.loads((folder / "adapter_config.json").read_text())
+    assert config["peft_type"] == "PROMPT_TUNING"
+    written = load_file(folder / "adapter_model.safetensors")
+    assert np.array_equal(written["prompt_embeddings"], given["embed.prompt"])
+
+
+def test_an_adapter_without_a_peft_form(
+    invoke: Invoke, sessions: sessionmaker[Session], tmp_path: Path
+) -> None:
+    with sessions.begin() as session:
+        checkpoint, *_ = an_adapter(session, {"name": "adapter", "bottleneck": 1})
+    done = invoke("checkpoints", "export", str(checkpoint), "--to", str(tmp_path / "none"))
+    assert done.exit_code == 2
+    assert "adapter has no PEFT form. The nearest method that has one is lora." in done.stderr
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("output", ["table", "json", "jsonl"])

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 import typer
 from sqlalchemy.orm import Session, sessionmaker
+from tests.adapters import an_adapter
 from tests.client.conftest import Address, Invoke
 from tests.client.dictionary_texts import GERMAN, SPANISH
 from tests.client.finished import a_finished_job
@@ -125,6 +126,7 @@ def variables(
         queued, pausable, failed = (
             str(a_job(session, state=state)) for state in ("queued", "queued", "failed")
         )
+        adapter, *_ = an_adapter(session, {"name": "lora", "rank": 1})
     everywhere = {
         "JOB": finished,
         "OTHER": other,
@@ -139,6 +141,7 @@ def variables(
     theory = str(client.jobs.submit({"kind": "theory", "base_model": "tiny-sort"}).id)
     return {
         "": everywhere,
+        "checkpoints export": {"CHECKPOINT": str(adapter)},
         "jobs cancel": {"JOB": queued},
         "jobs pause": {"JOB": pausable},
         "jobs resume": {"JOB": pausable},
@@ -249,7 +252,7 @@ def test_every_look_can_be_had_in_every_format(
 def test_whatever_is_printed_can_be_chosen() -> None:
     printing = {path for path, command in known().items() if formats(command)}
     files = {"results export", "results curves", "checkpoints download", "datasets download"}
-    files |= {"studies bundle"}
+    files |= {"studies bundle", "checkpoints export"}
     words_only = {
         "sbatch-script",
         "login",

@@ -1,4 +1,4 @@
-"""`/v1/checkpoints`: trained tensors, as safetensors files."""
+"""`/v1/checkpoints`: trained tensors, as safetensors files and PEFT folders."""
 
 from fastapi import Request
 from starlette.responses import Response
@@ -7,14 +7,17 @@ from adaptlab_answers.results import CheckpointView
 from adaptlab_api.answers.answers import json_answer
 from adaptlab_api.answers.files import file_answer
 from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, UnitsDep
-from adaptlab_api.requests.describing import failures
+from adaptlab_api.requests.describing import failures, succeeds
 from adaptlab_api.requests.routing import api_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.routes.files import file_route
 from adaptlab_api.routes.results import RowId
-from adaptlab_services.results import checkpoints
+from adaptlab_services.results import checkpoints, peft_exports
 
 router = api_router("/checkpoints", tag="checkpoints")
+
+ZIP = "application/zip"
+PEFT = succeeds(200, "A zip file with the folder.", ZIP, Content_Disposition="A name for the file.")
 
 
 @router.get("/{checkpoint_id}", response_model=CheckpointView, responses=failures(404))
@@ -33,3 +36,16 @@ def get_checkpoint_content(
     with opens() as session:
         file = checkpoints.content(session, checkpoint_id)
     return file_answer(opened.sessions, file, request.headers, head=request.method == "HEAD")
+
+
+@router.get("/{checkpoint_id}/peft", response_class=Response, responses=PEFT | failures(404, 410))
+@needs("reader")
+def get_checkpoint_peft(checkpoint_id: RowId, session: SessionDep) -> Response:
+    """Get one adapter as a folder that PEFT loads.
+
+    The zip file has `adapter_config.json` and `adapter_model.safetensors`. Methods without a PEFT
+    form answer 422 with the code `no_peft_form`.
+    """
+    content = peft_exports.archive(session, checkpoint_id)
+    name = f'attachment; filename="checkpoint-{checkpoint_id}-peft.zip"'
+    return Response(content, media_type=ZIP, headers={"Content-Disposition": name})

@@ -72,6 +72,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adaptlab checkpoints download $CHECKPOINT --to adapter.safetensors",
         "adaptlab checkpoints download --job $JOB --to checkpoints",
     ),
+    "checkpoints export": ("adaptlab checkpoints export $CHECKPOINT --format peft --to adapter",),
     "uploads send": ("adaptlab uploads send words.tsv",),
     "uploads list": ("adaptlab uploads list --output json",),
     "uploads show": ("adaptlab uploads show $UPLOAD",),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from pydantic import JsonValue, TypeAdapter
 
@@ -10,6 +10,7 @@ from adaptlab_answers.jobs import JobView
 from adaptlab_answers.models import BaseModelView, BudgetAnswer, PlugIn
 from adaptlab_answers.results import CheckpointView
 from adaptlab_client.resources.jobs import Jobs
+from adaptlab_client.resources.peft_folders import save_folder
 from adaptlab_client.transport import download
 from adaptlab_client.transport.connection import Connection, Request, path_of
 from adaptlab_client.transport.paging import entries
@@ -134,3 +135,19 @@ class Checkpoints:
         if target.is_dir():
             target /= f"checkpoint-{digest[:12]}.safetensors"
         return download.save(self._connection, path, target, digest, report)
+
+    def export(
+        self,
+        checkpoint_id: int | str,
+        folder: str | Path,
+        *,
+        format: Literal["peft"] = "peft",  # noqa: A002 - the word of the command line
+    ) -> Path:
+        """Write an adapter to a folder that `peft.PeftModel.from_pretrained` loads.
+
+        The folder is created, and existing files of the same names are replaced. Raises
+        `InvalidRequest` if the method or the base model has no PEFT form.
+        """
+        return save_folder(
+            self._connection, path_of("checkpoints", checkpoint_id, format), Path(folder)
+        )

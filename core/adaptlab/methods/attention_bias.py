@@ -28,6 +28,7 @@ class AttentionBias(Method):
     restriction: ClassVar[str] = (
         "it adds one vector per head, of a strength that cannot depend on the content"
     )
+    nearest_in_peft: ClassVar[str] = "lora with `sites: [q, k]`"
 
     name: Literal["attention_bias"] = "attention_bias"
 

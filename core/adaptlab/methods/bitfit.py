@@ -18,6 +18,7 @@ class BitFit(Method):
     first_layer_attention: ClassVar[AttentionClaim] = "can_change"
     default_learning_rate: ClassVar[float] = 5e-3
     learning_rate_range: ClassVar[tuple[float, float]] = (3e-4, 3e-2)
+    nearest_in_peft: ClassVar[str] = "ia3"
 
     name: Literal["bitfit"] = "bitfit"
 

@@ -21,6 +21,7 @@ class HeadOnly(Method):
     first_layer_attention: ClassVar[AttentionClaim] = "cannot_change"
     default_learning_rate: ClassVar[float] = 1e-2
     learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1e-1)
+    nearest_in_peft: ClassVar[str] = "lora with `sites: [unembed]`"
 
     name: Literal["head_only"] = "head_only"
 

@@ -41,6 +41,7 @@ class PrefixTuning(LearnedPositions):
     formula: ClassVar[str] = "tᵢ = αᵢ W_V s + (1 - αᵢ) tᵢ(base), relative attention unchanged"
     reference: ClassVar[str] = "Li, Liang (ACL 2021); Petrov, Torr, Bibi (ICLR 2024), equation 7"
     is_prefix: ClassVar[bool] = True
+    nearest_in_peft: ClassVar[str] = "prefix_tuning with `side: key_value`"
 
     name: Literal["prefix_tuning"] = "prefix_tuning"
     side: Literal["input", "key_value"] = "input"

@@ -26,6 +26,7 @@ class SuffixTuning(VirtualTokens):
     summary: ClassVar[str] = "Only the answer attends to learned positions, which follow the input."
     formula: ClassVar[str] = "tᵢ = αᵢ W_V s + (1 - αᵢ) tᵢ(base) for answer positions i only"
     reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), section 3 and equation 7"
+    nearest_in_peft: ClassVar[str] = "prefix_tuning with `side: key_value`"
 
     name: Literal["suffix_tuning"] = "suffix_tuning"
     scope: Literal["per_layer", "input_only"] = "per_layer"

@@ -58,6 +58,8 @@ class Method(Value, ABC):
     """Another limit of the method, as a clause for diagnoses of failures with other causes."""
     is_prefix: ClassVar[bool] = False
     """True if it only adds learned rows before the content of every layer's attention."""
+    nearest_in_peft: ClassVar[str] = "lora"
+    """The nearest configuration that PEFT has; it matters for methods without a PEFT form."""
 
     name: PluginName
 

@@ -1,5 +1,6 @@
-"""`adaptlab checkpoints`: list, show and download trained tensors."""
+"""`adaptlab checkpoints`: list, show, download and export trained tensors."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,13 @@ from adaptlab_client.cli.session import JobArgument, OutputOption, open_client
 
 if TYPE_CHECKING:
     from adaptlab_answers.results import CheckpointView
+
+
+class Format(StrEnum):
+    """Formats of exported adapters."""
+
+    PEFT = "peft"
+
 
 COLUMNS = ("id", "kind", "replicate", "seed", "parameters", "bytes", "sha256")
 
@@ -63,15 +71,32 @@ def download(
             say(f"{path.stat().st_size} bytes, verified")
 
 
+def export(
+    context: typer.Context,
+    checkpoint: Annotated[int, typer.Argument(metavar="CHECKPOINT", help="Id of the checkpoint.")],
+    to: Annotated[
+        Path | None, typer.Option(help="Folder to write to. Default: checkpoint-ID-peft.")
+    ] = None,
+    format: Annotated[  # noqa: A002 - the name of the option
+        Format, typer.Option(help="Format of the folder.")
+    ] = Format.PEFT,
+) -> None:
+    """Write an adapter to a folder that PEFT loads."""
+    folder = to or Path(f"checkpoint-{checkpoint}-{format.value}")
+    with open_client(context) as client:
+        print(one_line(client.checkpoints.export(checkpoint, folder, format=format.value)))
+
+
 def application() -> typer.Typer:
     """Return the commands of `adaptlab checkpoints`."""
     return group(
         "checkpoints",
-        "List, show and download trained tensors.",
+        "List, show, download and export trained tensors.",
         {
             "list": list_checkpoints,
             "show": show,
             "download": download,
+            "export": export,
         },
     )
 

@@ -1,0 +1,1 @@
+"""Adapters in the formats of other libraries."""

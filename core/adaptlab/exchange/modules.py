@@ -1,0 +1,95 @@
+"""Linear modules of a published model, as the library `transformers` names them."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from adaptlab.plugins.shapes import ModelShape, Site
+from adaptlab.weights.huggingface import PublishedFamily
+
+HEAD = "unembed.weight"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A linear site in a module: its outputs begin at `start` of the module's."""
+
+    site: Site
+    start: int
+
+    @property
+    def rows(self) -> slice:
+        """The site's outputs among those of the module."""
+        return slice(self.start, self.start + self.site.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A linear module; the sites of a fused one are `parts`, side by side along its outputs."""
+
+    name: str
+    transposed: bool
+    parts: tuple[Part, ...]
+
+    @property
+    def outputs(self) -> int:
+        """The number of output features."""
+        return sum(part.site.outputs for part in self.parts)
+
+
+class PublishedModel:
+    """A configured published model with its linear modules."""
+
+    def __init__(self, family: PublishedFamily) -> None:
+        self.family = family
+
+    @cached_property
+    def shape(self) -> ModelShape:
+        """The model's sites and tensors."""
+        return self.family.shape()
+
+    @cached_property
+    def modules(self) -> Mapping[str, Module]:
+        """The linear modules by name, in forward order."""
+        places = self.family.published_tensors()
+        parts: dict[str, list[Part]] = {}
+        transposed: set[str] = set()
+        for site in self.shape.linear_sites:
+            place, module = places[f"{site.name}.weight"], self.module_of(f"{site.name}.weight")
+            parts.setdefault(module, []).append(Part(site, place.start))
+            if place.transposed:
+                transposed.add(module)
+        return {
+            name: Module(name, name in transposed, tuple(sorted(p, key=lambda part: part.start)))
+            for name, p in parts.items()
+        }
+
+    def module_of(self, tensor: str) -> str:
+        """Return the name of the module that has one of our tensors.
+
+        Every head is called `lm_head` since transformers 5, also where files have another name.
+        """
+        if tensor == HEAD:
+            return "lm_head"
+        place = self.family.published_tensors()[tensor]
+        return self.family.prefix + place.name.rpartition(".")[0]
+
+    def with_sites(self, sites: Collection[str]) -> tuple[Module, ...]:
+        """Return the modules that have at least one of the sites."""
+        return tuple(
+            module
+            for module in self.modules.values()
+            if any(part.site.name in sites for part in module.parts)
+        )
+
+    def patterns(self, chosen: Iterable[str]) -> list[str]:
+        """Return the shortest ends of names that match these modules and no other."""
+        wanted = set(chosen)
+        others = {end for name in self.modules.keys() - wanted for end in _ends(name)}
+        return sorted({next(e for e in _ends(name) if e not in others) for name in wanted})
+
+
+def _ends(name: str) -> Iterator[str]:
+    """Yield the ends of a dotted name from the shortest to the whole."""
+    parts = name.split(".")
+    return (".".join(parts[-count:]) for count in range(1, len(parts) + 1))

@@ -1,0 +1,1 @@
+"""Methods in PEFT's form, one file each."""

@@ -1,0 +1,41 @@
+"""Registry of the PEFT forms of methods, by the name of the method."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pydantic import JsonValue
+
+from adaptlab.exchange.modules import PublishedModel
+from adaptlab.plugins.registry import Registry
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Numbers: TypeAlias = "NDArray[np.floating[Any]]"
+BaseTensors = Callable[[str], Numbers]
+"""From the name of a tensor of the base model to its numbers, in our layout."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeftForm:
+    """An adapter as PEFT stores it.
+
+    `config` are the members of `adapter_config.json`, and `tensors` the content of
+    `adapter_model.safetensors`.
+    """
+
+    config: Mapping[str, JsonValue]
+    tensors: Mapping[str, Numbers] = field(repr=False)
+
+
+# `Any`, because each form takes its method's class, narrower than Method.
+ToPeft = Callable[[Any, PublishedModel, Mapping[str, Numbers], BaseTensors], PeftForm]
+"""From a method, its base model and the stored tensors of one replicate to PEFT's form.
+
+It may raise `NoPeftForm` for some settings of the method.
+"""
+
+PEFT_FORMS: Registry[ToPeft] = Registry("PEFT form", "adaptlab.exchange.peft_methods")
+"""Only methods that PEFT has too have one."""

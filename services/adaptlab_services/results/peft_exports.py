@@ -1,0 +1,128 @@
+"""Adapters as PEFT folders, from stored checkpoints."""
+
+import io
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from adaptlab.errors import BadCheckpoint, BadWeightsFile, InvalidSpec, NoPeftForm, Problem
+from adaptlab.exchange.peft_folder import peft_folder
+from adaptlab.specs.resolved import ResolvedAdapt, ResolvedImport, readable
+from adaptlab.specs.spec import ResolvedSpec
+from adaptlab.weights.numbers import numbers
+from adaptlab.weights.weights_file import LARGEST_HEADER, LENGTH_BYTES, read_header_in
+from adaptlab_db.artifacts import ArtifactStore
+from adaptlab_db.tables import BaseModel, Checkpoint, Job
+from adaptlab_services.errors import NotFound
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+LARGEST_EXPORT = 2**28
+"""Bytes of a checkpoint, which is converted in memory."""
+_POINTER = "/path/checkpoint_id"
+_BEGINNING = (1980, 1, 1, 0, 0, 0)  # so that equal adapters are equal files
+
+
+def archive(session: Session, checkpoint_id: int) -> bytes:
+    """Return a zip file with the PEFT folder of one checkpoint.
+
+    Raises:
+        NotFound: there is no such checkpoint.
+        InvalidSpec: it has no PEFT form, or is too large to convert.
+        ArtifactGone: its bytes, or those of its base model, are not available.
+    """
+    try:
+        return _zip(_folder(session, checkpoint_id))
+    except NoPeftForm as error:
+        raise InvalidSpec(Problem(_POINTER, "no_peft_form", str(error))) from error
+    except BadCheckpoint as error:
+        raise InvalidSpec(Problem(_POINTER, "bad_checkpoint", str(error))) from error
+
+
+def _folder(session: Session, checkpoint_id: int) -> dict[str, bytes]:
+    checkpoint = session.get(Checkpoint, checkpoint_id)
+    if checkpoint is None:
+        raise NotFound("checkpoint", checkpoint_id)
+    job = session.get_one(Job, checkpoint.job_id)
+    resolved = readable(ResolvedSpec.model_validate(job.resolved_spec))
+    if not isinstance(resolved, ResolvedAdapt):
+        raise NoPeftForm(
+            f"Checkpoint {checkpoint_id} is a base model, not an adapter. Export a checkpoint of a "
+            "job of the kind adapt."
+        )
+    artifacts = ArtifactStore(session)
+    if (size := artifacts.size(checkpoint.artifact_sha256)) > LARGEST_EXPORT:
+        raise NoPeftForm(
+            f"Checkpoint {checkpoint_id} has {size:,} bytes. The limit for an export is "
+            f"{LARGEST_EXPORT:,} bytes. Download the checkpoint as it is."
+        )
+    base = _Base(session, job, resolved.base_replicates[resolved.seeds.index(checkpoint.seed)])
+    return peft_folder(
+        resolved.family,
+        resolved.method,
+        b"".join(artifacts.read(checkpoint.artifact_sha256)),
+        base.tensor,
+        base.imported_from(),
+    )
+
+
+class _Base:
+    """One replicate of the base model of a job."""
+
+    def __init__(self, session: Session, job: Job, replicate: int) -> None:
+        self._session = session
+        self._name = job.base_model
+        self._replicate = replicate
+        self._maker = session.scalars(
+            select(Job)
+            .join(BaseModel, BaseModel.job_id == Job.id)
+            .where(BaseModel.name == job.base_model, BaseModel.project_id == job.project_id)
+        ).one()
+
+    def imported_from(self) -> str | None:
+        """Return the folder of an imported model, with its model root."""
+        resolved = readable(ResolvedSpec.model_validate(self._maker.resolved_spec))
+        return resolved.model_folder.folder if isinstance(resolved, ResolvedImport) else None
+
+    def tensor(self, name: str) -> "NDArray[np.float32]":
+        """Read one tensor in float32; the others are not read."""
+        artifacts, sha256 = ArtifactStore(self._session), self._weights()
+        size = artifacts.size(sha256)
+        start = b"".join(artifacts.read(sha256, 0, min(size, LENGTH_BYTES + LARGEST_HEADER)))
+        try:
+            header = read_header_in(start, size, Path(f"{self._name}.safetensors"))
+        except BadWeightsFile as error:
+            raise BadCheckpoint(str(error)) from error
+        stored = {tensor.name: tensor for tensor in header.tensors}
+        if name not in stored:
+            raise BadCheckpoint(f"The base model {self._name!r} has no tensor {name}.")
+        places = stored[name].start, stored[name].stop
+        return numbers(stored[name], b"".join(artifacts.read(sha256, *places)))
+
+    def _weights(self) -> str:
+        sha256 = self._session.scalars(
+            select(Checkpoint.artifact_sha256)
+            .where(Checkpoint.job_id == self._maker.id)
+            .where(Checkpoint.attempt == self._maker.attempt)
+            .where(Checkpoint.kind == "base_model", Checkpoint.replicate == self._replicate)
+        ).one_or_none()
+        if sha256 is None:
+            raise NoPeftForm(
+                f"The PEFT form of this adapter contains tensors of the base model {self._name!r}, "
+                "and this server does not store them. Import the base model again."
+            )
+        return sha256
+
+
+def _zip(files: Mapping[str, bytes]) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as written:
+        for name, content in files.items():
+            written.writestr(zipfile.ZipInfo(name, _BEGINNING), content)
+    return file.getvalue()

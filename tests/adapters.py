@@ -1,0 +1,62 @@
+"""Adapters of a small GPT-2 as rows and files, as a worker would have stored them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save
+from sqlalchemy.orm import Session
+from tests.making import a_base_model, a_job, a_pretrain_spec, an_adapt_spec, base_facts
+
+from adaptlab.plugins.shapes import TensorShape
+from adaptlab.specs.resolve import resolve
+from adaptlab.specs.resolved import ResolvedAdapt, write_resolved
+from adaptlab_db.artifacts import ArtifactStore
+from adaptlab_db.tables import Checkpoint
+
+Arrays = dict[str, NDArray[np.float32]]
+BASE = "tiny-gpt2"
+SEED = 1
+
+
+def an_adapter(
+    session: Session, method: Mapping[str, object], **family: Any
+) -> tuple[int, ResolvedAdapt, Arrays, Arrays]:
+    """The id of a checkpoint of the second seed, its job, its tensors, and those of its base.
+
+    The base is a GPT-2 of one layer, or another model that `family` describes.
+    """
+    described = {"name": "gpt2", "layers": 1, "heads": 2, "width": 8} | family
+    pretraining = a_pretrain_spec(name=BASE, seeds=2, family=described)
+    spec = an_adapt_spec(base_model=BASE, method=method, budget={})
+    resolved = resolve(spec, base_facts(pretraining))
+    assert isinstance(resolved, ResolvedAdapt)
+    shape = resolved.family.shape()
+    bases = [drawn(shape.tensors, seed) for seed in range(2)]
+    a_base_model(session, BASE, contents=[save(base) for base in bases])
+    document = write_resolved(resolved).model_dump(mode="json")
+    job = a_job(session, spec, state="succeeded", base_model=BASE, resolved_spec=document)
+    tensors = drawn(resolved.method.kept().tensors(shape), 7)
+    row = Checkpoint(
+        job_id=job,
+        attempt=1,
+        replicate=SEED,
+        seed=SEED,
+        kind="adapter",
+        artifact_sha256=ArtifactStore(session).write([save(tensors)]).sha256,
+        parameters=sum(tensor.size for tensor in tensors.values()),
+        tensors={name: [*tensor.shape] for name, tensor in tensors.items()},
+    )
+    session.add(row)
+    session.flush()
+    return row.id, resolved, tensors, bases[SEED]
+
+
+def drawn(shapes: Mapping[str, TensorShape], seed: int) -> Arrays:
+    """Random numbers for tensors."""
+    generator = np.random.default_rng(seed)
+    return {
+        name: generator.normal(size=tensor.shape).astype(np.float32)
+        for name, tensor in shapes.items()
+    }
