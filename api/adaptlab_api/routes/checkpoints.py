@@ -40,12 +40,14 @@ def get_checkpoint_content(
 
 @router.get("/{checkpoint_id}/peft", response_class=Response, responses=PEFT | failures(404, 410))
 @needs("reader")
-def get_checkpoint_peft(checkpoint_id: RowId, session: SessionDep) -> Response:
+def get_checkpoint_peft(
+    checkpoint_id: RowId, session: SessionDep, opened: ResourcesDep
+) -> Response:
     """Get one adapter as a folder that PEFT loads.
 
     The zip file has `adapter_config.json` and `adapter_model.safetensors`. Methods without a PEFT
     form answer 422 with the code `no_peft_form`.
     """
-    content = peft_exports.archive(session, checkpoint_id)
+    content = peft_exports.archive(session, checkpoint_id, opened.model_roots)
     name = f'attachment; filename="checkpoint-{checkpoint_id}-peft.zip"'
     return Response(content, media_type=ZIP, headers={"Content-Disposition": name})

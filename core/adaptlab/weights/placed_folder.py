@@ -13,12 +13,13 @@ class PlacedFolder(Value):
     """A model folder, whose weights are read where they are.
 
     `path` is its place on this machine and `name` is `ALIAS/SUB/PATH`, which users see. `files` are
-    its files when the import was created.
+    its files when the import was created. A file outside `within` is not opened.
     """
 
     path: Path
     name: str
     files: tuple[ModelFile, ...]
+    within: Path | None = None
 
     def checked(self) -> CheckedFolder:
         """Return the folder, if it is still the one that was imported.
@@ -27,7 +28,7 @@ class PlacedFolder(Value):
             BadModelFolder: a file is missing, cannot be read or has changed.
         """
         try:
-            checked = check_folder(self.path)
+            checked = check_folder(self.path, self.within)
             present = {file.name: file for file in fingerprint(checked)}
         except BadModelFolder as error:
             raise self._refusal(str(error)) from error

@@ -9,15 +9,24 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from adaptlab.errors import BadCheckpoint, BadWeightsFile, InvalidSpec, NoPeftForm, Problem
+from adaptlab.errors import (
+    BadCheckpoint,
+    BadModelFolder,
+    BadWeightsFile,
+    InvalidSpec,
+    NoPeftForm,
+    Problem,
+)
 from adaptlab.exchange.peft_folder import peft_folder
 from adaptlab.specs.resolved import ResolvedAdapt, ResolvedImport, readable
-from adaptlab.specs.spec import ResolvedSpec
+from adaptlab.specs.spec import ModelFolder, ResolvedSpec
 from adaptlab.weights.numbers import numbers
-from adaptlab.weights.weights_file import LARGEST_HEADER, LENGTH_BYTES, read_header_in
+from adaptlab.weights.placed_folder import PlacedFolder
+from adaptlab.weights.weights_file import LARGEST_HEADER, LENGTH_BYTES, opened, read_header_in
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import BaseModel, Checkpoint, Job
 from adaptlab_services.errors import NotFound
+from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,23 +38,28 @@ _POINTER = "/path/checkpoint_id"
 _BEGINNING = (1980, 1, 1, 0, 0, 0)  # so that equal adapters are equal files
 
 
-def archive(session: Session, checkpoint_id: int) -> bytes:
+def archive(session: Session, checkpoint_id: int, roots: ModelRoots = NO_ROOTS) -> bytes:
     """Return a zip file with the PEFT folder of one checkpoint.
+
+    An imported base model is read below `roots`, if its tensors are needed.
 
     Raises:
         NotFound: there is no such checkpoint.
-        InvalidSpec: it has no PEFT form, or is too large to convert.
+        InvalidSpec: it has no PEFT form, it is too large to convert, or the folder of the base
+            model is missing or has changed.
         ArtifactGone: its bytes, or those of its base model, are not available.
     """
     try:
-        return _zip(_folder(session, checkpoint_id))
+        return _zip(_folder(session, checkpoint_id, roots))
     except NoPeftForm as error:
         raise InvalidSpec(Problem(_POINTER, "no_peft_form", str(error))) from error
     except BadCheckpoint as error:
         raise InvalidSpec(Problem(_POINTER, "bad_checkpoint", str(error))) from error
+    except BadModelFolder as error:
+        raise InvalidSpec(Problem(_POINTER, "bad_model_folder", str(error))) from error
 
 
-def _folder(session: Session, checkpoint_id: int) -> dict[str, bytes]:
+def _folder(session: Session, checkpoint_id: int, roots: ModelRoots) -> dict[str, bytes]:
     checkpoint = session.get(Checkpoint, checkpoint_id)
     if checkpoint is None:
         raise NotFound("checkpoint", checkpoint_id)
@@ -62,7 +76,8 @@ def _folder(session: Session, checkpoint_id: int) -> dict[str, bytes]:
             f"Checkpoint {checkpoint_id} has {size:,} bytes. The limit for an export is "
             f"{LARGEST_EXPORT:,} bytes. Download the checkpoint as it is."
         )
-    base = _Base(session, job, resolved.base_replicates[resolved.seeds.index(checkpoint.seed)])
+    replicate = resolved.base_replicates[resolved.seeds.index(checkpoint.seed)]
+    base = _Base(session, job, replicate, roots)
     return peft_folder(
         resolved.family,
         resolved.method,
@@ -75,8 +90,8 @@ def _folder(session: Session, checkpoint_id: int) -> dict[str, bytes]:
 class _Base:
     """One replicate of the base model of a job."""
 
-    def __init__(self, session: Session, job: Job, replicate: int) -> None:
-        self._session = session
+    def __init__(self, session: Session, job: Job, replicate: int, roots: ModelRoots) -> None:
+        self._session, self._roots = session, roots
         self._name = job.base_model
         self._replicate = replicate
         self._maker = session.scalars(
@@ -87,12 +102,43 @@ class _Base:
 
     def imported_from(self) -> str | None:
         """Return the folder of an imported model, with its model root."""
-        resolved = readable(ResolvedSpec.model_validate(self._maker.resolved_spec))
-        return resolved.model_folder.folder if isinstance(resolved, ResolvedImport) else None
+        model_folder = self._model_folder()
+        return None if model_folder is None else model_folder.folder
 
     def tensor(self, name: str) -> "NDArray[np.float32]":
         """Read one tensor in float32; the others are not read."""
-        artifacts, sha256 = ArtifactStore(self._session), self._weights()
+        model_folder, sha256 = self._model_folder(), self._weights()
+        if sha256 is not None:
+            return self._stored(name, sha256)
+        if model_folder is not None:
+            return self._in_folder(name, model_folder)
+        raise BadCheckpoint(f"The base model {self._name!r} has no weights for this seed.")
+
+    def _model_folder(self) -> ModelFolder | None:
+        resolved = readable(ResolvedSpec.model_validate(self._maker.resolved_spec))
+        return resolved.model_folder if isinstance(resolved, ResolvedImport) else None
+
+    def _in_folder(self, name: str, model_folder: ModelFolder) -> "NDArray[np.float32]":
+        located = self._roots.located(model_folder.folder)
+        checked = PlacedFolder(
+            path=located.place,
+            name=model_folder.folder,
+            files=model_folder.files,
+            within=located.root,
+        ).checked()
+        stored, source = checked.sources[name]
+        try:
+            with opened(stored.file, located.root) as file:
+                file.seek(stored.start)
+                tensor = numbers(stored, file.read(stored.stop - stored.start))
+        except OSError as error:
+            raise BadModelFolder(f"{stored.file.name} cannot be read.") from error
+        rows = checked.family.shape().rows_of(name)
+        tensor = tensor.T if source.transposed else tensor
+        return tensor[source.start : source.start + rows]
+
+    def _stored(self, name: str, sha256: str) -> "NDArray[np.float32]":
+        artifacts = ArtifactStore(self._session)
         size = artifacts.size(sha256)
         start = b"".join(artifacts.read(sha256, 0, min(size, LENGTH_BYTES + LARGEST_HEADER)))
         try:
@@ -105,19 +151,13 @@ class _Base:
         places = stored[name].start, stored[name].stop
         return numbers(stored[name], b"".join(artifacts.read(sha256, *places)))
 
-    def _weights(self) -> str:
-        sha256 = self._session.scalars(
+    def _weights(self) -> str | None:
+        return self._session.scalars(
             select(Checkpoint.artifact_sha256)
             .where(Checkpoint.job_id == self._maker.id)
             .where(Checkpoint.attempt == self._maker.attempt)
             .where(Checkpoint.kind == "base_model", Checkpoint.replicate == self._replicate)
         ).one_or_none()
-        if sha256 is None:
-            raise NoPeftForm(
-                f"The PEFT form of this adapter contains tensors of the base model {self._name!r}, "
-                "and this server does not store them. Import the base model again."
-            )
-        return sha256
 
 
 def _zip(files: Mapping[str, bytes]) -> bytes:
