@@ -74,6 +74,51 @@ def test_a_fused_matrix_has_a_site_for_each_part(folder: Path) -> None:
     assert (stored.name, place.start, place.fused) == (f"{LAYER}.self_attn.qkv_proj.weight", 12, 16)
 
 
+def of_experts(folder: Path, count: int) -> None:
+    """Make the folder a Mixtral, whose MLPs are experts behind a router."""
+    tensors = load_file(folder / WEIGHTS)
+    for layer in range(2):
+        block = f"model.layers.{layer}"
+        matrices = [
+            tensors.pop(f"{block}.mlp.{part}_proj.weight") for part in ("gate", "down", "up")
+        ]
+        for expert in range(count):
+            name = f"{block}.block_sparse_moe.experts.{expert}"
+            tensors |= {f"{name}.w{n}.weight": t.copy() for n, t in enumerate(matrices, 1)}
+        tensors[f"{block}.block_sparse_moe.gate.weight"] = zeros(3, 8)
+        for part in "qk":
+            del tensors[f"{block}.self_attn.{part}_norm.weight"]
+    save_file(tensors, folder / WEIGHTS)
+    reconfigured(
+        folder,
+        architectures=["MixtralForCausalLM"],
+        num_local_experts=3,
+        num_experts_per_tok=2,
+    )
+
+
+def test_experts_are_tensors_and_not_sites(folder: Path) -> None:
+    dense = check_folder(folder).family.shape()
+    of_experts(folder, 3)
+    checked = check_folder(folder)
+    shape = checked.family.shape()
+    of_attention = [site for site in dense.linear_sites if ".mlp." not in site.name]
+    assert list(shape.linear_sites) == of_attention
+    assert shape.parameters == sum(t.size for t in load_file(folder / WEIGHTS).values())
+    stored, _ = checked.sources["blocks.1.mlp.experts.2.down.weight"]
+    assert stored.name == "model.layers.1.block_sparse_moe.experts.2.w2.weight"
+    mlp = sum(2 * s.inputs * s.outputs for s in dense.linear_sites if ".mlp." in s.name)
+    routers = 2 * 2 * 3 * 8
+    more = shape.forward_flops_per_token() - dense.forward_flops_per_token()
+    assert more == mlp + routers, "a token reaches two experts"
+
+
+def test_an_expert_that_is_missing_is_named(folder: Path) -> None:
+    of_experts(folder, 2)
+    with pytest.raises(BadModelFolder, match=r"has no blocks\.\*\.mlp\.experts\.2\.down\.weight"):
+        check_folder(folder)
+
+
 def test_a_family_is_read_as_it_was_written(folder: Path) -> None:
     family = check_folder(folder).family
     assert isinstance(family, Transformers)

@@ -36,6 +36,21 @@ MODELS: dict[str, Callable[[], PreTrainedModel]] = {
     "gemma3": architecture(
         "Gemma3ForCausalLM", "Gemma3TextConfig", head_dim=8, sliding_window=WINDOW
     ),
+    "mixtral": architecture(
+        "MixtralForCausalLM",
+        "MixtralConfig",
+        num_local_experts=3,
+        num_experts_per_tok=2,
+        experts_implementation="eager",
+    ),
+    "mixtral-window": architecture(
+        "MixtralForCausalLM",
+        "MixtralConfig",
+        num_local_experts=2,
+        num_experts_per_tok=1,
+        experts_implementation="eager",
+        sliding_window=WINDOW,
+    ),
     "phi3": architecture("Phi3ForCausalLM", "Phi3Config"),
     "gpt-neox": architecture("GPTNeoXForCausalLM", "GPTNeoXConfig", num_key_value_heads=None),
     "opt": architecture(

@@ -95,6 +95,27 @@ def qwen3(width: int, head_size: int, hidden: int, *, tied: bool = False) -> Tra
     )
 
 
+def mixtral(width: int, head_size: int, hidden: int) -> Transformers:
+    """Return a published model of two layers, with two of three experts for each token."""
+    plain = qwen3(width, head_size, hidden)
+    block = "model.layers.*"
+    left_out = (".bias", "q_norm.weight", "k_norm.weight")
+    stored = {
+        name: shape
+        for name, shape in plain.stored.items()
+        if ".mlp." not in name and not name.endswith(left_out)
+    }
+    stored[f"{block}.block_sparse_moe.gate.weight"] = (3, width)
+    for expert in (f"{block}.block_sparse_moe.experts.{number}" for number in range(3)):
+        stored |= {f"{expert}.{part}.weight": (hidden, width) for part in ("w1", "w3")}
+        stored[f"{expert}.w2.weight"] = (width, hidden)
+    return Transformers(
+        architecture="MixtralForCausalLM",
+        config={**plain.config, "num_local_experts": 3, "num_experts_per_tok": 2},
+        stored=stored,
+    )
+
+
 SMALL_OF_EACH: dict[str, Family] = {
     "minigpt": SMALL,
     "formal": formal(7, 6, 6),
@@ -126,6 +147,9 @@ TINY_OF_EACH: dict[str, Family] = {
     ),
     "transformers": qwen3(4, 4, 6, tied=True),
 }
+OTHER_SMALL: dict[str, Family] = {"mixtral": mixtral(12, 8, 10)}
+OTHER_TINY: dict[str, Family] = {"mixtral": mixtral(4, 4, 5)}
+"""Further models of the family `transformers`, for the contract of every method alone."""
 
 
 def one_layer(family: Family) -> Family:

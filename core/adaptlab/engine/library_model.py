@@ -24,7 +24,8 @@ from adaptlab.engine.library_positions import Positions
 from adaptlab.engine.plugins import PatternRecorder
 from adaptlab.engine.tensors import Bool, Float, Int
 from adaptlab.errors import BadModelFolder
-from adaptlab.families.transformers import BEFORE_ATTENTION, POSITIONS, Transformers
+from adaptlab.families.transformers import Transformers
+from adaptlab.weights.library_tensors import BEFORE_ATTENTION, BLOCK, POSITIONS
 
 REGISTERED = "adaptlab"
 """The name of our attention and mask functions in the library's registries."""
@@ -145,17 +146,22 @@ class LibraryModel:
         for name, place in found.published_tensors().items():
             ours.setdefault(place.name, []).append((place.start, name))
         for path, module in list(self._module.named_modules()):
-            if hasattr(module, "layer_idx") and hasattr(module, "is_causal"):
-                module.attend = self._attend
+            block = BLOCK.search(f"{path}.")
+            if block is not None and hasattr(module, "is_causal"):
+                module.attend = partial(self._attend, int(block[1]))
+            if block is not None and self.family.mixes_experts and path.endswith(".mlp"):
+                module.forward = partial(self._mlp, f"blocks.{block[1]}.mlp", module.forward)
             kinds = [kind for kind in module._parameters if f"{path}.{kind}" in ours]
             if not kinds:
                 continue
-            names = (name for _, name in sorted(ours[f"{path}.weight"]))
-            sites_here = tuple(name.removesuffix(".weight") for name in names)
-            if sites_here[0] in linear:
+            names = {kind: [name for _, name in sorted(ours[f"{path}.{kind}"])] for kind in kinds}
+            sites_here = tuple(name.removesuffix(".weight") for name in names.get("weight", ()))
+            if sites_here and sites_here[0] in linear:
                 module.forward = partial(self._linear, sites_here)
+            elif self.family.mixes_experts and ".mlp." in path:
+                module.forward = partial(self._chosen, module, names)
             else:
-                own = {kind: ours[f"{path}.{kind}"][0][1] for kind in kinds}
+                own = {kind: names[kind][0] for kind in kinds}
                 module.forward = partial(self._called, module, own)
                 sublayer, _, leaf = sites_here[0].rpartition(".")
                 if leaf in BEFORE_ATTENTION:
@@ -171,6 +177,12 @@ class LibraryModel:
     def _linear(self, names: tuple[str, ...], rows: Tensor) -> Tensor:
         return self._at.linear(names, rows)
 
+    def _mlp(self, sublayer: str, forward: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+        return self._at.mlp(sublayer, rows, forward(rows))
+
+    def _chosen(self, module: nn.Module, names: Mapping[str, list[str]], *args: Tensor) -> Any:
+        return self._at.called_by_group(module, names, *args)
+
     def _called(self, module: nn.Module, names: Mapping[str, str], *args: Any, **named: Any) -> Any:
         at, name = self._at, names["weight"]
         sublayer, _, leaf = name.removesuffix(".weight").rpartition(".")
@@ -184,6 +196,7 @@ class LibraryModel:
 
     def _attend(
         self,
+        layer: int,
         module: Any,
         queries: Float[Tensor, "N H Q D"],
         keys: Float[Tensor, "N K T D"],
@@ -192,7 +205,7 @@ class LibraryModel:
         **options: Any,
     ) -> tuple[Tensor, Tensor | None]:
         """Return the output [N, Q, H, D] of a layer's attention, learned keys included."""
-        at, layer = self._at, module.layer_idx
+        at = self._at
         assert mask is not None, "the registered mask function makes one"
         at.attended.add(layer)
         mask = mask[:1]  # no item has padding, so all have the same mask
@@ -261,7 +274,10 @@ def _built(family: Transformers) -> Any:
 
     architecture: Any = getattr(transformers, family.architecture)
     config = architecture.config_class.from_dict(dict(family.config))
-    module = architecture._from_config(config, attn_implementation=_registered())
+    # Of the library's ways to compute experts, this one takes every dtype.
+    module = architecture._from_config(
+        config, attn_implementation=_registered(), experts_implementation="eager"
+    )
     return module.eval().requires_grad_(requires_grad=False)
 
 

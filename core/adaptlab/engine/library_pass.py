@@ -1,6 +1,6 @@
 """One forward pass of the library's model, as its modules see it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -14,6 +14,7 @@ from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.library_positions import Positions
 from adaptlab.engine.plugins import PatternRecorder
 from adaptlab.engine.tensors import Bool, Float
+from adaptlab.weights.library_tensors import STACKED_PARTS
 
 READERS = ("q", "k", "v", "qkv")
 """Parts that read the input of attention."""
@@ -116,6 +117,37 @@ class Pass:
         before, content = gathered[:, :, : self.virtual], gathered[:, :, self.virtual :]
         return torch.cat([before, mix(content, slice(None))], 2)
 
+    def mlp(self, sublayer: str, rows: Float[Tensor, "N T C"], output: Tensor) -> Tensor:
+        """Return the output of an MLP of experts with the attachments of the sublayer."""
+        x, y = (tensor.unflatten(0, (self.replicates, -1)) for tensor in (rows, output))
+        hook = partial(sites.hooked, self.attached, sublayer)
+        return self._by_kind(sublayer, hook, x, y).flatten(0, 1)
+
+    def called_by_group(
+        self, module: nn.Module, names: Mapping[str, Sequence[str]], *rows: Tensor
+    ) -> Any:
+        """Call a router, or all experts of a layer, with the engine's tensors.
+
+        `names` are those of the tensors by the module's own, which has the matrices of all experts
+        in one. Groups are computed one after the other, since which rows an expert reads depends on
+        their values.
+        """
+        own = {mine: [self.weights[name] for name in several] for mine, several in names.items()}
+        groups = max(len(tensor) for several in own.values() for tensor in several)
+
+        def called(group: int, *args: Tensor) -> Any:
+            tensors = {
+                mine: _by_expert(mine, [t[group * len(t) // groups] for t in several])
+                for mine, several in own.items()
+            }
+            return _with(module, tensors, args, {})
+
+        parts = [
+            called(group, *args)
+            for group, args in enumerate(zip(*(t.chunk(groups) for t in rows), strict=True))
+        ]
+        return pytree.tree_map(lambda *several: torch.cat(several), *parts)
+
     def called(self, module: nn.Module, names: Mapping[str, str], *args: Any, **named: Any) -> Any:
         """Call a norm or an embedding with the engine's tensors, of which each group has its own.
 
@@ -142,6 +174,14 @@ class Pass:
 
 def _is_by_row(value: object, rows: Tensor) -> bool:
     return isinstance(value, Tensor) and len(value) == len(rows)
+
+
+def _by_expert(name: str, matrices: Sequence[Tensor]) -> Tensor:
+    """Return the matrices of a module's tensor as that tensor."""
+    if name not in STACKED_PARTS:
+        return matrices[0]
+    experts = len(matrices) // len(STACKED_PARTS[name])
+    return torch.cat(list(matrices)).unflatten(0, (experts, -1))
 
 
 def _with(module: nn.Module, tensors: Mapping[str, Tensor], args: Any, named: Any) -> Any:

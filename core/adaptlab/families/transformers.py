@@ -1,30 +1,44 @@
 """Published decoders that the library `transformers` computes.
 
 The sites and tensors of a model follow from its `config.json` and from the names and shapes in the
-headers of its weights. The names of the library's modules decide: `self_attn.q_proj` is the site
-`attn.q` whatever the architecture. A fused matrix whose parts lie side by side has a site for each
-part; one whose parts are interleaved is a single site.
+headers of its weights; see `adaptlab.weights.library_tensors`.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal, Self, cast, get_args
 
-from pydantic import AfterValidator, AliasChoices, Field, JsonValue, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, JsonValue, PositiveInt, model_validator
 
 from adaptlab.errors import BadModelFolder
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.llama import Llama
 from adaptlab.plugins.decoder import SPREAD
 from adaptlab.plugins.family import FAMILIES
-from adaptlab.plugins.shapes import Initialiser, ModelShape, Site, TensorRole, TensorShape
-from adaptlab.weights.huggingface import CONFIG, PublishedConfig, PublishedFamily, PublishedTensor
+from adaptlab.plugins.shapes import Initialiser, ModelShape, Site, TensorShape
+from adaptlab.weights.huggingface import PublishedConfig, PublishedFamily, PublishedTensor
+from adaptlab.weights.library_tensors import (
+    ATTENTION,
+    ATTENTION_PARTS,
+    BEFORE_ATTENTION,
+    EMBEDDING,
+    EXPERTS,
+    HEAD,
+    MLP_PARTS,
+    POSITIONS,
+    ROUTER,
+    Dimensions,
+    Place,
+    check_size,
+    collapsed,
+    placed,
+)
 
 Architecture = Literal[
     "GPT2LMHeadModel", "GPTNeoXForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM",
-    "LlamaForCausalLM", "MistralForCausalLM", "OPTForCausalLM", "Olmo2ForCausalLM",
-    "Phi3ForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "SmolLM3ForCausalLM",
+    "LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM", "OPTForCausalLM",
+    "Olmo2ForCausalLM", "Phi3ForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM",
+    "SmolLM3ForCausalLM",
 ]  # fmt: skip
 OUR_DECODERS = (*GPT2.architectures, *Llama.architectures)
 """Architectures that are imported as families of their own; here too, for comparison."""
@@ -36,126 +50,12 @@ TIED_BY_DEFAULT: tuple[Architecture, ...] = (
 CENTRED_AT_ZERO: tuple[Architecture, ...] = ("Gemma2ForCausalLM", "Gemma3ForCausalLM")
 """Architectures whose norms scale by 1 + weight."""
 
-LINEAR: Mapping[str, tuple[str, ...]] = {
-    "self_attn.q_proj": ("attn.q",),
-    "self_attn.k_proj": ("attn.k",),
-    "self_attn.v_proj": ("attn.v",),
-    "self_attn.qkv_proj": ("attn.q", "attn.k", "attn.v"),
-    "attention.query_key_value": ("attn.qkv",),  # interleaved by head
-    "self_attn.o_proj": ("attn.o",),
-    "self_attn.out_proj": ("attn.o",),
-    "attention.dense": ("attn.o",),
-    "mlp.up_proj": ("mlp.up",),
-    "mlp.gate_proj": ("mlp.gate",),
-    "mlp.gate_up_proj": ("mlp.gate", "mlp.up"),
-    "mlp.down_proj": ("mlp.down",),
-    "mlp.dense_h_to_4h": ("mlp.up",),
-    "mlp.dense_4h_to_h": ("mlp.down",),
-    "fc1": ("mlp.up",),
-    "fc2": ("mlp.down",),
-    "attn.c_attn": ("attn.q", "attn.k", "attn.v"),
-    "attn.c_proj": ("attn.o",),
-    "mlp.c_fc": ("mlp.up",),
-    "mlp.c_proj": ("mlp.down",),
-}
-"""The sites of a block's linear modules, by module name."""
-TRANSPOSED = ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")
-"""Modules that store their matrix as [inputs, outputs]."""
-OUTER: Mapping[str, str] = {
-    "embed_tokens": "embed",
-    "embed_in": "embed",
-    "embed_positions": "positions",
-    "wte": "embed",
-    "wpe": "positions",
-    "lm_head": "unembed",
-    "embed_out": "unembed",
-}
-"""The names of modules outside the blocks, by the last part of the library's name."""
-EMBEDDING, POSITIONS, HEAD = "embed.weight", "positions.weight", "unembed.weight"
-BEFORE_ATTENTION = ("input_layernorm", "self_attn_layer_norm", "ln_1")
-ATTENTION = ("attn.q", "attn.k", "attn.v")
-ATTENTION_PARTS = (*ATTENTION, "attn.qkv", "attn.o")
-MLP_PARTS = ("mlp.up", "mlp.gate", "mlp.down")
-_BLOCK = re.compile(r"(?:^|\.)(?:layers|h)\.(\d+)\.")
-
-Shape = Annotated[tuple[PositiveInt, ...], Field(min_length=1, max_length=2)]
+Shape = Annotated[tuple[PositiveInt, ...], Field(min_length=1, max_length=3)]
 
 
 def _is_plain(config: dict[str, JsonValue]) -> dict[str, JsonValue]:
     PublishedConfig.model_validate(config)  # no code of its own, no quantised weights
     return config
-
-
-class Dimensions(PublishedConfig):
-    """The members of `config.json` that decide sites and shapes."""
-
-    layers: int = Field(ge=1, le=256, validation_alias=AliasChoices("num_hidden_layers", "n_layer"))
-    heads: int = Field(ge=1, le=256, validation_alias=AliasChoices("num_attention_heads", "n_head"))
-    key_value_heads: PositiveInt | None = Field(default=None, alias="num_key_value_heads")
-    head_dim: PositiveInt | None = None
-    width: PositiveInt = Field(validation_alias=AliasChoices("hidden_size", "n_embd"))
-    context: int = Field(
-        ge=1, le=10**8, validation_alias=AliasChoices("max_position_embeddings", "n_positions")
-    )
-    vocabulary: PositiveInt = Field(alias="vocab_size")
-    tie_word_embeddings: bool | None = None
-
-    @property
-    def query_width(self) -> int:
-        """The features of all heads of queries."""
-        return self.heads * (self.head_dim or self.width // self.heads)
-
-    @property
-    def key_value_width(self) -> int:
-        """The features of all heads of keys, and as many of values."""
-        return self.query_width // self.heads * (self.key_value_heads or self.heads)
-
-    def outputs(self, sites: tuple[str, ...], total: int) -> tuple[int, ...]:
-        """Return the features of each site of a module that has `total`."""
-        if len(sites) == 1:
-            return (total,)
-        if len(sites) == 2:
-            return (total // 2, total - total // 2)
-        return (self.query_width, self.key_value_width, self.key_value_width)
-
-    def matrices(self) -> dict[str, tuple[int | None, int | None]]:
-        """Return the shapes of our matrices by name; None where every size will do."""
-        tokens, queries, keys = self.vocabulary, self.query_width, self.key_value_width
-        return {
-            EMBEDDING: (tokens, self.width),
-            HEAD: (tokens, self.width),
-            POSITIONS: (None, self.width),
-            "blocks.*.attn.q.weight": (queries, self.width),
-            "blocks.*.attn.k.weight": (keys, self.width),
-            "blocks.*.attn.v.weight": (keys, self.width),
-            "blocks.*.attn.qkv.weight": (queries + 2 * keys, self.width),
-            "blocks.*.attn.o.weight": (self.width, queries),
-            "blocks.*.mlp.up.weight": (None, self.width),
-            "blocks.*.mlp.gate.weight": (None, self.width),
-            "blocks.*.mlp.down.weight": (self.width, None),
-        }
-
-
-@dataclass(frozen=True)
-class Place:
-    """A tensor of ours, and where it is stored; both names have `*` for the block's number.
-
-    It begins at row `start` of the stored tensor, which has `rows` in all.
-    """
-
-    name: str
-    stored: str
-    shape: tuple[int, ...]
-    role: TensorRole
-    transposed: bool = False
-    start: int = 0
-    rows: int | None = None
-
-    def published(self, layer: int) -> tuple[str, PublishedTensor]:
-        """Return the name and place in one block."""
-        stored = self.stored.replace("*", str(layer))
-        place = PublishedTensor(stored, self.transposed, self.start, self.rows)
-        return self.name.replace("*", str(layer)), place
 
 
 @FAMILIES.register("transformers")
@@ -196,9 +96,9 @@ class Transformers(PublishedFamily):
         except BadModelFolder as error:
             raise ValueError(str(error)) from error
         attention = ("attn.qkv",) if "blocks.*.attn.qkv.weight" in names else ATTENTION
-        needed = {
-            f"blocks.*.{part}.weight" for part in (*attention, "attn.o", "mlp.up", "mlp.down")
-        }
+        experts = self.dimensions().experts
+        mlp = _experts(experts) if experts else ("mlp.up", "mlp.down")
+        needed = {f"blocks.*.{part}.weight" for part in (*attention, "attn.o", *mlp)}
         needed |= {EMBEDDING} if self.is_tied() else {EMBEDDING, HEAD}
         if missing := sorted(needed - names):
             raise ValueError(f"the model has no {', '.join(missing)}")
@@ -216,8 +116,13 @@ class Transformers(PublishedFamily):
         return cls(
             architecture=cast("Architecture", architecture),
             config=cast("dict[str, JsonValue]", dict(config)),
-            stored=_collapsed(present, dimensions.layers),
+            stored=collapsed(present, dimensions.layers),
         )
+
+    @property
+    def mixes_experts(self) -> bool:
+        """True if the MLPs of blocks are experts that a router chooses for each token."""
+        return self.dimensions().experts is not None
 
     def with_tensors(self, stored: Mapping[str, tuple[int, ...]]) -> Self:
         """Return the model with tensors of these names and shapes; may raise `BadModelFolder`."""
@@ -254,6 +159,7 @@ class Transformers(PublishedFamily):
             tensors=tensors,
             tied=tied,
             first_attention=frozenset(filter(_is_of_first_attention, tensors)),
+            other_flops_per_token=self._flops_of_experts(tensors),
         )
 
     def published_tensors(self) -> dict[str, PublishedTensor]:
@@ -277,15 +183,25 @@ class Transformers(PublishedFamily):
             BadModelFolder: a tensor is unknown, or not as large as the configuration says.
         """
         dimensions = self.dimensions()
-        places = tuple(p for item in self.stored.items() for p in _placed(*item, dimensions))
+        places = tuple(p for item in self.stored.items() for p in placed(*item, dimensions))
         for place in places:
-            _check_size(place, dimensions)
+            check_size(place, dimensions)
         return places
 
     def is_tied(self) -> bool:
         """Return True if the head is the embedding."""
         tied = self.dimensions().tie_word_embeddings
         return self.architecture in TIED_BY_DEFAULT if tied is None else tied
+
+    def _flops_of_experts(self, tensors: Mapping[str, TensorShape]) -> int:
+        """Return the operations per token of routers, and of the experts that a token reaches."""
+        dimensions = self.dimensions()
+        if dimensions.experts is None:
+            return 0
+        routers = (tensor.size for name, tensor in tensors.items() if f".{ROUTER}." in name)
+        every = sum(tensor.size for name, tensor in tensors.items() if f".{EXPERTS}." in name)
+        reached = min(dimensions.experts_per_token or 1, dimensions.experts)
+        return 2 * (sum(routers) + every * reached // dimensions.experts)
 
     def _tensor(self, place: Place) -> TensorShape:
         is_centred = self.architecture in CENTRED_AT_ZERO
@@ -299,97 +215,11 @@ class Transformers(PublishedFamily):
         return TensorShape(place.shape, start, decays, place.role)
 
 
-def _collapsed(stored: Mapping[str, tuple[int, ...]], layers: int) -> dict[str, tuple[int, ...]]:
-    """Return the shapes by name, with `*` for the number of a block.
-
-    Raises:
-        BadModelFolder: blocks differ, or their number is not that of the configuration.
-    """
-    shapes: dict[str, tuple[int, ...]] = {}
-    blocks: dict[str, set[int]] = {}
-    for name, shape in stored.items():
-        found = _BLOCK.search(name)
-        pattern = name if found is None else f"{name[: found.start(1)]}*{name[found.end(1) :]}"
-        if shapes.setdefault(pattern, shape) != shape:
-            raise BadModelFolder(
-                f"{name} has the shape {shape}, and the same tensor of another layer has "
-                f"{shapes[pattern]}. Models whose layers differ are not supported."
-            )
-        if found is not None:
-            blocks.setdefault(pattern, set()).add(int(found[1]))
-    for pattern, present in blocks.items():
-        if present != set(range(layers)):
-            raise BadModelFolder(
-                f"config.json describes {layers} layers, and the files have {pattern} for "
-                f"{len(present)} of them."
-            )
-    return shapes
-
-
-def _placed(stored: str, shape: tuple[int, ...], dimensions: Dimensions) -> Iterable[Place]:
-    """Return our tensors in one stored tensor.
-
-    Raises:
-        BadModelFolder: nothing is known about a tensor of this name.
-    """
-    path, _, kind = stored.rpartition(".")
-    _, star, module = path.partition("*.")
-    leaf = path.rpartition(".")[2]
-    if star and module in LINEAR and kind in ("weight", "bias"):
-        return _linear(stored, module, shape, dimensions)
-    if not star and leaf in OUTER and kind == "weight" and len(shape) == 2:
-        return (Place(f"{OUTER[leaf]}.weight", stored, shape, "weight"),)
-    if len(shape) == 1 and kind in ("weight", "bias") and ("norm" in leaf or "ln_" in leaf):
-        role = "norm_scale" if kind == "weight" else "norm_shift"
-        return (Place(_norm(module if star else "", kind), stored, shape, role),)
-    raise BadModelFolder(
-        f"{stored.replace('*', '0')} is a tensor of a kind that adaptlab does not know, so the "
-        "model is not supported."
-    )
-
-
-def _check_size(place: Place, dimensions: Dimensions) -> None:
-    """Raise `BadModelFolder` if a matrix or bias is not of the configuration's size."""
-    sizes = dimensions.matrices().get(place.name)
-    if sizes is None and place.role != "bias":
-        return
-    wanted = (None,) if sizes is None else sizes
-    is_other = len(wanted) != len(place.shape)
-    if is_other or any(n not in (None, m) for n, m in zip(wanted, place.shape, strict=True)):
-        there, described = (" × ".join(str(n or "any") for n in s) for s in (place.shape, wanted))
-        raise BadModelFolder(
-            f"{place.stored.replace('*', '0')} has {there} numbers where {CONFIG} describes "
-            f"{described}."
-        )
-
-
-def _norm(module: str, kind: str) -> str:
-    """Return our name of a norm: of a module in a block, or of the last one."""
-    if not module:
-        return f"final_norm.{kind}"
-    of_attention = "." in module or module in BEFORE_ATTENTION
-    leaf = module.rpartition(".")[2]
-    return f"blocks.*.{'attn' if of_attention else 'mlp'}.{leaf}.{kind}"
-
-
-def _linear(
-    stored: str, module: str, shape: tuple[int, ...], dimensions: Dimensions
-) -> Iterator[Place]:
-    """Yield the parts of a linear module, side by side along its outputs."""
-    kind = stored.rpartition(".")[2]
-    is_transposed = module in TRANSPOSED and len(shape) == 2
-    total, *inputs = shape[::-1] if is_transposed else shape
-    role = "weight" if kind == "weight" else "bias"
-    sites, start = LINEAR[module], 0
-    sizes = dimensions.outputs(sites, total)
-    if sum(sizes) != total:
-        raise BadModelFolder(
-            f"{stored.replace('*', '0')} has {total} outputs. {CONFIG} describes {sum(sizes)}."
-        )
-    for site, outputs in zip(sites, sizes, strict=True):
-        name = f"blocks.*.{site}.{kind}"
-        yield Place(name, stored, (outputs, *inputs), role, is_transposed, start, total)
-        start += outputs
+def _experts(count: int) -> Iterator[str]:
+    """Yield the matrices of a block's router and experts."""
+    yield ROUTER
+    for expert in range(count):
+        yield from (f"{EXPERTS}.{expert}.{part}" for part in ("gate", "up", "down"))
 
 
 def _in_block(places: Iterable[Place], layer: int) -> list[Place]:
@@ -414,9 +244,10 @@ def _block_sites(block: Iterable[Place], layer: int, dimensions: Dimensions) -> 
     yield Site(f"{name}.attn.kv", "attention_keys_values", width, keys, layer)
     for sublayer in ("attn", "mlp"):
         for place in matrices:
-            if place.name.startswith(f"{name}.{sublayer}."):
+            site = place.name.removesuffix(".weight")
+            is_of_experts = site.startswith((f"{name}.{ROUTER}", f"{name}.{EXPERTS}."))
+            if site.startswith(f"{name}.{sublayer}.") and not is_of_experts:
                 outputs, inputs = place.shape
-                site = place.name.removesuffix(".weight")
                 yield Site(site, "linear", inputs, outputs, layer)
         if sublayer == "attn":
             yield Site(f"{name}.attn.mix", "attention_mix", mixed, mixed, layer)

@@ -91,7 +91,8 @@ class ModelShape:
     if layers differ. `tied` maps the name of a tensor that the model does not have to the one used
     instead, such as the head's to the embedding's. Tied tensors are counted once. `first_attention`
     names the tensors that determine the attention pattern of the first layer with attention;
-    training others leaves that pattern unchanged.
+    training others leaves that pattern unchanged. `other_flops_per_token` counts the products with
+    matrices that are no sites, such as those of experts.
     """
 
     family: str
@@ -105,6 +106,7 @@ class ModelShape:
     tensors: dict[str, TensorShape] = field(default_factory=dict[str, TensorShape])
     tied: dict[str, str] = field(default_factory=dict[str, str])
     first_attention: frozenset[str] = frozenset()
+    other_flops_per_token: int = 0
 
     @property
     def parameters(self) -> int:
@@ -161,4 +163,5 @@ class ModelShape:
 
         The products of queries with keys and of weights with values are not included.
         """
-        return sum(2 * site.inputs * site.outputs for site in self.linear_sites)
+        of_sites = sum(2 * site.inputs * site.outputs for site in self.linear_sites)
+        return of_sites + self.other_flops_per_token
