@@ -42,6 +42,44 @@ def a_qwen3_folder(folder: Path, *, seed: int = 1) -> Path:
     return _written(folder, config, _shapes() | norms, seed)
 
 
+MASK = 11
+"""The mask of the encoder's vocabulary of 12 tokens."""
+
+
+def a_bert_folder(folder: Path, *, seed: int = 1, **members: object) -> Path:
+    """A whole BERT of random weights with a pooler and older names of norms; `folder` is made."""
+    width, hidden, head = 8, 10, "cls.predictions"
+    shapes: dict[str, tuple[int, ...]] = {
+        "bert.embeddings.word_embeddings.weight": (12, width),
+        "bert.embeddings.position_embeddings.weight": (32, width),
+        "bert.embeddings.token_type_embeddings.weight": (2, width),
+        f"{head}.bias": (12,),
+    }
+    linear = {"bert.pooler.dense": (width, width), f"{head}.transform.dense": (width, width)}
+    norms = ["bert.embeddings.LayerNorm", f"{head}.transform.LayerNorm"]
+    for block in (f"bert.encoder.layer.{layer}" for layer in range(2)):
+        parts = ("self.query", "self.key", "self.value", "output.dense")
+        linear |= {f"{block}.attention.{part}": (width, width) for part in parts}
+        linear |= {f"{block}.intermediate.dense": (hidden, width)}
+        linear |= {f"{block}.output.dense": (width, hidden)}
+        norms += [f"{block}.attention.output.LayerNorm", f"{block}.output.LayerNorm"]
+    for name, shape in linear.items():
+        shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+    shapes |= {f"{name}.{kind}": (width,) for name in norms for kind in ("gamma", "beta")}
+    config = {
+        "architectures": ["BertForMaskedLM"],
+        "vocab_size": 12,
+        "hidden_size": width,
+        "intermediate_size": hidden,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "max_position_embeddings": 32,
+        "type_vocab_size": 2,
+        "mask_token_id": MASK,
+    }
+    return _written(folder, {**config, **members}, shapes, seed)
+
+
 def _written(
     folder: Path, config: dict[str, object], shapes: dict[str, tuple[int, ...]], seed: int
 ) -> Path:

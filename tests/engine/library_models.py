@@ -20,6 +20,7 @@ SIZES: dict[str, Any] = {
     "eos_token_id": 0,
 }
 WINDOW = 5
+MASK = 40
 
 
 def architecture(name: str, config: str, **changes: Any) -> Callable[[], PreTrainedModel]:
@@ -27,6 +28,11 @@ def architecture(name: str, config: str, **changes: Any) -> Callable[[], PreTrai
     known: Any = transformers
     sizes = {key: value for key, value in {**SIZES, **changes}.items() if value is not None}
     return lambda: getattr(known, name)(getattr(known, config)(**sizes))
+
+
+def encoder(name: str, config: str, **changes: Any) -> Callable[[], PreTrainedModel]:
+    """Return a maker of a random encoder, with the last token as its mask."""
+    return architecture(name, config, num_key_value_heads=None, mask_token_id=MASK, **changes)
 
 
 MODELS: dict[str, Callable[[], PreTrainedModel]] = {
@@ -60,6 +66,28 @@ MODELS: dict[str, Callable[[], PreTrainedModel]] = {
         word_embed_proj_dim=24,
         intermediate_size=None,
         num_key_value_heads=None,
+    ),
+    "bert": encoder("BertForMaskedLM", "BertConfig"),
+    "roberta": encoder("RobertaForMaskedLM", "RobertaConfig", pad_token_id=1),
+    "distilbert": encoder(
+        "DistilBertForMaskedLM",
+        "DistilBertConfig",
+        dim=24,
+        n_layers=2,
+        n_heads=4,
+        hidden_dim=20,
+        hidden_size=None,
+        num_hidden_layers=None,
+        num_attention_heads=None,
+        intermediate_size=None,
+    ),
+    "modernbert": encoder(
+        "ModernBertForMaskedLM",
+        "ModernBertConfig",
+        num_hidden_layers=3,
+        local_attention=WINDOW,
+        cls_token_id=0,
+        sep_token_id=0,
     ),
     "olmo2": architecture("Olmo2ForCausalLM", "Olmo2Config"),
     "smollm3": architecture("SmolLM3ForCausalLM", "SmolLM3Config"),

@@ -116,6 +116,47 @@ def mixtral(width: int, head_size: int, hidden: int) -> Transformers:
     )
 
 
+def bert(width: int, heads: int, hidden: int) -> Transformers:
+    """Return a published encoder of two layers."""
+    block, head = "bert.encoder.layer.*", "cls.predictions"
+    linear = {
+        f"{block}.attention.self.query": (width, width),
+        f"{block}.attention.self.key": (width, width),
+        f"{block}.attention.self.value": (width, width),
+        f"{block}.attention.output.dense": (width, width),
+        f"{block}.intermediate.dense": (hidden, width),
+        f"{block}.output.dense": (width, hidden),
+        f"{head}.transform.dense": (width, width),
+    }
+    norms = (
+        "bert.embeddings.LayerNorm",
+        f"{block}.attention.output.LayerNorm",
+        f"{block}.output.LayerNorm",
+        f"{head}.transform.LayerNorm",
+    )
+    embeddings = {"word": 9, "position": 10, "token_type": 1}
+    return Transformers(
+        architecture="BertForMaskedLM",
+        config={
+            "num_hidden_layers": 2,
+            "num_attention_heads": heads,
+            "hidden_size": width,
+            "intermediate_size": hidden,
+            "max_position_embeddings": 10,
+            "type_vocab_size": 1,
+            "vocab_size": 9,
+            "mask_token_id": 8,
+        },
+        stored={
+            **{f"bert.embeddings.{n}_embeddings.weight": (r, width) for n, r in embeddings.items()},
+            **{f"{name}.weight": shape for name, shape in linear.items()},
+            **{f"{name}.bias": shape[:1] for name, shape in linear.items()},
+            **{f"{name}.{kind}": (width,) for name in norms for kind in ("weight", "bias")},
+            f"{head}.bias": (9,),
+        },
+    )
+
+
 SMALL_OF_EACH: dict[str, Family] = {
     "minigpt": SMALL,
     "formal": formal(7, 6, 6),
@@ -147,8 +188,8 @@ TINY_OF_EACH: dict[str, Family] = {
     ),
     "transformers": qwen3(4, 4, 6, tied=True),
 }
-OTHER_SMALL: dict[str, Family] = {"mixtral": mixtral(12, 8, 10)}
-OTHER_TINY: dict[str, Family] = {"mixtral": mixtral(4, 4, 5)}
+OTHER_SMALL: dict[str, Family] = {"mixtral": mixtral(12, 8, 10), "bert": bert(12, 2, 16)}
+OTHER_TINY: dict[str, Family] = {"mixtral": mixtral(4, 4, 5), "bert": bert(4, 2, 6)}
 """Further models of the family `transformers`, for the contract of every method alone."""
 
 

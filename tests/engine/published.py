@@ -128,6 +128,18 @@ class Pair:
             self.ours.family, weights, tokens, attachments, slice(None), recorder
         ).squeeze(0)
 
+    def expected(self, **options: Any) -> Any:
+        """The output of the library for the tokens, at our positions.
+
+        By itself, RoBERTa gives no position to tokens with the id of padding.
+        """
+        family = self.ours.family
+        if family.predicts_in_place() and "positions.weight" in family.shape().tensors:
+            first = 2 if type(self.theirs).__name__ == "RobertaForMaskedLM" else 0
+            length = self.tokens().shape[1]
+            options["position_ids"] = torch.arange(first, first + length).unsqueeze(0)
+        return their_output(self.theirs, self.tokens(), double=self.double, **options)
+
     def adapted(self, method: Method, tensors: Mapping[str, Tensor]) -> Tensor:
         """The engine's logits [B, T, V] with a method's tensors [...] attached."""
         attach = ENGINE_METHODS.get(method.name)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.engine.library_models import MODELS as LIBRARY_MODELS
-from tests.engine.published import MODELS, Pair, pair, their_output
+from tests.engine.published import MODELS, Pair, pair
 
 from adaptlab.engine.capture import Recorder
 
@@ -43,7 +43,7 @@ def sites_of(both: Pair) -> str:
 def _differences(both: Pair) -> tuple[float, float]:
     recorder = Recorder()
     logits = both.logits(recorder=recorder)
-    expected = their_output(both.theirs, both.tokens(), double=both.double, output_attentions=True)
+    expected = both.expected(output_attentions=True)
     layers = zip(recorder.patterns, expected.attentions, strict=True)
     patterns = max(float((ours[0] - theirs).abs().max()) for ours, theirs in layers)
     return float((logits - expected.logits).abs().max()), patterns

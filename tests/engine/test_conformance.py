@@ -4,7 +4,7 @@ Counts, bases, replicates, gradients and claims.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -115,7 +115,7 @@ def test_the_optimiser_moves_exactly_the_trained_scalars(name: str, family: str,
     unused = {
         "full_finetuning": unasked,
         "from_scratch": unasked,
-        "attention_bias": plan.shape.heads * target_rows(plan.task).start,
+        "attention_bias": plan.shape.heads * plan.family.answer_start(plan.task.input_length()),
     }
     assert moved == before.numel() - unused.get(name, 0)
     assert all(torch.equal(base[n], untouched[n]) for n in base), "the base is bit-identical"
@@ -265,6 +265,15 @@ def test_a_tied_head_that_is_trained_alone_leaves_the_embedding():
     assert torch.allclose(doubled.logits(made.tokens, slice(None)), 2 * before)
 
 
+def as_first_input(prompt: torch.Tensor, base: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """Return virtual tokens [R, P, C] as the first block of their model reads them."""
+    if "embed_norm.weight" not in base:
+        return prompt
+    weight, bias = base["embed_norm.weight"][0], base["embed_norm.bias"][0]
+    whole = prompt + base["token_types.weight"][0, 0]
+    return functional.layer_norm(whole, weight.shape, weight, bias, 1e-12)
+
+
 @every_family
 def test_in_one_layer_a_prefix_row_is_a_virtual_token(family: str):
     single_layer = one_layer(SMALL[family])
@@ -272,7 +281,7 @@ def test_in_one_layer_a_prefix_row_is_a_virtual_token(family: str):
     prompt = adaptation({"name": "soft_prompt", "length": 3}, family=single_layer)
     base, made = base_tensors(prefix), items(prefix)
     trained = perturbed(prompt, trainables(prompt, base).tensors)
-    rows = {"blocks.0.attn.input": trained["embed.prompt"]}
+    rows = {"blocks.0.attn.input": as_first_input(trained["embed.prompt"], base)}
     expected = Model(prompt, base, trained).logits(made.tokens, slice(None))
     found = Model(prefix, base, rows).logits(made.tokens, slice(None))
     assert torch.allclose(found, expected, rtol=0, atol=1e-12)

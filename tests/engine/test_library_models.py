@@ -9,16 +9,19 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from tests.engine.library_models import MODELS, WINDOW
+from tests.engine.library_models import MASK, MODELS, WINDOW
 from tests.engine.making import qwen3
-from tests.engine.published import Pair, pair, their_output
+from tests.engine.published import Pair, pair
 from tests.engine.published_table import EVERY_MODEL, sites_of
 from torch import Tensor
 
 from adaptlab.engine import library_model
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.capture import Recorder
+from adaptlab.engine.digits import make_items, target_rows
 from adaptlab.engine.families.transformers import forward
+from adaptlab.engine.model import Model
+from adaptlab.engine.plan import make_plan
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.errors import BadModelFolder
 from adaptlab.families.transformers import TIED_BY_DEFAULT, Architecture, Transformers
@@ -27,10 +30,13 @@ from adaptlab.methods.prefix_tuning import PrefixTuning
 from adaptlab.methods.soft_prompt import SoftPrompt
 from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.method import Method
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.spec import AdaptSpec
 from adaptlab.weights.huggingface import PublishedFamily
 
 TOLERANCE = {False: 1e-4, True: 1e-6}
 """The library rounds its table of rotary frequencies to float32, also for float64 weights."""
+ENCODERS = ("bert", "distilbert", "modernbert", "roberta")
 each_model = pytest.mark.parametrize("name", MODELS)
 both_precisions = pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
 
@@ -54,7 +60,7 @@ def drawn(method: Method, both: Pair) -> dict[str, Tensor]:
 def test_logits_and_patterns_are_those_of_the_library(name: str, double: bool, tmp_path: Path):
     both, recorder = pair(MODELS[name], tmp_path, double=double), Recorder()
     logits = both.logits(recorder=recorder)
-    expected = their_output(both.theirs, both.tokens(), double=double, output_attentions=True)
+    expected = both.expected(output_attentions=True)
     assert (logits - expected.logits).abs().max() < TOLERANCE[double]
     assert (both.logits() - expected.logits).abs().max() < TOLERANCE[double]  # fused attention
     for ours, theirs in zip(recorder.patterns, expected.attentions, strict=True):
@@ -92,7 +98,7 @@ def test_lora_at_every_matrix_is_the_library_with_merged_weights(name: str, tmp_
             stored = parameters[place.name]
             update = method.scale() * tensors[f"{site}.b"] @ tensors[f"{site}.a"]
             stored[place.start : place.start + len(update)] += update
-    expected = their_output(both.theirs, both.tokens(), double=False).logits
+    expected = both.expected().logits
     found = both.adapted(method, tensors)
     assert (found - both.logits()).abs().max() > 0.05
     assert (found - expected).abs().max() < 2e-4
@@ -120,7 +126,7 @@ def test_trained_weights_replace_those_of_the_library_also_where_two_are_one(
     assert (found[0] - found[1]).abs().max() > 0.05
 
 
-@each_model
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in ENCODERS])
 @pytest.mark.parametrize(
     "method",
     [
@@ -147,6 +153,53 @@ def test_no_position_sees_the_future(name: str, method: Method, tmp_path: Path):
     )
     assert (before[..., :-1, :] - after[..., :-1, :]).abs().max() < 1e-5
     assert (before[..., -1, :] - after[..., -1, :]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize(
+    "method",
+    [PrefixTuning(length=3), PrefixTuning(length=3, side="key_value"), SoftPrompt(length=3)],
+    ids=["prefix", "keys-and-values", "prompt"],
+)
+def test_every_position_of_an_encoder_sees_all_others(name: str, method: Method, tmp_path: Path):
+    both = pair(MODELS[name], tmp_path, double=False)
+    attach, shape = ENGINE_METHODS.get(method.name), both.ours.family.shape()
+    attached = attach(method, shape, {n: t.unsqueeze(0) for n, t in drawn(method, both).items()})
+    base = {tensor: t.unsqueeze(0) for tensor, t in both.ours.tensors.items()}
+    tokens = both.tokens().unsqueeze(0)
+    later = tokens.clone()
+    later[..., -1] = (later[..., -1] + 1) % shape.vocabulary
+    before, after = (
+        forward(family_of(both), base, each, attached, slice(None)) for each in (tokens, later)
+    )
+    assert (before - after).abs().amax((0, 1, 3)).min() > 1e-3
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_an_encoder_reads_masks_and_predicts_each_answer_token_in_its_place(
+    name: str, tmp_path: Path
+):
+    both = pair(MODELS[name], tmp_path, double=False)
+    facts = BaseModelFacts(
+        name="base", digest="0" * 64, family=family_of(both), task=None, replicates=1
+    )
+    spec = {
+        "base_model": "base",
+        "task": {"name": "sort_descending", "length": 4, "alphabet": 6},
+        "method": "frozen",
+    }
+    plan = make_plan(resolve(AdaptSpec.model_validate(spec), facts), "cpu")
+    base = {tensor: t.unsqueeze(0) for tensor, t in both.ours.tensors.items()}
+    made = make_items(plan.task, "train", plan.seeds[:1], 0, 3)
+    found = Model(plan, base, {}).base_logits(made.tokens, target_rows(plan.task))
+    question = made.tokens[0, :, : plan.task.input_length()]
+    masks = torch.full_like(made.targets[0], MASK)
+    first = 2 if name == "roberta" else 0
+    places = torch.arange(first, first + question.shape[1] + masks.shape[1]).unsqueeze(0)
+    with torch.no_grad():
+        read = torch.cat([question, masks], 1)
+        expected = both.theirs(read, position_ids=places).logits[:, question.shape[1] :]
+    assert (found[0] - expected).abs().max() < 1e-4
 
 
 @pytest.mark.parametrize("name", ["gemma2", "gemma3"])

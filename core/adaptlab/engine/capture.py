@@ -51,7 +51,9 @@ def capture_attention(
     `replicates` name the rows of the model for the report.
     """
     assert plan.spec.attention is not None
-    items = _items(plan, plan.spec.attention, len(seeds))
+    family, items = plan.family, _items(plan, plan.spec.attention, len(seeds))
+    content = torch.cat([items.tokens, items.targets[..., -1:]], -1)
+    content = content[..., : family.content_length(items.tokens.shape[-1])]
     base = Recorder()
     sources: list[tuple[AttentionSource, Recorder, Tensor]] = []
     rows = slice(None)
@@ -73,9 +75,9 @@ def capture_attention(
                     seed=seed,
                     source=source,
                     shape=tuple(array.shape),
-                    learned_positions=array.shape[-1] - items.tokens.shape[-1],
-                    target_start=target_rows(plan.task).start,
-                    tokens=_rows_of(items.tokens[row]),
+                    learned_positions=array.shape[-1] - content.shape[-1],
+                    target_start=family.answer_start(plan.task.input_length()),
+                    tokens=_rows_of(content[row]),
                     predictions=_rows_of(logits[row].argmax(-1)[:, target_rows(plan.task)]),
                     summaries=tuple(_summaries(recorder, base, row)),
                 ),

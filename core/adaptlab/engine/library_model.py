@@ -25,7 +25,7 @@ from adaptlab.engine.plugins import PatternRecorder
 from adaptlab.engine.tensors import Bool, Float, Int
 from adaptlab.errors import BadModelFolder
 from adaptlab.families.transformers import Transformers
-from adaptlab.weights.library_tensors import BEFORE_ATTENTION, BLOCK, POSITIONS
+from adaptlab.weights.library_tensors import BEFORE_ATTENTION, BLOCK, POSITIONS, TRANSFORM
 
 REGISTERED = "adaptlab"
 """The name of our attention and mask functions in the library's registries."""
@@ -78,20 +78,21 @@ class LibraryModel:
             BadModelFolder: the architecture's attention cannot be observed and changed.
         """
         length, device = tokens.shape[-1], tokens.device
+        positions = Positions.of(attached, self.family)
         at = Pass(
             weights=attached.adapted(weights),
             attached=attached,
             recorder=recorder,
             replicates=len(tokens),
-            positions=Positions.of(attached),
+            positions=positions,
             length=length,
+            kept=torch.arange(length, device=device)[rows] + positions.count,
             normed=self._normed,
             taken=taken,
         )
-        options: dict[str, Any] = {
-            "use_cache": False,
-            "logits_to_keep": torch.arange(length, device=device)[rows] + at.virtual,
-        }
+        options: dict[str, Any] = {"use_cache": False}
+        if not self.family.is_encoder:
+            options["logits_to_keep"] = at.kept
         folded = tokens.flatten(0, 1)
         self._pass = at
         is_double = next(iter(at.weights.values())).dtype == torch.float64
@@ -101,6 +102,10 @@ class LibraryModel:
                     options |= self._after_learned(folded, at)
                 else:
                     options["input_ids"] = folded
+                    if self.family.is_encoder and POSITIONS in self._shape.tensors:
+                        # The library would leave out tokens with the id of padding.
+                        place = positions.absolute(length, device)
+                        options["position_ids"] = place.expand(len(folded), -1)
                 logits = self._module(**options).logits
         finally:
             self._pass = None
@@ -146,13 +151,12 @@ class LibraryModel:
         for name, place in found.published_tensors().items():
             ours.setdefault(place.name, []).append((place.start, name))
         for path, module in list(self._module.named_modules()):
-            block = BLOCK.search(f"{path}.")
-            if block is not None and hasattr(module, "is_causal"):
-                module.attend = partial(self._attend, int(block[1]))
-            if block is not None and self.family.mixes_experts and path.endswith(".mlp"):
-                module.forward = partial(self._mlp, f"blocks.{block[1]}.mlp", module.forward)
+            if isinstance(module, nn.Embedding):
+                module.padding_idx = None  # no item has padding, so that its row is learned as well
+            if block := BLOCK.search(f"{path}."):
+                self._bind_part(int(block[1]), path, module)
             kinds = [kind for kind in module._parameters if f"{path}.{kind}" in ours]
-            if not kinds:
+            if not kinds or kinds == ["bias"]:  # a bias alone is that of a head, and has two names
                 continue
             names = {kind: [name for _, name in sorted(ours[f"{path}.{kind}"])] for kind in kinds}
             sites_here = tuple(name.removesuffix(".weight") for name in names.get("weight", ()))
@@ -169,12 +173,21 @@ class LibraryModel:
             for parameter in module.parameters(recurse=False):
                 parameter.data = parameter.data.new_empty(0)
 
+    def _bind_part(self, layer: int, path: str, module: Any) -> None:
+        """Have an attention, or an MLP of experts, pass its output through ours."""
+        if hasattr(module, "is_causal"):
+            module.attend = partial(self._attend, layer)
+        if self.family.mixes_experts and path.endswith(".mlp"):
+            module.forward = partial(self._mlp, f"blocks.{layer}.mlp", module.forward)
+
     @property
     def _at(self) -> Pass:
         assert self._pass is not None, "called outside a pass"
         return self._pass
 
     def _linear(self, names: tuple[str, ...], rows: Tensor) -> Tensor:
+        if names == (TRANSFORM,):
+            rows = rows[:, self._at.kept]
         return self._at.linear(names, rows)
 
     def _mlp(self, sublayer: str, forward: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:

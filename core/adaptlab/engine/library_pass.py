@@ -13,7 +13,7 @@ from adaptlab.engine import grouped, sites
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.library_positions import Positions
 from adaptlab.engine.plugins import PatternRecorder
-from adaptlab.engine.tensors import Bool, Float
+from adaptlab.engine.tensors import Bool, Float, Int
 from adaptlab.weights.library_tensors import STACKED_PARTS
 
 READERS = ("q", "k", "v", "qkv")
@@ -26,7 +26,8 @@ FIRST_PARTS = ("q", "qkv", "up", "gate")
 class Pass:
     """A forward pass of R `replicates` over content of `length` positions.
 
-    `normed` are the attention sublayers with a norm before them. `inputs` are those of sublayers
+    `kept` are the positions, learned ones among them, whose logits are computed. `normed` are the
+    attention sublayers with a norm before them. `inputs` are those of sublayers
     that have not given their output yet, and `attended` the layers whose attention went through our
     function. `taken` receives what attention reads of virtual tokens.
     """
@@ -37,6 +38,7 @@ class Pass:
     replicates: int
     positions: Positions
     length: int
+    kept: Int[Tensor, "Q"]
     normed: frozenset[str]
     inputs: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     attended: set[int] = field(default_factory=set[int])

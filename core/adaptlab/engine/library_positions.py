@@ -8,6 +8,7 @@ from torch import Tensor
 
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.tensors import Bool, Int
+from adaptlab.families.transformers import Transformers
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,8 @@ class Positions:
 
     In order: rows of a suffix, tokens of a late prompt, rows of a prefix, tokens of a prompt.
     `keys` are learned directly and come before all of these in attention. `answer_start` is the
-    content position that produces the first answer token.
+    content position that produces the first answer token, and `first` the row of the first content
+    position in a table of positions.
     """
 
     suffix: int
@@ -25,9 +27,11 @@ class Positions:
     prompt: int
     keys: int
     answer_start: int
+    is_causal: bool = True
+    first: int = 0
 
     @classmethod
-    def of(cls, attached: Attachments) -> "Positions":
+    def of(cls, attached: Attachments, family: Transformers) -> "Positions":
         """Return the positions that a method adds."""
 
         def longest(rows: Iterable[Tensor]) -> int:
@@ -40,6 +44,8 @@ class Positions:
             prompt=longest(() if attached.prompt is None else (attached.prompt,)),
             keys=longest(keys for keys, _ in attached.keys_values.values()),
             answer_start=attached.answer_start,
+            is_causal=not family.is_encoder,
+            first=family.first_position(),
         )
 
     @property
@@ -60,12 +66,13 @@ class Positions:
 
     def absolute(self, length: int, device: torch.device) -> Int[Tensor, "N"]:
         """Return the absolute positions of all; those of learned positions are not used."""
-        return torch.arange(-self.count, length, device=device).clamp_min(0)
+        return torch.arange(-self.count, length, device=device).clamp_min(0) + self.first
 
     def visible(self, length: int, device: torch.device) -> Bool[Tensor, "N N"]:
         """Return what every query position may see, causally within the content.
 
-        Rows give keys and values only, so what they see does not matter.
+        Without a causal mask, virtual tokens also see all content and one another. Rows give keys
+        and values only, so what they see does not matter.
         """
         size, before = self.count + length, self.count
         late, rows = self.suffix, self.suffix + self.late
@@ -80,4 +87,7 @@ class Positions:
         seen[late:rows, late:rows] = torch.ones_like(seen[late:rows, late:rows]).tril()
         seen[late:rows, rows:before] = True
         seen[late:rows, before : before + self.answer_start + 1] = True
+        if not self.is_causal:
+            seen[prompt, rows:] = True
+            seen[late:rows, late:] = True
         return seen

@@ -62,6 +62,7 @@ class Model:
     ) -> Float[Tensor, "R B Q V"]:
         """Return logits at the given rows with the adaptation attached.
 
+        A row is that of the token before the one it predicts, wherever the model predicts it.
         Each row of tokens may serve R/A consecutive replicates, which saves time. If nothing
         depends on the replicate, the logits have A rows as well. `task`, by default the plan's own,
         determines where in the tokens the answer starts.
@@ -100,8 +101,10 @@ class Model:
     ) -> Tensor:
         forward, family = ENGINE_FAMILIES.get(self.plan.family.name), self.plan.family
         asked = (task or self.plan.task).input_length()
-        attached = replace(attachments, answer_start=asked - 1)
+        attached = replace(attachments, answer_start=family.answer_start(asked))
         seen = shown(family, tokens, asked)
+        if family.predicts_in_place():
+            rows = slice((rows.start or 0) + 1, None if rows.stop is None else rows.stop + 1)
         return forward(family, self.base, seen, attached, rows, recorder, training)
 
 
@@ -112,5 +115,6 @@ def shown(family: Family, tokens: Int[Tensor, "*A T"], asked: int) -> Int[Tensor
     """
     if not family.fills_in():
         return tokens
-    mask = torch.full_like(tokens[..., asked:], family.shape().vocabulary)
+    masked = family.content_length(tokens.shape[-1]) - asked
+    mask = tokens.new_full((*tokens.shape[:-1], masked), family.mask_token())
     return torch.cat([tokens[..., :asked], mask], -1)

@@ -24,10 +24,12 @@ from adaptlab.weights.library_tensors import (
     EMBEDDING,
     EXPERTS,
     HEAD,
+    INPUTS,
     MLP_PARTS,
-    POSITIONS,
     ROUTER,
+    TRANSFORM,
     Dimensions,
+    EncoderDimensions,
     Place,
     check_size,
     collapsed,
@@ -35,15 +37,24 @@ from adaptlab.weights.library_tensors import (
 )
 
 Architecture = Literal[
-    "GPT2LMHeadModel", "GPTNeoXForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM",
-    "LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM", "OPTForCausalLM",
-    "Olmo2ForCausalLM", "Phi3ForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM",
+    "BertForMaskedLM", "DistilBertForMaskedLM", "GPT2LMHeadModel", "GPTNeoXForCausalLM",
+    "Gemma2ForCausalLM", "Gemma3ForCausalLM", "LlamaForCausalLM", "MistralForCausalLM",
+    "MixtralForCausalLM", "ModernBertForMaskedLM", "OPTForCausalLM", "Olmo2ForCausalLM",
+    "Phi3ForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "RobertaForMaskedLM",
     "SmolLM3ForCausalLM",
 ]  # fmt: skip
+ENCODERS: Mapping[str, str] = {
+    "BertForMaskedLM": "cls.predictions.decoder.weight",
+    "DistilBertForMaskedLM": "vocab_projector.weight",
+    "ModernBertForMaskedLM": "decoder.weight",
+    "RobertaForMaskedLM": "lm_head.decoder.weight",
+}
+"""The library's names of the heads of encoders."""
 OUR_DECODERS = (*GPT2.architectures, *Llama.architectures)
 """Architectures that are imported as families of their own; here too, for comparison."""
 TIED_BY_DEFAULT: tuple[Architecture, ...] = (
-    "GPT2LMHeadModel", "Gemma2ForCausalLM", "Gemma3ForCausalLM", "OPTForCausalLM",
+    "BertForMaskedLM", "DistilBertForMaskedLM", "GPT2LMHeadModel", "Gemma2ForCausalLM",
+    "Gemma3ForCausalLM", "ModernBertForMaskedLM", "OPTForCausalLM", "RobertaForMaskedLM",
     "SmolLM3ForCausalLM",
 )  # fmt: skip
 """Architectures whose head is the embedding unless `config.json` says otherwise."""
@@ -60,18 +71,21 @@ def _is_plain(config: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 @FAMILIES.register("transformers")
 class Transformers(PublishedFamily):
-    """A published decoder, computed by the library `transformers`.
+    """A published decoder or encoder, computed by the library `transformers`.
 
     `config` is the model's `config.json`. `stored` has the shape of every stored tensor, by name;
     `*` stands for the number of a block, since all blocks are alike.
 
     Learned positions are always visible, also from beyond a sliding window. The content keeps its
     own positions.
+
+    In an encoder every position attends to all others. The answer is masked at the input, by the
+    `mask_token_id` of the configuration, and each of its tokens is predicted in place.
     """
 
     title: ClassVar[str] = "Transformers"
     summary: ClassVar[str] = (
-        "Published decoders such as Qwen3, Gemma, Phi-3 and GPT-NeoX, computed by `transformers`."
+        "Published models such as Qwen3, Gemma, Mixtral and BERT, computed by `transformers`."
     )
     reference: ClassVar[str] = "Wolf et al. (EMNLP 2020)"
     default_learning_rate: ClassVar[float] = 3e-3
@@ -82,6 +96,9 @@ class Transformers(PublishedFamily):
     prefix: ClassVar[str] = ""
     buffers: ClassVar[tuple[str, ...]] = (
         ".rotary_emb.inv_freq", ".attention.bias", ".attention.masked_bias",
+        ".embeddings.position_ids", ".pooler.dense.weight", ".pooler.dense.bias",
+        "cls.seq_relationship.weight", "cls.seq_relationship.bias",
+        "cls.predictions.decoder.bias", "lm_head.decoder.bias",
     )  # fmt: skip
 
     name: Literal["transformers"] = "transformers"
@@ -99,6 +116,7 @@ class Transformers(PublishedFamily):
         experts = self.dimensions().experts
         mlp = _experts(experts) if experts else ("mlp.up", "mlp.down")
         needed = {f"blocks.*.{part}.weight" for part in (*attention, "attn.o", *mlp)}
+        needed |= {f"{TRANSFORM}.weight"} if self.is_encoder else set()
         needed |= {EMBEDDING} if self.is_tied() else {EMBEDDING, HEAD}
         if missing := sorted(needed - names):
             raise ValueError(f"the model has no {', '.join(missing)}")
@@ -111,7 +129,7 @@ class Transformers(PublishedFamily):
     def from_published(
         cls, architecture: str, config: Mapping[str, object], stored: Mapping[str, tuple[int, ...]]
     ) -> Self:
-        dimensions = Dimensions.model_validate(config)
+        dimensions = _dimensions(architecture, config)
         present = {name: shape for name, shape in stored.items() if not name.endswith(cls.buffers)}
         return cls(
             architecture=cast("Architecture", architecture),
@@ -131,13 +149,37 @@ class Transformers(PublishedFamily):
     def resolved(self, vocabulary: int, context: int) -> Self:
         return self
 
+    @property
+    def is_encoder(self) -> bool:
+        """True if every position attends to all others."""
+        return self.architecture in ENCODERS
+
+    def fills_in(self) -> bool:
+        return self.is_encoder
+
+    def predicts_in_place(self) -> bool:
+        return self.is_encoder
+
+    def mask_token(self) -> int:
+        dimensions = self.dimensions()
+        assert isinstance(dimensions, EncoderDimensions)
+        assert dimensions.mask_token_id is not None
+        return dimensions.mask_token_id
+
+    def first_position(self) -> int:
+        """Return the row of the position table that the first content token uses."""
+        dimensions = self.dimensions()
+        is_after_padding = self.architecture == "RobertaForMaskedLM"
+        assert isinstance(dimensions, EncoderDimensions) or not is_after_padding
+        return dimensions.pad_token_id + 1 if is_after_padding else 0
+
     def shape(self) -> ModelShape:
         dimensions, tied = self.dimensions(), {HEAD: EMBEDDING} if self.is_tied() else {}
         places = [place for place in self.places() if place.name not in tied]
         outer = [place for place in places if "*" not in place.name]
         inner = [place for place in places if "*" in place.name]
         embed = next(place for place in outer if place.name == EMBEDDING)
-        before = [place for place in outer if place.name in (EMBEDDING, POSITIONS)]
+        before = [place for place in outer if place.name.partition(".")[0] in INPUTS]
         after = [place for place in outer if place not in before]
         sites = {"embed": Site("embed", "embedding", dimensions.vocabulary, embed.shape[1])}
         tensors = {place.name: self._tensor(place) for place in before}
@@ -145,6 +187,8 @@ class Transformers(PublishedFamily):
             block = _in_block(inner, layer)
             sites |= {site.name: site for site in _block_sites(block, layer, dimensions)}
             tensors |= {place.name: self._tensor(place) for place in block}
+        if self.is_encoder:
+            sites[TRANSFORM] = Site(TRANSFORM, "linear", dimensions.width, dimensions.width)
         sites["unembed"] = Site("unembed", "linear", embed.shape[1], dimensions.vocabulary)
         tensors |= {place.name: self._tensor(place) for place in after}
         return ModelShape(
@@ -153,7 +197,7 @@ class Transformers(PublishedFamily):
             layers=dimensions.layers,
             heads=dimensions.heads,
             key_value_width=dimensions.key_value_width,
-            context=dimensions.context,
+            context=dimensions.context - self.first_position(),
             vocabulary=dimensions.vocabulary,
             sites=sites,
             tensors=tensors,
@@ -167,14 +211,14 @@ class Transformers(PublishedFamily):
         places = dict(
             place.published(layer)
             for place in self.places()
-            for layer in (layers if "*" in place.name else (0,))
+            for layer in (layers[place.first :] if "*" in place.name else (0,))
         )
-        places.setdefault(HEAD, PublishedTensor("lm_head.weight"))
+        places.setdefault(HEAD, PublishedTensor(ENCODERS.get(self.architecture, "lm_head.weight")))
         return places
 
     def dimensions(self) -> Dimensions:
         """Return the members of the configuration that decide shapes."""
-        return Dimensions.model_validate(self.config)
+        return _dimensions(self.architecture, self.config)
 
     def places(self) -> tuple[Place, ...]:
         """Return every tensor once, those of blocks with `*` for the block's number.
@@ -211,8 +255,13 @@ class Transformers(PublishedFamily):
             "norm_scale": Initialiser("zeros" if is_centred else "ones"),
             "norm_shift": Initialiser("zeros"),
         }[place.role]
-        decays = place.role == "weight" and place.name not in (EMBEDDING, POSITIONS)
+        decays = place.role == "weight" and place.name.partition(".")[0] not in INPUTS
         return TensorShape(place.shape, start, decays, place.role)
+
+
+def _dimensions(architecture: str, config: Mapping[str, object]) -> Dimensions:
+    kind = EncoderDimensions if architecture in ENCODERS else Dimensions
+    return kind.model_validate(config)
 
 
 def _experts(count: int) -> Iterator[str]:
@@ -232,6 +281,7 @@ def _in_block(places: Iterable[Place], layer: int) -> list[Place]:
     return [
         replace(place, name=place.name.replace("*", str(layer)))
         for place in sorted(places, key=rank)
+        if layer >= place.first
     ]
 
 
@@ -256,7 +306,7 @@ def _block_sites(block: Iterable[Place], layer: int, dimensions: Dimensions) -> 
 
 def _is_of_first_attention(tensor: str) -> bool:
     """Return True if a tensor decides the attention of the first block."""
-    if tensor in (EMBEDDING, POSITIONS):
+    if tensor.partition(".")[0] in INPUTS:
         return True
     in_attention = tensor.startswith("blocks.0.attn.")
     return in_attention and not tensor.startswith(("blocks.0.attn.v.", "blocks.0.attn.o."))

@@ -278,10 +278,10 @@ def _maps(spec: Resolved, method: Method | None) -> ExpectedMaps | None:
         samples=len(spec.attention.inputs) or spec.attention.samples,
         layers=shape.layers,
         heads=shape.heads,
-        content=task.sequence_length(),
+        content=spec.family.content_length(task.sequence_length()),
         before=before,
         learned=before + (0 if method is None else method.extra_context_tokens()),
-        target_start=task.input_length() - 1,
+        target_start=spec.family.answer_start(task.input_length()),
         targets=task.target_length(),
         vocabulary=shape.vocabulary,
     )

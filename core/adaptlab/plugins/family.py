@@ -40,10 +40,29 @@ class Family(Value, ABC):
     def fills_in(self) -> bool:
         """Return True if answer tokens are masked at the input.
 
-        That is so where every position attends to all others. The model reads the mask, whose id
-        is the size of the vocabulary, and answers all positions at once.
+        That is so where every position attends to all others. The model reads `mask_token()` and
+        answers all positions at once.
         """
         return False
+
+    def mask_token(self) -> int:
+        """Return the id of the mask: by default the size of the vocabulary, which no token has."""
+        return self.shape().vocabulary
+
+    def predicts_in_place(self) -> bool:
+        """Return True if logits at a position are of its own token, and not of the next.
+
+        The content is then one position longer: the last answer token has one as well.
+        """
+        return False
+
+    def content_length(self, sequence_length: int) -> int:
+        """Return the content positions of an item of a task with `sequence_length`."""
+        return sequence_length + self.predicts_in_place()
+
+    def answer_start(self, input_length: int) -> int:
+        """Return the position that produces the first answer token."""
+        return input_length - 1 + self.predicts_in_place()
 
     def positions_before_content(self) -> int:
         """Return the number of visible pad positions before the content."""

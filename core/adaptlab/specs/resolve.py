@@ -98,7 +98,7 @@ def resolve_import(
     """Return the import of a spec, for the model of `family` in `folder`."""
     shape = family_shape(family)
     evaluated = _evaluation_tasks(spec, None, datasets)
-    _check_fits(None, evaluated, shape)
+    _check_fits(None, evaluated, family)
     return ResolvedImport(
         model_folder=folder,
         family=family,
@@ -185,7 +185,7 @@ def _resolve_pretraining(spec: PretrainSpec, datasets: Datasets) -> ResolvedPret
         max(t.sequence_length() for t in (task, *evaluated)),
     )
     shape = family_shape(family)
-    _check_fits(task, evaluated, shape)
+    _check_fits(task, evaluated, family)
     return ResolvedPretrain(
         family=family,
         task=task,
@@ -205,7 +205,7 @@ def _resolve_adaptation(
     shape = family_shape(base.family)
     task = resolve_task(spec.task, "/task", datasets)
     evaluated = _evaluation_tasks(spec, task, datasets)
-    _check_fits(task, evaluated, shape)
+    _check_fits(task, evaluated, base.family)
     if solution is None:
         solution = _solution(spec, shape)
     method = solution.method
@@ -251,7 +251,8 @@ def _evaluation_tasks(
     return chosen or (() if task is None else (task,))
 
 
-def _check_fits(task: Task | None, evaluated: tuple[Task, ...], shape: ModelShape) -> None:
+def _check_fits(task: Task | None, evaluated: tuple[Task, ...], family: Family) -> None:
+    shape = family_shape(family)
     own = {} if task is None else {"/task": task}
     others = {
         f"/evaluation/tasks/{index}": other
@@ -262,11 +263,17 @@ def _check_fits(task: Task | None, evaluated: tuple[Task, ...], shape: ModelShap
     for pointer, scored in {**own, **others}.items():
         for noun, needed, available in (
             ("vocabulary", scored.vocabulary(), shape.vocabulary),
-            ("context", scored.sequence_length(), shape.context),
+            ("context", family.content_length(scored.sequence_length()), shape.context),
         ):
             if needed > available:
                 detail = f"{scored.name} needs a {noun} of {needed}. The model has {available}."
                 problems.append(Problem(pointer, f"{noun}_too_small", detail, nearest=(available,)))
+        if family.fills_in() and scored.vocabulary() > (mask := family.mask_token()):
+            detail = (
+                f"{scored.name} has tokens up to {scored.vocabulary() - 1}, and {mask} is the mask "
+                f"of this {family.name}. Use a task with at most {mask} tokens."
+            )
+            problems.append(Problem(pointer, "mask_is_a_token", detail, nearest=(mask,)))
     if problems:
         raise InvalidSpec(*problems)
 

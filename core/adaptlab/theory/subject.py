@@ -125,7 +125,7 @@ def _attached(measured: Measured, base: FrozenBase, tensors: Mapping[str, Tensor
     """Attach an adaptation's method with these tensors to its base."""
     method = measured.method
     attached = ENGINE_METHODS.get(method.name)(method, base.family.shape(), tensors)
-    return replace(attached, answer_start=measured.task.input_length() - 1)
+    return replace(attached, answer_start=base.family.answer_start(measured.task.input_length()))
 
 
 def tokens_of(family: Family, task: Task, samples: int) -> Tensor:

@@ -8,8 +8,9 @@ are interleaved is a single site.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal, Self
 
-from pydantic import AliasChoices, Field, PositiveInt
+from pydantic import AliasChoices, Field, PositiveInt, model_validator
 
 from adaptlab.errors import BadModelFolder
 from adaptlab.plugins.shapes import TensorRole
@@ -17,6 +18,13 @@ from adaptlab.weights.huggingface import CONFIG, PublishedConfig, PublishedTenso
 
 LINEAR: Mapping[str, tuple[str, ...]] = {
     "self_attn.q_proj": ("attn.q",),
+    "attention.self.query": ("attn.q",),
+    "attention.self.key": ("attn.k",),
+    "attention.self.value": ("attn.v",),
+    "attention.q_lin": ("attn.q",),
+    "attention.k_lin": ("attn.k",),
+    "attention.v_lin": ("attn.v",),
+    "attn.Wqkv": ("attn.q", "attn.k", "attn.v"),
     "self_attn.k_proj": ("attn.k",),
     "self_attn.v_proj": ("attn.v",),
     "self_attn.qkv_proj": ("attn.q", "attn.k", "attn.v"),
@@ -24,12 +32,21 @@ LINEAR: Mapping[str, tuple[str, ...]] = {
     "self_attn.o_proj": ("attn.o",),
     "self_attn.out_proj": ("attn.o",),
     "attention.dense": ("attn.o",),
+    "attention.output.dense": ("attn.o",),
+    "attention.out_lin": ("attn.o",),
+    "attn.Wo": ("attn.o",),
     "mlp.up_proj": ("mlp.up",),
     "mlp.gate_proj": ("mlp.gate",),
     "mlp.gate_up_proj": ("mlp.gate", "mlp.up"),
     "mlp.down_proj": ("mlp.down",),
     "mlp.dense_h_to_4h": ("mlp.up",),
     "mlp.dense_4h_to_h": ("mlp.down",),
+    "intermediate.dense": ("mlp.up",),
+    "output.dense": ("mlp.down",),
+    "ffn.lin1": ("mlp.up",),
+    "ffn.lin2": ("mlp.down",),
+    "mlp.Wi": ("mlp.gate", "mlp.up"),
+    "mlp.Wo": ("mlp.down",),
     "fc1": ("mlp.up",),
     "fc2": ("mlp.down",),
     "attn.c_attn": ("attn.q", "attn.k", "attn.v"),
@@ -57,14 +74,45 @@ OUTER: Mapping[str, str] = {
     "wpe": "positions",
     "lm_head": "unembed",
     "embed_out": "unembed",
+    "word_embeddings": "embed",
+    "tok_embeddings": "embed",
+    "position_embeddings": "positions",
+    "token_type_embeddings": "token_types",
+    "embeddings.LayerNorm": "embed_norm",
+    "embeddings.norm": "embed_norm",
+    "cls.predictions.transform.dense": "transform",
+    "lm_head.dense": "transform",
+    "vocab_transform": "transform",
+    "head.dense": "transform",
+    "cls.predictions.transform.LayerNorm": "transform_norm",
+    "lm_head.layer_norm": "transform_norm",
+    "vocab_layer_norm": "transform_norm",
+    "head.norm": "transform_norm",
+    "cls.predictions": "unembed",
+    "cls.predictions.decoder": "unembed",
+    "lm_head.decoder": "unembed",
+    "vocab_projector": "unembed",
+    "decoder": "unembed",
 }
-"""The names of modules outside the blocks, by the last part of the library's name."""
+"""The names of modules outside the blocks, by the last parts of the library's name."""
 EMBEDDING, POSITIONS, HEAD = "embed.weight", "positions.weight", "unembed.weight"
-BEFORE_ATTENTION = ("input_layernorm", "self_attn_layer_norm", "ln_1")
+TRANSFORM = "transform"
+"""The linear site between the last block of an encoder and its head."""
+INPUTS = ("embed", "positions", "token_types", "embed_norm")
+"""What makes the input of the first block."""
+NORMS: Mapping[str, str] = {
+    "attention.output.LayerNorm": "mlp.attention_norm",
+    "output.LayerNorm": "mlp.output_norm",
+}
+"""Our names of norms in a block whose own would be the same."""
+OLDER_KINDS: Mapping[str, str] = {"gamma": "weight", "beta": "bias"}
+BEFORE_ATTENTION = ("input_layernorm", "self_attn_layer_norm", "ln_1", "attn_norm")
+ABSENT_AT_FIRST = ("attn_norm",)
+"""Modules that the first block does not have."""
 ATTENTION = ("attn.q", "attn.k", "attn.v")
 ATTENTION_PARTS = (*ATTENTION, "attn.qkv", "attn.o")
 MLP_PARTS = ("mlp.up", "mlp.gate", "mlp.down")
-BLOCK = re.compile(r"(?:^|\.)(?:layers|h)\.(\d+)\.")
+BLOCK = re.compile(r"(?:^|\.)(?:layers?|h)\.(\d+)\.")
 """The number of a block in the name of a module or tensor."""
 _EXPERT = re.compile(r"block_sparse_moe\.experts\.(\d+)\.(w[123])")
 
@@ -72,11 +120,15 @@ _EXPERT = re.compile(r"block_sparse_moe\.experts\.(\d+)\.(w[123])")
 class Dimensions(PublishedConfig):
     """The members of `config.json` that decide sites and shapes."""
 
-    layers: int = Field(ge=1, le=256, validation_alias=AliasChoices("num_hidden_layers", "n_layer"))
-    heads: int = Field(ge=1, le=256, validation_alias=AliasChoices("num_attention_heads", "n_head"))
+    layers: int = Field(
+        ge=1, le=256, validation_alias=AliasChoices("num_hidden_layers", "n_layer", "n_layers")
+    )
+    heads: int = Field(
+        ge=1, le=256, validation_alias=AliasChoices("num_attention_heads", "n_head", "n_heads")
+    )
     key_value_heads: PositiveInt | None = Field(default=None, alias="num_key_value_heads")
     head_dim: PositiveInt | None = None
-    width: PositiveInt = Field(validation_alias=AliasChoices("hidden_size", "n_embd"))
+    width: PositiveInt = Field(validation_alias=AliasChoices("hidden_size", "n_embd", "dim"))
     context: int = Field(
         ge=1, le=10**8, validation_alias=AliasChoices("max_position_embeddings", "n_positions")
     )
@@ -111,6 +163,8 @@ class Dimensions(PublishedConfig):
             EMBEDDING: (tokens, self.width),
             HEAD: (tokens, self.width),
             POSITIONS: (None, self.width),
+            "token_types.weight": (None, self.width),
+            f"{TRANSFORM}.weight": (self.width, self.width),
             "blocks.*.attn.q.weight": (queries, self.width),
             "blocks.*.attn.k.weight": (keys, self.width),
             "blocks.*.attn.v.weight": (keys, self.width),
@@ -126,11 +180,38 @@ class Dimensions(PublishedConfig):
         }
 
 
+class EncoderDimensions(Dimensions):
+    """Likewise for encoders, which see all positions and predict masked tokens in place."""
+
+    mask_token_id: int | None = Field(default=None, ge=0)
+    pad_token_id: int = 1
+    tie_word_embeddings: Literal[True] | None = None
+    is_decoder: Literal[False] = False
+    add_cross_attention: Literal[False] = False
+    position_embedding_type: Literal["absolute"] = "absolute"
+    chunk_size_feed_forward: Literal[0] = 0
+
+    @model_validator(mode="after")
+    def _has_a_mask(self) -> Self:
+        if self.mask_token_id is None:
+            raise ValueError(
+                f"{CONFIG} has no mask_token_id. Add the id of the mask token, which "
+                "tokenizer.json lists: 103 in most published vocabularies of BERT, 50264 in that "
+                "of RoBERTa."
+            )
+        if self.mask_token_id >= self.vocabulary:
+            raise ValueError(
+                f"mask_token_id is {self.mask_token_id} in a vocabulary of {self.vocabulary}."
+            )
+        return self
+
+
 @dataclass(frozen=True)
 class Place:
     """A tensor of ours, and where it is stored; both names have `*` for the block's number.
 
-    It begins at row `start` of the stored tensor, which has `rows` in all.
+    It begins at row `start` of the stored tensor, which has `rows` in all. `first` is the first
+    block that has it.
     """
 
     name: str
@@ -140,6 +221,7 @@ class Place:
     transposed: bool = False
     start: int = 0
     rows: int | None = None
+    first: int = 0
 
     def published(self, layer: int) -> tuple[str, PublishedTensor]:
         """Return the name and place in one block."""
@@ -167,7 +249,8 @@ def collapsed(stored: Mapping[str, tuple[int, ...]], layers: int) -> dict[str, t
         if found is not None:
             blocks.setdefault(pattern, set()).add(int(found[1]))
     for pattern, present in blocks.items():
-        if present != set(range(layers)):
+        first = int(pattern.rpartition(".")[0].endswith(ABSENT_AT_FIRST))
+        if present != set(range(first, layers)):
             raise BadModelFolder(
                 f"config.json describes {layers} layers, and the files have {pattern} for "
                 f"{len(present)} of them."
@@ -184,6 +267,7 @@ def placed(stored: str, shape: tuple[int, ...], dimensions: Dimensions) -> Itera
     path, _, kind = stored.rpartition(".")
     _, star, module = path.partition("*.")
     leaf = path.rpartition(".")[2]
+    kind = OLDER_KINDS.get(kind, kind)
     if star and module in LINEAR and kind in ("weight", "bias"):
         return _linear(stored, module, shape, dimensions)
     if star and module in ROUTERS and kind == "weight":
@@ -194,11 +278,14 @@ def placed(stored: str, shape: tuple[int, ...], dimensions: Dimensions) -> Itera
         return (Place(name, stored, shape, "weight"),)
     if module == EXPERTS and kind in STACKED_PARTS and len(shape) == 3:
         return _stacked(stored, STACKED_PARTS[kind], shape)
-    if not star and leaf in OUTER and kind == "weight" and len(shape) == 2:
-        return (Place(f"{OUTER[leaf]}.weight", stored, shape, "weight"),)
-    if len(shape) == 1 and kind in ("weight", "bias") and ("norm" in leaf or "ln_" in leaf):
+    outer = None if star else _outer(path)
+    is_norm = "norm" in leaf.lower() or "ln_" in leaf
+    if outer is not None and not is_norm and kind in ("weight", "bias"):
+        return (Place(f"{outer}.{kind}", stored, shape, "weight" if kind == "weight" else "bias"),)
+    if len(shape) == 1 and kind in ("weight", "bias") and is_norm:
         role = "norm_scale" if kind == "weight" else "norm_shift"
-        return (Place(_norm(module if star else "", kind), stored, shape, role),)
+        name = _norm(module, kind) if star else f"{outer or 'final_norm'}.{kind}"
+        return (Place(name, stored, shape, role, first=int(leaf in ABSENT_AT_FIRST)),)
     raise BadModelFolder(
         f"{stored.replace('*', '0')} is a tensor of a kind that adaptlab does not know, so the "
         "model is not supported."
@@ -218,6 +305,15 @@ def _stacked(stored: str, parts: tuple[str, ...], shape: tuple[int, ...]) -> Ite
             )  # fmt: skip
 
 
+def _outer(path: str) -> str | None:
+    """Return our name of a module outside the blocks, if it has one."""
+    while path not in OUTER:
+        _, dot, path = path.partition(".")
+        if not dot:
+            return None
+    return OUTER[path]
+
+
 def check_size(place: Place, dimensions: Dimensions) -> None:
     """Raise `BadModelFolder` if a matrix or bias is not of the configuration's size."""
     sizes = dimensions.matrices().get(place.name)
@@ -234,9 +330,9 @@ def check_size(place: Place, dimensions: Dimensions) -> None:
 
 
 def _norm(module: str, kind: str) -> str:
-    """Return our name of a norm: of a module in a block, or of the last one."""
-    if not module:
-        return f"final_norm.{kind}"
+    """Return our name of a norm in a block."""
+    if module in NORMS:
+        return f"blocks.*.{NORMS[module]}.{kind}"
     of_attention = "." in module or module in BEFORE_ATTENTION
     leaf = module.rpartition(".")[2]
     return f"blocks.*.{'attn' if of_attention else 'mlp'}.{leaf}.{kind}"

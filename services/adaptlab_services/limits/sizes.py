@@ -80,7 +80,8 @@ class Sizes:
         capture, method = resolved.attention, resolved.method
         if capture is None:
             return
-        shape, length = family_shape(resolved.family), resolved.task.sequence_length()
+        shape = family_shape(resolved.family)
+        length = resolved.family.content_length(resolved.task.sequence_length())
         learned = 0 if method is None else method.extra_context_tokens()
         maps = (1 if method is None else 2) * len(resolved.seeds) * shape.layers * shape.heads
         numbers = maps * (len(capture.inputs) or capture.samples) * length * (length + learned)
