@@ -31,7 +31,7 @@ pytestmark = [
 MODELS: dict[str, Callable[[], PreTrainedModel]] = {
     "gpt2": gpt2,
     "llama": llama,
-    **{name: LIBRARY_MODELS[name] for name in ("qwen3", "phi3", "opt", "gpt-neox")},
+    **{name: LIBRARY_MODELS[name] for name in ("qwen3", "phi3", "opt", "gpt-neox", "mixtral")},
     "gemma3": architecture(
         "Gemma3ForCausalLM", "Gemma3TextConfig", head_dim=8, sliding_window=64
     ),  # in peft a prefix falls out of a shorter window

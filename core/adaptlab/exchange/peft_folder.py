@@ -45,6 +45,11 @@ def peft_folder(
             f"PEFT adapts models of transformers, and a {family.name} is none. Adapt a base model "
             f"of one of these families: {', '.join(_published_families())}."
         )
+    if family.predicts_in_place():
+        raise NoPeftForm(
+            "PEFT has no task type for models that fill masks in, so their adapters cannot be "
+            "exported. Adapt a causal model, or download the checkpoint as it is."
+        )
     if method.name not in PEFT_FORMS.names():
         raise NoPeftForm(
             f"{method.name} has no PEFT form. The nearest method that has one is "

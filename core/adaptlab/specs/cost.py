@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from adaptlab.plugins.family import Family
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.task import Task
 from adaptlab.specs.forward_pass import Batch, Part, Pass, Route, model_pass
@@ -169,7 +170,7 @@ class _Job:
     def _batch(self, spec: Trained) -> Batch:
         """Return the batch of one pass of training."""
         items = -(-spec.training.batch_size // spec.training.accumulation)
-        return Batch(items, self.replicates, self.trials, *_lengths(spec.task))
+        return Batch(items, self.replicates, self.trials, *_lengths(spec.family, spec.task))
 
     def _evaluation(self) -> Load:
         """Return the load of selecting trials and of all final scores."""
@@ -234,7 +235,7 @@ class _Job:
     def _scoring(self, task: Task, items: int, replicates: int) -> Batch:
         """Return a batch of scoring, the same items for all replicates of a base."""
         sharing = replicates // self.bases if self.bases else 1
-        return Batch(items, replicates, max(1, sharing), *_lengths(task))
+        return Batch(items, replicates, max(1, sharing), *_lengths(self.spec.family, task))
 
     def _pass(self, batch: Batch) -> Pass:
         """Return the cost of a forward pass through the model with its method."""
@@ -278,6 +279,6 @@ def _evaluated(spec: Resolved) -> Iterator[tuple[Task, int]]:
             yield task, spec.evaluation_samples
 
 
-def _lengths(task: Task) -> tuple[int, int]:
+def _lengths(family: Family, task: Task) -> tuple[int, int]:
     """Return the positions of an item, and how many predict the answer."""
-    return task.sequence_length(), task.target_length()
+    return family.content_length(task.sequence_length()), task.target_length()
