@@ -1,6 +1,7 @@
 """Encoders that the library computes: sites from names and shapes, and folders that are refused."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.numpy import load_file
@@ -51,7 +52,7 @@ def test_sites_follow_from_headers_and_what_is_not_used_is_left_out(folder: Path
     ],
 )
 def test_configurations_of_other_models_are_refused(
-    tmp_path: Path, members: dict[str, object], text: str
+    tmp_path: Path, members: dict[str, Any], text: str
 ) -> None:
     folder = a_bert_folder(tmp_path / "bert", **members)
     with pytest.raises(BadModelFolder, match=text):

@@ -5,7 +5,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pytest
@@ -275,7 +275,11 @@ def test_a_file_that_cannot_be_read_is_named(
 
 
 def _saved(make: Callable[[], PreTrainedModel], dtype: torch.dtype) -> Callable[[Path], object]:
-    return lambda folder: randomised(make, double=False).to(dtype).save_pretrained(folder)
+    def save(folder: Path) -> None:
+        model: Any = randomised(make, double=False)
+        model.to(dtype).save_pretrained(folder)
+
+    return save
 
 
 @pytest.mark.parametrize(

@@ -150,9 +150,10 @@ class LibraryModel:
         ours: dict[str, list[tuple[int, str]]] = {}
         for name, place in found.published_tensors().items():
             ours.setdefault(place.name, []).append((place.start, name))
-        for path, module in list(self._module.named_modules()):
+        for module in self._module.modules():
             if isinstance(module, nn.Embedding):
                 module.padding_idx = None  # no item has padding, so that its row is learned as well
+        for path, module in list(self._module.named_modules()):
             if block := BLOCK.search(f"{path}."):
                 self._bind_part(int(block[1]), path, module)
             kinds = [kind for kind in module._parameters if f"{path}.{kind}" in ours]

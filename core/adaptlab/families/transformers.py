@@ -168,10 +168,11 @@ class Transformers(PublishedFamily):
 
     def first_position(self) -> int:
         """Return the row of the position table that the first content token uses."""
+        if self.architecture != "RobertaForMaskedLM":
+            return 0
         dimensions = self.dimensions()
-        is_after_padding = self.architecture == "RobertaForMaskedLM"
-        assert isinstance(dimensions, EncoderDimensions) or not is_after_padding
-        return dimensions.pad_token_id + 1 if is_after_padding else 0
+        assert isinstance(dimensions, EncoderDimensions)
+        return dimensions.pad_token_id + 1
 
     def shape(self) -> ModelShape:
         dimensions, tied = self.dimensions(), {HEAD: EMBEDDING} if self.is_tied() else {}

@@ -185,7 +185,7 @@ class EncoderDimensions(Dimensions):
 
     mask_token_id: int | None = Field(default=None, ge=0)
     pad_token_id: int = 1
-    tie_word_embeddings: Literal[True] | None = None
+    tie_word_embeddings: Literal[True] | None = None  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
     is_decoder: Literal[False] = False
     add_cross_attention: Literal[False] = False
     position_embedding_type: Literal["absolute"] = "absolute"
