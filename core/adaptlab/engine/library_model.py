@@ -150,9 +150,6 @@ class LibraryModel:
         ours: dict[str, list[tuple[int, str]]] = {}
         for name, place in found.published_tensors().items():
             ours.setdefault(place.name, []).append((place.start, name))
-        for module in self._module.modules():
-            if isinstance(module, nn.Embedding):
-                module.padding_idx = None  # no item has padding, so that its row is learned as well
         for path, module in list(self._module.named_modules()):
             if block := BLOCK.search(f"{path}."):
                 self._bind_part(int(block[1]), path, module)
@@ -292,6 +289,9 @@ def _built(family: Transformers) -> Any:
     module = architecture._from_config(
         config, attn_implementation=_registered(), experts_implementation="eager"
     )
+    for embedding in module.modules():
+        if isinstance(embedding, nn.Embedding):
+            embedding.padding_idx = None  # no item has padding, so its row is learned as well
     return module.eval().requires_grad_(requires_grad=False)
 
 
