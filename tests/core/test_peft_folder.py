@@ -1,11 +1,13 @@
 """Folders for PEFT: what they say of modules, and what has no such form."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load, save
 from tests.adapters import drawn
+from tests.folders import a_bert_folder
 
 from adaptlab.errors import BadCheckpoint, NoPeftForm
 from adaptlab.exchange.peft_folder import ADAPTER_CONFIG, ADAPTER_WEIGHTS, peft_folder
@@ -15,6 +17,7 @@ from adaptlab.families.llama import Llama
 from adaptlab.methods.lora import Lora
 from adaptlab.methods.prefix_tuning import PrefixTuning
 from adaptlab.plugins.method import METHODS, Method
+from adaptlab.weights.model_folder import check_folder
 
 LLAMA = Llama(layers=2, width=8, heads=4, key_value_heads=2, vocabulary=11, context=9)
 
@@ -23,6 +26,12 @@ def exported(method: Method, family: GPT2 | Llama = LLAMA) -> dict[str, bytes]:
     family = family.resolved(11, 9)
     tensors = drawn(method.tensors(family.shape()), 3)
     return peft_folder(family, method, save(tensors), lambda name: pytest.fail(name), "models/it")
+
+
+def test_a_model_that_fills_masks_in_has_no_form(tmp_path: Path) -> None:
+    family = check_folder(a_bert_folder(tmp_path / "bert")).family
+    with pytest.raises(NoPeftForm, match="models that fill masks in"):
+        peft_folder(family, Lora(rank=1), b"", lambda name: pytest.fail(name))
 
 
 @pytest.mark.parametrize(

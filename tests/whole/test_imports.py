@@ -3,10 +3,15 @@
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from peft import PeftModel
 from safetensors.numpy import load_file
-from tests.folders import WEIGHTS, a_model_folder, a_qwen3_folder
+from tests.engine.published import gpt2
+from tests.folders import WEIGHTS, a_model_folder, a_qwen3_folder, with_weights
 from tests.whole.conftest import PATIENCE, command
+from transformers import GPT2LMHeadModel
 
 from adaptlab_client import Client, InvalidRequest, JobView
 from adaptlab_stack.stack import Stack
@@ -21,6 +26,9 @@ ADAPT = {
     "evaluation": {"samples": 50},
     "capture": {"attention": {"samples": 1}},
 }
+
+
+MOVED = "base_model.transformer.wpe.modules_to_save.default.weight"
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +84,33 @@ def test_a_model_that_the_library_computes_is_adapted_like_any_other(
     assert maps["adapted"].learned_positions == 2
     first = [s for s in maps["adapted"].summaries if s.layer == 0]
     assert all(summary.relative_deviation < 1e-12 for summary in first)
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+@pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`:UserWarning")
+def test_an_adapter_is_exported_with_what_it_needs_of_the_folder(
+    client: Client, model_root: Path, tmp_path: Path
+) -> None:
+    """A soft prompt of GPT-2 contains the position vectors of the base, which no table has."""
+    folder = model_root / "tiny" / "gpt2"
+    gpt2().save_pretrained(folder)
+    job = client.base_models.import_folder("tiny-gpt2", "models/tiny/gpt2")
+    imported = client.jobs.wait(job.id, timeout=PATIENCE)
+    assert imported.succeeded, imported.error
+    spec = {**ADAPT, "base_model": "tiny-gpt2", "method": {"name": "soft_prompt", "length": 2}}
+    job = client.jobs.wait(client.jobs.submit(spec).id, timeout=PATIENCE)
+    assert job.succeeded, job.error
+    (checkpoint,) = client.jobs.checkpoints(job.id)
+    client.checkpoints.export(checkpoint, tmp_path / "peft")
+    base = GPT2LMHeadModel.from_pretrained(folder)
+    positions = base.transformer.wpe.weight.detach().clone()
+    adapted = PeftModel.from_pretrained(base, tmp_path / "peft")
+    assert adapted.peft_config["default"].base_model_name_or_path == "models/tiny/gpt2"
+    moved = dict(adapted.named_parameters())[MOVED].detach()
+    assert torch.equal(moved[2:], positions[: len(moved) - 2])
+    with_weights(folder, **{"transformer.ln_f.bias": np.ones(24, np.float32)})
+    with pytest.raises(InvalidRequest, match="models/tiny/gpt2 is not as it was"):
+        client.checkpoints.export(checkpoint, tmp_path / "again")
 
 
 def test_a_link_out_of_the_root_is_refused(

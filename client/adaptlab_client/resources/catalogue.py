@@ -138,7 +138,7 @@ class Checkpoints:
 
     def export(
         self,
-        checkpoint_id: int | str,
+        checkpoint: CheckpointView | int | str,
         folder: str | Path,
         *,
         format: Literal["peft"] = "peft",  # noqa: A002 - the word of the command line
@@ -148,6 +148,5 @@ class Checkpoints:
         The folder is created, and existing files of the same names are replaced. Raises
         `InvalidRequest` if the method or the base model has no PEFT form.
         """
-        return save_folder(
-            self._connection, path_of("checkpoints", checkpoint_id, format), Path(folder)
-        )
+        identity = checkpoint.id if isinstance(checkpoint, CheckpointView) else checkpoint
+        return save_folder(self._connection, path_of("checkpoints", identity, format), Path(folder))
