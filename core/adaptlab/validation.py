@@ -22,9 +22,8 @@ def validation_problems(
     """Return one problem for each place in `document` that does not validate.
 
     The names of union members, which pydantic puts into a location, are left out. The errors of
-    several members of a union about one place become one problem. If entries of a list or mapping
-    are invalid, the list itself is not reported, as too short without them or as not of another
-    type.
+    several members of a union about one place become one problem. If an entry of a list or mapping
+    is invalid, only the entry is reported, because errors about the whole follow from it.
 
     Args:
         errors: pydantic's errors.

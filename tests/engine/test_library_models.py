@@ -55,6 +55,21 @@ def drawn(method: Method, both: Pair) -> dict[str, Tensor]:
     }
 
 
+def with_both_last_tokens(both: Pair, method: Method) -> tuple[Tensor, Tensor]:
+    """The logits of two inputs that differ in their last token."""
+    shape = both.ours.family.shape()
+    stacked = {n: t.unsqueeze(0) for n, t in drawn(method, both).items()}
+    attached = ENGINE_METHODS.get(method.name)(method, shape, stacked)
+    base = {tensor: t.unsqueeze(0) for tensor, t in both.ours.tensors.items()}
+    tokens = both.tokens().unsqueeze(0)
+    later = tokens.clone()
+    later[..., -1] = (later[..., -1] + 1) % shape.vocabulary
+    before, after = (
+        forward(family_of(both), base, each, attached, slice(None)) for each in (tokens, later)
+    )
+    return before, after
+
+
 @both_precisions
 @each_model
 def test_logits_and_patterns_are_those_of_the_library(name: str, double: bool, tmp_path: Path):
@@ -142,15 +157,7 @@ def test_no_position_sees_the_future(name: str, method: Method, tmp_path: Path):
     shape = both.ours.family.shape()
     if isinstance(method, Lora) and not shape.matching_sites("q"):
         method = Lora(rank=1, sites=("qkv",))
-    stacked = {n: t.unsqueeze(0) for n, t in drawn(method, both).items()}
-    attached = ENGINE_METHODS.get(method.name)(method, shape, stacked)
-    base = {tensor: t.unsqueeze(0) for tensor, t in both.ours.tensors.items()}
-    tokens = both.tokens().unsqueeze(0)
-    later = tokens.clone()
-    later[..., -1] = (later[..., -1] + 1) % shape.vocabulary
-    before, after = (
-        forward(family_of(both), base, each, attached, slice(None)) for each in (tokens, later)
-    )
+    before, after = with_both_last_tokens(both, method)
     assert (before[..., :-1, :] - after[..., :-1, :]).abs().max() < 1e-5
     assert (before[..., -1, :] - after[..., -1, :]).abs().max() > 1e-3
 
@@ -163,15 +170,7 @@ def test_no_position_sees_the_future(name: str, method: Method, tmp_path: Path):
 )
 def test_every_position_of_an_encoder_sees_all_others(name: str, method: Method, tmp_path: Path):
     both = pair(MODELS[name], tmp_path, double=False)
-    attach, shape = ENGINE_METHODS.get(method.name), both.ours.family.shape()
-    attached = attach(method, shape, {n: t.unsqueeze(0) for n, t in drawn(method, both).items()})
-    base = {tensor: t.unsqueeze(0) for tensor, t in both.ours.tensors.items()}
-    tokens = both.tokens().unsqueeze(0)
-    later = tokens.clone()
-    later[..., -1] = (later[..., -1] + 1) % shape.vocabulary
-    before, after = (
-        forward(family_of(both), base, each, attached, slice(None)) for each in (tokens, later)
-    )
+    before, after = with_both_last_tokens(both, method)
     assert (before - after).abs().amax((0, 1, 3)).min() > 1e-3
 
 

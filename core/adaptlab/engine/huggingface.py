@@ -11,8 +11,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from adaptlab.errors import BadModelFolder
-from adaptlab.weights.huggingface import PublishedFamily, PublishedTensor
-from adaptlab.weights.model_folder import CheckedFolder, StoredTensor, check_folder
+from adaptlab.weights.huggingface import PublishedFamily
+from adaptlab.weights.model_folder import CheckedFolder, check_folder
 
 CPU = torch.device("cpu")
 
@@ -71,9 +71,9 @@ def mapped_tensors(
     with ExitStack() as stack:
         files = {path: _opened(stack, path) for path in {s.file for s, _ in sources.values()}}
         return {
-            name: _in_our_layout(files[stored.file], stored, source, shape.rows_of(name)).to(
-                device, dtype
-            )
+            name: source.part_of(files[stored.file].get_tensor(stored.name), shape.rows_of(name))
+            .contiguous()
+            .to(device, dtype)
             for name, (stored, source) in sources.items()
         }
 
@@ -84,15 +84,6 @@ def _opened(stack: ExitStack, path: Path) -> Any:  # the library's file handles 
         return stack.enter_context(safe_open(path, framework="pt"))
     except (SafetensorError, OSError) as error:
         raise BadModelFolder(f"{path.name} was changed while it was read.") from error
-
-
-def _in_our_layout(
-    file: Any, stored: StoredTensor, source: PublishedTensor, outputs: int
-) -> Tensor:
-    """Return one tensor of `outputs` rows in adaptlab's layout, in the dtype of the file."""
-    tensor = file.get_tensor(stored.name)
-    tensor = tensor.T if source.transposed else tensor
-    return tensor[source.start : source.start + outputs].contiguous()
 
 
 def _check_tied(tensors: Mapping[str, Tensor], tied: Mapping[str, str]) -> None:

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from adaptlab.plugins.shapes import ModelShape, Site
-from adaptlab.weights.huggingface import PublishedFamily
-
-HEAD = "unembed.weight"
+from adaptlab.weights.huggingface import PublishedFamily, PublishedTensor
+from adaptlab.weights.library_tensors import HEAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +48,18 @@ class PublishedModel:
         return self.family.shape()
 
     @cached_property
+    def places(self) -> Mapping[str, PublishedTensor]:
+        """The places of our tensors in the model's files."""
+        return self.family.published_tensors()
+
+    @cached_property
     def modules(self) -> Mapping[str, Module]:
         """The linear modules by name, in forward order."""
-        places = self.family.published_tensors()
         parts: dict[str, list[Part]] = {}
         transposed: set[str] = set()
         for site in self.shape.linear_sites:
-            place, module = places[f"{site.name}.weight"], self.module_of(f"{site.name}.weight")
+            weight = f"{site.name}.weight"
+            place, module = self.places[weight], self.module_of(weight)
             parts.setdefault(module, []).append(Part(site, place.start))
             if place.transposed:
                 transposed.add(module)
@@ -71,8 +75,7 @@ class PublishedModel:
         """
         if tensor == HEAD:
             return "lm_head"
-        place = self.family.published_tensors()[tensor]
-        return self.family.prefix + place.name.rpartition(".")[0]
+        return self.family.prefix + self.places[tensor].name.rpartition(".")[0]
 
     def with_sites(self, sites: Collection[str]) -> tuple[Module, ...]:
         """Return the modules that have at least one of the sites."""

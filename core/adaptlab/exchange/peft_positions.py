@@ -2,8 +2,7 @@
 
 from adaptlab.exchange.modules import PublishedModel
 from adaptlab.exchange.plugins import BaseTensors, PeftForm
-
-POSITIONS = "positions.weight"
+from adaptlab.weights.library_tensors import POSITIONS
 
 
 def moved_positions(model: PublishedModel, length: int, base: BaseTensors) -> PeftForm:

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
@@ -54,6 +54,11 @@ class PublishedTensor:
         """Return the stored shape of a tensor of `shape`."""
         whole = shape if self.fused is None else (self.fused, *shape[1:])
         return whole[::-1] if self.transposed else whole
+
+    def part_of(self, stored: Any, outputs: int) -> Any:  # Any: arrays of numpy or of torch
+        """Return this tensor of `outputs` rows, in our layout, as a view of the stored one."""
+        whole = stored.T if self.transposed else stored
+        return whole[self.start : self.start + outputs]
 
 
 class PublishedFamily(Family):

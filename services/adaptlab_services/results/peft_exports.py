@@ -3,6 +3,7 @@
 import io
 import zipfile
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,9 +21,16 @@ from adaptlab.errors import (
 from adaptlab.exchange.peft_folder import peft_folder
 from adaptlab.specs.resolved import ResolvedAdapt, ResolvedImport, readable
 from adaptlab.specs.spec import ModelFolder, ResolvedSpec
+from adaptlab.weights.model_folder import CheckedFolder
 from adaptlab.weights.numbers import numbers
 from adaptlab.weights.placed_folder import PlacedFolder
-from adaptlab.weights.weights_file import LARGEST_HEADER, LENGTH_BYTES, opened, read_header_in
+from adaptlab.weights.weights_file import (
+    LARGEST_HEADER,
+    LENGTH_BYTES,
+    StoredTensor,
+    opened,
+    read_header_in,
+)
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import BaseModel, Checkpoint, Job
 from adaptlab_services.errors import NotFound
@@ -102,56 +110,63 @@ class _Base:
 
     def imported_from(self) -> str | None:
         """Return the folder of an imported model, with its model root."""
-        model_folder = self._model_folder()
-        return None if model_folder is None else model_folder.folder
+        return None if self._model_folder is None else self._model_folder.folder
 
     def tensor(self, name: str) -> "NDArray[np.float32]":
         """Read one tensor in float32; the others are not read."""
-        model_folder, sha256 = self._model_folder(), self._weights()
-        if sha256 is not None:
-            return self._stored(name, sha256)
-        if model_folder is not None:
-            return self._in_folder(name, model_folder)
-        raise BadCheckpoint(f"The base model {self._name!r} has no weights for this seed.")
+        if self._sha256 is None:
+            return self._in_folder(name)
+        if name not in self._stored:
+            raise BadCheckpoint(f"The base model {self._name!r} has no tensor {name}.")
+        stored = self._stored[name]
+        artifacts = ArtifactStore(self._session)
+        return numbers(stored, b"".join(artifacts.read(self._sha256, stored.start, stored.stop)))
 
-    def _model_folder(self) -> ModelFolder | None:
-        resolved = readable(ResolvedSpec.model_validate(self._maker.resolved_spec))
-        return resolved.model_folder if isinstance(resolved, ResolvedImport) else None
-
-    def _in_folder(self, name: str, model_folder: ModelFolder) -> "NDArray[np.float32]":
-        located = self._roots.located(model_folder.folder)
-        checked = PlacedFolder(
-            path=located.place,
-            name=model_folder.folder,
-            files=model_folder.files,
-            within=located.root,
-        ).checked()
+    def _in_folder(self, name: str) -> "NDArray[np.float32]":
+        checked = self._checked
         stored, source = checked.sources[name]
         try:
-            with opened(stored.file, located.root) as file:
+            with opened(stored.file, checked.within) as file:
                 file.seek(stored.start)
                 tensor = numbers(stored, file.read(stored.stop - stored.start))
         except OSError as error:
             raise BadModelFolder(f"{stored.file.name} cannot be read.") from error
-        rows = checked.family.shape().rows_of(name)
-        tensor = tensor.T if source.transposed else tensor
-        return tensor[source.start : source.start + rows]
+        return source.part_of(tensor, checked.family.shape().rows_of(name))
 
-    def _stored(self, name: str, sha256: str) -> "NDArray[np.float32]":
-        artifacts = ArtifactStore(self._session)
+    @cached_property
+    def _model_folder(self) -> ModelFolder | None:
+        resolved = readable(ResolvedSpec.model_validate(self._maker.resolved_spec))
+        return resolved.model_folder if isinstance(resolved, ResolvedImport) else None
+
+    @cached_property
+    def _checked(self) -> CheckedFolder:
+        """The folder of an imported model, which must not have changed."""
+        if self._model_folder is None:
+            raise BadCheckpoint(f"The base model {self._name!r} has no weights for this seed.")
+        located = self._roots.located(self._model_folder.folder)
+        return PlacedFolder(
+            path=located.place,
+            name=self._model_folder.folder,
+            files=self._model_folder.files,
+            within=located.root,
+        ).checked()
+
+    @cached_property
+    def _stored(self) -> Mapping[str, StoredTensor]:
+        """The tensors of the stored base, by name, as its header describes them."""
+        artifacts, sha256 = ArtifactStore(self._session), self._sha256
+        assert sha256 is not None
         size = artifacts.size(sha256)
         start = b"".join(artifacts.read(sha256, 0, min(size, LENGTH_BYTES + LARGEST_HEADER)))
         try:
             header = read_header_in(start, size, Path(f"{self._name}.safetensors"))
         except BadWeightsFile as error:
             raise BadCheckpoint(str(error)) from error
-        stored = {tensor.name: tensor for tensor in header.tensors}
-        if name not in stored:
-            raise BadCheckpoint(f"The base model {self._name!r} has no tensor {name}.")
-        places = stored[name].start, stored[name].stop
-        return numbers(stored[name], b"".join(artifacts.read(sha256, *places)))
+        return {tensor.name: tensor for tensor in header.tensors}
 
-    def _weights(self) -> str | None:
+    @cached_property
+    def _sha256(self) -> str | None:
+        """The digest of the stored base, if its weights are stored."""
         return self._session.scalars(
             select(Checkpoint.artifact_sha256)
             .where(Checkpoint.job_id == self._maker.id)

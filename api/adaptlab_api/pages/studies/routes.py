@@ -24,7 +24,7 @@ NAVIGATION = NavigationEntry(2, "Studies", HERE)
 NO_STUDY = (
     "No study has this name or id. The name may be mistyped, or the study may be on another server."
 )
-NO_TABLE = "The study has fewer tables than the address says. Open it without a table."
+NO_TABLE = "The study does not have this many tables. Remove the number from the address."
 
 
 def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
@@ -59,7 +59,7 @@ def study_routes(renderer: Renderer) -> APIRouter:
         try:
             content = study_page(units, opened.comparisons, study, table)
         except NotFound as fault:
-            return _no_study(renderer, principal, fault)
+            return _not_found(renderer, principal, fault)
         return renderer.page("study.html", {"principal": principal, "here": HERE, **content})
 
     @router.post("/{study}/cancel")
@@ -70,7 +70,7 @@ def study_routes(renderer: Renderer) -> APIRouter:
         try:
             changed = studies.cancel(session, principal, study)
         except NotFound as fault:
-            return _no_study(renderer, principal, fault)
+            return _not_found(renderer, principal, fault)
         return noted(session, request, RedirectResponse(f"{HERE}/{changed.study.name}", 303))
 
     @router.get("/{study}/charts")
@@ -92,7 +92,7 @@ def study_routes(renderer: Renderer) -> APIRouter:
     return router
 
 
-def _no_study(renderer: Renderer, principal: Principal | Reader, fault: NotFound) -> Response:
+def _not_found(renderer: Renderer, principal: Principal | Reader, fault: NotFound) -> Response:
     shown: dict[str, object] = {"principal": principal, "here": HERE}
     if fault.kind == "table":
         return renderer.fault(404, "There is no such table", NO_TABLE, shown)
