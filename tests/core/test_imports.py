@@ -8,9 +8,17 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 from safetensors.numpy import load_file
-from tests.folders import PARAMETERS, QUERY, WEIGHTS, a_model_folder, with_weights
+from tests.folders import (
+    MASK,
+    PARAMETERS,
+    QUERY,
+    WEIGHTS,
+    a_bert_folder,
+    a_model_folder,
+    with_weights,
+)
 
-from adaptlab.errors import InvalidSpec
+from adaptlab.errors import BadModelFolder, InvalidSpec
 from adaptlab.plugins.registry import as_json
 from adaptlab.specs.resolve import BaseModelFacts, resolve, resolve_import
 from adaptlab.specs.resolved import ResolvedImport, read_resolved, spec_digest, write_resolved
@@ -24,6 +32,7 @@ from adaptlab.specs.spec import (
     ResolvedSpec,
 )
 from adaptlab.weights.model_folder import check_folder, fingerprint
+from adaptlab.weights.placed_folder import PlacedFolder
 
 JOBS: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)
 SMALL = {"name": "sort_ascending", "length": 3, "alphabet": 4}
@@ -66,6 +75,34 @@ def test_only_tasks_that_fit_are_scored(folder: Path) -> None:
     assert problem.pointer == "/evaluation/tasks/1"
     assert problem.code == "vocabulary_too_small"
     assert problem.nearest == (12,)
+
+
+def test_a_task_that_uses_the_mask_of_an_encoder_is_refused(tmp_path: Path) -> None:
+    encoder = a_bert_folder(tmp_path / "bert")
+    assert resolved(encoder, evaluation={"tasks": [{**SMALL, "alphabet": 9}], "samples": 9})
+    with pytest.raises(InvalidSpec) as caught:
+        resolved(encoder, evaluation={"tasks": [{**SMALL, "alphabet": 10}], "samples": 9})
+    (problem,) = caught.value.problems
+    assert (problem.pointer, problem.code) == ("/evaluation/tasks/0", "mask_is_a_token")
+    assert problem.nearest == (MASK,)
+    assert problem.detail == (
+        "sort_ascending has tokens up to 11, and 11 is the model's mask token. Use a task with "
+        "at most 11 tokens."
+    )
+
+
+def test_a_file_that_was_exchanged_for_a_link_out_of_the_root_is_not_read(
+    folder: Path, tmp_path: Path
+) -> None:
+    files = fingerprint(check_folder(folder))
+    outside = (tmp_path / "outside").with_suffix(".safetensors")
+    (folder / WEIGHTS).rename(outside)
+    (folder / WEIGHTS).symlink_to(outside)
+    linked = PlacedFolder(path=folder, name="models/llama", files=files)
+    assert linked.checked().sources
+    within = linked.model_copy(update={"within": folder})
+    with pytest.raises(BadModelFolder, match="outside its model root"):
+        within.checked()
 
 
 def test_an_imported_model_is_adapted_to_tasks_that_need_less_of_it(folder: Path) -> None:

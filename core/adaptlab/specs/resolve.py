@@ -270,8 +270,8 @@ def _check_fits(task: Task | None, evaluated: tuple[Task, ...], family: Family) 
                 problems.append(Problem(pointer, f"{noun}_too_small", detail, nearest=(available,)))
         if family.fills_in() and scored.vocabulary() > (mask := family.mask_token()):
             detail = (
-                f"{scored.name} has tokens up to {scored.vocabulary() - 1}, and {mask} is the mask "
-                f"of this {family.name}. Use a task with at most {mask} tokens."
+                f"{scored.name} has tokens up to {scored.vocabulary() - 1}, and {mask} is the "
+                f"model's mask token. Use a task with at most {mask} tokens."
             )
             problems.append(Problem(pointer, "mask_is_a_token", detail, nearest=(mask,)))
     if problems:
