@@ -1,16 +1,19 @@
 """The pages of an imported model, which has no task and was not trained here."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
-from tests.folders import a_model_folder
-from tests.making import a_principal
+from tests.folders import a_bert_folder, a_model_folder, a_qwen3_folder
+from tests.making import a_principal, an_adapt_document
 from tests.pages.made_up import SPEC
 
+from adaptlab_answers.attention import MapView
+from adaptlab_answers.jobs import JobView
 from adaptlab_api.app import create_app
+from adaptlab_api.pages.attention.view import answer_place
 from adaptlab_services.jobs import jobs
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.settings import Settings
@@ -45,3 +48,42 @@ def test_an_import_is_shown_without_the_training_it_never_had(
     assert ">imported</td>" in models
     assert "Workers read them from the folder <bdi>models/llama</bdi>" in model
     assert all(str(tmp_path) not in page for page in (listed, shown, models, model))
+
+
+def created(sessions: sessionmaker[Session], root: Path, document: Mapping[str, object]) -> JobView:
+    """A job of the admin, on a server with one model root."""
+    with sessions.begin() as session:
+        roots = ModelRoots({"models": root})
+        return jobs.create(
+            session, a_principal(session), SPEC.validate_python(document), roots=roots
+        ).job
+
+
+@pytest.mark.parametrize("make", [a_model_folder, a_qwen3_folder, a_bert_folder])
+def test_every_imported_model_has_its_size_on_its_page_and_in_the_list(
+    client: TestClient,
+    sessions: sessionmaker[Session],
+    tmp_path: Path,
+    make: Callable[[Path], Path],
+) -> None:
+    """Families of the library keep sizes in the configuration; these pages answered 500."""
+    make(tmp_path / "root" / "mine")
+    created(
+        sessions, tmp_path / "root", {"kind": "import", "name": "mine", "folder": "models/mine"}
+    )
+    listed, shown = (client.get(path) for path in ("/base-models", "/base-models/mine"))
+    assert (listed.status_code, shown.status_code) == (200, 200)
+    assert "2 × 8, 2 heads" in listed.text
+    assert "2 layers of width 8, 2 heads" in shown.text
+
+
+@pytest.mark.parametrize(("make", "place"), [(a_model_folder, 4), (a_bert_folder, 3)])
+def test_an_answer_follows_its_position_or_is_masked_at_it(
+    sessions: sessionmaker[Session], tmp_path: Path, make: Callable[[Path], Path], place: int
+) -> None:
+    make(tmp_path / "root" / "mine")
+    base = {"kind": "import", "name": "mine", "folder": "models/mine"}
+    document = an_adapt_document(base_model=base, method={"name": "lora", "rank": 1}, budget={})
+    job = created(sessions, tmp_path / "root", document)
+    view = MapView.model_construct(target_start=3)
+    assert answer_place(view, job.resolved_spec) == place

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_answers.attention import MapView
 from adaptlab_answers.jobs import JobView
 from adaptlab_answers.models import MethodEntry
@@ -17,7 +18,7 @@ from adaptlab_api.pages.attention.charts import (
     grid_layers,
     read_weights,
 )
-from adaptlab_api.pages.attention.view import AttentionView, Place, attention_view
+from adaptlab_api.pages.attention.view import AttentionView, Place, answer_place, attention_view
 from adaptlab_api.pages.rendering.job_titles import job_title
 from adaptlab_services.errors import NotFound
 from adaptlab_services.jobs import jobs
@@ -77,7 +78,7 @@ class HeadColumn:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One output token: the token at its position, and the answers there.
+    """One output token: the token at its position, None for a mask, and the answers there.
 
     `before` and `after` are the answers of the base and the adapted model, `learned` the attention
     on learned positions, and `followed` the next token of the sample.
@@ -85,7 +86,7 @@ class Step:
 
     number: int
     position: int
-    token: int
+    token: int | None
     before: int | None
     after: int | None
     followed: int | None
@@ -120,7 +121,7 @@ def attention_page(session: Session, job_id: UUID, asked: AttentionQuery) -> dic
     ours = [view for view in attention.maps(session, job_id, wanted).data if view.is_drawable]
     if not ours:
         return shown
-    view = attention_view(maps, ours[0])
+    view = attention_view(maps, ours[0], job.resolved_spec)
     rows = attention_heads.heads(
         session, maps, place.replicate, asked.sorting, asked.offset, HEADS_PAGE
     )
@@ -131,7 +132,7 @@ def attention_page(session: Session, job_id: UUID, asked: AttentionQuery) -> dic
         "place": place,
         "seed": ours[0].seed,
         "shown": _shown(asked.shown, view),
-        "step": _step(ours, place, read_weights(session, ours, place)),
+        "step": _step(ours, place, read_weights(session, ours, place), job.resolved_spec),
         "guide": _guide(job, layers, view),
         "layers": layers,
         "here": next(iter(ours[-1].summaries), None) if view.adapted else None,
@@ -153,22 +154,24 @@ def _grid(maps: Sequence[MapOutline], place: Place) -> dict[str, object]:
     return {"grid": (first, stop - 1, layers), "cut_heads": heads > MOST_HEADS}
 
 
-def _step(maps: Sequence[MapView], place: Place, head: HeadWeights | None) -> Step | None:
+def _step(
+    maps: Sequence[MapView], place: Place, head: HeadWeights | None, spec: ResolvedSpec
+) -> Step | None:
     by_source = {view.source: view for view in maps}
     position = maps[0].target_start + place.step
     tokens = maps[0].tokens[place.sample]
     if position >= len(tokens):
         return None
-    learned = None
+    answer, learned = answer_place(maps[0], spec) + place.step, None
     if head is not None and head.adapted is not None and head.learned:
         learned = float(head.adapted[position, : head.learned].sum())
     return Step(
         number=place.step,
         position=position,
-        token=tokens[position],
+        token=tokens[position] if position < answer else None,
         before=_answer(by_source.get("base"), place),
         after=_answer(by_source.get("adapted"), place),
-        followed=tokens[position + 1] if position + 1 < len(tokens) else None,
+        followed=tokens[answer] if answer < len(tokens) else None,
         learned=learned,
     )
 

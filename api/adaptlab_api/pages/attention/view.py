@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from adaptlab.specs.resolved import UnreadSpec, read_resolved
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.wording import shortened
 from adaptlab_answers.attention import MapView
 from adaptlab_services.results.attention_heads import MapOutline
@@ -52,12 +54,13 @@ class AttentionView:
     adapted: bool
 
 
-def attention_view(maps: Sequence[MapOutline], view: MapView) -> AttentionView:
+def attention_view(maps: Sequence[MapOutline], view: MapView, spec: ResolvedSpec) -> AttentionView:
     """Return the choices in the maps of a job; `view` has the samples."""
     _, layers, heads, rows, _ = maps[0].shape
+    asked = answer_place(view, spec)
     return AttentionView(
         replicates=_distinct((outline.replicate, str(outline.seed)) for outline in maps),
-        samples=tuple((n, _sample(n, view)) for n in range(len(view.tokens))),
+        samples=tuple((n, _sample(n, tokens[:asked])) for n, tokens in enumerate(view.tokens)),
         layers=tuple((n, str(n)) for n in range(layers)),
         heads=tuple((n, str(n)) for n in range(heads)),
         steps=max(rows - view.target_start, 1),
@@ -66,13 +69,20 @@ def attention_view(maps: Sequence[MapOutline], view: MapView) -> AttentionView:
     )
 
 
-def question(view: MapView, sample: int) -> tuple[int, ...]:
-    """Return the input tokens of a sample, without the model's answer."""
-    return view.tokens[sample][: view.target_start + 1]
+def answer_place(view: MapView, spec: ResolvedSpec) -> int:
+    """Return the place of the first answer token among the tokens of a sample.
+
+    It follows the position that produces it, or is that position in a model that fills masks in. A
+    job that this server cannot read is taken for one of the former.
+    """
+    job = read_resolved(spec)
+    if isinstance(job, UnreadSpec) or not job.family.predicts_in_place():
+        return view.target_start + 1
+    return view.target_start
 
 
-def _sample(number: int, view: MapView) -> str:
-    text = " ".join(str(token) for token in question(view, number))
+def _sample(number: int, asked: Sequence[int]) -> str:
+    text = " ".join(str(token) for token in asked)
     return f"{number}: {shortened(text, LONGEST_SAMPLE)}"
 
 

@@ -13,7 +13,7 @@ from adaptlab.plugins.adaptation import Adaptation
 from adaptlab.specs.halving import rung_steps, stages
 from adaptlab.specs.resolved import UnreadSpec, read_resolved
 from adaptlab.specs.spec import EarlyStopping, ResolvedSpec, ResolvedTraining
-from adaptlab_answers.jobs import EventView
+from adaptlab_answers.jobs import EventView, JobView
 from adaptlab_api.pages.attention.view import attention_view
 from adaptlab_api.pages.jobs.curves import MOST_REPLICATES
 from adaptlab_api.pages.jobs.listing import ACTIVE_SECONDS, running_seconds, unserved_queues
@@ -64,7 +64,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "scales_vary": _vary(spec, "initial_scale"),
         "maps": maps[:MOST_FILES],
         "more_maps": max(0, len(maps) - MOST_FILES),
-        **_attention(session, job_id, maps),
+        **_attention(session, job, maps),
         "unread": unread_text(spec),
         "facts": spec_facts(spec),
         "resolved_json": pretty(spec),
@@ -83,16 +83,16 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
     }
 
 
-def _attention(session: Session, job_id: UUID, maps: Sequence[MapOutline]) -> dict[str, object]:
+def _attention(session: Session, job: JobView, maps: Sequence[MapOutline]) -> dict[str, object]:
     """Return the choices and the first heads; the attention page has the rest."""
     nothing: dict[str, object] = {"attention": None, "deviation": None, "heads": ()}
     if not maps:
         return nothing
     wanted = attention.MapFilter(replicate=maps[0].replicate, layer=0, head=0)
-    ours = [view for view in attention.maps(session, job_id, wanted).data if view.is_drawable]
+    ours = [view for view in attention.maps(session, job.id, wanted).data if view.is_drawable]
     if not ours:
         return nothing
-    view = attention_view(maps, ours[0])
+    view = attention_view(maps, ours[0], job.resolved_spec)
     layers = attention_heads.layers(session, maps)
     first = next((layer for layer in layers if layer.layer == 0), None)
     rows = attention_heads.heads(session, maps, maps[0].replicate, limit=HEADS_SHOWN)

@@ -8,8 +8,12 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from adaptlab.errors import UnknownName
+from adaptlab.errors import AdaptlabError, UnknownName
+from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.registry import by_name
+from adaptlab.plugins.shapes import ModelShape
+from adaptlab.specs.resolve import family_shape
 from adaptlab_answers.jobs import Progress
 from adaptlab_api.pages.rendering.states import look
 
@@ -172,6 +176,14 @@ def use(value: object, pointer: str) -> str:
     return json.dumps([pointer, value])
 
 
+def model_shape(family: Mapping[str, object]) -> ModelShape | None:
+    """Return the shape of a stored family, or None if this server cannot read it."""
+    try:
+        return family_shape(by_name(FAMILIES, family))
+    except AdaptlabError:
+        return None
+
+
 def page_filters() -> dict[str, Callable[..., object]]:
     """Return the filters by their names in templates."""
     return {
@@ -191,6 +203,7 @@ def page_filters() -> dict[str, Callable[..., object]]:
         "short_id": short_id,
         "words": words,
         "method_title": method_title,
+        "model_shape": model_shape,
         "size_rule": size_rule,
         "one_line": one_line,
         "members": members,
