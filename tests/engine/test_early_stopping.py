@@ -197,7 +197,8 @@ def test_a_break_leaves_no_trace(
     with pytest.raises(TrainingStopped):
         run(stopping, spec[1], tmp_path, before, "cpu", memory_bytes=limit)
     state = before.of(TrainingSaved)[0].path
-    run(stopping, spec[1], tmp_path / "after", after, "cpu", state, memory_bytes=limit)
+    # With more room, passes and parts of a batch stay as small as they were.
+    run(stopping, spec[1], tmp_path / "after", after, "cpu", state)
     assert points(before) + points(after) == points(whole)
     assert decided(after) == decided(whole)
     for one, other in zip(whole.of(CheckpointWritten), after.of(CheckpointWritten), strict=True):

@@ -19,6 +19,7 @@ from tests.engine.tiny import pretraining
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+from adaptlab.engine.chunks import BACKWARD, BUFFERS
 from adaptlab.engine.model import Model
 from adaptlab.engine.passes import arranged, cuts
 from adaptlab.engine.plan import Plan
@@ -82,17 +83,22 @@ def test_dropout_has_to_know_where_a_part_stands(monkeypatch: pytest.MonkeyPatch
 
 
 class Refusing:
-    """A model whose memory suffices for a limited number of replicates at once."""
+    """A model whose memory suffices for a limited number of replicates and training items."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, most: int, error: Exception) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, most: int, error: Exception, items: int = 100
+    ) -> None:
         self.sizes: list[int] = []
+        self.items: list[int] = []
         answer = Model.logits
 
-        def logits(model: Model, *given: object, **named: object) -> Tensor:
+        def logits(model: Model, tokens: Tensor, *given: object, **named: object) -> Tensor:
             self.sizes.append(max(len(tensor) for tensor in model.trained.values()))
-            if self.sizes[-1] > most:
+            if torch.is_grad_enabled():
+                self.items.append(tokens.shape[1])
+            if self.sizes[-1] > most or (torch.is_grad_enabled() and tokens.shape[1] > items):
                 raise error
-            return answer(model, *given, **named)  # pyright: ignore[reportArgumentType]
+            return answer(model, tokens, *given, **named)  # pyright: ignore[reportArgumentType]
 
         monkeypatch.setattr(Model, "logits", logits)
 
@@ -133,11 +139,22 @@ def test_an_error_that_is_not_about_memory_is_not_repeated(
     assert refusing.sizes == [6]
 
 
-def test_when_not_even_one_replicate_fits_the_error_says_what_to_lower(
+def test_where_not_even_one_replicate_fits_its_batch_is_split_and_the_same_comes_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    whole, _ = train(planned(LORA), tmp_path)
+    refusing = Refusing(monkeypatch, 6, OUT_OF_MEMORY[0], items=2)
+    divided, training = train(planned(LORA), tmp_path)
+    assert torch.allclose(divided, whole, rtol=0, atol=1e-10)
+    assert training.most_passes == 6
+    assert list(dict.fromkeys(refusing.items)) == [6, 3, 2], "the divisors, from the whole batch"
+
+
+def test_when_not_even_one_item_fits_the_error_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     Refusing(monkeypatch, 0, torch.OutOfMemoryError("Tried to allocate 2 GiB."))
-    wanted = r"batch_size \(6\) or raise training.accumulation \(1\).*2 GiB"
+    wanted = r"one item of one replicate.*smaller base model.*ADAPTLAB_MEMORY_BYTES.*2 GiB"
     with pytest.raises(OutOfMemory, match=wanted) as caught:
         train(planned(LORA), tmp_path)
     assert is_out_of_memory(caught.value), "so that the job fails for that reason"
@@ -198,6 +215,21 @@ def test_what_is_held_stays_within_the_limit(share: float, tmp_path: Path):
     held, training = kept_for_backward(plan, tmp_path, int(share * free))
     assert held <= share * free
     assert training.most_passes > 1
+
+
+@pytest.mark.parametrize(("share", "parts"), [(0.6, 2), (0.25, 4), (0.01, 24)])
+def test_the_batch_of_a_single_replicate_is_split_so_that_it_fits(
+    share: float, parts: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    plan = planned(LORA, trials=1, seeds=1, batch_size=24)
+    weights = trainables(plan, base := base_tensors(plan, 1)).flat
+    fixed = 8 * (BUFFERS * weights.numel() + sum(tensor.numel() for tensor in base.values()))
+    free, _ = kept_for_backward(plan, tmp_path, None)
+    seen = Refusing(monkeypatch, 1, MemoryError())
+    train(plan, tmp_path, 1, fixed + int(BACKWARD * share * free))
+    measured, *stepped = seen.items
+    assert measured == 24
+    assert set(stepped) == {24 // parts}
 
 
 def test_parts_of_a_batch_hold_less(tmp_path: Path):

@@ -1,6 +1,7 @@
-"""The number of replicates that fit in memory at once."""
+"""The replicates and the items of a batch that fit in memory at once."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -26,29 +27,47 @@ def memory_limit(device: torch.device, given: int | None) -> int | None:
     return None if free is None else int(USABLE * free)
 
 
-def most_at_once(
-    one: Pass, items: Items, parts: int, limit: int | None, base: Mapping[str, Tensor], scalars: int
-) -> int | None:
-    """Return the number of replicates that fit in a pass; None for all.
+@dataclass(frozen=True, slots=True)
+class Division:
+    """A pass has at most `most` replicates, and takes a batch in `parts` equal parts."""
 
-    `one` is a pass of a single replicate. Its forward pass over the first part of a batch is
+    most: int
+    parts: int
+
+
+def fitting(
+    one: Pass, items: Items, parts: int, limit: int | None, base: Mapping[str, Tensor], scalars: int
+) -> Division | None:
+    """Return the largest division that fits in memory; None if there is no limit.
+
+    `one` is a pass of a single replicate. Its forward pass over the first of `parts` of a batch is
     measured, and every other replicate is assumed to need as much, although trials of a seed share
-    some. `scalars` is the number of trained scalars of all replicates together.
+    some. If not even one replicate fits, the batch is divided into more parts. `scalars` is the
+    number of trained scalars of all replicates together.
     """
     if limit is None:
         return None
-    size = items.tokens.shape[1] // parts
-    first = items.part(slice(size))
+    size = items.tokens.shape[1]
+    first = items.part(slice(size // parts))
     held = (one.trainables.flat, *base.values())
     try:
         each = saved_bytes(lambda: one.losses(first, 0), held)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        return 1
+        return Division(1, more_parts(parts, size))
     weights = one.trainables.flat
     fixed = BUFFERS * scalars * weights.element_size() + sum(_size(t) for t in base.values())
-    return max(1, int((limit - fixed) / (BACKWARD * max(1, each))))
+    room = (limit - fixed) / BACKWARD
+    if each <= room or parts == size:
+        return Division(max(1, int(room / max(1, each))), parts)
+    enough = (p for p in range(parts, size) if size % p == 0 and each * parts / p <= room)
+    return Division(1, next(enough, size))
+
+
+def more_parts(parts: int, size: int) -> int:
+    """Return the next larger number of equal parts of a batch, at most one item each."""
+    return next((p for p in range(parts + 1, size) if size % p == 0), size)
 
 
 def _size(tensor: Tensor) -> int:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.allocate import Trainables
-from adaptlab.engine.chunks import most_at_once
+from adaptlab.engine.chunks import fitting, more_parts
 from adaptlab.engine.early_stopping import Patience
 from adaptlab.engine.items import Items
 from adaptlab.engine.optim import AdamW, schedule_factor
@@ -33,6 +33,7 @@ class DescentState(TypedDict):
     best: Tensor | None
     live: tuple[int, ...]
     most: int
+    parts: int
     lowest: tuple[float, ...]
     waited: tuple[int, ...]
 
@@ -60,7 +61,7 @@ class Descent:
         self._rates = plan.replicate_rates
         rule = training.early_stopping
         self._patience = None if rule is None else Patience.begin(rule, trainables.flat)
-        self._most = plan.replicates
+        self._most, self._parts = plan.replicates, training.accumulation
         self._passes: list[Pass] = []
 
     @property
@@ -127,17 +128,18 @@ class Descent:
             best=None if patience is None else patience.best,
             live=tuple(self.live),
             most=self._most,
+            parts=self._parts,
             lowest=() if patience is None else tuple(patience.lowest),
             waited=() if patience is None else tuple(patience.waited),
         )
 
     def restore(self, state: TrainingState) -> None:
-        """Resume from a saved state; passes are no larger than they were."""
+        """Resume from a saved state; passes and parts are no larger than they were."""
         self._all.flat.copy_(state.flat)
         if list(state.live) != self.live:
             self._narrow(list(state.live), self._place(state.live))
         self._optimiser.restore(state.mean, state.square, state.step)
-        self._most = state.most
+        self._most, self._parts = state.most, max(self._parts, state.parts)
         if self._patience is not None and state.best is not None:
             rule = self._patience.rule
             self._patience = Patience(rule, state.best, list(state.lowest), list(state.waited))
@@ -170,19 +172,18 @@ class Descent:
             self._cut(self._most)
 
     def _divide(self, items: Items) -> None:
-        """Measure how many replicates fit in memory, and divide them."""
+        """Measure how much fits in memory, and divide replicates and batches."""
         self._cut(1)
-        if len(self.live) > 1:
-            scalars = self._all.flat.numel()
-            most = most_at_once(
-                self._passes[0],
-                items,
-                self._plan.training.accumulation,
-                self._memory_bytes,
-                self._base,
-                scalars,
-            )
-            self._most = self._most if most is None else min(self._most, most)
+        division = fitting(
+            self._passes[0],
+            items,
+            self._parts,
+            self._memory_bytes,
+            self._base,
+            self._all.flat.numel(),
+        )
+        if division is not None:
+            self._most, self._parts = min(self._most, division.most), division.parts
         self._cut(self._most)
 
     def _cut(self, most: int) -> None:
@@ -191,7 +192,7 @@ class Descent:
 
     def _gradient(self, items: Items, step: int) -> tuple[Tensor, Tensor]:
         """Return the gradient [L, N] and losses [L], pass by pass."""
-        parts = self._plan.training.accumulation
+        parts = self._parts
         self.most_passes = max(self.most_passes, len(self._passes))
         if len(self._passes) == 1:
             return self._passes[0].gradient(items, step, parts)
@@ -215,15 +216,18 @@ class Descent:
             self._halve(reason)
 
     def _halve(self, reason: str) -> None:
+        """Halve the passes, or divide the batch if they have one replicate each."""
         largest = max(part.cut.replicates for part in self._passes)
-        training = self._plan.training
-        if largest == 1:
+        size = self._plan.training.batch_size
+        if largest == 1 and self._parts == size:
             raise OutOfMemory(
-                "Not even one replicate at a time fits in memory. Lower training.batch_size "
-                f"({training.batch_size}) or raise training.accumulation "
-                f"({training.accumulation}): {reason}"
+                "Not even one item of one replicate at a time fits in memory. Adapt a smaller base "
+                f"model, or raise the memory of a run (ADAPTLAB_MEMORY_BYTES): {reason}"
             )
-        self._most = largest // 2
+        if largest == 1:
+            self._parts = more_parts(self._parts, size)
+        else:
+            self._most = largest // 2
         if self._plan.device.type == "cuda":
             torch.cuda.empty_cache()
         self._cut(self._most)

@@ -23,6 +23,7 @@ from adaptlab.weights.weights_file import WeightsFile
 
 TENSORS = ("flat", "mean", "square", "window")
 LISTS = ("live", "lowest", "waited")
+COUNTERS = (*LISTS, "most", "parts", "step", "counted")
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class TrainingState:
     `flat` holds the weights of all replicates, final for those that have ended. AdamW's moments
     `mean` and `square`, and `window`, the summed losses since the last curve point, belong to the
     live replicates in order. With early stopping, so do `best`, `lowest` and `waited`: the best
-    weights, their loss, and the validations since. A pass takes at most `most` replicates.
+    weights, their loss, and the validations since. A pass takes at most `most` replicates and each
+    batch in `parts`.
     """
 
     flat: Float[Tensor, "R N"]
@@ -44,6 +46,7 @@ class TrainingState:
     lowest: tuple[float, ...]
     waited: tuple[int, ...]
     most: int
+    parts: int
     step: int
     counted: int
     outcome: TrainingOutcome
@@ -53,7 +56,7 @@ def write_state(state: TrainingState, plan: Plan, scratch: Path) -> Path:
     """Write the state to `scratch` as safetensors, atomically."""
     names = TENSORS if state.best is None else (*TENSORS, "best")
     tensors = {name: getattr(state, name).cpu().contiguous() for name in names}
-    counters = {name: getattr(state, name) for name in (*LISTS, "most", "step", "counted")}
+    counters = {name: getattr(state, name) for name in COUNTERS}
     outcome = asdict(state.outcome)
     description = {**counters, "outcome": outcome, "spec_digest": spec_digest(plan.spec)}
     path = scratch / f"training-{state.step}.safetensors"
@@ -71,6 +74,7 @@ class _Counters(BaseModel):
     lowest: tuple[float, ...]
     waited: tuple[int, ...]
     most: int = Field(ge=1)
+    parts: int = Field(default=1, ge=1)
     step: int = Field(ge=1)
     counted: int = Field(ge=0)
     outcome: TrainingOutcome
@@ -101,7 +105,7 @@ def read_state(path: Path, plan: Plan, scalars: int) -> TrainingState:
             f"{path.name} is not a saved training state: {first['msg']} at {first['loc'][:3]}."
         ) from error
     best = tensors.pop("best", None)
-    counters = {name: getattr(counters_read, name) for name in (*LISTS, "most", "step", "counted")}
+    counters = {name: getattr(counters_read, name) for name in COUNTERS}
     return TrainingState(**tensors, best=best, **counters, outcome=counters_read.outcome)
 
 
@@ -115,6 +119,7 @@ def _check_counters(path: Path, counters: _Counters, plan: Plan) -> None:
         and live <= set(range(plan.replicates))
         and len(counters.lowest) == len(counters.waited) == waiting
         and counters.counted <= counters.step <= steps
+        and plan.training.batch_size % counters.parts == 0
         and all(len(listed) == plan.replicates for listed in vars(counters.outcome).values())
     )
     if not is_valid:
