@@ -97,11 +97,20 @@ class PlugIn(Value):
     knobs: dict[str, object]
 
 
+class LargeBaseRates(Value):
+    """A method's learning rates on base models with at least `from_parameters` parameters."""
+
+    from_parameters: int
+    default_learning_rate: float
+    learning_rate_range: tuple[float, float]
+
+
 class MethodEntry(PlugIn):
     """An adaptation method; a parameter budget determines its `size_knob`.
 
     `first_layer_attention` is the claim on whether relative attention over content can change in a
     layer whose input is unchanged. A reference is shown at every budget of a study.
+    `large_base_rates` is null if large base models need no other learning rates.
     """
 
     formula: str
@@ -110,6 +119,7 @@ class MethodEntry(PlugIn):
     is_reference: bool
     default_learning_rate: float
     learning_rate_range: tuple[float, float]
+    large_base_rates: LargeBaseRates | None
     default_weight_decay: float
 
 

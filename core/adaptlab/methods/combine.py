@@ -110,8 +110,8 @@ class Combine(Method):
     def extra_flops_per_token(self, shape: ModelShape) -> int:
         return sum(part.extra_flops_per_token(shape) for part in self.parts)
 
-    def learning_rates(self, trials: int) -> tuple[float, ...]:
-        by_trial = zip(*(part.learning_rates(trials) for part in self.parts), strict=True)
+    def learning_rates(self, trials: int, shape: ModelShape) -> tuple[float, ...]:
+        by_trial = zip(*(part.learning_rates(trials, shape) for part in self.parts), strict=True)
         return tuple(geometric_mean(rates) for rates in by_trial)
 
     def _with(self, parts: Iterable[Method]) -> Self:

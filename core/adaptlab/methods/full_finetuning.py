@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from adaptlab.plugins.method import METHODS, AttentionClaim, Method
+from adaptlab.plugins.method import METHODS, AttentionClaim, LearningRates, Method
 from adaptlab.plugins.shapes import ModelShape, TensorShape
 
 
@@ -17,6 +17,7 @@ class FullFinetuning(Method):
     first_layer_attention: ClassVar[AttentionClaim] = "can_change"
     default_learning_rate: ClassVar[float] = 2e-3
     learning_rate_range: ClassVar[tuple[float, float]] = (1e-5, 1e-2)
+    large_base_rates: ClassVar[LearningRates | None] = LearningRates(3e-5, (1e-6, 1e-3))
     default_weight_decay: ClassVar[float] = 0.1
     is_reference: ClassVar[bool] = True
 

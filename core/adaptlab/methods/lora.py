@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from adaptlab.errors import Problem
-from adaptlab.plugins.method import METHODS, AttentionClaim, Method
+from adaptlab.plugins.method import METHODS, AttentionClaim, LearningRates, Method
 from adaptlab.plugins.shapes import Initialiser, ModelShape, Site, TensorShape
 from adaptlab.values import AUTO, Auto
 
@@ -28,6 +28,7 @@ class Lora(Method):
     size_knob: ClassVar[str | None] = "rank"
     default_learning_rate: ClassVar[float] = 2e-2
     learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1.0)
+    large_base_rates: ClassVar[LearningRates | None] = LearningRates(3e-3, (1e-4, 1e-1))
 
     name: Literal["lora"] = "lora"
     rank: int | Auto = Field(default=AUTO)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import ClassVar, Literal
 
 from adaptlab.errors import Problem
-from adaptlab.plugins.method import METHODS, AttentionClaim, Method
+from adaptlab.plugins.method import METHODS, AttentionClaim, LearningRates, Method
 from adaptlab.plugins.shapes import ModelShape, TensorShape
 
 
@@ -27,6 +27,7 @@ class PinnedFinetuning(Method):
     first_layer_attention: ClassVar[AttentionClaim] = "cannot_change"
     default_learning_rate: ClassVar[float] = 2e-3
     learning_rate_range: ClassVar[tuple[float, float]] = (3e-5, 3e-2)
+    large_base_rates: ClassVar[LearningRates | None] = LearningRates(3e-5, (1e-6, 1e-3))
     default_weight_decay: ClassVar[float] = 0.1
     is_reference: ClassVar[bool] = True
     is_attention_control: ClassVar[bool] = True

@@ -1,7 +1,7 @@
 """Declaration of an adaptation method without torch."""
 
 from abc import ABC, abstractmethod
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.registry import ByName, Registry
@@ -10,6 +10,19 @@ from adaptlab.plugins.sizing import largest_within
 from adaptlab.values import AUTO, PluginName, Value
 
 AttentionClaim = Literal["can_change", "cannot_change"]
+
+LARGE_BASE = 10_000_000
+"""Base models with at least as many parameters need lower learning rates.
+
+Published models were measured from 22 million parameters, and models pretrained here up to 3.
+"""
+
+
+class LearningRates(NamedTuple):
+    """The learning rate of a single trial, and the limits of those of several trials."""
+
+    default: float
+    limits: tuple[float, float]
 
 
 def log_spaced(low: float, high: float, count: int) -> tuple[float, ...]:
@@ -44,6 +57,8 @@ class Method(Value, ABC):
     """The learning rate of a single trial if it is `auto`."""
     learning_rate_range: ClassVar[tuple[float, float]]
     """The limits of the log-spaced learning rates of several trials."""
+    large_base_rates: ClassVar[LearningRates | None] = None
+    """Both on base models of at least `LARGE_BASE` parameters; None if they are the same there."""
     default_weight_decay: ClassVar[float] = 0.0
     is_reference: ClassVar[bool] = False
     """True if other methods are compared with it at every budget of a study."""
@@ -127,11 +142,15 @@ class Method(Value, ABC):
 
         return tried[largest_within(budget, trained, self.largest_size(shape))]
 
-    def learning_rates(self, trials: int) -> tuple[float, ...]:
-        """Return the learning rates of `auto`: the default, or a log-spaced grid."""
-        if trials == 1:
-            return (self.default_learning_rate,)
-        return log_spaced(*self.learning_rate_range, trials)
+    def learning_rates(self, trials: int, shape: ModelShape) -> tuple[float, ...]:
+        """Return the learning rates of `auto` on a model: the default, or a log-spaced grid."""
+        rates = self._rates_on(shape)
+        return (rates.default,) if trials == 1 else log_spaced(*rates.limits, trials)
+
+    def _rates_on(self, shape: ModelShape) -> LearningRates:
+        if self.large_base_rates is not None and shape.parameters >= LARGE_BASE:
+            return self.large_base_rates
+        return LearningRates(self.default_learning_rate, self.learning_rate_range)
 
     def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
         """Return the errors on a model, with pointers below `/method`."""

@@ -34,7 +34,7 @@ def resolve_trials(
     rates = _given_rates(training, tuning)
     combinations = len(decays) * len(scales)
     if rates is None:
-        rates = _spread_rates(tuning, method, combinations)
+        rates = _spread_rates(tuning, method, shape, combinations)
     elif tuning.trials not in (AUTO, len(rates) * combinations):
         raise InvalidSpec(_other_number(tuning.trials, len(rates), combinations))
     _check_number(len(rates) * combinations)
@@ -51,13 +51,15 @@ def _given_rates(training: TrainingSpec, tuning: TuningSpec) -> tuple[float, ...
     return tuning.learning_rates
 
 
-def _spread_rates(tuning: TuningSpec, method: Method, combinations: int) -> tuple[float, ...]:
+def _spread_rates(
+    tuning: TuningSpec, method: Method, shape: ModelShape, combinations: int
+) -> tuple[float, ...]:
     trials = combinations if tuning.trials == AUTO else tuning.trials
     if trials % combinations:
         raise InvalidSpec(_no_multiple(trials, combinations))
     count = trials // combinations
     if tuning.learning_rate_range is None:
-        return method.learning_rates(count)
+        return method.learning_rates(count, shape)
     return log_spaced(*tuning.learning_rate_range, count)
 
 

@@ -3,10 +3,18 @@
 from typing import TypedDict, TypeVar
 
 from adaptlab.plugins.family import FAMILIES, Family
-from adaptlab.plugins.method import METHODS, Method
+from adaptlab.plugins.method import LARGE_BASE, METHODS, Method
 from adaptlab.plugins.registry import Registry
 from adaptlab.plugins.task import TASKS, Task
-from adaptlab_answers.models import Families, FamilyEntry, MethodEntry, Methods, PlugIn, Tasks
+from adaptlab_answers.models import (
+    Families,
+    FamilyEntry,
+    LargeBaseRates,
+    MethodEntry,
+    Methods,
+    PlugIn,
+    Tasks,
+)
 from adaptlab_services.errors import NotFound
 
 E = TypeVar("E", bound=type[Method] | type[Task] | type[Family])
@@ -28,7 +36,19 @@ def method(name: str) -> MethodEntry:
         is_reference=entry.is_reference,
         default_learning_rate=entry.default_learning_rate,
         learning_rate_range=entry.learning_rate_range,
+        large_base_rates=_large_base_rates(entry),
         default_weight_decay=entry.default_weight_decay,
+    )
+
+
+def _large_base_rates(entry: type[Method]) -> LargeBaseRates | None:
+    rates = entry.large_base_rates
+    if rates is None:
+        return None
+    return LargeBaseRates(
+        from_parameters=LARGE_BASE,
+        default_learning_rate=rates.default,
+        learning_rate_range=rates.limits,
     )
 
 
