@@ -9,17 +9,21 @@ import torch
 from adaptlab.engine import evaluate
 from adaptlab.engine.digits import make_items
 from adaptlab.engine.evaluate import ITEM_SEED, outcomes
+from adaptlab.families.minigpt import MiniGPT
 from adaptlab.measurements.results import Split
 from adaptlab.tasks.add import Add
+from adaptlab.tasks.copy import Copy
 
 ITEMS = 7
+TASK = Add(name="add", k=1, length=9)
+SHAPE = MiniGPT().resolved(TASK.vocabulary(), TASK.sequence_length()).shape()
 
 
 class Watching:
     """In a model's place: remembers what it is shown and always answers 0."""
 
     def __init__(self) -> None:
-        self.plan = SimpleNamespace(device=torch.device("cpu"))
+        self.plan = SimpleNamespace(device=torch.device("cpu"), shape=SHAPE)
         self.shown = torch.empty(0)
 
     def logits(self, tokens: torch.Tensor, rows: slice, *, task: Add) -> torch.Tensor:
@@ -38,7 +42,7 @@ def test_each_task_and_split_has_its_own_items_the_second_time_too(
         return make_items(task, split, *rest)
 
     monkeypatch.setattr(evaluate, "make_items", noting)
-    one, two = Add(name="add", k=1, length=9), Add(name="add", k=2, length=9)
+    one, two = TASK, Add(name="add", k=2, length=9)
     wanted: list[tuple[Add, Split]] = [(one, "test"), (two, "test"), (one, "validation")]
     for task, split in (*wanted, *wanted):
         model: Any = Watching()
@@ -47,3 +51,15 @@ def test_each_task_and_split_has_its_own_items_the_second_time_too(
         assert torch.equal(model.shown, fresh.tokens)
         assert torch.equal(right, (fresh.targets == 0).all(-1))
     assert made == wanted  # the second time nothing was made
+
+
+def test_scores_do_not_depend_on_the_items_of_a_pass(monkeypatch: pytest.MonkeyPatch):
+    model: Any = Watching()
+    short: Any = Copy(name="copy", length=3, alphabet=2)
+    whole = outcomes(model, short, "test", 64, 1)
+    assert 0 < whole.sum() < 64
+    assert len(model.shown[0]) == 64
+    monkeypatch.setattr(evaluate, "items_at_once", lambda *_: 21)
+    divided = outcomes(model, short, "test", 64, 1)
+    assert len(model.shown[0]) == 1, "the last of 64"
+    assert torch.equal(divided, whole)

@@ -19,8 +19,8 @@ from adaptlab.engine.model import Model
 from adaptlab.engine.tensors import Bool, Float
 from adaptlab.measurements.results import Split
 from adaptlab.plugins.task import DigitTask
+from adaptlab.specs.scoring_pass import items_at_once
 
-TOKENS_AT_ONCE = 2**16
 ITEM_SEED = 0
 """Held-out items are the same for all replicates and jobs, so that outcomes pair."""
 
@@ -77,8 +77,9 @@ def _answers(
     attached: bool = True,
 ) -> Iterator[tuple[Tensor, Items]]:
     """Yield logits [A, B, M, V] and items [1, B, ...], part by part."""
-    at_once = max(1, TOKENS_AT_ONCE // (replicates * task.sequence_length()))
-    device = model.plan.device
+    shape, device = model.plan.shape, model.plan.device
+    lengths = task.sequence_length(), task.target_length()
+    at_once = items_at_once(shape, replicates, *lengths)
     for first in range(0, samples, at_once):
         items = _held_out(_Asked(task, split, first, min(at_once, samples - first), device))
         answer = model.logits if attached else model.base_logits

@@ -13,7 +13,15 @@ from functools import cached_property
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.task import Task
-from adaptlab.specs.forward_pass import Batch, Part, Pass, Route, model_pass
+from adaptlab.specs.forward_pass import (
+    KEPT_LOGITS,
+    SCORED_LOGITS,
+    Batch,
+    Part,
+    Pass,
+    Route,
+    model_pass,
+)
 from adaptlab.specs.halving import Stage, stages
 from adaptlab.specs.resolve import family_shape
 from adaptlab.specs.resolved import (
@@ -24,6 +32,7 @@ from adaptlab.specs.resolved import (
     Trained,
     scored_tasks,
 )
+from adaptlab.specs.scoring_pass import items_at_once
 from adaptlab.specs.trainable import Trainable, trainable_by_itself, trainable_with
 from adaptlab.values import Value
 
@@ -39,8 +48,6 @@ OPTIMISER_COPIES = 4
 """Scalars in memory per trained scalar: the value, two moments and the gradient."""
 OPTIMISER_PASSES = 16
 """Reads and writes of a training step per trained scalar."""
-EVALUATED_TOKENS = 2**16
-"""Tokens in one pass of an evaluation; see `adaptlab.engine.evaluate`."""
 VALIDATED_SAMPLES = 256
 """Items of a validation during training; see `adaptlab.engine.train`."""
 
@@ -189,7 +196,7 @@ class _Job:
         """Return the load of scoring `samples` items, the same for all replicates."""
         batch = self._scoring(task, samples, replicates)
         forward = self._pass(batch)
-        passes = -(-samples * replicates * batch.tokens // EVALUATED_TOKENS)
+        passes = -(-samples // self._at_once(task, replicates))
         return Load(
             flops=forward.flops,
             traffic_bytes=self.scalar_bytes * 2 * forward.values,
@@ -228,9 +235,14 @@ class _Job:
     def _scored_at_once(self, scored: tuple[Task, int, int]) -> int:
         """Return the scalars of the largest layer in a pass of scoring."""
         task, samples, replicates = scored
-        items = max(1, EVALUATED_TOKENS // (replicates * task.sequence_length()))
-        batch = self._scoring(task, min(samples, items), replicates)
-        return max(self._pass(batch).held.values(), default=0)
+        items = min(samples, self._at_once(task, replicates))
+        held = self._pass(self._scoring(task, items, replicates)).held
+        head = held.get(None, 0) * SCORED_LOGITS // KEPT_LOGITS
+        return max(head, *(values for layer, values in held.items() if layer is not None), 0)
+
+    def _at_once(self, task: Task, replicates: int) -> int:
+        """Return the items that one pass of scoring takes."""
+        return items_at_once(self.shape, replicates, *_lengths(self.spec.family, task))
 
     def _scoring(self, task: Task, items: int, replicates: int) -> Batch:
         """Return a batch of scoring, the same items for all replicates of a base."""

@@ -8,6 +8,9 @@ from adaptlab.plugins.family import Family
 from adaptlab.plugins.shapes import ModelShape, Site
 from adaptlab.specs.resolve import family_shape
 
+KEPT_LOGITS, SCORED_LOGITS = 12, 3
+"""Copies of the logits in memory: while their loss is differentiated, and while they are scored."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -134,7 +137,7 @@ def _model_parts(shape: ModelShape, route: Route, batch: Batch) -> Iterator[Part
 def _product(site: Site, rows: int, follows: bool, own: bool) -> Part:
     flops = 2 * rows * site.inputs * site.outputs
     # A bias or an activation keeps a second copy of the result, the loss keeps several.
-    copies = 2 if site.layer is not None else 12
+    copies = 2 if site.layer is not None else KEPT_LOGITS
     return Part(flops, copies * rows * site.outputs, follows, own, site.layer)
 
 
