@@ -3,7 +3,8 @@
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,18 @@ FLAGS = (
 @pytest.fixture
 def token(sessions: sessionmaker[Session], tmp_path: Path) -> str:
     """The admin's token."""
-    path = tmp_path / "token"
+    return admin_token(sessions, tmp_path / "token")
+
+
+@pytest.fixture(scope="module")
+def shared_token(
+    shared_sessions: sessionmaker[Session], tmp_path_factory: pytest.TempPathFactory
+) -> str:
+    """The admin's token on the module's own database."""
+    return admin_token(shared_sessions, tmp_path_factory.mktemp("admin") / "token")
+
+
+def admin_token(sessions: sessionmaker[Session], path: Path) -> str:
     with sessions.begin() as session:
         tokens.ensure_admin_token(session, path)
     return path.read_text().strip()
@@ -61,6 +73,19 @@ def chart_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def server(settings: Settings, chart_cache: Path) -> Iterator[str]:
     """The address of a running server."""
+    with serving(settings, chart_cache) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def shared_server(shared_settings: Settings, chart_cache: Path) -> Iterator[str]:
+    """The address of a server on the module's own database."""
+    with serving(shared_settings, chart_cache) as address:
+        yield address
+
+
+@contextmanager
+def serving(settings: Settings, chart_cache: Path) -> Generator[str]:
     (settings.data_dir / "cache").symlink_to(chart_cache)
     config = uvicorn.Config(
         create_app(settings), host="127.0.0.1", port=0, log_level="warning", lifespan="on"
@@ -82,10 +107,23 @@ def server(settings: Settings, chart_cache: Path) -> Iterator[str]:
 @pytest.fixture
 def reader(settings: Settings, token: str) -> Iterator[TestClient]:
     """Somebody who has signed in and reads pages, without a browser."""
-    with TestClient(create_app(settings), follow_redirects=False, headers=PAGE) as made:
-        answer = made.post("/login", data={"token": token, "next": "/"}, headers=HERE)
+    with reading(settings, token) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def shared_reader(shared_settings: Settings, shared_token: str) -> Iterator[TestClient]:
+    """A reader of the module's own database."""
+    with reading(shared_settings, shared_token) as client:
+        yield client
+
+
+@contextmanager
+def reading(settings: Settings, token: str) -> Generator[TestClient]:
+    with TestClient(create_app(settings), follow_redirects=False, headers=PAGE) as client:
+        answer = client.post("/login", data={"token": token, "next": "/"}, headers=HERE)
         assert answer.status_code == 303
-        yield made
+        yield client
 
 
 @pytest.fixture(scope="session")

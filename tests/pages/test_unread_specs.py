@@ -3,7 +3,8 @@
 Their plug-in is taken out of its registry, as if the package that brings it had been removed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from html import unescape
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import run_all
 from tests.pages.made_up_studies import a_base, a_study, ordinary
+from tests.pages.reading import HERE, PAGE
 
 from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.method import METHODS
@@ -24,33 +26,37 @@ from adaptlab_services.settings import Settings
 from adaptlab_services.studies.study_views import StudyView
 
 Sessions = sessionmaker[Session]
-HERE = {"Sec-Fetch-Site": "same-origin"}
 REGISTRIES: dict[str, Registry[type]] = {"method": METHODS, "task": TASKS, "family": FAMILIES}
 
 
-@pytest.fixture
-def queued(sessions: Sessions, token: str) -> StudyView:
-    """Two methods at one budget, not yet run."""
+@pytest.fixture(scope="module")
+def study(shared_sessions: Sessions, shared_token: str) -> StudyView:
+    """A measured study of two methods at one budget."""
+    study = two_methods(shared_sessions, shared_token)
+    run_all(shared_sessions, ordinary)
+    return study
+
+
+def two_methods(sessions: Sessions, token: str) -> StudyView:
     a_base(sessions)
     with sessions.begin() as session:
         admin = tokens.authenticate(session, token)
     return a_study(sessions, admin, name="done", methods=["lora", "frozen"], budgets=[64])
 
 
-@pytest.fixture
-def study(sessions: Sessions, queued: StudyView) -> StudyView:
-    """The same, measured."""
-    run_all(sessions, ordinary)
-    return queued
-
-
-@pytest.fixture
-def visitor(settings: Settings, token: str) -> Iterator[TestClient]:
+@pytest.fixture(scope="module")
+def visitor(shared_settings: Settings, shared_token: str) -> Iterator[TestClient]:
     """Somebody who is signed in on pages and sends a token to the API."""
-    with TestClient(create_app(settings)) as made:
-        assert made.post("/login", data={"token": token}, headers=HERE).is_success
-        made.headers["Authorization"] = f"Bearer {token}"
-        yield made
+    with visiting(shared_settings, shared_token) as client:
+        yield client
+
+
+@contextmanager
+def visiting(settings: Settings, token: str) -> Generator[TestClient]:
+    with TestClient(create_app(settings)) as client:
+        assert client.post("/login", data={"token": token}, headers=HERE).is_success
+        client.headers["Authorization"] = f"Bearer {token}"
+        yield client
 
 
 def job_of(study: StudyView, method: str) -> UUID:
@@ -58,61 +64,89 @@ def job_of(study: StudyView, method: str) -> UUID:
     return found
 
 
-def removed(monkeypatch: pytest.MonkeyPatch, kind: str, name: str) -> None:
+@pytest.fixture(scope="module")
+def stored_spec(visitor: TestClient, study: StudyView) -> object:
+    """The resolved spec of the study's job of LoRA, while all plug-ins are there."""
+    return visitor.get(f"/v1/jobs/{job_of(study, 'lora')}").json()["resolved_spec"]
+
+
+def remove(monkeypatch: pytest.MonkeyPatch, kind: str, name: str) -> None:
     registry = REGISTRIES[kind]
-    names = {one: registry.get(one) for one in registry.names() if one != name}
-    monkeypatch.setattr(registry, "_entries", names)
+    kept = {other: registry.get(other) for other in registry.names() if other != name}
+    monkeypatch.setattr(registry, "_entries", kept)
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [("method", "lora"), ("task", "sort_descending"), ("family", "minigpt")],
+@pytest.fixture(
+    params=[("method", "lora"), ("task", "sort_descending"), ("family", "minigpt")],
+    ids=lambda pair: pair[0],
 )
-def test_a_plug_in_that_is_gone_is_named_and_nothing_fails(
-    visitor: TestClient,
-    study: StudyView,
-    monkeypatch: pytest.MonkeyPatch,
-    kind: str,
-    name: str,
+def missing_plug_in(
+    study: StudyView, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> str:
+    """The sentence about a plug-in of the study's jobs, which is removed for the test."""
+    kind, name = request.param
+    remove(monkeypatch, kind, name)
+    return f"There is no {kind} named '{name}'."
+
+
+def test_a_job_without_its_plug_in_is_shown_and_listed(
+    visitor: TestClient, study: StudyView, stored_spec: object, missing_plug_in: str
+) -> None:
+    job = job_of(study, "lora")
+    page = visitor.get(f"/jobs/{job}", headers=PAGE)
+    assert page.status_code == 200
+    assert missing_plug_in in unescape(page.text)
+    assert visitor.get(f"/v1/jobs/{job}").json()["resolved_spec"] == stored_spec
+    listed = visitor.get("/v1/jobs?view=full").json()["data"]
+    assert str(job) in {entry["id"] for entry in listed}
+    assert visitor.get("/", headers=PAGE).status_code == 200
+
+
+def test_jobs_without_their_plug_in_are_compared_with_a_warning_and_without_a_diagnosis(
+    visitor: TestClient, study: StudyView, missing_plug_in: str
 ) -> None:
     job, other = job_of(study, "lora"), job_of(study, "frozen")
-    before = visitor.get(f"/v1/jobs/{job}").json()
-    removed(monkeypatch, kind, name)
-    said = f"There is no {kind} named '{name}'."
-
-    page = visitor.get(f"/jobs/{job}", headers={"Accept": "text/html"})
-    assert page.status_code == 200
-    assert said in unescape(page.text)
-    assert visitor.get(f"/v1/jobs/{job}").json()["resolved_spec"] == before["resolved_spec"]
-
-    listed = visitor.get("/v1/jobs?view=full").json()["data"]
-    assert str(job) in {one["id"] for one in listed}
-    assert visitor.get("/", headers={"Accept": "text/html"}).status_code == 200
-
     chosen = f"job={job}&job={other}"
-    found = visitor.get(f"/v1/comparison?{chosen}")
-    assert found.status_code == 200, found.text
-    (table,) = found.json()["tables"]
-    (warning,) = [one for one in table["comparison"]["warnings"] if one["kind"] == "unread"]
-    assert said in warning["text"]
+    answer = visitor.get(f"/v1/comparison?{chosen}")
+    assert answer.status_code == 200, answer.text
+    (table,) = answer.json()["tables"]
+    warnings = table["comparison"]["warnings"]
+    (warning,) = [warning for warning in warnings if warning["kind"] == "unread"]
+    assert missing_plug_in in warning["text"]
     assert {row["label"] for row in table["methods"]} >= set(warning["methods"])
-    assert not [one for one in table["diagnoses"] if one["label"] in warning["methods"]]
-    shown = visitor.get(f"/compare?jobs={job},{other}", headers={"Accept": "text/html"})
-    assert said in unescape(shown.text)
+    assert not [cause for cause in table["diagnoses"] if cause["label"] in warning["methods"]]
+    page = visitor.get(f"/compare?jobs={job},{other}", headers=PAGE)
+    assert missing_plug_in in unescape(page.text)
     lines = visitor.get(f"/v1/comparison?{chosen}&format=csv").text.splitlines()[1:]
     assert all(",unread," in line for line in lines), lines
 
-    ours = visitor.get("/v1/studies/done/comparison")
-    assert said in ours.text, ours.text
-    assert visitor.get("/studies/done", headers={"Accept": "text/html"}).status_code == 200
+
+@pytest.mark.usefixtures("study")
+def test_a_study_without_a_plug_in_is_compared_shown_and_bundled(
+    visitor: TestClient, missing_plug_in: str
+) -> None:
+    compared = visitor.get("/v1/studies/done/comparison")
+    assert missing_plug_in in compared.text, compared.text
+    assert visitor.get("/studies/done", headers=PAGE).status_code == 200
     assert visitor.get("/v1/studies/done/bundle").status_code == 200
     assert visitor.get("/v1/results").status_code == 200
 
 
-def test_a_kind_of_a_later_version_is_shown(
-    visitor: TestClient, queued: StudyView, sessions: Sessions
+@pytest.mark.usefixtures("study")
+def test_a_comparison_has_no_warning_once_the_plug_in_is_installed_again(
+    visitor: TestClient, missing_plug_in: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = job_of(queued, "lora")
+    assert missing_plug_in in visitor.get("/v1/studies/done/comparison").text
+    monkeypatch.undo()
+    again = visitor.get("/v1/studies/done/comparison")
+    assert again.status_code == 200
+    assert missing_plug_in not in again.text
+
+
+def test_a_kind_of_a_later_version_is_shown(
+    settings: Settings, sessions: Sessions, token: str
+) -> None:
+    job = job_of(two_methods(sessions, token), "lora")
     with sessions.begin() as session:
         session.execute(
             text(
@@ -121,10 +155,11 @@ def test_a_kind_of_a_later_version_is_shown(
             ),
             {"job": job},
         )
-    page = visitor.get(f"/jobs/{job}", headers={"Accept": "text/html"})
-    assert page.status_code == 200
-    assert "This server cannot read the job's spec" in unescape(page.text)
-    assert visitor.get(f"/v1/jobs/{job}").json()["resolved_spec"]["kind"] == "distil"
-    listed = visitor.get("/v1/jobs?view=full").json()["data"]
-    assert str(job) in {one["id"] for one in listed}
-    assert visitor.get("/", headers={"Accept": "text/html"}).status_code == 200
+    with visiting(settings, token) as visitor:
+        page = visitor.get(f"/jobs/{job}", headers=PAGE)
+        assert page.status_code == 200
+        assert "This server cannot read the job's spec" in unescape(page.text)
+        assert visitor.get(f"/v1/jobs/{job}").json()["resolved_spec"]["kind"] == "distil"
+        listed = visitor.get("/v1/jobs?view=full").json()["data"]
+        assert str(job) in {entry["id"] for entry in listed}
+        assert visitor.get("/", headers=PAGE).status_code == 200

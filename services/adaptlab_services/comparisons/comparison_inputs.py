@@ -10,6 +10,9 @@ from uuid import UUID
 
 from adaptlab.code_version import code_version
 from adaptlab.comparisons.table_comparison import MissingScores, TableComparison, table_warnings
+from adaptlab.plugins.family import FAMILIES
+from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.task import TASKS
 from adaptlab.studies.study_plan import Role
 from adaptlab_answers.comparisons import JobComparison, StudyComparison, StudyName
 from adaptlab_answers.studies import StudyJobView
@@ -93,14 +96,17 @@ class TableInputs:
         """Return the digest that identifies the table computed by this code.
 
         Ended jobs cannot change, and open jobs have no measurements. A table is therefore computed
-        again when one of its jobs ends.
+        again when one of its jobs ends, or when a plug-in is installed or removed: without its
+        plug-ins, the spec of a job cannot be read.
         """
         rows = [
             [row.method, row.budget, row.role, [[str(job.id), _state(job)] for job in row.jobs]]
             for row in self.rows
         ]
-        settings = [statistics_version(), strictness.level, strictness.margin, tables]
-        document = json.dumps([*settings, self.base_model, self.task, rows])
+        settings = [strictness.level, strictness.margin, tables]
+        plug_ins = [registry.names() for registry in (FAMILIES, METHODS, TASKS)]
+        code = [statistics_version(), plug_ins]
+        document = json.dumps([*code, *settings, self.base_model, self.task, rows])
         return hashlib.sha256(document.encode()).hexdigest()
 
     def brought_up_to_date(self, table: TableComparison) -> TableComparison:
