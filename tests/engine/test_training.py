@@ -43,9 +43,25 @@ LORA = ("q.a", "q.b", "v.a", "v.b")
 CAPTURE = {"attention": {"samples": 1}}
 
 
-@pytest.fixture
-def pretrained(tmp_path: Path) -> tuple[BaseModelFacts, tuple[Path, ...]]:
-    return made_base(pretraining(), tmp_path)
+@pytest.fixture(scope="module")
+def pretrained(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[BaseModelFacts, tuple[Path, ...]]:
+    return made_base(pretraining(), tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture(scope="module")
+def reported(pretrained, tmp_path_factory: pytest.TempPathFactory) -> Remembering:
+    """The reports of a run of three trials for each of two seeds, with attention captured."""
+    facts, bases = pretrained
+    spec = adapting(
+        {"name": "prefix_tuning", "length": 2},
+        tuning={"trials": 3, "validation_samples": 30},
+        capture={"attention": {"samples": 2}},
+    )
+    observer = Remembering()
+    run(resolve(spec, facts), bases, tmp_path_factory.mktemp("run"), observer, "cpu")
+    return observer
 
 
 def test_one_replicate_moves_as_under_the_library_optimiser():
@@ -136,34 +152,39 @@ def test_a_run_in_which_everything_diverges_fails_and_keeps_its_curve(pretrained
     assert not observer.of(ReplicatesDecided)
 
 
-def test_a_run_reports_everything_once(pretrained, tmp_path: Path):
-    facts, bases = pretrained
-    spec = adapting(
-        {"name": "prefix_tuning", "length": 2},
-        tuning={"trials": 3, "validation_samples": 30},
-        evaluation={"tasks": ["sort_ascending", {**TASK, "name": "add", "k": 2}], "samples": 50},
-        capture={"attention": {"samples": 2}},
-    )
+def test_a_task_that_needs_a_larger_vocabulary_than_the_bases_is_refused(pretrained):
+    facts, _ = pretrained
+    tasks = ["sort_ascending", {**TASK, "name": "add", "k": 2}]  # the first without a size
+    method = {"name": "prefix_tuning", "length": 2}
+    spec = adapting(method, evaluation={"tasks": tasks, "samples": 50})
     with pytest.raises(InvalidSpec, match="needs a vocabulary of 10"):
-        resolve(spec, facts)  # the bare sort_ascending is larger than the base's vocabulary
-    spec = spec.model_copy(update={"evaluation": spec.evaluation.model_copy(update={"tasks": ()})})
-    observer = Remembering()
-    run(resolve(spec, facts), bases, tmp_path, observer, "cpu")
-    (started,) = observer.of(Started)
+        resolve(spec, facts)
+
+
+def test_each_seed_keeps_the_trial_that_validates_best(reported: Remembering):
+    (started,) = reported.of(Started)
     assert started.replicates == 6
-    (decided,) = observer.of(ReplicatesDecided)
+    (decided,) = reported.of(ReplicatesDecided)
     chosen = [r for r in decided.replicates if r.selected]
     assert [r.seed for r in chosen] == [0, 1]
     for seed in (0, 1):
         trials = [r for r in decided.replicates if r.seed == seed]
         best = max(r.validation_accuracy or 0.0 for r in trials)
         assert next(r for r in trials if r.selected).validation_accuracy == best
-    assert len(observer.of(CheckpointWritten)) == 2
-    for evaluated in observer.of(Evaluated):
-        bits = np.unpackbits(np.frombuffer(bytes.fromhex(evaluated.evaluation.outcomes), np.uint8))
-        assert bits[:50].sum() == evaluated.evaluation.correct
+    assert len(reported.of(CheckpointWritten)) == 2
+
+
+def test_outcomes_have_a_bit_per_item_and_as_many_ones_as_correct_answers(reported: Remembering):
+    evaluations = [event.evaluation for event in reported.of(Evaluated)]
+    assert evaluations
+    for evaluation in evaluations:
+        bits = np.unpackbits(np.frombuffer(bytes.fromhex(evaluation.outcomes), np.uint8))
+        assert bits[:50].sum() == evaluation.correct
         assert bits[50:].sum() == 0
-    maps = {(c.attention.seed, c.attention.source): c for c in observer.of(AttentionCaptured)}
+
+
+def test_attention_is_captured_of_the_base_and_of_the_adapted_model(reported: Remembering):
+    maps = {(c.attention.seed, c.attention.source): c for c in reported.of(AttentionCaptured)}
     assert maps.keys() == {(s, k) for s in (0, 1) for k in ("base", "adapted")}
     adapted = maps[0, "adapted"].attention
     array = np.load(maps[0, "adapted"].path, allow_pickle=False)
