@@ -7,6 +7,8 @@ import platform
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,14 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model, a_job, a_resolved_spec
-from tests.worker.conftest import ROOT, Control, Processes, Watched
+from tests.worker.conftest import (
+    ROOT,
+    Control,
+    Processes,
+    Watched,
+    a_control,
+    worker_processes,
+)
 
 from adaptlab.measurements.results import CheckpointWritten
 from adaptlab_db.tables import Checkpoint
@@ -42,6 +51,7 @@ SECRETS = (
 )
 
 Sessions = sessionmaker[Session]
+Report = dict[str, Any]  # of what `look_about` notes, each in a form of its own
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 
@@ -52,52 +62,102 @@ def submit(sessions: Sessions) -> object:
         return a_job(session)
 
 
-def report_of(control: Control) -> dict[str, Any]:
+def report_of(control: Control) -> Report:
     return json.loads(control.read("report"))
 
 
+@dataclass(frozen=True)
+class Confined:
+    """A run in a worker whose environment has secrets, and what its trainer could see and do."""
+
+    settings: Settings
+    log: Path
+    report: Report
+
+
+@pytest.fixture(scope="module")
+def confined(
+    shared_settings: Settings, shared_sessions: Sessions, tmp_path_factory: pytest.TempPathFactory
+) -> Confined:
+    """Its worker ends as soon as it has removed the run's folder."""
+    folder = tmp_path_factory.mktemp("confined")
+    control, watched = a_control(folder), Watched(shared_sessions)
+    job = submit(shared_sessions)
+    memory = {"ADAPTLAB_TRAINER_MEMORY_BYTES": str(3 * GIB)}
+    with worker_processes(shared_settings, control, folder / "workers.log") as processes:
+        processes.start(
+            *("worker", "--runner", f"{__package__}.confined_runs:look_about"),
+            environment=memory | dict.fromkeys(SECRETS, CANARY),
+        )
+        assert watched.wait_for_state(job, "succeeded", "failed").state == "succeeded"
+        report = report_of(control)
+        watched.wait(job, lambda _: not Path(report["own"]).exists(), "the end of the run's folder")
+    return Confined(shared_settings, processes.log, report)
+
+
 @needs_linux
-def test_a_trainer_holds_no_key_and_is_bound(
-    processes: Processes, sessions: Sessions, watched: Watched, control: Control
+def test_a_trainer_is_given_no_secret_and_no_address(confined: Confined) -> None:
+    environment = confined.report["environment"]
+    given = json.dumps([environment, confined.report["arguments"]])
+    assert CANARY not in given
+    assert confined.settings.database_url not in given
+    assert confined.settings.broker_url not in given
+    assert [name for name in environment if name.startswith("ADAPTLAB_")] == []
+
+
+@needs_linux
+def test_a_trainer_has_the_log_and_one_pipe_open(confined: Confined) -> None:
+    kinds = [file.partition(":")[0] for file in confined.report["files"]]
+    assert set(kinds) == {"/dev/null", str(confined.log), "socket"}
+    assert kinds.count("socket") == 1, "the pipe"
+
+
+@needs_linux
+def test_a_trainer_is_bound_by_limits_and_dies_first_when_memory_is_short(
+    confined: Confined,
 ) -> None:
-    job = submit(sessions)
-    secrets = dict.fromkeys(SECRETS, CANARY)
-    url = processes.settings.database_url
-    own = {"ADAPTLAB_TRAINER_MEMORY_BYTES": str(3 * GIB), **secrets}
-    processes.start(
-        "worker", "--runner", f"{__package__}.confined_runs:look_about", environment=own
-    )
-    assert watched.wait_for_state(job, "succeeded", "failed").state == "succeeded"
-    found = report_of(control)
-    told = json.dumps([found["environment"], found["arguments"]])
-    assert CANARY not in told
-    assert url not in told
-    assert processes.settings.broker_url not in told
-    assert [name for name in found["environment"] if name.startswith("ADAPTLAB_")] == []
-    kinds = {file.partition(":")[0] for file in found["files"]}
-    assert kinds == {"/dev/null", str(processes.log), "socket"}
-    assert len([file for file in found["files"] if file.startswith("socket:")]) == 1, "the pipe"
-    assert found["limits"]["RLIMIT_CORE"] == 0
-    assert 0 < found["limits"]["RLIMIT_NOFILE"] <= OPEN_FILES
-    assert 0 < found["limits"]["RLIMIT_FSIZE"] <= LARGEST_FILE
-    assert found["limits"]["RLIMIT_DATA"] == 3 * GIB
-    assert found["oom"] == "500"
-    assert found["status"]["NoNewPrivs"] == "1"
-    assert {found["status"][f"Cap{which}"] for which in ("Eff", "Prm", "Inh", "Amb")} == {
-        NO_CAPABILITIES
-    }
-    assert found["become_root"] == "PermissionError"
-    assert found["worker_environment"] == found["worker_files"] == "PermissionError"
-    assert (found["status"]["Seccomp"], found["dumpable"]) == ("2", 0)
-    assert (found["network"], found["network_of_a_child"]) == ("PermissionError", errno.EACCES)
-    assert (found["leave_the_group"], found["trace"]) == ("PermissionError", "Permission denied")
-    assert found["local_socket"] == "done", "as compilers and cards use"
-    assert found["signal"] == ("PermissionError" if can_keep_signals_inside() else "done")
-    assert found["signal_to_a_child"] == -signal.SIGTERM
-    path, mode = found["temporary"]
-    assert (Path(path).is_relative_to(found["own"]), mode) == (True, 0o600)
-    watched.wait(job, lambda _: not Path(found["own"]).exists(), "the end of the run's folder")
-    assert "with at most 3072 MiB of memory each, and no network" in processes.log.read_text()
+    limits = confined.report["limits"]
+    assert limits["RLIMIT_CORE"] == 0
+    assert 0 < limits["RLIMIT_NOFILE"] <= OPEN_FILES
+    assert 0 < limits["RLIMIT_FSIZE"] <= LARGEST_FILE
+    assert limits["RLIMIT_DATA"] == 3 * GIB
+    assert confined.report["oom"] == "500"
+    assert "with at most 3072 MiB of memory each, and no network" in confined.log.read_text()
+
+
+@needs_linux
+def test_a_trainer_has_no_privilege_and_gets_none(confined: Confined) -> None:
+    status = confined.report["status"]
+    assert status["NoNewPrivs"] == "1"
+    assert {status[f"Cap{which}"] for which in ("Eff", "Prm", "Inh", "Amb")} == {NO_CAPABILITIES}
+    assert confined.report["become_root"] == "PermissionError"
+    assert (status["Seccomp"], confined.report["dumpable"]) == ("2", 0)
+
+
+@needs_linux
+def test_a_trainer_and_its_children_reach_no_network(confined: Confined) -> None:
+    report = confined.report
+    assert (report["network"], report["network_of_a_child"]) == ("PermissionError", errno.EACCES)
+    assert report["local_socket"] == "done", "as compilers and cards use"
+
+
+@needs_linux
+def test_a_trainer_cannot_read_trace_or_signal_its_worker(confined: Confined) -> None:
+    report = confined.report
+    assert report["worker_environment"] == report["worker_files"] == "PermissionError"
+    assert (report["leave_the_group"], report["trace"]) == ("PermissionError", "Permission denied")
+    assert report["signal"] == ("PermissionError" if can_keep_signals_inside() else "done")
+    assert report["signal_to_a_child"] == -signal.SIGTERM
+
+
+@needs_linux
+def test_a_trainers_temporary_files_are_in_a_folder_that_goes_with_the_run(
+    confined: Confined,
+) -> None:
+    path, mode = confined.report["temporary"]
+    folder = confined.report["own"]
+    assert (Path(path).is_relative_to(folder), mode) == (True, 0o600)
+    assert not Path(folder).exists()
 
 
 @needs_linux
@@ -158,34 +218,67 @@ def test_a_trainer_cannot_have_its_worker_touch_what_is_not_the_runs(
         assert session.scalar(select(func.count()).select_from(Checkpoint)) == 2, "the base's"
 
 
-@needs_linux
-@needs_root
-def test_where_the_worker_is_root_the_trainer_has_a_user_of_its_own(
-    control: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@dataclass(frozen=True)
+class OfAnotherUser:
+    """A run whose trainer is another user than root, its end, its messages and its report."""
+
+    user: TrainerUser
+    ended: Ended
+    events: Sequence[Message]
+    report: Report
+
+
+@pytest.fixture(scope="module")
+def of_another_user(tmp_path_factory: pytest.TempPathFactory) -> OfAnotherUser:
     """Below closed folders too, as pytest's own and those of a Python in `/root`."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("RUNNER_CONTROL", str(control.folder))
+    folder = tmp_path_factory.mktemp("of-another-user")
+    control = a_control(folder)
     control.folder.chmod(0o777)
     rules = file_rules(os.environ, (), (), network=False)
     limits = Limits(memory_bytes=3 * GIB, files=with_writable(rules, control.folder))
-    user = trainer_user("auto", [], tmp_path, limits)
+    user = trainer_user("auto", [], folder, limits)
     assert user is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        patch.setenv("RUNNER_CONTROL", str(control.folder))
+        ended, events = carry_out(SlotFolders(folder / "slot"), user, limits)
+    return OfAnotherUser(user, ended, events, report_of(control))
+
+
+@needs_linux
+@needs_root
+def test_where_the_worker_is_root_the_trainer_has_a_user_of_its_own(
+    of_another_user: OfAnotherUser,
+) -> None:
+    user, report = of_another_user.user, of_another_user.report
     assert user.user in TRAINER_USERS
-    ended, events = carry_out(SlotFolders(tmp_path / "slot"), user, limits)
-    assert ended.outcome == "finished", ended.error
-    assert any(isinstance(event, CheckpointWritten) for event in events)
-    found = report_of(control)
-    assert found["user"] == user.user
-    assert found["status"]["Groups"] == ""
-    assert found["environment"]["HOME"] != os.environ["HOME"]
+    assert report["user"] == user.user
+    assert report["status"]["Groups"] == ""
+    assert report["environment"]["HOME"] != os.environ["HOME"]
     kept = PASSING if user.passes else NO_CAPABILITIES
-    assert {found["status"][f"Cap{which}"] for which in ("Eff", "Prm", "Amb")} == {kept}
-    assert found["bases"] == ["weights of seed 0"], "it may read them"
-    assert found["base"] == ["PermissionError"], "and not change them"
-    assert found["beside"] == "PermissionError"
-    assert found["worker_environment"] == "PermissionError"
-    assert found["limits"]["RLIMIT_NPROC"] > 0
+    assert {report["status"][f"Cap{which}"] for which in ("Eff", "Prm", "Amb")} == {kept}
+    assert report["limits"]["RLIMIT_NPROC"] > 0
+
+
+@needs_linux
+@needs_root
+def test_a_trainer_of_another_user_finishes_and_writes_its_checkpoint(
+    of_another_user: OfAnotherUser,
+) -> None:
+    assert of_another_user.ended.outcome == "finished", of_another_user.ended.error
+    assert any(isinstance(event, CheckpointWritten) for event in of_another_user.events)
+
+
+@needs_linux
+@needs_root
+def test_a_trainer_of_another_user_reads_the_bases_and_changes_nothing_outside_its_run(
+    of_another_user: OfAnotherUser,
+) -> None:
+    report = of_another_user.report
+    assert report["bases"] == ["weights of seed 0"]
+    assert report["base"] == ["PermissionError"]
+    assert report["beside"] == "PermissionError"
+    assert report["worker_environment"] == "PermissionError"
 
 
 def with_writable(rules: FileRules, folder: Path) -> FileRules:

@@ -122,7 +122,12 @@ class Processes:
 
 @pytest.fixture
 def control(tmp_path: Path) -> Control:
-    folder = tmp_path / "control"
+    return a_control(tmp_path)
+
+
+def a_control(parent: Path) -> Control:
+    """Make the folder of a control inside `parent`."""
+    folder = parent / "control"
     folder.mkdir()
     return Control(folder)
 
@@ -132,7 +137,13 @@ def processes(
     settings: Settings, control: Control, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Processes]:
     """Starts worker processes; what they logged is shown when the test fails."""
-    log = tmp_path / "workers.log"
+    with worker_processes(settings, control, tmp_path / "workers.log") as running:
+        yield running
+
+
+@contextmanager
+def worker_processes(settings: Settings, control: Control, log: Path) -> Generator[Processes]:
+    """Start worker processes, which end with the block; their log is printed then."""
     running = Processes(settings, control, log)
     try:
         yield running
