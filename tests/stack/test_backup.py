@@ -5,11 +5,13 @@ import random
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from sqlalchemy import insert, select, text, update
 from sqlalchemy.orm import Session, sessionmaker
+from tests.databases import Databases
 from tests.making import a_base_model, a_claim, a_job, a_made_up_ledger, a_principal
 from typer import Typer
 from typer.testing import CliRunner
@@ -20,16 +22,18 @@ from adaptlab_db.errors import ArtifactGone
 from adaptlab_db.migrate import drift
 from adaptlab_db.session import close
 from adaptlab_db.tables import Artifact, Checkpoint, Job, TrainingState, Worker
+from adaptlab_services.leases.leases import DatabaseLedger
+from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.server.stores import open_sessions
 from adaptlab_services.settings import Settings
 from adaptlab_services.storage import uploads
 from adaptlab_services.storage.upload_chunks import AnnouncedChunk, receiving
 from adaptlab_services.storage.uploads import NewUpload, UploadLimits
 from adaptlab_stack import storage_cli
-from adaptlab_stack.backup import artifact_file, back_up
+from adaptlab_stack.backup import Backup, artifact_file, back_up
 from adaptlab_stack.database import reachable_database
 from adaptlab_stack.errors import BackupFailed
-from adaptlab_stack.restore import restore
+from adaptlab_stack.restore import Restored, restore
 
 CONTENT = random.Random(3).randbytes(2 * CHUNK_BYTES + 77)
 Sessions = sessionmaker[Session]
@@ -76,16 +80,47 @@ def digests(sessions: Sessions) -> set[str]:
         return set(session.scalars(select(Artifact.sha256)))
 
 
-def test_a_backup_under_load_comes_back_whole(
-    sessions: Sessions, source: Settings, target: Settings, restored: Sessions, folder: Path
-) -> None:
-    """While it is made, jobs save states in place of others, whose bytes are let go at once."""
-    first = write(sessions, CONTENT)
-    ledger = a_made_up_ledger(sessions)
-    with sessions.begin() as session:
+@dataclass(frozen=True)
+class UnderLoad:
+    """A backup that was made while a job saved states, and what was restored from it."""
+
+    url: str
+    sessions: Sessions
+    claim: Claim
+    first: str
+    steps: int
+    backup: Backup
+    restored: Restored
+
+
+@pytest.fixture(scope="module")
+def under_load(
+    shared_database_url: str,
+    shared_sessions: Sessions,
+    databases: Databases,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[UnderLoad]:
+    """States are saved in place of others, whose bytes are let go at once."""
+    first = write(shared_sessions, CONTENT)
+    with shared_sessions.begin() as session:
         a_base_model(session)
         a_job(session)
+    ledger = a_made_up_ledger(shared_sessions)
     claim = a_claim(ledger)
+    folder = tmp_path_factory.mktemp("under-load") / "backup"
+    backup, steps = back_up_under_load(shared_sessions, ledger, claim, shared_database_url, folder)
+    with databases.copy_of("template0") as url:
+        target = settings(url)
+        restored = restore(target, folder)
+        sessions = open_sessions(target)
+        yield UnderLoad(url, sessions, claim, first, steps, backup, restored)
+        close(sessions)
+
+
+def back_up_under_load(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim, url: str, folder: Path
+) -> tuple[Backup, int]:
+    """Return the backup and the number of states that were saved meanwhile, three or more."""
     ended = threading.Event()
 
     def save_states() -> int:
@@ -99,29 +134,42 @@ def test_a_backup_under_load_comes_back_whole(
         return step
 
     with ThreadPoolExecutor(1) as pool:
-        working = pool.submit(save_states)
+        saving = pool.submit(save_states)
         try:
-            made = back_up(source, folder)
+            backup = back_up(settings(url), folder)
         finally:
             ended.set()
-        assert working.result() >= 3
-    assert made.missing == ()
+        return backup, saving.result()
 
-    done = restore(target, folder)
-    assert (done.artifacts, done.damaged, done.requeued) == (made.artifacts, (), 1)
-    found = digests(restored)
-    assert first in found
-    assert len(found) == made.artifacts
-    assert b"".join(streamed(restored, first)) == CONTENT
-    assert sum(len(chunk) for sha in found for chunk in streamed(restored, sha)) == made.bytes
-    with restored() as session:
-        states = set(session.scalars(select(TrainingState.artifact_sha256)))
-        assert states <= found
+
+def test_a_backup_under_load_lacks_nothing_and_fits_the_tables(under_load: UnderLoad) -> None:
+    assert under_load.steps >= 3
+    assert under_load.backup.missing == ()
+    assert drift(under_load.url) == []
+
+
+def test_every_artifact_of_a_backup_under_load_comes_back(under_load: UnderLoad) -> None:
+    backup, sessions = under_load.backup, under_load.sessions
+    assert (under_load.restored.artifacts, under_load.restored.damaged) == (backup.artifacts, ())
+    stored = digests(sessions)
+    assert under_load.first in stored
+    assert len(stored) == backup.artifacts
+    assert b"".join(streamed(sessions, under_load.first)) == CONTENT
+    assert sum(len(chunk) for sha in stored for chunk in streamed(sessions, sha)) == backup.bytes
+    with sessions() as session:
+        assert set(session.scalars(select(TrainingState.artifact_sha256))) <= stored
+
+
+def test_a_job_that_ran_during_a_backup_is_queued_again_and_its_worker_is_gone(
+    under_load: UnderLoad,
+) -> None:
+    assert under_load.restored.requeued == 1
+    claim = under_load.claim
+    with under_load.sessions() as session:
         assert session.scalars(select(Job.state).where(Job.id == claim.job_id)).one() == "queued"
         assert session.scalars(select(Worker).where(Worker.stopped_at.is_(None))).all() == []
-    again = a_claim(a_made_up_ledger(restored))
+    again = a_claim(a_made_up_ledger(under_load.sessions))
     assert (again.job_id, again.attempt) == (claim.job_id, claim.attempt + 1)
-    assert drift(target.database_url) == []
 
 
 def test_artifacts_come_back_into_the_store_that_the_settings_name(
@@ -258,46 +306,64 @@ def run(command: object, *arguments: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_the_commands_work_on_the_database_that_is_named(
-    sessions: Sessions,
-    source: Settings,
-    target: Settings,
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    sha256 = write(sessions, CONTENT)
-    data = ("--data-dir", str(tmp_path / "data"))
+@pytest.fixture
+def data(source: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """The option of the data directory, where the environment names the database and a folder."""
     monkeypatch.setenv("ADAPTLAB_DATABASE_URL", source.database_url)
     monkeypatch.setenv("ADAPTLAB_ARTIFACT_FOLDER", str(tmp_path / "artifacts"))
+    return "--data-dir", str(tmp_path / "data")
+
+
+@pytest.fixture
+def moved(sessions: Sessions, data: tuple[str, str]) -> str:
+    """The digest of an artifact that a command has moved to the folder."""
+    sha256 = write(sessions, CONTENT)
+    assert run(storage_cli.storage, "move", "--to", "directory", *data)[0] == 0
+    return sha256
+
+
+@pytest.mark.usefixtures("moved")
+def test_commands_show_check_and_collect_what_they_have_moved(data: tuple[str, str]) -> None:
     storage = storage_cli.storage
     assert "--to" in run(storage, "move", *data)[1]
-    assert run(storage, "move", "--to", "directory", *data)[0] == 0
-    code, told = run(storage, "status", *data)
-    assert (code, "directory ready" in told, str(len(CONTENT)) in told) == (0, True, True)
+    code, output = run(storage, "status", *data)
+    assert (code, "directory ready" in output, str(len(CONTENT)) in output) == (0, True, True)
     assert "checked 1 artifacts" in run(storage, "scrub", "--all", *data)[1]
     assert "collected 0 unreferenced" in run(storage, "collect", *data)[1]
+
+
+@pytest.mark.usefixtures("moved")
+def test_commands_back_up_and_restore_the_database_that_is_named(
+    target: Settings, folder: Path, data: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert run(storage_cli.backup, str(folder), *data)[0] == 0
     assert run(storage_cli.backup, str(folder), *data)[0] == 1
     monkeypatch.setenv("ADAPTLAB_DATABASE_URL", target.database_url)
     assert "restored 1 artifacts; 0 jobs" in run(storage_cli.restore, str(folder), *data)[1]
+
+
+@pytest.mark.usefixtures("moved")
+def test_a_command_names_the_setting_of_a_store_that_has_none(
+    data: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("ADAPTLAB_ARTIFACT_FOLDER")
-    monkeypatch.setenv("ADAPTLAB_DATABASE_URL", source.database_url)
-    code, told = run(storage, "move", "--to", "postgres", *data)
+    code, output = run(storage_cli.storage, "move", "--to", "postgres", *data)
     assert code == 1
-    assert "ADAPTLAB_ARTIFACT_FOLDER" in told
+    assert "ADAPTLAB_ARTIFACT_FOLDER" in output
+
+
+def test_a_backup_without_all_bytes_fails_unless_that_is_accepted(
+    sessions: Sessions, moved: str, data: tuple[str, str], tmp_path: Path
+) -> None:
     with sessions.begin() as session:
         session.execute(update(Artifact).values(store="postgres", key=None))
-    code, told = run(storage_cli.backup, str(tmp_path / "not whole"), *data)
-    assert (code, f"missing from the backup: {sha256}" in told, "--allow-missing" in told) == (
-        1,
-        True,
-        True,
-    )
-    allowed = run(storage_cli.backup, str(tmp_path / "allowed"), "--allow-missing", *data)
-    assert (allowed[0], f"missing from the backup: {sha256}" in allowed[1]) == (0, True)
-    code, told = run(storage, "scrub", "--all", *data)
-    assert (code, f"quarantined: {sha256}" in told) == (1, True)
+    missing = f"missing from the backup: {moved}"
+    code, output = run(storage_cli.backup, str(tmp_path / "not whole"), *data)
+    assert (code, missing in output, "--allow-missing" in output) == (1, True, True)
+    code, output = run(storage_cli.backup, str(tmp_path / "allowed"), "--allow-missing", *data)
+    assert (code, missing in output) == (0, True)
+    code, output = run(storage_cli.storage, "scrub", "--all", *data)
+    assert (code, f"quarantined: {moved}" in output) == (1, True)
 
 
 def test_postgres_is_started_for_the_while_where_none_runs(

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import yaml
@@ -25,14 +26,18 @@ def commands() -> list[str]:
 @pytest.fixture
 def folder(stack: Stack, tmp_path: Path) -> Path:
     """Where a user stands: a repository with `.venv`, examples and a running server."""
-    (tmp_path / ".adaptlab").symlink_to(stack.data_dir)
-    (tmp_path / ".venv").symlink_to(Path(sys.prefix))
-    (tmp_path / "examples/studies").mkdir(parents=True)
+    return prepare(tmp_path, stack)
+
+
+def prepare(folder: Path, stack: Stack) -> Path:
+    (folder / ".adaptlab").symlink_to(stack.data_dir)
+    (folder / ".venv").symlink_to(Path(sys.prefix))
+    (folder / "examples/studies").mkdir(parents=True)
     script = "examples/write_results.py"
-    (tmp_path / script).write_text((ROOT / script).read_text())
+    (folder / script).write_text((ROOT / script).read_text())
     for study in STUDIES:
-        (tmp_path / "examples/studies" / study.name).write_text(study.read_text())
-    return tmp_path
+        (folder / "examples/studies" / study.name).write_text(study.read_text())
+    return folder
 
 
 def run(script: str, folder: Path) -> str:
@@ -74,19 +79,36 @@ def test_the_tutorial_shows_the_study_as_it_is():
     assert shown[1] == (ROOT / "examples/studies/mixture.yaml").read_text()
 
 
-def test_the_commands_in_their_order(folder: Path):
+class Followed(NamedTuple):
+    """The folder in which the commands were run one after the other, and what each printed."""
+
+    folder: Path
+    printed: list[str]
+
+
+@pytest.fixture(scope="module")
+def followed(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Followed:
+    folder = prepare(tmp_path_factory.mktemp("followed"), stack)
     shrink(folder / "examples/studies/mixture.yaml")
-    printed = [run(command, folder) for command in commands()]
-    assert len(printed) == 7
-    plan, made, failed, compared, extension, *_ = printed
+    return Followed(folder, [run(command, folder) for command in commands()])
+
+
+def test_the_commands_in_their_order_plan_run_compare_and_extend_the_study(followed: Followed):
+    assert len(followed.printed) == 7
+    plan, result, failed, compared, extension, *_ = followed.printed
     assert "8 new jobs and 0 existing ones, 1 base models to create, 9 passes" in plan
-    assert "9 succeeded" in made
+    assert "9 succeeded" in result
     assert len(failed.strip().splitlines()) == 1
     assert "sort_then_add on mixture-1l" in compared
     assert "8 new jobs and 8 existing ones" in extension
+
+
+def test_the_written_page_has_a_row_for_each_score_and_its_pictures(followed: Followed):
+    folder = followed.folder
     rows = list(csv.DictReader((folder / "mixture.csv").read_text().splitlines()))
     assert len(rows) == 2 * 2 * 3
     page = (folder / "mixture.md").read_text()
+    assert page.startswith("# My results\n")
     assert "Seeds 0, 1, 2, 3, 4; steps 2; batch 32; trials per seed 2." in page
     for row in rows:
         assert (
@@ -95,7 +117,11 @@ def test_the_commands_in_their_order(folder: Path):
     pictures = re.findall(r"\]\((.*?\.svg)\)", page)
     assert len(pictures) == 2 * (1 + 2)
     assert all((folder / name).read_text().startswith("<svg") for name in pictures)
-    assert page.startswith("# My results\n")
+
+
+def test_the_page_is_the_same_when_it_is_written_again(followed: Followed):
+    folder = followed.folder
+    page = (folder / "mixture.md").read_text()
     run(".venv/bin/python examples/write_results.py mixture mixture.md", folder)
     assert (folder / "mixture.md").read_text() == page
 
