@@ -68,9 +68,10 @@ def test_the_list_shows_every_state_and_filters(visitor: Visitor, worker: MadeUp
     expect(rows).to_contain_text("Soft prompt")
 
 
-def test_a_job_is_watched_without_reloading(visitor: Visitor, worker: MadeUpWorker):
-    worker.complete(PRETRAINING, 0.99)
-    job = worker.submit(ADAPTATION)
+def test_a_row_of_the_list_follows_its_job_without_reloading(
+    visitor: Visitor, worker: MadeUpWorker
+):
+    worker.submit(PRETRAINING)
     visitor.sign_in()
     row = visitor.page.locator("table.jobs tbody tr").first
     expect(row).to_contain_text("queued")
@@ -81,6 +82,13 @@ def test_a_job_is_watched_without_reloading(visitor: Visitor, worker: MadeUpWork
     expect(row).to_contain_text("30")
     assert visitor.page.evaluate("window.sameDocument") is True
 
+
+def test_a_job_is_watched_to_its_end_without_reloading(visitor: Visitor, worker: MadeUpWorker):
+    worker.complete(PRETRAINING, 0.99)
+    job = worker.submit(ADAPTATION)
+    claim = worker.claim()
+    worker.train(claim, 300)
+    visitor.sign_in()
     visitor.open_job(job)
     visitor.page.evaluate("window.sameDocument = true")
     curves = visitor.page.locator("#curves-chart")

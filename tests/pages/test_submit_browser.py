@@ -7,10 +7,11 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from sqlalchemy.orm import Session, sessionmaker
+from tests.making import a_base_model
 from tests.pages.made_up import MadeUpWorker
-from tests.pages.visitors import HOSTILE, PATIENCE, WIDE, Visitor, overflows_nowhere
+from tests.pages.visitors import HOSTILE, PATIENCE, WIDE, Visitor, a_visitor, overflows_nowhere
 
-from adaptlab_services.settings import Settings
+from adaptlab_services.people import tokens
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 Sessions = sessionmaker[Session]
@@ -38,8 +39,26 @@ def budget_of(page: Page):
     return page.get_by_label(BUDGET, exact=True)
 
 
-def test_the_solver_answers_as_one_types(at_form: Visitor, worker: MadeUpWorker) -> None:
-    page = at_form.page
+@pytest.fixture(scope="module")
+def busy_server(shared_server: str, shared_sessions: Sessions, shared_token: str) -> str:
+    """The module's server with a base model and a worker, for tests that submit nothing."""
+    with shared_sessions.begin() as session:
+        a_base_model(session)
+        admin = tokens.authenticate(session, shared_token)
+    MadeUpWorker(shared_sessions, admin).come("cpu")
+    return shared_server
+
+
+@pytest.fixture
+def at_shared_form(browser: Browser, busy_server: str, shared_token: str) -> Iterator[Visitor]:
+    """A visitor who has signed in there."""
+    with a_visitor(browser, busy_server, shared_token) as visitor:
+        visitor.sign_in("/jobs/new")
+        yield visitor
+
+
+def test_the_solver_answers_as_one_types(at_shared_form: Visitor) -> None:
+    page = at_shared_form.page
     answer, told = page.locator("#answer"), page.locator("#told")
     # LoRA on q and v of one layer of width 8: 32 a rank.
     budget_of(page).fill("100")
@@ -48,6 +67,16 @@ def test_the_solver_answers_as_one_types(at_form: Visitor, worker: MadeUpWorker)
     answer.get_by_role("button", name="Use 128").click()
     expect(budget_of(page)).to_have_value("128")
     expect(told).to_contain_text("rank 4")
+    page.get_by_label("Method", exact=True).select_option("soft_prompt")
+    expect(page.locator("#knobs-method").get_by_label("Length")).to_be_visible()
+    expect(told).to_contain_text("length 16")  # 8 a position
+    expect(page.get_by_label("Method", exact=True)).to_have_value("soft_prompt")
+
+
+def test_a_budget_that_is_too_small_is_marked_and_the_smallest_offered(
+    at_shared_form: Visitor,
+) -> None:
+    page, told = at_shared_form.page, at_shared_form.page.locator("#told")
     budget_of(page).fill("3")
     expect(budget_of(page)).to_have_attribute("aria-invalid", "true")
     beside = page.locator("#fault-at-budget-trainable_parameters")
@@ -57,10 +86,6 @@ def test_the_solver_answers_as_one_types(at_form: Visitor, worker: MadeUpWorker)
     expect(budget_of(page)).to_be_focused()
     expect(told).to_contain_text("rank 1")
     expect(budget_of(page)).not_to_have_attribute("aria-invalid", "true")
-    page.get_by_label("Method", exact=True).select_option("soft_prompt")
-    expect(page.locator("#knobs-method").get_by_label("Length")).to_be_visible()
-    expect(told).to_contain_text("length 4")  # 8 a position
-    expect(page.get_by_label("Method", exact=True)).to_have_value("soft_prompt")
 
 
 def test_the_json_follows_and_is_what_is_made(
@@ -208,8 +233,8 @@ def test_nothing_overflows_and_every_field_has_its_label(at_form: Visitor) -> No
         assert page.locator("script:not([src]), [style]").count() == 0, path
 
 
-def test_hostile_text_is_only_text(at_form: Visitor) -> None:
-    page = at_form.page
+def test_hostile_text_is_only_text(at_shared_form: Visitor) -> None:
+    page = at_shared_form.page
     page.locator("summary", has_text="More queue options").click()
     for label in (BUDGET, "Steps", "Sites", "Labels", "Queue"):
         page.get_by_label(label, exact=True).fill(HOSTILE)
@@ -219,8 +244,8 @@ def test_hostile_text_is_only_text(at_form: Visitor) -> None:
     assert page.locator("script:not([src]), main img").count() == 0
 
 
-def test_a_server_that_is_away_is_said_to_be(at_form: Visitor, settings: Settings) -> None:
-    page = at_form.page
+def test_a_server_that_is_away_is_said_to_be(at_shared_form: Visitor) -> None:
+    page = at_shared_form.page
     page.route("**/jobs/new/preview", lambda route: route.fulfill(status=200, body="<p></p>"))
     budget_of(page).fill("64")
     expect(page.locator("form[data-state=answered]")).to_be_visible()
