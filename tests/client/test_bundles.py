@@ -5,15 +5,17 @@ import json
 import random
 import zipfile
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy.orm import Session, sessionmaker
-from tests.client.conftest import Address, Invoke
+from tests.client.conftest import Address, command_line
 from tests.comparing import ENOUGH_BASES, a_measured_study, as_known, run_all
 from tests.making import a_base_model
+from tests.patience import awaited_comparisons
 from typer.testing import CliRunner, Result
 
 from adaptlab.bundle import bounds
@@ -37,26 +39,39 @@ def check(*arguments: str | Path) -> Result:
     return CliRunner().invoke(application(), ["bundle", "check", *map(str, arguments)], env=NOTHING)
 
 
-@pytest.fixture
-def bundle(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
-) -> Path:
-    """A bundle, made once by a server."""
-    kept = tmp_path_factory.getbasetemp() / "kept-bundle.zip"
-    if not kept.exists():
-        client: Client = request.getfixturevalue("client")
-        a_measured_one(client, request.getfixturevalue("sessions"))
-        client.studies.bundle("small", str(kept))
-    target = tmp_path / "bundle.zip"
-    target.write_bytes(kept.read_bytes())
-    return target
-
-
-def a_measured_one(client: Client, sessions: sessionmaker[Session]) -> None:
-    with sessions.begin() as session:
+@pytest.fixture(scope="module")
+def study(shared_client: Client, shared_sessions: sessionmaker[Session]) -> str:
+    """The name of a measured study on the module's server."""
+    with shared_sessions.begin() as session:
         a_base_model(session, contents=ENOUGH_BASES)
-    client.studies.create(a_measured_study(seeds=2))  # few seeds: there is a warning
-    run_all(sessions, as_known)
+    name = shared_client.studies.create(a_measured_study(seeds=2)).name  # few seeds: a warning
+    run_all(shared_sessions, as_known)
+    return name
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A bundle alone in a folder, and what the command that saved it printed."""
+
+    path: Path
+    printed: Result
+
+
+@pytest.fixture(scope="module")
+def saved(shared_address: Address, study: str, tmp_path_factory: pytest.TempPathFactory) -> Saved:
+    """The bundle of that study: drawing it takes seconds."""
+    path = tmp_path_factory.mktemp("saved") / "decision.zip"
+    with awaited_comparisons(), pytest.MonkeyPatch.context() as patch:
+        invoke = command_line(shared_address, patch)
+        return Saved(path, invoke("studies", "bundle", study, "--to", str(path)))
+
+
+@pytest.fixture
+def bundle(saved: Saved, tmp_path: Path) -> Path:
+    """A copy of the bundle, for the test to change."""
+    path = tmp_path / "bundle.zip"
+    path.write_bytes(saved.path.read_bytes())
+    return path
 
 
 def members_of(bundle: Path) -> Members:
@@ -79,36 +94,46 @@ def write(bundle: Path, members: Members, *, signed: bool = True) -> None:
             archive.writestr(name, content)
 
 
-def test_a_bundle_is_saved_checked_and_drawn_again(
-    client: Client, sessions: sessionmaker[Session], invoke: Invoke, tmp_path: Path
-) -> None:
-    a_measured_one(client, sessions)
-    target, folder = tmp_path / "decision.zip", tmp_path / "again"
-    saved = invoke("studies", "bundle", "small", "--to", str(target))
-    assert (saved.exit_code, saved.stdout.strip()) == (0, str(target)), saved.output
-    digest = sha256(target.read_bytes()).hexdigest()
-    assert digest in saved.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["decision.zip"]
+def test_a_bundle_is_saved_alone_and_its_digest_is_printed(saved: Saved) -> None:
+    printed = saved.printed
+    assert (printed.exit_code, printed.stdout.strip()) == (0, str(saved.path)), printed.output
+    assert sha256(saved.path.read_bytes()).hexdigest() in printed.stderr
+    assert [path.name for path in saved.path.parent.iterdir()] == ["decision.zip"]
 
-    found = check(target, "--render", folder, "--sha256", digest)
-    assert found.exit_code == 0, found.output
-    assert "the bundle is valid" in found.stdout
-    members = members_of(target)
-    claim = json.loads(members["claim.json"])
-    cells = [cell for one in claim["tables"] for cell in one["comparison"]["cells"]]
-    sentences = [cell["sentence"] for cell in cells]
-    assert len(sentences) == 2
-    assert all(one in found.stdout for one in sentences)
+
+def test_a_bundle_with_the_expected_digest_is_valid_and_its_sentences_are_printed(
+    bundle: Path,
+) -> None:
+    checked = check(bundle, "--sha256", sha256(bundle.read_bytes()).hexdigest())
+    assert checked.exit_code == 0, checked.output
+    assert "the bundle is valid" in checked.stdout
+    claim = json.loads(members_of(bundle)["claim.json"])
+    cells = [cell for table in claim["tables"] for cell in table["comparison"]["cells"]]
+    assert len(cells) == 2
+    assert all(cell["sentence"] in checked.stdout for cell in cells)
+
+
+def test_a_bundle_with_another_digest_is_refused(bundle: Path) -> None:
+    checked = check(bundle, "--sha256", "0" * 64)
+    assert (checked.exit_code, f"expected {'0' * 64}" in checked.output) == (65, True)
+
+
+def test_text_and_plots_are_drawn_again_to_the_byte(bundle: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "again"
+    drawn = check(bundle, "--render", folder)
+    assert drawn.exit_code == 0, drawn.output
+    members = members_of(bundle)
     assert (folder / "decision.md").read_bytes() == members["decision.md"]
     plots = {f"plots/{path.name}" for path in (folder / "plots").iterdir()}
     assert plots == {name for name in members if name.startswith("plots/")}
     # Drawn on the same machine, they are the same to the byte.
     assert all((folder / name).read_bytes() == members[name] for name in plots)
-    again = check(target, "--render", folder)
-    assert again.exit_code == 2
-    assert "is not empty" in again.output
-    wrong = check(target, "--sha256", "0" * 64)
-    assert (wrong.exit_code, f"expected {'0' * 64}" in wrong.output) == (65, True)
+
+
+def test_nothing_is_drawn_into_a_folder_that_is_not_empty(bundle: Path, tmp_path: Path) -> None:
+    drawn = check(bundle, "--render", tmp_path)
+    assert drawn.exit_code == 2
+    assert "is not empty" in drawn.output
 
 
 def test_a_check_for_programs(bundle: Path) -> None:
@@ -131,9 +156,7 @@ def test_a_study_that_runs_has_no_bundle(
     assert [*tmp_path.iterdir()] == []
 
 
-def test_what_arrives_broken_is_not_kept(
-    address: Address, bundle: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_arrives_broken_is_not_kept(bundle: Path, tmp_path: Path) -> None:
     import httpx
 
     def answer(_: httpx.Request) -> httpx.Response:

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.adapters import an_adapter
 from tests.client.conftest import Address, Invoke
 from tests.client.finished import a_finished_job
-from tests.making import a_job, an_adapt_document
+from tests.making import a_base_model, a_job, an_adapt_document
 from typer.testing import CliRunner
 
 from adaptlab_client import Client
@@ -204,19 +204,32 @@ def test_a_budget_is_solved(invoke: Invoke, base: None) -> None:
     assert "96" in none.stdout
 
 
-def test_results_are_shown_drawn_and_fetched(
-    invoke: Invoke,
-    client: Client,
-    sessions: sessionmaker[Session],
-    base: None,
-    tmp_path: Path,
+@pytest.fixture(scope="module")
+def finished_job(
+    shared_client: Client,
+    shared_sessions: sessionmaker[Session],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> str:
+    """The id of a job with results, on the module's server."""
+    with shared_sessions.begin() as session:
+        a_base_model(session)
+    job, _ = a_finished_job(shared_client, shared_sessions, tmp_path_factory.mktemp("results"))
+    return job
+
+
+def test_a_job_is_shown_with_its_scores_and_what_they_are_without_the_adaptation(
+    shared_invoke: Invoke, finished_job: str
 ) -> None:
-    job, _ = a_finished_job(client, sessions, tmp_path)
-    shown = invoke("jobs", "show", job).stdout.splitlines()[-1].split()
+    shown = shared_invoke("jobs", "show", finished_job).stdout.splitlines()[-1].split()
     # 12 and 8 of 16 items with the adaptation; 0 and 4 of 16, in the same seeds, without it.
     assert shown[:5] == ["sort_descending", "test", "2", "62.5", "%"]
     assert " ".join(shown[-6:]) == "12.5 % +50.0 (+25.0 to +75.0)"
-    listed = invoke("jobs", "evaluations", job).stdout.splitlines()[1:]
+
+
+def test_evaluations_are_listed_all_or_only_the_detached(
+    shared_invoke: Invoke, finished_job: str
+) -> None:
+    listed = shared_invoke("jobs", "evaluations", finished_job).stdout.splitlines()[1:]
     assert [line.split()[1:] for line in listed] == [
         [str(seed), "sort_descending", "test", adaptation, str(correct), "16", share, "%"]
         for seed, adaptation, correct, share in (
@@ -226,18 +239,29 @@ def test_results_are_shown_drawn_and_fetched(
             (1, "detached", 4, "25.0"),
         )
     ]
-    alone = json.loads(invoke("jobs", "evaluations", job, "--detached", "-o", "json").stdout)
-    assert [score["correct"] for score in alone] == [0, 4]
-    assert "relative deviation" in invoke("attention", job).stdout
+    detached = shared_invoke("jobs", "evaluations", finished_job, "--detached", "-o", "json")
+    assert [score["correct"] for score in json.loads(detached.stdout)] == [0, 4]
+
+
+def test_attention_is_described_and_drawn(
+    shared_invoke: Invoke, finished_job: str, tmp_path: Path
+) -> None:
+    assert "relative deviation" in shared_invoke("attention", finished_job).stdout
     picture = tmp_path / "attention.png"
-    assert invoke("attention", job, "--png", str(picture)).exit_code == 0
+    assert shared_invoke("attention", finished_job, "--png", str(picture)).exit_code == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
-    wrong = invoke("attention", job, "--png", str(picture), "--layer", "7")
+    wrong = shared_invoke("attention", finished_job, "--png", str(picture), "--layer", "7")
     assert (wrong.exit_code, "--layer 7" in wrong.stderr) == (2, True)
-    listed = invoke("checkpoints", "list", job, "-o", "id").stdout.split()
-    fetched = invoke("checkpoints", "download", *listed, "--to", str(tmp_path / "a.safetensors"))
-    assert fetched.stdout.strip() == str(tmp_path / "a.safetensors")
-    assert (tmp_path / "a.safetensors").stat().st_size == 3_200_000
+
+
+def test_a_checkpoint_is_listed_and_downloaded_in_full(
+    shared_invoke: Invoke, finished_job: str, tmp_path: Path
+) -> None:
+    listed = shared_invoke("checkpoints", "list", finished_job, "-o", "id").stdout.split()
+    path = tmp_path / "a.safetensors"
+    downloaded = shared_invoke("checkpoints", "download", *listed, "--to", str(path))
+    assert downloaded.stdout.strip() == str(path)
+    assert path.stat().st_size == 3_200_000
 
 
 def test_an_adapter_becomes_a_folder_for_peft(

@@ -159,16 +159,16 @@ def worker(folder: Path) -> Path:
     return folder
 
 
-def test_the_scripts_of_the_page_are_what_the_command_prints(invoke: Invoke) -> None:
-    submit = invoke("sbatch-script", "--submit", "job.yaml", "--name", "compare")
+def test_the_scripts_of_the_page_are_what_the_command_prints(shared_invoke: Invoke) -> None:
+    submit = shared_invoke("sbatch-script", "--submit", "job.yaml", "--name", "compare")
     assert submit.stdout == SUBMIT
     options = ("--name", "adaptlab-worker", "--time", "08:00:00", "--gpus", "1", "--queue", "gpu")
-    assert invoke("sbatch-script", *options).stdout == WORKER
+    assert shared_invoke("sbatch-script", *options).stdout == WORKER
 
 
-def test_a_worker_ends_when_nothing_is_left_to_do(worker: Path, address: Address) -> None:
+def test_a_worker_ends_when_nothing_is_left_to_do(worker: Path, shared_address: Address) -> None:
     (worker / "done").touch()
-    done = run(WORKER, worker, address, SLURM_TMPDIR=str(worker))
+    done = run(WORKER, worker, shared_address, SLURM_TMPDIR=str(worker))
     assert (done.returncode, done.stderr) == (0, "")
     arguments = (worker / "worker.args").read_text().split()
     assert arguments[:4] == ["worker", "--drain", "--until", "auto"]
@@ -178,11 +178,11 @@ def test_a_worker_ends_when_nothing_is_left_to_do(worker: Path, address: Address
 
 @pytest.mark.parametrize(("number", "requeued"), [(signal.SIGUSR1, True), (signal.SIGTERM, False)])
 def test_a_script_passes_a_signal_on_and_is_requeued_only_at_the_end_of_its_time(
-    worker: Path, address: Address, number: signal.Signals, requeued: bool
+    worker: Path, shared_address: Address, number: signal.Signals, requeued: bool
 ) -> None:
     script = subprocess.Popen(
         ["/bin/bash", "-c", WORKER],
-        env=environment(worker, address) | {"SLURM_TMPDIR": str(worker)},
+        env=environment(worker, shared_address) | {"SLURM_TMPDIR": str(worker)},
         cwd=worker,
     )
     try:
@@ -195,31 +195,40 @@ def test_a_script_passes_a_signal_on_and_is_requeued_only_at_the_end_of_its_time
     assert (worker / "scontrol.log").exists() == requeued
 
 
-def test_a_worker_of_one_job_finds_its_token_in_a_file(
-    worker: Path, address: Address, client: Client, sessions: Sessions, invoke: Invoke
+def test_a_token_for_one_job_is_in_a_file_of_its_user_and_expires(
+    shared_client: Client, shared_sessions: Sessions, shared_invoke: Invoke, tmp_path: Path
 ) -> None:
-    job_id = str(new_job(sessions, queue="gpu"))
-    place = worker / "tokens of jobs"
-    printed = invoke("sbatch-script", "--job", job_id, "--token-folder", str(place))
+    job_id = str(new_job(shared_sessions, queue="gpu"))
+    place = tmp_path / "tokens of jobs"
+    printed = shared_invoke("sbatch-script", "--job", job_id, "--token-folder", str(place))
     assert printed.exit_code == 0, printed.stderr
     (file,) = place.iterdir()
     assert (file.name, stat.S_IMODE(file.stat().st_mode)) == (f"{job_id}.token", 0o600)
-    secret = file.read_text().strip()
-    assert secret not in printed.output
-    entry = next(one for one in client.tokens.list() if str(one.job) == job_id)
+    assert file.read_text().strip() not in printed.output
+    entry = next(one for one in shared_client.tokens.list() if str(one.job) == job_id)
     assert entry.expires_at is not None
     left = entry.expires_at - datetime.now(UTC)
     assert timedelta(hours=51) < left <= timedelta(hours=52)  # four of the batch job, and two days
+
+
+def test_a_worker_of_one_job_reads_its_token_from_a_file_that_is_then_removed(
+    worker: Path, shared_address: Address, shared_sessions: Sessions, shared_invoke: Invoke
+) -> None:
+    job_id = str(new_job(shared_sessions, queue="gpu"))
+    place = worker / "tokens of jobs"
+    printed = shared_invoke("sbatch-script", "--job", job_id, "--token-folder", str(place))
+    (file,) = place.iterdir()
+    secret = file.read_text().strip()
     (worker / "done").touch()
-    done = run(printed.stdout, worker, address, SLURM_TMPDIR=str(worker))
+    done = run(printed.stdout, worker, shared_address, SLURM_TMPDIR=str(worker))
     assert (done.returncode, done.stderr) == (0, "")
-    told = (worker / "worker.env").read_text()
-    assert f"ADAPTLAB_TOKEN_FILE={file}\n" in told
-    assert "ADAPTLAB_TOKEN=" not in told, "what sbatch takes along from the shell is left out"
-    words = (worker / "worker.args").read_text()
-    assert words.startswith("worker --once --idle-timeout 300 --save-within 60 --queue gpu ")
-    assert f" --server {address.url} " in words
-    assert secret not in words
+    environment = (worker / "worker.env").read_text()
+    assert f"ADAPTLAB_TOKEN_FILE={file}\n" in environment
+    assert "ADAPTLAB_TOKEN=" not in environment, "the token of sbatch's shell is left out"
+    arguments = (worker / "worker.args").read_text()
+    assert arguments.startswith("worker --once --idle-timeout 300 --save-within 60 --queue gpu ")
+    assert f" --server {shared_address.url} " in arguments
+    assert secret not in arguments
     assert not file.exists(), "it is of no more use"
 
 
@@ -243,30 +252,31 @@ def test_a_job_has_one_queue_and_one_worker(
 
 @pytest.mark.parametrize("more", [(), ("--once",), ("--job", "JOB")])
 def test_a_time_in_which_no_worker_gets_to_work_is_refused(
-    more: tuple[str, ...], invoke: Invoke, sessions: Sessions, tmp_path: Path
+    more: tuple[str, ...], shared_invoke: Invoke, shared_sessions: Sessions, tmp_path: Path
 ) -> None:
     """Slurm would warn the worker as it starts, and the script would requeue itself for ever."""
     if "--job" in more:
-        more = ("--job", str(new_job(sessions)), "--token-folder", str(tmp_path / "tokens"))
-    refused = invoke("sbatch-script", "--time", "00:02:00", *more)
+        more = ("--job", str(new_job(shared_sessions)), "--token-folder", str(tmp_path / "tokens"))
+    refused = shared_invoke("sbatch-script", "--time", "00:02:00", *more)
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "00:05:00 or more" in refused.stderr
     assert not (tmp_path / "tokens").exists(), "no token was made"
-    assert invoke("sbatch-script", "--time", "00:05:00", *more).exit_code == 0
+    assert shared_invoke("sbatch-script", "--time", "00:05:00", *more).exit_code == 0
 
 
-def test_values_cannot_leave_their_place(invoke: Invoke, tmp_path: Path) -> None:
-    printed = invoke("sbatch-script", "--queue", "a b$(touch owned)'", "--server", "http://x;ls")
+def test_values_cannot_leave_their_place(shared_invoke: Invoke, tmp_path: Path) -> None:
+    hostile = ("--queue", "a b$(touch owned)'", "--server", "http://x;ls")
+    printed = shared_invoke("sbatch-script", *hostile)
     assert printed.exit_code == 0, printed.stderr
     bash = ["/bin/bash", "-n", "-c", printed.stdout]
     subprocess.run(bash, check=True, timeout=60, cwd=tmp_path)
     words = next(line for line in printed.stdout.splitlines() if line.startswith("adaptlab worker"))
     assert shlex.split(words)[-6:-3] == ["a b$(touch owned)'", "--server", "http://x;ls"]
     for option in ("--name", "--partition", "--array", "--directive"):
-        refused = invoke("sbatch-script", option, "x\nrm -rf /")
+        refused = shared_invoke("sbatch-script", option, "x\nrm -rf /")
         assert refused.exit_code == 2
         assert "not allowed in an #SBATCH line" in refused.stderr
-    assert "not in Slurm's format" in invoke("sbatch-script", "--time", "soon").stderr
+    assert "not in Slurm's format" in shared_invoke("sbatch-script", "--time", "soon").stderr
 
 
 def an_array() -> np.ndarray:
