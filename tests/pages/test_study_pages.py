@@ -14,6 +14,7 @@ from tests.making import an_adapt_spec
 from tests.pages.made_up_studies import a_base, a_study, failing, ordinary, run_some
 from tests.pages.reading import HERE, PAGE, text_of
 from tests.pages.visitors import HOSTILE, HOSTILE_LABEL
+from tests.patience import awaited_comparisons
 from tests.watching import of_jobs, statements
 
 from adaptlab.specs.spec import ResolvedSpec
@@ -45,9 +46,57 @@ def signed_in(client: TestClient, token: str) -> TestClient:
 @pytest.fixture
 def admin(sessions: Sessions, token: str) -> Principal:
     """The admin, on a server that has the base model of the studies."""
+    return an_admin(sessions, token)
+
+
+@pytest.fixture(scope="module")
+def shared_admin(shared_sessions: Sessions, shared_token: str) -> Principal:
+    """The admin of the module's own database, which has the base model."""
+    return an_admin(shared_sessions, shared_token)
+
+
+def an_admin(sessions: Sessions, token: str) -> Principal:
     a_base(sessions)
     with sessions.begin() as session:
         return tokens.authenticate(session, token)
+
+
+@pytest.fixture(scope="module")
+def six_seeds(shared_sessions: Sessions, shared_admin: Principal) -> StudyView:
+    """A study that was measured with six seeds per cell."""
+    study = a_study(shared_sessions, shared_admin, name="six", seeds=6)
+    run_all(shared_sessions, ordinary)
+    return study
+
+
+@pytest.fixture(scope="module")
+def six_seeds_page(shared_reader: TestClient, six_seeds: StudyView) -> str:
+    """The page of that study."""
+    with awaited_comparisons():
+        return shared_reader.get(f"/studies/{six_seeds.name}").text
+
+
+@pytest.fixture(scope="module")
+def two_tables(shared_sessions: Sessions, shared_admin: Principal) -> str:
+    """The address of a measured study of two tasks."""
+    ways = ("ascending", "descending")
+    tasks = [{"name": f"sort_{way}", "length": 3, "alphabet": 4} for way in ways]
+    study = a_study(shared_sessions, shared_admin, name="two", tasks=tasks)
+    run_all(shared_sessions, ordinary)
+    return f"/studies/{study.name}"
+
+
+@pytest.fixture(scope="module")
+def whole_page(shared_reader: TestClient, two_tables: str) -> str:
+    """The page of that study with both of its tables."""
+    with awaited_comparisons():
+        return shared_reader.get(two_tables).text
+
+
+@pytest.fixture
+def one_table_per_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages that end after the first table, because it has a row."""
+    monkeypatch.setattr(study_page, "MOST_ROWS", 1)
 
 
 def rows_of(page: str, identity: str) -> list[str]:
@@ -114,42 +163,38 @@ def test_the_list_says_how_far_each_study_is(
     assert 'data-poll="5"' in page
 
 
+def test_a_study_with_few_rows_shows_all_of_its_tables_on_one_page(whole_page: str) -> None:
+    assert 'href="#table-1"' in whole_page
+    assert "Next tables" not in whole_page
+
+
+@pytest.mark.usefixtures("one_table_per_page")
 def test_a_large_study_shows_its_tables_on_several_pages(
-    signed_in: TestClient,
-    sessions: Sessions,
-    admin: Principal,
-    monkeypatch: pytest.MonkeyPatch,
+    shared_reader: TestClient, two_tables: str, whole_page: str
 ) -> None:
     """Twelve tables at once took 2.5 s of processor time and 4.6 MB."""
-    tasks = [
-        {"name": f"sort_{way}", "length": 3, "alphabet": 4} for way in ("ascending", "descending")
-    ]
-    a_study(sessions, admin, name="two", tasks=tasks)
-    run_all(sessions, ordinary)
-    whole = signed_in.get("/studies/two").text
-    assert 'href="#table-1"' in whole
-    assert "Next tables" not in whole
-    monkeypatch.setattr(study_page, "MOST_ROWS", 1)
-    pages = [signed_in.get("/studies/two", params={"table": number}).text for number in (0, 1)]
+    pages = [shared_reader.get(two_tables, params={"table": number}).text for number in (0, 1)]
     for number, shown in enumerate(pages):
         other = 1 - number
         assert f"Table {number + 1} of 2" in text_of(shown)
         assert f'href="?table={other}#table-{other}"' in shown
-        assert table_of(shown, number) == table_of(whole, number)
+        assert table_of(shown, number) == table_of(whole_page, number)
         assert f'id="table-{other}"' not in shown
-        assert facts_of(shown) == facts_of(whole)
-    assert signed_in.get("/studies/two").text == pages[0]
-    beyond = signed_in.get("/studies/two", params={"table": 2})
+        assert facts_of(shown) == facts_of(whole_page)
+    assert shared_reader.get(two_tables).text == pages[0]
+
+
+@pytest.mark.usefixtures("one_table_per_page")
+def test_a_table_after_the_last_one_is_not_found(
+    shared_reader: TestClient, two_tables: str
+) -> None:
+    beyond = shared_reader.get(two_tables, params={"table": 2})
     assert beyond.status_code == 404
     assert "There is no such table" in beyond.text
 
 
-def test_a_study_shows_ties_and_never_sorts_by_score(
-    signed_in: TestClient, sessions: Sessions, admin: Principal
-) -> None:
-    a_study(sessions, admin, name="done", seeds=6)
-    run_all(sessions, ordinary)
-    page = signed_in.get("/studies/done").text
+def test_a_study_shows_ties_and_never_sorts_by_score(six_seeds_page: str) -> None:
+    page = six_seeds_page
     small = rows_of(page, "table-0-0")
     large = rows_of(page, "table-0-1")
     # At 64 three can be best: the adapter's 85 % stands before 99 % because of its name.
@@ -169,12 +214,8 @@ def test_a_study_shows_ties_and_never_sorts_by_score(
     assert re.search(r'<td class="rank" rowspan="3">4 to 6<small>tied</small>', page)
 
 
-def test_verdicts_are_grouped_and_name_the_better_one_first(
-    signed_in: TestClient, sessions: Sessions, admin: Principal
-) -> None:
-    a_study(sessions, admin, name="done", seeds=6)
-    run_all(sessions, ordinary)
-    page = signed_in.get("/studies/done").text
+def test_verdicts_are_grouped_and_name_the_better_one_first(six_seeds_page: str) -> None:
+    page = six_seeds_page
     verdicts = text_of(page.partition('id="table-0-1-verdicts"')[2].partition("</table>")[0])
     told, _, more = verdicts.partition("Order not known over all seeds")
     assert "Better or worse over all seeds" in told
@@ -271,16 +312,15 @@ def test_a_study_leads_to_its_jobs_and_its_base_model_and_they_back(
 
 
 def test_jobs_are_chosen_in_the_list_and_compared(
-    signed_in: TestClient, sessions: Sessions, admin: Principal
+    shared_reader: TestClient, six_seeds: StudyView
 ) -> None:
-    study = a_study(sessions, admin, name="done", seeds=6)
-    run_all(sessions, ordinary)
-    listed = signed_in.get("/").text
-    chosen = jobs_of(study, "lora", "prefix_tuning")
-    for one in chosen:
-        assert f'form="compare" name="job" value="{one}"' in listed
-    assert str(study.base_models[0].job.id) not in re.findall(r'name="job" value="(.*?)"', listed)
-    page = signed_in.get(compare_address(*chosen)).text
+    listed = shared_reader.get("/").text
+    chosen = jobs_of(six_seeds, "lora", "prefix_tuning")
+    for job in chosen:
+        assert f'form="compare" name="job" value="{job}"' in listed
+    base_model = str(six_seeds.base_models[0].job.id)
+    assert base_model not in re.findall(r'name="job" value="(.*?)"', listed)
+    page = shared_reader.get(compare_address(*chosen)).text
     assert [row.split()[1] for row in rows_of(page, "table-0-0")] == ["lora", "prefix_tuning"]
     assert "lora is better than prefix_tuning" in text_of(page)
 
