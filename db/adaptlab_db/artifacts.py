@@ -238,9 +238,9 @@ class ArtifactStore:
                 index_elements=["sha256"],
                 set_={"last_referenced_at": func.clock_timestamp()},
             )
-            .returning(Artifact.store, Artifact.key, Artifact.state, is_new)
+            .returning(Artifact.store, Artifact.key, Artifact.state, is_new.label("is_new"))
         ).one()
-        return None if row[3] else (Place(row[0], stored.sha256, row[1]), row[2])
+        return None if row.is_new else (Place(row.store, stored.sha256, row.key), row.state)
 
 
 def stores_of(session: Session) -> Stores:

@@ -84,7 +84,7 @@ def _has_powers(connection: Psycopg, role: str) -> bool:
         SELECT rolsuper OR rolcreatedb OR rolcreaterole OR rolinherit OR rolreplication
             OR rolbypassrls FROM pg_roles WHERE rolname = %s"""
     row = connection.execute(query, [role]).fetchone()
-    return row is not None and bool(row[0])
+    return row == (True,)
 
 
 def _login(connection: Psycopg, role: str, password: str) -> Composed:

@@ -114,7 +114,7 @@ def test_the_table_says_what_holds(settings: Settings) -> None:
         for line in text.splitlines()
         if line.startswith("| ") and "---" not in line
     ]
-    table = {row[0]: row[1] for row in rows}
+    table = {limit: value for limit, value, *_ in rows}
     for what, value in _stated(settings).items():
         assert table.pop(what) == value, what
     # What is left says no number that could be wrong.

@@ -349,12 +349,14 @@ def test_a_csv_file_holds_everything_and_no_formula(api: TestClient, made: dict[
     )
     assert answer.headers["content-type"].startswith("text/csv")
     assert answer.headers["content-disposition"] == 'attachment; filename="results.csv"'
-    header, _, *rows = csv.reader(io.StringIO(answer.text))
-    assert header == names.split(",")
-    assert [(row[1], row[2], float(row[3])) for row in rows] == [
-        ("lora", "x", 0.775),
-        ("prefix_tuning", "'=1+1", 0.525),
-        ("soft_prompt", "", 0.275),
+    table = csv.DictReader(io.StringIO(answer.text))
+    _, *rows = table
+    assert table.fieldnames == names.split(",")
+    columns = ("method", "labels.team", "metrics.accuracy.mean")
+    assert [tuple(row[column] for column in columns) for row in rows] == [
+        ("lora", "x", "0.775"),
+        ("prefix_tuning", "'=1+1", "0.525"),
+        ("soft_prompt", "", "0.275"),
     ]
 
 
@@ -377,16 +379,18 @@ def test_a_parquet_file_is_read_by_another_program(
             'SELECT id, method, "metrics.accuracy.mean", "labels.team", epoch_us(created_at) '
             f"FROM '{file}' ORDER BY 3 DESC NULLS LAST"
         ).fetchall()
-    assert [column[0] for column in described] == names.split(",")
-    assert [column[1] for column in described] == [
-        "VARCHAR", "VARCHAR", "BIGINT", "DOUBLE", "TIMESTAMP WITH TIME ZONE", "VARCHAR",
+    assert [(column, kind) for column, kind, *_ in described] == [
+        ("id", "VARCHAR"), ("method", "VARCHAR"), ("budget.trainable", "BIGINT"),
+        ("metrics.accuracy.mean", "DOUBLE"), ("created_at", "TIMESTAMP WITH TIME ZONE"),
+        ("labels.team", "VARCHAR"),
     ]  # fmt: skip
     shown = {row["id"]: row for row in asked(api, fields=names)["data"]}
     for row, name in zip(rows, ("lora", "prefix_tuning", "soft_prompt"), strict=False):
         same = shown[made[name]]
         moment = datetime.fromisoformat(same["created_at"]).timestamp()
-        assert row[:4] == (made[name], name, same["metrics.accuracy.mean"], same["labels.team"])
-        assert row[4] / 1e6 == pytest.approx(moment, abs=1e-6)
+        *values, microseconds = row
+        assert values == [made[name], name, same["metrics.accuracy.mean"], same["labels.team"]]
+        assert microseconds / 1e6 == pytest.approx(moment, abs=1e-6)
     assert len(rows) == 4
 
 

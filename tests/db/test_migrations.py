@@ -35,7 +35,10 @@ def catalogue(url: str) -> dict[str, set[tuple[object, ...]]]:
         rows = {
             what: connection.execute(query.encode()).fetchall() for what, query in CATALOGUE.items()
         }
-    return {what: {row for row in found if row[0] != OF_ALEMBIC} for what, found in rows.items()}
+    return {
+        what: {(table, *rest) for table, *rest in found if table != OF_ALEMBIC}
+        for what, found in rows.items()
+    }
 
 
 @pytest.fixture

@@ -219,8 +219,9 @@ def test_postgres_keeps_and_is_told_a_digest_of_a_password(
         query = "SELECT rolpassword, rolsuper, rolcreaterole FROM pg_authid WHERE rolname = %s"
         found = owner.execute(query, [name]).fetchone()
     assert found is not None
-    assert str(found[0]).startswith("SCRAM-SHA-256$")
-    assert found[1:] == (False, False)
+    password, *powers = found
+    assert str(password).startswith("SCRAM-SHA-256$")
+    assert powers == [False, False]
     assert PASSWORDS.api not in repr(PASSWORDS)
 
 

@@ -14,8 +14,9 @@ def accuracies(session: Session, job_ids: Collection[UUID]) -> dict[UUID, float]
 
     Jobs without such an evaluation are left out.
     """
+    accuracy = func.avg(cast(Evaluation.correct, Double) / Evaluation.total)
     rows = session.execute(
-        select(Evaluation.job_id, func.avg(cast(Evaluation.correct, Double) / Evaluation.total))
+        select(Evaluation.job_id, accuracy.label("accuracy"))
         .join(Job, (Job.id == Evaluation.job_id) & (Job.attempt == Evaluation.attempt))
         .where(
             Evaluation.job_id.in_(job_ids),
@@ -25,4 +26,4 @@ def accuracies(session: Session, job_ids: Collection[UUID]) -> dict[UUID, float]
         )
         .group_by(Evaluation.job_id)
     )
-    return {row[0]: float(row[1]) for row in rows}
+    return {row.job_id: float(row.accuracy) for row in rows}

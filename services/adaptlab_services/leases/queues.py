@@ -44,14 +44,10 @@ def queue_views(session: Session, known: Sequence[WorkerView]) -> tuple[QueueVie
 
     `known` are the workers, as `workers.recent` returns them.
     """
-    query = select(Job.queue, func.count(), func.min(Job.created_at)).group_by(Job.queue)
-    waiting = {
-        queue: (count, oldest)
-        for queue, count, oldest in session.execute(query.where(Job.state == "queued"))
-    }
-    running = {
-        queue: count for queue, count, _ in session.execute(query.where(Job.state == "running"))
-    }
+    jobs, oldest = func.count().label("jobs"), func.min(Job.created_at).label("oldest")
+    query = select(Job.queue, jobs, oldest).group_by(Job.queue)
+    waiting = {row.queue: row for row in session.execute(query.where(Job.state == "queued"))}
+    running = {row.queue: row for row in session.execute(query.where(Job.state == "running"))}
     live = [worker for worker in known if worker.live]
     serving = Counter(queue for worker in live for queue in worker.queues)
     taking = Counter(
@@ -60,9 +56,9 @@ def queue_views(session: Session, known: Sequence[WorkerView]) -> tuple[QueueVie
     return tuple(
         QueueView(
             name=name,
-            queued=waiting.get(name, (0, None))[0],
-            running=running.get(name, 0),
-            oldest_queued_at=waiting.get(name, (0, None))[1],
+            queued=waiting[name].jobs if name in waiting else 0,
+            running=running[name].jobs if name in running else 0,
+            oldest_queued_at=waiting[name].oldest if name in waiting else None,
             workers=serving[name],
             takers=taking[name],
         )

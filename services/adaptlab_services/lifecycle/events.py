@@ -63,7 +63,7 @@ def pulse_of(session: Session, job_id: UUID) -> Pulse:
 def pulses(session: Session | Connection, job_ids: Collection[UUID]) -> dict[UUID, Pulse]:
     """Return the pulses of jobs by one statement, without those that do not exist."""
     rows = session.execute(_PULSES, {"ids": list(job_ids)})
-    return {row[0]: Pulse(row[1], row[2], row[3], row[4]) for row in rows}
+    return {row.id: Pulse(row.state, row.event_sequence, row.step, row.total_steps) for row in rows}
 
 
 # An array, so that the statement is the same for any number of jobs.

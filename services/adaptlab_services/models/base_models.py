@@ -245,7 +245,9 @@ def get(session: Session, name: str) -> BaseModelView:
         NotFound: no project, or several other projects, have such a base model.
     """
     rows = session.execute(_rows().where(BaseModel.name == name)).all()
-    row = access.nearest(session, [(candidate[0].project_id, candidate) for candidate in rows])
+    row = access.nearest(
+        session, [(candidate.BaseModel.project_id, candidate) for candidate in rows]
+    )
     if row is None:
         raise NotFound("base model", name)
     return _view(row)
@@ -261,7 +263,7 @@ def page(session: Session, page_size: int, page_token: str | None = None) -> Pag
     shown = rows[: paging.page_limit(page_size) - 1]
     token = None
     if len(rows) > len(shown):
-        last = shown[-1][0]
+        last = shown[-1].BaseModel
         token = paging.written(Cursor(last.name, str(last.project_id)), "base_models")
     return Page(data=tuple(_view(row) for row in shown), next_page_token=token)
 

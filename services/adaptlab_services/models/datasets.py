@@ -119,7 +119,7 @@ def get(session: Session, name: str) -> DatasetView:
     if name == GENERATED:
         return _generated_view()
     rows = session.execute(_rows().where(Dataset.name == name)).all()
-    row = access.nearest(session, [(candidate[0].project_id, candidate) for candidate in rows])
+    row = access.nearest(session, [(candidate.Dataset.project_id, candidate) for candidate in rows])
     if row is None:
         raise NotFound("dataset", name)
     return _view(*row)
@@ -131,9 +131,10 @@ def page(session: Session, page_size: int, page_token: str | None = None) -> Pag
     limit = paging.page_limit(page_size)
     place = (Dataset.name.collate("C"), Dataset.project_id)  # as Python sorts
     query = _rows().where(tuple_(*place) > after).order_by(*place).limit(limit)
-    views = [(row[0].project_id, _view(*row)) for row in session.execute(query)]
+    views = [(row.Dataset.project_id, _view(*row)) for row in session.execute(query)]
     if after < _GENERATED_PLACE:
-        views = sorted([*views, (0, _generated_view())], key=lambda view: (view[1].name, view[0]))
+        views.append((0, _generated_view()))
+        views.sort(key=_place)
     shown = views[: limit - 1]
     token = None
     if len(views) > len(shown):
@@ -172,6 +173,11 @@ def _insert(session: Session, principal: Principal, new: NewDataset, words: Word
         insert(Dataset).values(row).on_conflict_do_nothing().returning(Dataset.name)
     )
     return inserted.one_or_none() is not None
+
+
+def _place(listed: tuple[int, DatasetView]) -> tuple[str, int]:
+    project_id, view = listed
+    return view.name, project_id
 
 
 def _rows() -> Select[Dataset, int, str]:

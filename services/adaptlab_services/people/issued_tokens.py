@@ -95,7 +95,7 @@ def page(
     shown = rows[: paging.page_limit(page_size) - 1]
     token = None
     if len(rows) > len(shown):
-        token = paging.written(Cursor("", str(shown[-1][0].id)), *question)
+        token = paging.written(Cursor("", str(shown[-1].Token.id)), *question)
     return Page(data=tuple(_view(row) for row in shown), next_page_token=token)
 
 
@@ -112,7 +112,7 @@ def revoke(session: Session, principal: Principal, rights: Access, token_id: int
         raise NotFound("token", token_id)
     view = _view(row)
     audit.note(session, user=view.user, scopes=list(view.scopes), project=view.project)
-    token_rights.check_revocation(principal, rights, row[0])
+    token_rights.check_revocation(principal, rights, row.Token)
     session.execute(
         update(Token)
         .where(Token.id == token_id, Token.revoked_at.is_(None))

@@ -106,10 +106,10 @@ def _points(units: Units, jobs: Sequence[UUID], names: Sequence[str]) -> Iterato
         yield _cells(points)
         if len(points) < POINTS_AT_ONCE:
             return
-        interrupted: UUID = points[-1][0]
+        interrupted: UUID = points[-1].job_id
         while len(points) == POINTS_AT_ONCE:
             last = points[-1]
-            after = tuple_(*_PLACE[1:]) > tuple_(last.attempt, last[3], last[4], last[6])
+            after = tuple_(*_PLACE[1:]) > tuple_(last.attempt, last.name, last.replicate, last.step)
             points = _read(units, _curves([interrupted], names).where(after))
             yield _cells(points)
         left = [job for job in left if job > interrupted]

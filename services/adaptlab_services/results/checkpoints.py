@@ -33,7 +33,8 @@ def get(session: Session, checkpoint_id: int) -> CheckpointView:
     ).one_or_none()
     if row is None:
         raise NotFound("checkpoint", checkpoint_id)
-    return _view(row[0], row[1])
+    checkpoint, size = row
+    return _view(checkpoint, size)
 
 
 def content(session: Session, checkpoint_id: int) -> StoredFile:

@@ -199,9 +199,9 @@ def page(
     shown = rows[: paging.page_limit(page_size) - 1]
     token = None
     if len(rows) > len(shown):
-        last = shown[-1][0]
+        last = shown[-1].Study
         token = paging.written(Cursor(last.created_at.isoformat(), str(last.id)), *question)
-    counts = counted(session, [row[0].id for row in shown])
+    counts = counted(session, [row.Study.id for row in shown])
     return Page(
         data=tuple(
             study_summary(study, Belonging(owner, project), counts[study.id])

@@ -143,7 +143,7 @@ def write_bases(
             "over_budget": False,
             "reused": name not in made,
         }
-        for name, job_id in sorted(jobs, key=lambda row: names.index(row[0]))
+        for name, job_id in sorted(jobs, key=lambda row: names.index(row.name))
     ]
     kept = [row["job_id"] for row in rows]
     session.execute(
