@@ -1,4 +1,4 @@
-"""Adapters of a small GPT-2 as rows and files, as a worker would have stored them."""
+"""Stored adapters of a small GPT-2, as rows and files."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +23,9 @@ SEED = 1
 def an_adapter(
     session: Session, method: Mapping[str, object], **family: Any
 ) -> tuple[int, ResolvedAdapt, Arrays, Arrays]:
-    """The id of a checkpoint of the second seed, its job, its tensors, and those of its base.
+    """A checkpoint's id and job, its tensors, and those of its base.
+
+    The checkpoint is that of the second seed.
 
     The base is a GPT-2 of one layer, or another model that `family` describes.
     """

@@ -1,4 +1,4 @@
-"""Runs that nobody trained: what they are said to have measured, written as a worker does."""
+"""Results that nobody trained for, written as a worker writes them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ OWN_TASK = {"name": "sort_ascending", "length": 3, "alphabet": 4, "few_distinct"
 
 @dataclass(frozen=True)
 class Run:
-    """What a job is said to have measured, the same for every seed but for `shift`.
+    """Measurements of a job, the same for every seed except by `shift`.
 
     The first `right` test items are right, and as many more as the seed's number times `shift`.
     `loss` is the training loss at the end of every trial and `half` that at half of the steps;
@@ -100,7 +100,7 @@ def _events(spec: ResolvedSpec, run: Run) -> Iterator[results.Event]:
 
 
 def _replicates(spec: ResolvedSpec, run: Run) -> Iterator[results.ReplicateResult]:
-    """The last trial of every seed is chosen, and is five points better on validation.
+    """Replicates; each seed's last trial is chosen, 5 points better.
 
     With halving, no other goes on after the first rung.
     """
@@ -164,7 +164,7 @@ ENOUGH_BASES = tuple(b"weights of seed %d" % seed for seed in range(5))
 
 
 def a_measured_study(**changes: Any) -> dict[str, Any]:
-    """The JSON of a study of which every method has three trials, three seeds and `ITEMS` items."""
+    """The JSON of a study with three trials and three seeds per method."""
     return a_study_document(
         **{
             "seeds": 3,
@@ -190,7 +190,9 @@ def a_measured_job(**changes: Any) -> dict[str, Any]:
 
 
 def as_known(spec: ResolvedSpec) -> Run:
-    """The base does nothing, full fine-tuning all, LoRA all at 64 and most at 32, prefixes fail.
+    """The base learns nothing, full fine-tuning all, prefixes fail.
+
+    LoRA learns all at 64 and most at 32.
 
     Chance is a loss of ln 4 = 1.39 nats. A prefix trains to 1.3 at the second of three rates, and
     its attention is pinned; fine-tuning with pinned attention does half of the items.

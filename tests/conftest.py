@@ -57,7 +57,7 @@ Each process of tests that shares a given broker has its own."""
 
 
 def pytest_configure() -> None:
-    """Set the environment of tests and of servers that they start, before torch reads it."""
+    """Set the environment of tests and their servers before torch reads it."""
     # Threads that wait for each other by spinning starve each other when tests share two cores: a
     # training step took 290 ms instead of 40.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -92,25 +92,25 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Have the collector leave alone what is loaded by now: modules, tests, routes."""
+    """Exempt modules, tests and routes, which are loaded, from collection."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
 
 
 def pytest_unconfigure() -> None:
-    """Let the collector take all at the end: some libraries complain of what is left."""
+    """Collect everything at the end: some libraries complain otherwise."""
     gc.unfreeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let slow files come first, so that none is begun when everything else is done."""
+    """Run slow files first, so that none starts when the rest is done."""
     items.sort(key=lambda item: item.path.parent.name not in SLOW_FOLDERS)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def shapes_of_a_module() -> None:
-    """Check the shapes of tensors in every module, whatever an earlier one has checked."""
+    """Check the shapes of tensors again in every module."""
     begin_module()
 
 
@@ -169,7 +169,7 @@ def empty_database_url(databases: Databases) -> Iterator[str]:
 
 @pytest.fixture
 def sessions(database_url: str) -> Iterator[sessionmaker[Session]]:
-    """Sessions on the test's own database: `with sessions.begin() as session:`."""
+    """Sessions on the test's database: `with sessions.begin() as session:`."""
     factory = session_factory(database_url)
     yield factory
     close(factory)
@@ -210,7 +210,7 @@ def settings(database_url: str, broker_url: str, tmp_path: Path) -> Settings:
 
 
 def memory_folder() -> Path | None:
-    """A folder in memory with room for the tests' databases, whose files are many; None if none."""
+    """A folder in memory with room for the tests' databases, or None."""
     folder = Path("/dev/shm")
     has_room = folder.is_dir() and os.access(folder, os.W_OK)
     return folder if has_room and shutil.disk_usage(folder).free > 2**31 else None

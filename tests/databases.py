@@ -13,7 +13,7 @@ FREE_SECONDS = 60.0  # until nobody is left in a database whose processes were t
 
 
 class Databases:
-    """Databases made on one server, by one connection that is opened anew where it was cut."""
+    """Databases created over one connection, which is reopened when cut."""
 
     def __init__(self, server_url: str) -> None:
         self._server = make_url(server_url)
@@ -28,7 +28,7 @@ class Databases:
 
     @contextmanager
     def copy_of(self, template: str) -> Generator[str]:
-        """A database copied from `template`, gone at the end even if somebody is still there."""
+        """A copy of the database `template`, dropped at the end even if in use."""
         name = f"adaptlab_test_{secrets.token_hex(6)}"
         # The way for small templates takes less than the one through the log, which is the default.
         self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
@@ -38,7 +38,10 @@ class Databases:
             self._execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     def _execute(self, statement: str) -> None:
-        """Postgres itself waits five seconds for whoever is still in a database, then refuses."""
+        """Execute the statement, and retry while the database is in use.
+
+        Postgres waits five seconds for others to leave, then refuses.
+        """
         until = time.monotonic() + FREE_SECONDS
         while True:
             connection = self._opened()

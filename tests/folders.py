@@ -1,4 +1,4 @@
-"""Model folders made on the spot, without torch: a tiny Llama as `save_pretrained` lays it out."""
+"""Model folders made without torch: a tiny Llama in the usual layout."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def a_model_folder(folder: Path, *, seed: int = 1) -> Path:
 
 
 def a_qwen3_folder(folder: Path, *, seed: int = 1) -> Path:
-    """A whole Qwen3 of random weights, which the library computes; `folder` is made."""
+    """A complete Qwen3 with random weights, in the new folder `folder`."""
     config = {**CONFIG, "architectures": ["Qwen3ForCausalLM"], "head_dim": 4}
     norms = {
         f"model.layers.{layer}.self_attn.{part}_norm.weight": (4,)
@@ -47,7 +47,10 @@ MASK = 11
 
 
 def a_bert_folder(folder: Path, *, seed: int = 1, **members: object) -> Path:
-    """A whole BERT of random weights with a pooler and older names of norms; `folder` is made."""
+    """A complete BERT with random weights, in the new folder `folder`.
+
+    It has a pooler, and norms under their older names.
+    """
     width, hidden, head = 8, 10, "cls.predictions"
     shapes: dict[str, tuple[int, ...]] = {
         "bert.embeddings.word_embeddings.weight": (12, width),

@@ -1,4 +1,4 @@
-"""A server that stands still: its connections stay open, and nothing comes from them."""
+"""A server that stands still: connections stay open, nothing arrives."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""A job's rows as tests make, read and change them, each in a transaction of its own."""
+"""A job's rows, made, read and changed in transactions of their own."""
 
 from collections.abc import Sequence
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Makes what tests need, with defaults for everything that a test does not care about.
+"""Objects that tests need, with defaults for everything else.
 
 Specs are small: they resolve and train in no time. Rows are written as the services write them.
 """
@@ -67,7 +67,7 @@ def a_pretrain_document(**changes: Any) -> dict[str, Any]:
 
 
 def an_adapt_document(**changes: Any) -> dict[str, Any]:
-    """The JSON of a small adaptation of the base model `BASE`, with members replaced or added."""
+    """The JSON of a small adaptation of `BASE`, with members replaced."""
     return {
         "kind": "adapt",
         "base_model": BASE,
@@ -81,7 +81,7 @@ def an_adapt_document(**changes: Any) -> dict[str, Any]:
 
 
 def a_study_document(**changes: Any) -> dict[str, Any]:
-    """The JSON of a small study of the base model `BASE`, with members replaced or added."""
+    """The JSON of a small study of `BASE`, with members replaced."""
     return {
         "name": "small",
         "base_models": [BASE],
@@ -128,7 +128,7 @@ def base_facts(pretraining: PretrainSpec | None = None) -> BaseModelFacts:
 
 
 def a_resolved_spec(spec: PretrainSpec | AdaptSpec | None = None) -> ResolvedSpec:
-    """A spec as it will run, as JSON; an adaptation is resolved against `base_facts()`."""
+    """A resolved spec as JSON; adaptations use `base_facts()`."""
     return write_resolved(a_resolved_job(spec))
 
 
@@ -141,7 +141,7 @@ def a_resolved_job(
 
 
 def a_user(session: Session, name: str = "ada") -> int:
-    """The id of the user of that name, made if there is none: an operator of `default`."""
+    """The id of the user, created as an operator of `default` if new."""
     new = upsert(User).values(name=name).on_conflict_do_nothing().returning(User.id)
     if (made := session.scalars(new).one_or_none()) is not None:
         a_member(session, made)
@@ -164,7 +164,7 @@ def a_member(
 
 
 def a_token(session: Session, name: str = "ada", scopes: Sequence[str] = SCOPES) -> str:
-    """The text of a new token of that user, who is an admin if the token is to be one's."""
+    """A new token of that user, who becomes an admin with scope `admin`."""
     user_id = a_user(session, name)
     if "admin" in scopes:
         session.execute(update(User).where(User.id == user_id).values(is_admin=True))
@@ -193,7 +193,7 @@ def a_job(
     project: str = DEFAULT_PROJECT,
     **columns: Any,
 ) -> UUID:
-    """The id of a new job in any state, an adaptation unless `spec` says otherwise.
+    """The id of a new job in any state; by default an adaptation.
 
     `columns` replaces values of its row. A job that has started also has its attempt.
     """
@@ -246,7 +246,7 @@ def a_base_model(
     contents: Sequence[bytes] = (b"weights of seed 0", b"weights of seed 1"),
     **columns: Any,
 ) -> UUID:
-    """The id of the pretraining job of a base model, with one checkpoint for each of `contents`."""
+    """The id of a pretraining job, with one checkpoint per `contents`."""
     spec = a_pretrain_spec(name=name, seeds=len(contents))
     job_id = a_job(session, spec, state=state, owner=owner, project=project, **columns)
     session.add(BaseModel(project_id=a_project(session, project), name=name, job_id=job_id))
@@ -345,7 +345,10 @@ def an_evaluation(replicate: int = 0, **changes: Any) -> results.Evaluation:
 
 
 def an_attention_map(replicate: int = 0, **changes: Any) -> results.AttentionMap:
-    """Patterns of one sample, layer and head over five content positions and two learned ones."""
+    """Patterns over five content positions and two learned ones.
+
+    They have one sample, one layer and one head.
+    """
     return results.AttentionMap(
         **{
             "replicate": replicate,
@@ -405,7 +408,7 @@ def map_content(shape: Sequence[int] | None = None, fill: float = 0.0) -> bytes:
 
 
 class MadeUpLedger(DatabaseLedger):
-    """A ledger that takes what no run could report, for tests of what is made of results.
+    """A ledger that accepts reports that no run could make.
 
     What arrives in earnest is held against the job's spec: see `tests/services/test_reports.py`.
     """
@@ -421,7 +424,7 @@ class MadeUpLedger(DatabaseLedger):
             recording.write_as_told(session, lease, events, artifacts, lambda *_: None)
 
     def finish(self, lease: Lease) -> tuple[str, ...]:
-        """Succeed, with checkpoints for a base model where the test has reported none."""
+        """Succeed, with checkpoints for a base model that has none."""
         if isinstance(lease, Claim) and lease.resolved_spec.kind == "pretrain":
             with self._sessions() as session:
                 there = session.scalars(
@@ -438,7 +441,7 @@ def a_made_up_ledger(sessions: sessionmaker[Session], lease_seconds: float = 30)
 
 
 def keep_checkpoints(ledger: Ledger, claim: Claim) -> None:
-    """Report a checkpoint of every seed of a base model, as a run does before it succeeds."""
+    """Report a checkpoint per seed of a base model, as a run does."""
     for written, content in checkpoints_of(claim.resolved_spec):
         sha256 = ledger.put_artifact(claim, [content]).sha256
         ledger.record(claim, [written], {written.path: sha256})

@@ -14,7 +14,7 @@ REFUSE = """
 
 @contextmanager
 def outage(server_url: str, database_url: str) -> Generator[None]:
-    """End every connection to the database and let nobody in until the end of the block."""
+    """Cut all connections to the database and admit none in the block."""
     server = make_url(server_url).set(drivername="postgresql")
     name = str(make_url(database_url).database)
     address = server.render_as_string(hide_password=False)

@@ -1,4 +1,4 @@
-"""More time for what has little of it in production, where a slow machine would use that up.
+"""Longer limits for tests whose subject is not the time.
 
 For tests whose subject is another one than the time itself.
 """
@@ -18,7 +18,7 @@ LONG = 60.0  # seconds
 
 @contextmanager
 def nobody_listens() -> Generator[int]:
-    """A port at which connections are refused for as long as the block runs: nobody can take it."""
+    """A port at which connections are refused while the block runs."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
@@ -26,7 +26,7 @@ def nobody_listens() -> Generator[int]:
 
 @pytest.fixture
 def patient_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connections that are opened from now on wait for locks, and may hold them, for long.
+    """Let connections wait for locks, and hold them, for a minute.
 
     For many that want the same rows at once, and for who holds a row while another one comes to
     wait for it. Ask for it by `usefixtures`, so that it comes before the sessions.

@@ -1,4 +1,4 @@
-"""Studies of recipes whose jobs are said to have measured what the test gives."""
+"""Studies of recipes with measurements that the test gives."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -21,7 +21,7 @@ START_SECONDS = 60
 
 @contextmanager
 def running_s3_server() -> Generator[S3Address]:
-    """Run the server while the block runs; the address of an empty bucket on it."""
+    """Run the server in the block; the address of an empty bucket on it."""
     port = free_port()
     endpoint = f"http://{LOOPBACK}:{port}"
     argv = [sys.executable, "-m", "moto.server", "-H", LOOPBACK, "-p", str(port)]

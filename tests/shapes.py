@@ -50,7 +50,7 @@ def begin_test() -> None:
 
 @dataclasses.dataclass
 class _Checks:
-    """The calls of a function left to check, and the combinations of shapes that have passed."""
+    """The calls of a function left to check, and the shapes that passed."""
 
     left: int = FIRST_CALLS
     passed: set[object] = dataclasses.field(default_factory=set[object])
@@ -104,7 +104,7 @@ def _has_shape(annotation: object) -> bool:
 
 
 def _shape(argument: object) -> object:
-    """Return shape and dtype of a tensor, the value of an integer, else the type."""
+    """Return a tensor's shape and dtype, an integer, or the type."""
     kind = type(argument)
     if kind.__name__ in ("Tensor", "Parameter"):
         return argument.shape, argument.dtype  # pyright: ignore[reportAttributeAccessIssue]
@@ -126,7 +126,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    """A loader that decorates functions innermost and classes outermost with `checked`.
+    """A loader that decorates functions and classes with `checked`.
 
     So decorators such as `register` receive the checked function, and `dataclass` comes first.
     """

@@ -1,4 +1,4 @@
-"""A database of a whole module, for tests that only read what one fixture has stored in it."""
+"""A database per module, for tests that only read what is stored."""
 
 from collections.abc import Iterator
 
@@ -29,7 +29,10 @@ def shared_sessions(shared_database_url: str) -> Iterator[sessionmaker[Session]]
 def shared_settings(
     shared_database_url: str, own_broker_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Settings:
-    """Settings for the module's own database and data directory; tests may empty its broker."""
+    """Settings for the module's database, data directory and broker.
+
+    Tests may empty the broker.
+    """
     return Settings(
         database_url=shared_database_url,
         broker_url=own_broker_url,

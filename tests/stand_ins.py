@@ -1,4 +1,4 @@
-"""What the stand-ins for the engine report: the same small run, told in the words of the engine.
+"""Reports of the stand-ins for the engine: one small run.
 
 Loaded by trainer processes, so nothing of torch or of the database is imported here.
 """
@@ -49,7 +49,7 @@ def loss_at(step: int, loss: float | None = 0.5) -> Metrics:
 
 
 def replicates_of(spec: ResolvedSpec) -> tuple[ReplicateResult, ...]:
-    """The replicates of a run with one trial, selected, done with all of their steps."""
+    """The replicates of a run with one trial, all selected and done."""
     return tuple(
         ReplicateResult(
             replicate=number,
@@ -93,7 +93,7 @@ def checkpoint_of(spec: ResolvedSpec, number: int = 0) -> Checkpoint:
 
 
 def weights_of(checkpoint: Checkpoint, note: str) -> bytes:
-    """The file of a checkpoint, of zeros, with a note in its metadata; written without torch."""
+    """A checkpoint's file of zeros, with metadata, written without torch."""
     header: dict[str, object] = {"__metadata__": {"note": note}}
     begin = 0
     for name, shape in checkpoint.tensors.items():
@@ -105,7 +105,7 @@ def weights_of(checkpoint: Checkpoint, note: str) -> bytes:
 
 
 def attention_of(spec: ResolvedSpec) -> tuple[AttentionMap, bytes] | None:
-    """The base's attention on the first seed, and its file; None where none is recorded."""
+    """The base's attention on the first seed, and its file, or None."""
     maps = Expected.of(readable(spec)).maps
     if maps is None:
         return None

@@ -37,7 +37,7 @@ STOOD_STILL = "seconds in which the machine stood still"
 
 
 class Watch:
-    """Measures in which time nothing moved; `with` it, a thread of its own runs.
+    """A thread that measures how long nothing moved, while its block runs.
 
     Attributes:
         longest: the seconds that it was late at worst, or that the host had one processor for
@@ -76,7 +76,10 @@ class Watch:
 
 
 def _stolen() -> Sequence[float]:
-    """The seconds of each processor that the host has had for others; none where nobody counts."""
+    """The seconds of each processor that the host gave to others.
+
+    It is empty where the host does not count them.
+    """
     try:
         with Path("/proc/stat").open() as told:
             lines = [line.split() for line in takewhile(lambda line: line.startswith("cpu"), told)]
@@ -87,7 +90,7 @@ def _stolen() -> Sequence[float]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Run a marked test, again if it failed while the machine stood still; report the last run."""
+    """Run a marked test, and again if it failed in a standstill."""
     if item.get_closest_marker(MARKER) is None:
         return None  # pytest runs it
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
@@ -105,20 +108,20 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def _run(item: pytest.Item, nextitem: pytest.Item | None) -> tuple[list[pytest.TestReport], float]:
-    """How a test went, and the seconds for which the machine stood still meanwhile."""
+    """Return how a test went, and for how long the machine stood still."""
     with Watch() as watch:
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
     return reports, watch.longest
 
 
 def _end_fixtures(item: pytest.Item) -> None:
-    """End those of the module and the session too: what one raised is kept, and raised again."""
+    """End the fixtures of module and session too; errors are raised later."""
     with suppress(Exception, OutcomeException, BaseExceptionGroup):  # one may not survive its end
         item.session._setupstate.teardown_exact(None)  # pyright: ignore[reportPrivateUsage] - as above
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail a test that may be repeated and does not say why, or is of leases, workers or chaos."""
+    """Fail a marked test that has no reason or must never be repeated."""
     for marker in item.iter_markers(MARKER):
         if not (marker.args and str(marker.args[0]).strip()):
             pytest.fail(f"{MARKER} needs a reason")
@@ -127,7 +130,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail a session of CI in which tests were repeated more often than `MOST` times."""
+    """Fail a session of CI with more than `MOST` repetitions."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and len(_repetitions(reporter)) > MOST and is_ci():
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

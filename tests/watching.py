@@ -28,7 +28,7 @@ def statements(sessions: sessionmaker[Session] | None = None) -> Iterator[list[s
 
 
 def of_jobs(sent: list[str]) -> list[str]:
-    """Those about jobs and what they measured: who asks is looked up now and then, by the clock."""
+    """The statements about jobs and results, without look-ups of users."""
     about_jobs = [one for one in sent if "jobs" in one or "attention" in one or "studies" in one]
     return [one for one in about_jobs if "tokens.user_id" not in one]
 
@@ -43,7 +43,7 @@ def until(holds: Callable[[], bool], what: str, seconds: float = 60.0) -> float:
 
 
 def nobody_works(sessions: sessionmaker[Session]) -> bool:
-    """Whether every other connection to this database is idle, those of dead processes gone."""
+    """Return True if every other connection to this database is idle."""
     working = text(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
         " AND pid <> pg_backend_pid() AND backend_type = 'client backend' AND state <> 'idle'"
@@ -53,7 +53,7 @@ def nobody_works(sessions: sessionmaker[Session]) -> bool:
 
 
 def somebody_waits(sessions: sessionmaker[Session]) -> bool:
-    """Whether a transaction of this database waits for the lock that another one holds."""
+    """Return True if a transaction waits for another one's lock."""
     waiting = text(
         "SELECT count(*) FROM pg_stat_activity"
         " WHERE datname = current_database() AND wait_event_type = 'Lock'"

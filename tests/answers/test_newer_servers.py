@@ -1,4 +1,4 @@
-"""Answers of a server that is newer than the client: kept, written again, and never fatal."""
+"""Answers of newer servers are kept, written again, and never fatal."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -75,7 +75,7 @@ class Answered:
 
 
 def objects(value: object, document: object) -> Iterator[tuple[BaseModel, dict[str, Any]]]:
-    """The values in an answer, each with the object of the JSON that it was read from."""
+    """The values in an answer, each with the JSON object it was read from."""
     if isinstance(value, BaseModel):
         assert isinstance(document, dict)
         yield value, document
@@ -101,7 +101,10 @@ def words(annotation: object) -> Iterator[object]:
 
 
 def newer(answer: type[BaseModel], content: bytes) -> dict[str, Any]:
-    """The answer with a member more in every object, and new words where words are listed."""
+    """The answer with a new member in every object, and unknown words.
+
+    Words are replaced where the schema lists them.
+    """
     document: dict[str, Any] = json.loads(content)
     changed = 0
     for value, place in [*objects(read(answer, content), document)]:

@@ -28,7 +28,7 @@ CHECKPOINT = b"tensors " * 400_000  # 3.2 MB: several rows in the database
 def a_finished_job(
     client: Client, sessions: sessionmaker[Session], folder: Path
 ) -> tuple[str, np.ndarray]:
-    """A job whose results a worker has recorded, and the attention that it recorded."""
+    """A job with recorded results, and the attention that was recorded."""
     job = client.jobs.submit(an_adapt_document())
     ledger = a_made_up_ledger(sessions)
     claim = a_claim(ledger)

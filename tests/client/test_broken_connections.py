@@ -1,4 +1,4 @@
-"""What the client does when the network fails, with a made network: nothing else fails on call."""
+"""The client when the network fails, which a stand-in does on call."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
 class Line:
-    """A network that plays a list of answers, and keeps what was sent and how long was waited."""
+    """A network that plays a list of answers, and keeps requests and waits."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)

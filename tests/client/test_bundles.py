@@ -1,4 +1,4 @@
-"""Bundles without a server: one that holds, and everything that somebody may have done to one."""
+"""Bundles checked without a server: a valid one, and changed ones."""
 
 import io
 import json
@@ -80,7 +80,7 @@ def members_of(bundle: Path) -> Members:
 
 
 def write(bundle: Path, members: Members, *, signed: bool = True) -> None:
-    """Write the members; the manifest gets the digests of what they have become."""
+    """Write the members, with a manifest of their new digests."""
     if signed and "manifest.json" in members:
         manifest = json.loads(members["manifest.json"])
         manifest["members"] = [
@@ -176,7 +176,7 @@ def test_what_arrives_broken_is_not_kept(bundle: Path, tmp_path: Path) -> None:
 
 
 def test_packing_anew_changes_nothing(bundle: Path) -> None:
-    """What the tests below do to a bundle is found for what they change, not for how."""
+    """Repacking alone breaks nothing: checks find what was changed."""
     write(bundle, members_of(bundle))
     assert check(bundle).exit_code == 0
 
@@ -293,7 +293,7 @@ FORGED: dict[str, tuple[str, Callable[[Members], None]]] = {
 
 @pytest.mark.parametrize("what", FORGED)
 def test_what_was_forged_is_named(bundle: Path, what: str) -> None:
-    """The manifest agrees with what was forged: it is the numbers that give it away."""
+    """The manifest is signed again, so only the numbers disagree."""
     named, forge = FORGED[what]
     members = members_of(bundle)
     forge(members)
@@ -319,7 +319,7 @@ OTHERWISE = (None, 0, -1, 2**63, 1e308, "", "lora", [], {}, True, [1], {"a": 1},
 
 @pytest.mark.parametrize("member", ["claim.json", "evidence.json", "specs/study.json"])
 def test_whatever_is_changed_somewhere_is_found(bundle: Path, member: str) -> None:
-    """At random places, with a fixed seed; nothing but a refusal with a member comes of it."""
+    """Random changes with a fixed seed are refused, by the member's name."""
     members, chance = members_of(bundle), random.Random(7)
     for _ in range(12):
         document = json.loads(members[member])
@@ -462,7 +462,7 @@ def many_jobs(bundle: Path) -> None:
 
 
 def evidence(change: Callable[[Any], None]) -> Callable[[Path], None]:
-    """Change the first table of the evidence, whose outcomes become one item of one seed."""
+    """Change the first table of the evidence, cut to one item and seed."""
 
     def made(bundle: Path) -> None:
         members = members_of(bundle)
@@ -565,7 +565,7 @@ def test_what_all_pairs_compare_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_long_list_of_members_is_not_read(bundle: Path) -> None:
-    """The end record is looked at before `zipfile` reads a list as long as it says."""
+    """The end record is checked before `zipfile` reads the list."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for number in range(3000):

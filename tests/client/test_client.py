@@ -254,7 +254,7 @@ def test_a_wait_that_takes_too_long_ends(client: Client, base: None) -> None:
 
 
 def a_tuned_job(client: Client, sessions: sessionmaker[Session], folder: Path) -> str:
-    """A job of two seeds with three trials each, of which replicates 2 and 5 were chosen."""
+    """A job of two seeds and three trials; replicates 2 and 5 were chosen."""
     job = client.jobs.submit(an_adapt_document(seeds=[7, 9], tuning={"trials": 3}))
     ledger = a_made_up_ledger(sessions)
     claim = a_claim(ledger)

@@ -1,4 +1,4 @@
-"""The command line against the real API: what it prints where, and its exit codes."""
+"""The command line against the real API: its output and exit codes."""
 
 import json
 import os

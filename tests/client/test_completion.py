@@ -1,4 +1,4 @@
-"""What a shell is offered on Tab: commands, options, and what a server knows."""
+"""Completion in the shell: commands, options and names of the server."""
 
 import os
 import shlex
@@ -30,7 +30,7 @@ run()
 
 
 def asked(words: str, shell: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """A shell's question about the line `words`, whose last word is being typed."""
+    """The shell's request for the line `words`; the last is being typed."""
     parts = words.split(" ")
     of_shell = {
         "bash": {"COMP_WORDS": words, "COMP_CWORD": str(len(parts) - 1)},

@@ -1,4 +1,4 @@
-"""The demo's study: it passes its own checks, goes on after a restart, and says how far it is."""
+"""The demo's study: it passes its checks, resumes and shows progress."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ Sessions = sessionmaker[Session]
 
 
 def as_measured(spec: ResolvedSpec) -> Run:
-    """What the demo measures: full fine-tuning and LoRA learn the order, nothing else does."""
+    """Results of the demo: only full fine-tuning and LoRA learn the order."""
     name = str((spec.method or {}).get("name"))
     runs = {
         "full_finetuning": Run(right=400, loss=0.01, own_task=(396, 0)),

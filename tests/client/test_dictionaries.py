@@ -1,4 +1,4 @@
-"""Dictionaries in small: what is read of each format, and how the two are joined.
+"""Small dictionaries: what is read of each format, and how two join.
 
 The entries are made up here in the formats of Ding and of Apertium's `lt-proc`.
 """

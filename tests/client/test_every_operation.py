@@ -1,4 +1,4 @@
-"""Every operation of the API has a command, and every command's examples are true.
+"""Every operation of the API has a command, with examples that run.
 
 The examples are run in their order against a real server, and what they ask it is noted.
 """
@@ -56,7 +56,7 @@ LOOKS = {
 
 
 class Line(NamedTuple):
-    """An example as it is run: its words, what it reads, and where its output goes."""
+    """An example as it is run: its words, its input and its output file."""
 
     words: tuple[str, ...]
     source: str | None
@@ -77,7 +77,7 @@ def settings(database_url: str, broker_url: str, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: Address) -> Path:
-    """A folder with a space in its name, where the files of the examples are, and a home."""
+    """A folder with a space in its name, with the examples' files and home."""
     place = tmp_path / "my experiments"
     place.mkdir()
     monkeypatch.chdir(place)
@@ -190,7 +190,7 @@ def run(invoke: Invoke, line: Line, *more: str) -> Result:
 
 
 def operation(call: Call, paths: dict[str, dict[str, Any]]) -> str:
-    """The operation that a request is for; a path without parameters goes before one with."""
+    """The operation of a request; paths without parameters come first."""
     method, path = call
     for segment in ("[^/]+", ".+"):  # a recipe's name has a slash
         for template in sorted(paths, key=lambda one: (one.count("{"), one)):

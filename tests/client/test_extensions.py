@@ -1,4 +1,4 @@
-"""Commands of other packages: listed without being loaded, hidden when they cannot run."""
+"""Commands of other packages: listed unloaded, hidden if they cannot run."""
 
 import re
 import sys
@@ -13,7 +13,7 @@ from adaptlab_client.cli.main import application
 
 @pytest.fixture
 def points(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Three commands: a function, a Typer app, and one whose module is missing."""
+    """A function, a Typer app, and a command whose module is missing."""
     folder = tmp_path_factory.mktemp("elsewhere")
     (folder / "adaptlab_elsewhere.py").write_text(
         '"""Elsewhere."""\nimport typer\n\n\n'

@@ -1,4 +1,4 @@
-"""What a notebook uses: studies that are run and waited for, frames, arrays and pictures."""
+"""Studies, frames, arrays and pictures, as a notebook uses them."""
 
 import json
 import sys

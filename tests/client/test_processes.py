@@ -1,4 +1,4 @@
-"""The command line as a process: signals, closed pipes, terminals of another age, few words."""
+"""The command line as a process: signals, closed pipes, old terminals."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Recommendations from Python and from the command line, against the real API."""
+"""Recommendations from Python and the command line, by the real API."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Signing in at the command line: what is kept where, who may read it, and what it opens."""
+"""Signing in at the command line: where tokens are kept, and their use."""
 
 import json
 import stat

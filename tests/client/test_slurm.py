@@ -1,4 +1,4 @@
-"""The scripts for Slurm, those of the how-to as they stand there, run by bash without a Slurm."""
+"""The scripts of the how-to for Slurm, run by bash without a Slurm."""
 
 import os
 import re
@@ -254,7 +254,7 @@ def test_a_job_has_one_queue_and_one_worker(
 def test_a_time_in_which_no_worker_gets_to_work_is_refused(
     more: tuple[str, ...], shared_invoke: Invoke, shared_sessions: Sessions, tmp_path: Path
 ) -> None:
-    """Slurm would warn the worker as it starts, and the script would requeue itself for ever."""
+    """Slurm would warn the worker at once, and the script requeue itself."""
     if "--job" in more:
         more = ("--job", str(new_job(shared_sessions)), "--token-folder", str(tmp_path / "tokens"))
     refused = shared_invoke("sbatch-script", "--time", "00:02:00", *more)

@@ -1,4 +1,4 @@
-"""Theory checks from the command line and from Python, against the real API."""
+"""Theory checks from the command line and Python, by the real API."""
 
 import json
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""Authorities are read where something is encrypted, and nobody is trusted without them."""
+"""Authorities are read for encryption only, and required for trust."""
 
 import ssl
 

@@ -1,4 +1,4 @@
-"""Large files go up in chunks, go on after a break, and are what they were."""
+"""Large files are sent in chunks, resumed, and arrive unchanged."""
 
 import hashlib
 import json

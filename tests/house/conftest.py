@@ -1,4 +1,4 @@
-"""What the tests about the house share: where it stands, and a fresh interpreter."""
+"""The repository and a fresh interpreter, for tests about the house."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ def repository() -> Path:
 def fresh_python(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Callable[[str], str]:
-    """Run code in an interpreter of its own, away from the repository, and return what it prints.
+    """Run code in an interpreter outside the repository; return its output.
 
     The environment has none of the settings, so that an import that needs one is found out.
     """

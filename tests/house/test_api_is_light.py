@@ -1,4 +1,4 @@
-"""What the server loads when it starts: every megabyte is there for each of its processes."""
+"""The modules that the server loads at its start, in each process."""
 
 import json
 from collections.abc import Callable

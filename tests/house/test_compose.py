@@ -1,4 +1,4 @@
-"""The team's installation, as far as it can be checked without a Docker engine."""
+"""The team's installation, checked without a Docker engine."""
 
 import re
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def compose(repository: Path) -> dict[str, Any]:
 
 
 def installed_by(extra: str) -> set[str]:
-    """Every distribution that `adaptlab[extra]` brings along, followed to the end.
+    """All distributions that `adaptlab[extra]` depends on.
 
     What is not installed here is named too, but what it would need in turn is not followed.
     """
@@ -167,7 +167,7 @@ def test_no_password_is_committed(repository: Path, compose: dict[str, Any]) -> 
 
 
 def test_each_part_comes_to_the_database_as_its_own_role(compose: dict[str, Any]) -> None:
-    """The owner of the tables is for the migration alone, and so are the others' passwords."""
+    """Only the migration connects as the owner and has all passwords."""
     comes_as = {"migrate": "adaptlab", "api": "adaptlab_api"}
     for name in OURS:
         given = compose["services"][name]["environment"]

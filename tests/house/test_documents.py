@@ -1,4 +1,4 @@
-"""The documents hold together: links lead somewhere, decisions and words are in their form."""
+"""Documents: links have targets, decisions and words their form."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""House rule 1: imports go one way, and the linters that say so do find an offender."""
+"""House rule 1: imports go one way, and linters find offenders."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""House rule 16: nothing happens at import, so a module holds no engine, client or app."""
+"""House rule 16: no module holds an engine, a client or an app."""
 
 import json
 from collections.abc import Callable

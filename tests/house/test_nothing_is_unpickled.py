@@ -1,4 +1,4 @@
-"""No code of the house reads or writes a format that can run code when it is read."""
+"""No code uses a format that can run code when it is read."""
 
 import ast
 from collections.abc import Iterator

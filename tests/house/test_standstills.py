@@ -1,4 +1,4 @@
-"""A marked test is repeated if the machine stood still when it failed, and only then."""
+"""A marked test is repeated only if it failed in a standstill."""
 
 import os
 import re

@@ -1,4 +1,7 @@
-"""Job states are listed in `adaptlab_db.job_states` only; pages and commands derive their lists."""
+"""Job states are listed in `adaptlab_db.job_states` only.
+
+Pages and commands derive their lists.
+"""
 
 import re
 from pathlib import Path
@@ -15,7 +18,7 @@ STYLE = re.compile(rf"\b(?:state|progress)\.(?:{NAMES})\b(?=[^\n]*\{{)")
 
 
 def offences(suffix: str, text: str) -> list[str]:
-    """The lists of job states in a file's text, and rules of style for single states."""
+    """Lists of job states in a file, and style rules for single states."""
     return (STYLE if suffix == ".css" else LIST).findall(text)
 
 

@@ -1,4 +1,4 @@
-"""A test shows one thing; one with ten assertions shows several under a single name."""
+"""A test shows one thing; one with ten assertions shows several."""
 
 import ast
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ def large_tests(source: str) -> Iterator[str]:
 
 
 def is_assertion(node: ast.AST) -> bool:
-    """Return True for `assert` and for the `expect(...)` of the browser's tests."""
+    """Return True for `assert` and for the browser tests' `expect(...)`."""
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Name) and node.func.id == "expect"
     return isinstance(node, ast.Assert)

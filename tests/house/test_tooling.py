@@ -1,4 +1,4 @@
-"""The files that hold the tools' settings agree with each other and with the folders."""
+"""The tools' settings agree with each other and with the folders."""
 
 import re
 import subprocess

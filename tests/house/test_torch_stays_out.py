@@ -1,4 +1,4 @@
-"""House rule 3: what serves requests never loads torch, and a fresh interpreter shows it."""
+"""House rule 3: what serves requests never loads torch."""
 
 import json
 from collections.abc import Callable

@@ -19,13 +19,13 @@ STAND_IN_UP = (sys.executable, str(Path(__file__).with_name("stand_in.py")), "up
 
 @pytest.fixture(scope="session")
 def stand_in_up() -> tuple[str, ...]:
-    """The command that runs a stack with stand-ins for what is above the servers."""
+    """The command for a stack with stand-ins above the servers."""
     return STAND_IN_UP
 
 
 @pytest.fixture(scope="module", autouse=True)
 def time_to_stop() -> Iterator[None]:
-    """A supervisor that is killed because it takes long to stop leaves what it would tidy up."""
+    """Time to stop, since a killed supervisor leaves things behind."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stack, "STOP_SECONDS", 60)
         yield
@@ -41,7 +41,7 @@ def initialised(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def initialised_at(initialised: Path) -> Callable[[Path], Path]:
-    """A copy of that directory, for starts that are not to spend their time in `initdb`."""
+    """A copy of that directory, for starts without `initdb`."""
 
     def copied(data: Path) -> Path:
         subprocess.run(["cp", "-a", str(initialised), str(data)], check=True)
@@ -79,7 +79,7 @@ def as_root() -> None:
 
 @pytest.fixture
 def eventually() -> Callable[[Callable[[], bool], float], None]:
-    """Look until a condition holds; fail when it does not in the given seconds."""
+    """Wait until a condition holds; fail after the given seconds."""
 
     def wait(condition: Callable[[], bool], seconds: float) -> None:
         deadline = time.monotonic() + seconds

@@ -1,4 +1,6 @@
-"""`adaptlab up` with stand-ins for the API, the worker and beat: real servers, a real supervisor.
+"""`adaptlab up` with stand-ins for the API, the worker and beat.
+
+The servers and the supervisor are real.
 
 Run as a script. `up` is what the tests start; the other names are what `up` starts, five processes
 a stack, so each loads only what it needs: the supervisor alone takes a second.

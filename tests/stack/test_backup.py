@@ -1,4 +1,4 @@
-"""A backup made under load comes back whole, and a damaged one says what it lacks."""
+"""Backups under load come back whole; damaged ones are reported."""
 
 import hashlib
 import random
@@ -82,7 +82,7 @@ def digests(sessions: Sessions) -> set[str]:
 
 @dataclass(frozen=True)
 class UnderLoad:
-    """A backup that was made while a job saved states, and what was restored from it."""
+    """A backup made while a job saved states, and its restoration."""
 
     url: str
     sessions: Sessions
@@ -120,7 +120,10 @@ def under_load(
 def back_up_under_load(
     sessions: Sessions, ledger: DatabaseLedger, claim: Claim, url: str, folder: Path
 ) -> tuple[Backup, int]:
-    """Return the backup and the number of states that were saved meanwhile, three or more."""
+    """Return the backup and the number of states saved meanwhile.
+
+    At least three states are saved.
+    """
     ended = threading.Event()
 
     def save_states() -> int:
@@ -243,7 +246,7 @@ def test_what_was_quarantined_is_looked_for_nowhere(
 def test_uploads_that_were_open_are_begun_anew(
     sessions: Sessions, source: Settings, target: Settings, restored: Sessions, folder: Path
 ) -> None:
-    """Their chunks are in no backup, and what says so must not come back either."""
+    """Their chunks are in no backup, so the rows must not return either."""
     with sessions.begin() as session:
         who = a_principal(session)
         new = NewUpload(size_bytes=len(CONTENT), sha256=hashlib.sha256(CONTENT).hexdigest())
@@ -308,7 +311,7 @@ def run(command: object, *arguments: str) -> tuple[int, str]:
 
 @pytest.fixture
 def data(source: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
-    """The option of the data directory, where the environment names the database and a folder."""
+    """The data directory's option; the environment names the database."""
     monkeypatch.setenv("ADAPTLAB_DATABASE_URL", source.database_url)
     monkeypatch.setenv("ADAPTLAB_ARTIFACT_FOLDER", str(tmp_path / "artifacts"))
     return "--data-dir", str(tmp_path / "data")

@@ -1,4 +1,7 @@
-"""A stack whose API and workers have roles of their own, in new and in old data directories."""
+"""A stack whose API and workers have their own roles in Postgres.
+
+Its data directory is new or old.
+"""
 
 import json
 import stat

@@ -117,7 +117,7 @@ def test_a_cluster_of_another_version_is_not_touched(tmp_path: Path):
 
 
 def test_a_broker_that_is_too_old_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """As Debian 12's, which does not know all that `valkey_users.acl` names and would not start."""
+    """As Debian 12's, which rejects names in `valkey_users.acl`."""
     old = tmp_path / "redis-server"
     monkeypatch.setenv("PATH", str(tmp_path))
     for version, taken in (("7.0.15", False), ("7.2.0", True)):

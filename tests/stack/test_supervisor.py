@@ -158,7 +158,7 @@ def test_who_will_not_stop_is_killed_with_its_children(bench: Bench):
 
 
 def test_a_full_disk_is_waited_for_and_said_and_then_all_goes_on(tmp_path: Path):
-    """The processes are published on that disk: a failure of that once ended the supervisor."""
+    """The list of processes is on that disk; a failed write ended it once."""
     disk, said, published = Disk(), list[str](), list[set[str]]()
     enough: list[Callable[[], bool]] = [never]
 

@@ -1,4 +1,4 @@
-"""The whole stack with stand-ins for API, worker and beat; servers and supervisor are real."""
+"""The stack with stand-ins for API, worker and beat; the rest is real."""
 
 import contextlib
 import http.client
@@ -60,7 +60,7 @@ def status_of(url: str) -> int:
 
 
 def left_of(processes: list[psutil.Process]) -> list[psutil.Process]:
-    """Those that do not end; what a busy machine and its disk make of five seconds is theirs."""
+    """The processes that have not ended after a minute."""
     return psutil.wait_procs(processes, timeout=60)[1]
 
 
@@ -78,7 +78,7 @@ def test_the_steps_of_a_stop_take_less_than_five_seconds():
 def shared(
     tmp_path_factory: pytest.TempPathFactory, stand_in_up: tuple[str, ...]
 ) -> Iterator[Stack]:
-    """A stack in a directory that it has made, with all its processes before and after a test."""
+    """A stack in a new directory; tests leave all its processes running."""
     data = tmp_path_factory.mktemp("shared") / "a folder with 'spaces'"
     with Stack.start(data, command=stand_in_up, workers=2, servers=2) as stack:
         yield stack
@@ -329,7 +329,7 @@ def test_a_full_disk_ends_nothing_and_is_waited_for(
     initialised_at: InitialisedAt,
     eventually: Eventually,
 ):
-    """Postgres dies of it, the state of the stack cannot be written, nor can the log."""
+    """Postgres dies, and neither the stack's state nor the log is written."""
     with Stack.start(initialised_at(small_disk / "d"), command=stand_in_up) as stack:
         with connect(stack) as held:
             held.execute("INSERT INTO kept VALUES ('committed')")

@@ -1,4 +1,4 @@
-"""The API and the workers come to Valkey as users who may do their work, and nothing else."""
+"""The API's and workers' users in Valkey can do their work only."""
 
 import asyncio
 import os
@@ -59,7 +59,7 @@ REFUSED: Mapping[str, tuple[tuple[str, ...], ...]] = {
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where a broker is, for its owner and for each part; the password of each stands in it."""
+    """The broker's addresses, for its owner and each part, with passwords."""
 
     owner: str
     api: str
@@ -90,7 +90,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addresses]:
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who rings or counts gives up soon; on a machine that stands still that would be too soon."""
+    """Longer limits for doorbells and buckets, as machines stand still."""
     monkeypatch.setattr(doorbell, "SOCKET_SECONDS", 60)
     monkeypatch.setattr(buckets, "ANSWER_SECONDS", 60)
 
@@ -182,7 +182,7 @@ def test_a_worker_rings_listens_and_puts_back_what_was_not_acknowledged(
 
 
 def heard(app: Celery, deed: Callable[[Any, list[Any]], None]) -> set[str]:
-    """From which queues a message came; what is then done with them, while they are heard."""
+    """Receive the messages, apply `deed`, and return their queues."""
     messages: list[Any] = []
     names = (DOORBELLS, MAINTENANCE_QUEUE)
     connection: Any  # kombu's types leave out that one stands for its channel
@@ -203,7 +203,7 @@ def acknowledge(channel: object, messages: list[Any]) -> None:
 
 
 def let_time_pass(channel: Any, messages: list[Any]) -> None:
-    """What kombu does with messages that were acknowledged by nobody for an hour."""
+    """Restore unacknowledged messages, as kombu does after an hour."""
     channel.visibility_timeout = -1
     channel.qos.restore_visible(num=10, interval=1)
 
@@ -213,7 +213,7 @@ def go_away(channel: object, messages: list[Any]) -> None:
 
 
 def test_the_broker_of_compose_knows_the_same_users(tmp_path: Path) -> None:
-    """`deploy/broker.sh` as the container runs it; the image's own first step is stood in for."""
+    """`deploy/broker.sh` as in the container, without its entrypoint."""
     repository = Path(__file__).parents[2]
     programs = tmp_path / "programs"
     programs.mkdir()
