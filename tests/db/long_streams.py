@@ -9,7 +9,7 @@ from adaptlab_db.artifacts import ArtifactStore, streamed
 
 
 def most_bytes_held(sessions: sessionmaker[Session], size: int) -> int:
-    """The most that Python holds while `size` bytes are written and read again."""
+    """The most memory that Python holds to write and read `size` bytes."""
 
     def endless() -> Iterator[bytes]:
         for number in range(size // 65_536):

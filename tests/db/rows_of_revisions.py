@@ -1,4 +1,4 @@
-"""Rows for a database of any revision: a job in every state, with what it measured.
+"""Rows for a database of any revision: a job in every state.
 
 Each row names every column that any revision has; those that a revision does not have are left out.
 """
@@ -38,7 +38,7 @@ def job_id(state: str) -> uuid.UUID:
 
 
 def write_rows(connection: psycopg.Connection, revision: str) -> None:
-    """Write one row or more into every table that the first revision has, and into studies."""
+    """Write rows into the tables of the first revision, and into studies."""
     _write(connection, "users", [{"name": "someone"}])
     _write(connection, "tokens", [_token()])
     _write(connection, "memberships", [{"user_id": USER, "project_id": 1, "role": "operator"}])
@@ -58,7 +58,7 @@ def write_rows(connection: psycopg.Connection, revision: str) -> None:
 
 
 def write_import(connection: psycopg.Connection) -> None:
-    """Write a succeeded import, which has no task; revisions before 0005 have no imports."""
+    """Write a succeeded import, which has no task, from revision 0005 on."""
     imported = {"id": job_id("import"), "kind": "import", "task": None, "method": None}
     _write(connection, "jobs", [{**_job("succeeded", "0005"), **imported}])
 

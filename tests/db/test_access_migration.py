@@ -1,4 +1,4 @@
-"""What becomes of users, tokens and names when projects come, and when they go again."""
+"""Users, tokens and names when projects are introduced and removed."""
 
 import pytest
 from sqlalchemy import text

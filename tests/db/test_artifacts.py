@@ -1,4 +1,4 @@
-"""The artifact store: streamed both ways, stored once, whole or not at all."""
+"""The artifact store: streamed, stored once, complete or not at all."""
 
 import hashlib
 import random
@@ -120,7 +120,7 @@ def test_two_writers_of_equal_content_share_it(sessions: sessionmaker[Session]) 
 
 @pytest.mark.usefixtures("patient_locks")
 def test_a_writer_that_fails_late_does_not_harm_the_other(sessions: sessionmaker[Session]) -> None:
-    """The second writer waits for the first, whose content then never comes to be."""
+    """The second writer waits for the first, whose content is discarded."""
     with sessions() as first:
         ArtifactStore(first).write([CONTENT])
         with ThreadPoolExecutor(1) as pool:
@@ -137,7 +137,7 @@ def test_a_long_stream_is_never_held_in_memory(sessions: sessionmaker[Session]) 
 
 
 def staged_zeros(sessions: sessionmaker[Session], rows: int) -> StoredArtifact:
-    """Zeros that have arrived under the name `upload:x`, and what they will be."""
+    """Zeros received under the name `upload:x`, and their announcement."""
     content = bytes(rows * CHUNK_BYTES)
     with sessions.begin() as session:
         stage(session, "upload:x", len(content))

@@ -1,4 +1,4 @@
-"""Revisions go up and down, agree with the tables, and may be started twice at once."""
+"""Revisions go up and down, agree with the tables, and can run at once."""
 
 import hashlib
 import threading
@@ -131,7 +131,7 @@ def test_the_command_says_when_no_database_is_named(
 
 
 def test_artifacts_of_the_revision_before_are_whole_after_it(empty_database_url: str) -> None:
-    """Bytes that an earlier version wrote are read by this one, and by it again on the way back."""
+    """Bytes of an earlier version can be read after upgrade and downgrade."""
     upgrade(empty_database_url, "0009")
     digest = hashlib.sha256(b"content").hexdigest()
     with written_directly(empty_database_url) as connection:
@@ -164,7 +164,7 @@ def test_what_lies_elsewhere_keeps_the_revision_from_being_taken_back(
 
 @contextmanager
 def written_directly(url: str) -> Iterator[psycopg.Connection]:
-    """A connection without our tables in between, as an earlier version would write."""
+    """A plain connection, without our tables, as earlier versions wrote."""
     address = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
     with psycopg.connect(address) as connection:
         yield connection

@@ -1,4 +1,4 @@
-"""Databases with jobs in every state are migrated from every revision, and back, and again."""
+"""Databases with jobs in every state are migrated, down and up again."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ JOBS = """
 
 @dataclass(frozen=True)
 class Content:
-    """What migrations keep: the jobs as they were, and the number of rows of each table."""
+    """The values that migrations keep: jobs, and rows per table."""
 
     jobs: list[tuple[object, ...]]
     counts: Mapping[str, object]
@@ -138,7 +138,7 @@ def refuses_changes(url: str) -> None:
 def test_what_the_newest_revision_holds_is_taken_back_to_the_first_one(
     empty_database_url: str,
 ) -> None:
-    """With an import that has ended, whose task the first revisions cannot leave out."""
+    """With an ended import, whose task the first revisions require."""
     upgrade(empty_database_url)
     with connected(empty_database_url) as connection:
         write_rows(connection, revisions()[-1])

@@ -1,4 +1,4 @@
-"""The API and the workers come to Postgres as roles that may do their work and nothing else."""
+"""The API's and workers' roles in Postgres can do their work only."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -228,7 +228,7 @@ def test_postgres_keeps_and_is_told_a_digest_of_a_password(
 def test_whoever_may_make_roles_makes_them_without_being_a_superuser(
     database_url: str, addresses: dict[Part, str]
 ) -> None:
-    """As on servers that somebody else runs, where nobody is given a superuser."""
+    """As on hosted servers, where nobody is given a superuser."""
     url = make_url(database_url)
     maker = Identifier(f"{url.database}_maker")
     with psycopg.connect(plain(database_url), autocommit=True) as owner:

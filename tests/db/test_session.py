@@ -1,4 +1,4 @@
-"""Connections of long-lived processes have limits; addresses are normalised."""
+"""Connections of long processes have limits; addresses are normalised."""
 
 import pytest
 from sqlalchemy import Engine, make_url, select, text
@@ -48,7 +48,7 @@ def test_only_migrations_may_take_their_time(
 
 
 def test_a_lost_connection_is_replaced(database_url: str, sessions: sessionmaker[Session]) -> None:
-    """A restart of Postgres ends every connection; the pool tries each before it hands it out."""
+    """A restart of Postgres ends all connections, so the pool tests each."""
     with sessions() as session:
         lost = session.scalar(text("SELECT pg_backend_pid()"))
     engine = create_engine(database_url)

@@ -1,4 +1,4 @@
-"""Every store keeps the same promises: whole or not at all, read in ranges, gone when deleted."""
+"""Every store: complete or nothing, read in ranges, and deletable."""
 
 import hashlib
 import random

@@ -64,7 +64,7 @@ def worker(sessions: sessionmaker[Session], token: str) -> MadeUpWorker:
 
 @pytest.fixture(scope="session")
 def chart_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the chart library is kept: made once, before anybody waits for a chart."""
+    """The folder of the chart library, filled before the first chart."""
     folder = tmp_path_factory.mktemp("charts")
     charts_script(folder)
     return folder
@@ -143,6 +143,6 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def visitor(browser: Browser, server: str, token: str) -> Iterator[Visitor]:
-    """A person at a wide window, behind whose back nothing may have gone wrong at the end."""
+    """A person at a wide window, with no hidden errors at the end."""
     with a_visitor(browser, server, token) as made:
         yield made

@@ -1,4 +1,4 @@
-"""Jobs in every state, written through the ledger as a worker writes them, without training."""
+"""Jobs in every state, written through the ledger, without training."""
 
 import io
 from collections.abc import Iterator, Sequence
@@ -74,7 +74,7 @@ USAGE = Usage(
 
 
 class MadeUpWorker:
-    """Stands in for a worker: it claims and reports, and makes up what it reports."""
+    """A stand-in for a worker: claims, and reports invented results."""
 
     def __init__(self, sessions: sessionmaker[Session], principal: Principal) -> None:
         self._sessions = sessions
@@ -111,7 +111,7 @@ class MadeUpWorker:
         self._ledger.record(claim, [done, Metrics(points=points)])
 
     def score(self, claim: Claim, *fractions: float) -> None:
-        """The adapted model as said; its base, as ever, knows the ascending order alone."""
+        """The adapted model as given; the base knows only ascending order."""
         seeds = claim.resolved_spec.seeds
         tasks = [*map(as_json, scored_tasks(readable(claim.resolved_spec)))]
         told = [(task, True, share) for task, share in zip(tasks, fractions, strict=True)]
@@ -198,7 +198,7 @@ def loss(step: int, replicate: int) -> float:
 def evaluation(
     replicate: int, seed: int, task: dict[str, object], fraction: float, attached: bool
 ) -> Evaluation:
-    """A score that falls by 7 items of 1000 from seed to seed, by 2 for the base alone."""
+    """A score that falls by 7 of 1000 items per seed; the base's by 2."""
     correct = max(0, min(1000, round(1000 * fraction) - (7 if attached else 2) * replicate))
     bits = np.packbits(np.arange(1000) < correct).tobytes().hex()
     return Evaluation(
@@ -244,7 +244,9 @@ def summaries(learned: int, source: AttentionSource) -> Iterator[AttentionSummar
 
 
 def pattern(seed: int, learned: int, *, moved: bool = False) -> np.ndarray:
-    """Causal patterns of shape [sample, layer, head, query, key]; learned keys take 61 %.
+    """Causal patterns; learned keys take 61 % of the attention.
+
+    They have the shape [sample, layer, head, query, key].
 
     What has `moved` is as before in the first layer, and flatter in the others.
     """
@@ -261,7 +263,7 @@ def pattern(seed: int, learned: int, *, moved: bool = False) -> np.ndarray:
 
 
 def some_jobs(worker: MadeUpWorker, labels: Sequence[str] = ()) -> dict[str, JobView]:
-    """A handful of jobs as a team has them on an ordinary day, by what is special about each."""
+    """A handful of ordinary jobs, by what is special about each."""
     made = {"base": worker.complete(PRETRAINING, 0.991)}
     made["full"] = worker.complete(
         ADAPTATION, 0.004, 0.953, method="full_finetuning", budget={}, labels={"paper": "table-1"}

@@ -1,4 +1,4 @@
-"""Studies in every state: made through the service, and scored without training anything."""
+"""Studies in every state, created by the service, without training."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,7 @@ def a_study(sessions: Sessions, who: Principal, **changes: Any) -> StudyView:
 
 
 def ordinary(spec: ResolvedSpec) -> Run:
-    """What a study ordinarily finds: LoRA near full fine-tuning, prefixes nowhere.
+    """Ordinary results: LoRA near full fine-tuning, prefixes at chance.
 
     The adapter is ahead of LoRA at 32 and behind it at 64; its seeds are far apart.
     """

@@ -1,4 +1,4 @@
-"""A browser without scripts at the forms that submit: it sends what stands in their fields."""
+"""A browser without scripts, which sends the fields of a form."""
 
 import html
 import json

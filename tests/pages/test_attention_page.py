@@ -1,4 +1,4 @@
-"""The attention page over HTTP: what it says in this job's numbers, and what its charts hold."""
+"""The attention page over HTTP: its text and the data of its charts."""
 
 import re
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def visitor(settings: Settings, token: str) -> Iterator[TestClient]:
 
 @pytest.fixture
 def job(worker: MadeUpWorker) -> str:
-    """A prefix of two positions that takes 61 % and moves nothing in the first layer."""
+    """A prefix of two positions: 61 % of attention, no change in layer 1."""
     worker.complete(PRETRAINING, 0.99)
     return f"/jobs/{worker.complete(ADAPTATION, 0.6, 0.01, learned=2).id}"
 

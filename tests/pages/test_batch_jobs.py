@@ -1,4 +1,4 @@
-"""A job's page tells of the batch job in which it ran, and from which step it went on."""
+"""The batch job on a job's page, and the step it was resumed from."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The pages as a person meets them: in a real browser, against a real server."""
+"""The pages in a real browser, against a real server."""
 
 import re
 

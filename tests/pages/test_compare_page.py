@@ -1,4 +1,4 @@
-"""Any jobs against each other: chosen by their ids or by a filter, and how many there may be."""
+"""Comparisons of any jobs, chosen by ids or by a filter, with limits."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""Titles of what a comparison can say: a kind without one would end its page in an error."""
+"""Titles of everything that a comparison can contain.
+
+A kind without one would end its page in an error.
+"""
 
 from typing import get_args
 

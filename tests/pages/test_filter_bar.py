@@ -1,4 +1,4 @@
-"""The filter above the jobs: what it finds, and how it says where it makes no sense."""
+"""The filter above the jobs: its matches, and errors at their place."""
 
 import os
 from collections.abc import Iterator

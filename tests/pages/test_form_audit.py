@@ -1,4 +1,4 @@
-"""What the forms of the pages change stands in the audit log, written in the same unit of work."""
+"""Changes by forms are in the audit log, in the same unit of work."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

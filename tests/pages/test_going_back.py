@@ -1,4 +1,4 @@
-"""Going back to a form: what was typed is still there, with scripts and without."""
+"""Going back to a form keeps its input, with scripts and without."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ BUDGET = "Trainable parameters"
 
 @pytest.fixture
 def plain(browser: Browser, server: str, token: str, base: None) -> Iterator[Page]:
-    """The page of somebody who is signed in, in a browser that runs no scripts."""
+    """The page of a signed-in user, in a browser without scripts."""
     context = browser.new_context(viewport=WIDE, java_script_enabled=False)
     page = context.new_page()
     page.set_default_timeout(PATIENCE)

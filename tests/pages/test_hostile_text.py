@@ -1,4 +1,4 @@
-"""Two hundred hostile texts wherever somebody's text is shown: in Chromium, none is more than text.
+"""Two hundred hostile texts, shown as text everywhere, in Chromium.
 
 The visitor's fixture fails a test in which a dialog opened, the console told of an error or of a
 violation of the Content-Security-Policy, or anything was asked of another site.

@@ -1,4 +1,4 @@
-"""The pages of an imported model, which has no task and was not trained here."""
+"""The pages of an imported model, without a task or training here."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -66,7 +66,7 @@ def test_every_imported_model_has_its_size_on_its_page_and_in_the_list(
     tmp_path: Path,
     make: Callable[[Path], Path],
 ) -> None:
-    """Families of the library keep sizes in the configuration; these pages answered 500."""
+    """Sizes in the configuration of a library family: pages answered 500."""
     make(tmp_path / "root" / "mine")
     created(
         sessions, tmp_path / "root", {"kind": "import", "name": "mine", "folder": "models/mine"}

@@ -1,4 +1,4 @@
-"""The dashboard on a real server with a real worker: what a person does from first to last.
+"""The dashboard on a real server with a real worker, end to end.
 
 One stack for the whole module; each test makes what it needs, or takes the base model and the two
 adaptations that are made once.
@@ -43,7 +43,7 @@ ADAPTATION = {
 
 @dataclass(frozen=True)
 class Dashboard:
-    """A running stack, and the ids of a prefix and of an adaptation by LoRA that were trained."""
+    """A running stack, with the ids of a trained prefix and a LoRA."""
 
     url: str
     token: str
@@ -53,7 +53,7 @@ class Dashboard:
 
 @pytest.fixture(scope="module")
 def dashboard() -> Iterator[Dashboard]:
-    """A server and a worker of their own, with one base model and two adaptations of it."""
+    """A server and a worker, with one base model and two adaptations."""
     own = {"ADAPTLAB_DATABASE_URL": None, "ADAPTLAB_BROKER_URL": None}
     with tempfile.TemporaryDirectory(
         prefix="adaptlab pages ",
@@ -74,7 +74,7 @@ def dashboard() -> Iterator[Dashboard]:
 
 @pytest.fixture
 def person(browser: Browser, dashboard: Dashboard) -> Iterator[Visitor]:
-    """Somebody at a wide window, behind whose back nothing may have gone wrong at the end."""
+    """A person at a wide window, with no hidden errors at the end."""
     with a_visitor(browser, dashboard.url, dashboard.token) as made:
         yield made
 

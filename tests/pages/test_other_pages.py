@@ -1,4 +1,4 @@
-"""Recommendations, base models, what can be asked for, and who sees which buttons, over HTTP."""
+"""Recommendations, base models, methods and buttons, over HTTP."""
 
 import re
 from collections.abc import Iterator

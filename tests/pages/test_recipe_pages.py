@@ -1,4 +1,7 @@
-"""The pages of recipes, and what a study's page says of its recipe, over HTTP and in a browser."""
+"""The pages of recipes, and of studies by a recipe.
+
+Some are read over HTTP, some in a browser.
+"""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Theory checks on the page of a study: claims with their figures, and jobs that are not done."""
+"""Theory checks on a study's page: claims, figures and open jobs."""
 
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker

@@ -1,4 +1,4 @@
-"""The pages of studies and of chosen jobs over HTTP: what they say, and in which order."""
+"""The pages of studies and chosen jobs over HTTP: text and order."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The forms that submit in a real browser: answered as one types, by keyboard, without scripts."""
+"""The submitting forms in a browser: live answers, keyboard, scripts."""
 
 import re
 from collections.abc import Iterator
@@ -41,7 +41,10 @@ def budget_of(page: Page):
 
 @pytest.fixture(scope="module")
 def busy_server(shared_server: str, shared_sessions: Sessions, shared_token: str) -> str:
-    """The module's server with a base model and a worker, for tests that submit nothing."""
+    """The module's server with a base model and a worker.
+
+    For tests that submit nothing.
+    """
     with shared_sessions.begin() as session:
         a_base_model(session)
         admin = tokens.authenticate(session, shared_token)
@@ -137,7 +140,7 @@ def test_the_keyboard_is_enough(at_form: Visitor, worker: MadeUpWorker) -> None:
 
 
 def press_until(page: Page, text: str, key: str) -> None:
-    """Go on with the tabulator until something of that text has the focus, and press a key."""
+    """Press Tab until an element of that text has the focus, then a key."""
     for _ in range(MOST_TABS):
         page.keyboard.press("Tab")
         if page.locator(":focus").inner_text().strip() == text:
@@ -147,7 +150,7 @@ def press_until(page: Page, text: str, key: str) -> None:
 
 
 def tab_to(page: Page, selector: str) -> None:
-    """Go on with the tabulator until the element has the focus, seeing each on the way."""
+    """Press Tab until the element has the focus, visibly on the way."""
     for _ in range(MOST_TABS):
         page.keyboard.press("Tab")
         focused = page.locator(":focus")

@@ -1,4 +1,4 @@
-"""The page of tokens: made once seen once, listed, revoked; and nobody else's for who may not."""
+"""The page of tokens: shown once, listed, revoked, and permissions."""
 
 import html
 import re
@@ -43,7 +43,7 @@ def admin(client: TestClient, token: str) -> TestClient:
 
 @pytest.fixture
 def ada(client: TestClient, sessions: Sessions) -> TestClient:
-    """The browser of somebody who signed in with a token that only reads and submits."""
+    """The browser of a user whose token only reads and submits."""
     with sessions.begin() as session:
         text = tokens.create_token(session, a_user(session, "ada"), "laptop", ("read", "submit"))
     return sign_in(client, text)

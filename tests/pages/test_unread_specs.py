@@ -1,4 +1,4 @@
-"""Jobs whose plug-ins are not installed: listed, shown, compared and exported, and what lacks said.
+"""Jobs with missing plug-ins: listed, shown, compared and exported.
 
 Their plug-in is taken out of its registry, as if the package that brings it had been removed.
 """
@@ -66,7 +66,7 @@ def job_of(study: StudyView, method: str) -> UUID:
 
 @pytest.fixture(scope="module")
 def stored_spec(visitor: TestClient, study: StudyView) -> object:
-    """The resolved spec of the study's job of LoRA, while all plug-ins are there."""
+    """The resolved spec of the LoRA job, while all plug-ins are there."""
     return visitor.get(f"/v1/jobs/{job_of(study, 'lora')}").json()["resolved_spec"]
 
 
@@ -83,7 +83,7 @@ def remove(monkeypatch: pytest.MonkeyPatch, kind: str, name: str) -> None:
 def missing_plug_in(
     study: StudyView, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> str:
-    """The sentence about a plug-in of the study's jobs, which is removed for the test."""
+    """The sentence about a plug-in that is removed for the test."""
     kind, name = request.param
     remove(monkeypatch, kind, name)
     return f"There is no {kind} named '{name}'."

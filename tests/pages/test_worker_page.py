@@ -1,4 +1,4 @@
-"""The page of workers and queues: who lives, what they run, and the queue that nobody serves."""
+"""The page of workers and queues: live ones, jobs, unserved queues."""
 
 import html
 import re
@@ -139,7 +139,7 @@ def test_jobs_of_other_projects_are_neither_named_nor_counted(
 def test_in_a_browser_it_follows_what_happens_and_nothing_overflows(
     visitor: Visitor, worker: MadeUpWorker, sessions: Sessions
 ) -> None:
-    """In all windows in turn: it is one page, which asks for news by the clock."""
+    """One page in all windows in turn, which refreshes by the clock."""
     worker.submit(ON_GPU)
     with sessions.begin() as session:
         session.execute(update(Worker).values(host=f"{HOSTILE}{'w' * 100}"))

@@ -1,4 +1,4 @@
-"""Who looks at the pages in a browser, in which windows, and what they must never meet."""
+"""Visitors of the pages in a browser, their windows, and their faults."""
 
 import re
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ class Visitor:
         self.page.wait_for_url(self.server + path)
 
     def sign_in_by_keyboard(self, path: str = "/") -> None:
-        """Type the token into the field that has the focus, which comes after the load."""
+        """Type the token into the focused field, which has focus after the load."""
         self.page.goto(self.server + path)
         expect(self.page.get_by_label("Access token")).to_be_focused()
         self.page.keyboard.type(self.token)
@@ -94,7 +94,7 @@ def look_like(page: Page, viewport: ViewportSize, scheme: Scheme) -> None:
 
 
 def in_every_window(page: Page) -> Iterator[ViewportSize]:
-    """Have the page in windows of both widths, by day and by night, one after the other."""
+    """Show the page in both widths, by day and by night, in turn."""
     for viewport, scheme in product((WIDE, NARROW), SCHEMES):
         look_like(page, viewport, scheme)
         yield viewport
@@ -109,7 +109,7 @@ def overflows_nowhere(page: Page) -> None:
 
 @contextmanager
 def a_visitor(browser: Browser, server: str, token: str) -> Iterator[Visitor]:
-    """A person at a wide window, behind whose back nothing may have gone wrong at the end."""
+    """A person at a wide window, with no hidden errors at the end."""
     context = browser.new_context(viewport=WIDE)
     page = context.new_page()
     page.set_default_timeout(PATIENCE)

@@ -1,4 +1,4 @@
-"""Who was let in is let in again for a second without a look at the database, and no longer."""
+"""An admission holds for a second without a look at the database."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ class Clock:
 
 @dataclass
 class Door:
-    """The door of a server, what is presented at it, and how many statements it has asked."""
+    """The door of a server, a token, and the number of its statements."""
 
     admissions: Admissions
     clock: Clock

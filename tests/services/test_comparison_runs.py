@@ -1,4 +1,4 @@
-"""Comparisons are computed once, outside of transactions, and named by what they come from."""
+"""Comparisons: computed once, outside transactions, named by inputs."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Comparisons of rows that were made up: verdicts, warnings, causes, and what is missing."""
+"""Comparisons of invented rows: verdicts, warnings, causes and gaps."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -436,7 +436,7 @@ def test_a_study_without_scores_is_tables_without_comparison(
 
 
 def test_an_unfinished_attempt_has_no_scores(sessions: Sessions, ada: Principal) -> None:
-    """Some evaluations are written before the last; the row waits for all of them."""
+    """Some evaluations come before the last; the row waits for all."""
     create(sessions, ada, methods=["lora"], budgets=[32, 64])
     run_all(sessions, as_known)
     extend(sessions, ada, methods=["ia3"])

@@ -204,7 +204,7 @@ KNOBS = {"lora": {"rank": 2}, "prefix_tuning": {"length": 4}}
 def test_a_run_of_another_size_is_predicted_within_a_factor_of_one_and_a_half(
     method: str,
 ) -> None:
-    """One measured size gives the ratio; every other size is then predicted from it."""
+    """One measured size gives the ratio, which predicts every other size."""
     counted = {size: CPU.seconds(work(sized(method, *size)).training) for size in MEASURED[method]}
     for known, unknown in permutations(MEASURED[method], 2):
         predicted = counted[unknown] * MEASURED[method][known] / counted[known]

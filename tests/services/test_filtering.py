@@ -1,4 +1,4 @@
-"""The grammar of filters: what is written is what is meant, and nothing else gets through."""
+"""The grammar of filters: valid ones as meant, others refused."""
 
 from functools import reduce
 

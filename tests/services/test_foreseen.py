@@ -1,4 +1,4 @@
-"""Claims of workers whose time is limited: only jobs that should end before it does."""
+"""Workers with limited time claim only jobs that should end in it."""
 
 from pathlib import Path
 from uuid import UUID

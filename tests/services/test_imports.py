@@ -1,4 +1,4 @@
-"""Imports as jobs: what is registered, who waits for them, and that bad ones leave nothing."""
+"""Imports as jobs: registration, waiting jobs, and failures."""
 
 from pathlib import Path
 from typing import Any

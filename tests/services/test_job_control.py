@@ -1,4 +1,4 @@
-"""Pausing, going on, making anew and limits: what is decided when two want different things."""
+"""Pausing, resuming, retrying and limits, also at the same time."""
 
 import random
 from collections.abc import Callable
@@ -183,7 +183,7 @@ def test_what_cannot_be_paused_says_why(sessions: Sessions, state: str) -> None:
 def test_pausing_and_going_on_at_random_while_a_worker_works_loses_nothing(
     sessions: Sessions, ledger: DatabaseLedger
 ) -> None:
-    """Whatever the order, the job is somewhere from where it gets to its end, and ends once."""
+    """In any order, the job can always reach its end, and ends once."""
     dice = random.Random(7)
     job_id = new_job(sessions)
 

@@ -131,7 +131,7 @@ def test_the_answer_to_a_creation_is_what_a_later_look_gets(sessions: Sessions) 
 
 
 def test_a_new_job_has_every_column_that_a_retry_copies(sessions: Sessions) -> None:
-    """A column that is marked as `ASKED` and never written would be empty without an error."""
+    """A column marked `ASKED` but never written would be empty silently."""
     spec = an_adapt_spec()
     resolved = a_resolved_spec(spec)
     new = NewJob(spec, resolved, spec_digest(resolved), is_ready=True)

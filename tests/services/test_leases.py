@@ -1,4 +1,4 @@
-"""Leases: each job is claimed once, kept by heartbeats, lost for good, and ends once."""
+"""Leases: claimed once, kept by heartbeats, lost for good, ended once."""
 
 import threading
 import time
@@ -279,7 +279,7 @@ def test_a_heartbeat_keeps_the_worker_known(sessions: Sessions, ledger: Database
 
 
 def without_attempt(claim: Claim) -> list[object]:
-    """The fence without the fencing token: what a claim would look like if nobody had one."""
+    """The fence without its token, as if claims had none."""
     return [Job.id == claim.job_id, Job.state == "running"]
 
 
@@ -404,7 +404,7 @@ def test_five_reapers_at_once_take_each_lease_back_once(
 def test_a_reaper_that_meets_a_heartbeat_lets_the_job_be(
     sessions: Sessions, ledger: DatabaseLedger
 ) -> None:
-    """The heartbeat has the row when the reaper looks; when it commits, the lease is renewed."""
+    """The heartbeat holds the row when the reaper looks, then renews it."""
     job_id = new_job(sessions)
     claim = a_claim(ledger)
     expire(sessions, job_id)
@@ -437,7 +437,7 @@ def test_a_heartbeat_that_meets_a_reaper_finds_the_lease_lost(
 def test_reapers_and_heartbeats_at_random_never_disagree(
     sessions: Sessions, ledger: DatabaseLedger
 ) -> None:
-    """Whatever wins, either the heartbeat got through and the job runs, or it did not."""
+    """Either the heartbeat is in time and the job runs, or it is not."""
     for turn in range(30):
         # A queue of its own, because the reaped jobs of earlier turns become due meanwhile.
         job_id = new_job(sessions, queue=f"turn-{turn}")
@@ -457,7 +457,10 @@ def test_reapers_and_heartbeats_at_random_never_disagree(
 @pytest.mark.usefixtures("patient_locks")
 @only_beside_the_database
 def test_a_frozen_workers_lock_is_taken_away(sessions: Sessions, ledger: DatabaseLedger) -> None:
-    """A worker paused within a transaction holds its row, which reapers skip, but not for long."""
+    """A worker paused in a transaction holds its row, but not for long.
+
+    Reapers skip the row meanwhile.
+    """
     job_id = new_job(sessions)
     claim = a_claim(ledger)
     expire(sessions, job_id)
@@ -508,7 +511,7 @@ def test_finishing_loses_to_an_earlier_request_to_cancel(
 
 
 def cancel(sessions: Sessions, job_id: UUID) -> None:
-    """What the API does for a job that may be running: a flag, or the state when it waits."""
+    """The API's change of a job: a flag if it runs, the state if it waits."""
     with sessions.begin() as session:
         state = session.scalars(select(Job.state).where(Job.id == job_id).with_for_update()).one()
         if state == "running":

@@ -1,4 +1,4 @@
-"""Units of work that need the same rows take them in one order, so that none waits for ever."""
+"""Units of work lock shared rows in one order, so none waits forever."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -39,7 +39,10 @@ def check(sessions: Sessions, adaptation: UUID) -> str:
 
 
 def race(sessions: Sessions, adaptation: UUID) -> Callable[[], str]:
-    """The base model's job ends, in its two statements; a check is created between them."""
+    """The base model's job ends while a check is created.
+
+    The check comes between the two statements of the end.
+    """
     with ThreadPoolExecutor(1) as pool, sessions.begin() as ending:
         base = select(Job.id).where(Job.base_model.is_(None)).with_for_update()
         assert ending.scalars(base).one()

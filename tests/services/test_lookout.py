@@ -1,4 +1,4 @@
-"""The look at many jobs that watchers share, over a connection that is kept."""
+"""The look at many jobs that watchers share, over one connection."""
 
 from uuid import uuid4
 

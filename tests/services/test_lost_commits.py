@@ -1,4 +1,4 @@
-"""What a database forgot, or answered to nobody: numbers repeat, claims do not."""
+"""Commits that were lost or unconfirmed: claims are never repeated."""
 
 import uuid
 from collections.abc import Callable
@@ -48,7 +48,7 @@ def job(sessions: Sessions, job_id: UUID) -> Job:
 
 
 def forget_the_claim(sessions: Sessions, job_id: UUID) -> None:
-    """The database is as it was before the claim: restored, or failed over to a copy behind."""
+    """The database as before the claim: restored, or a late copy."""
     with sessions.begin() as session:
         session.execute(text("ALTER TABLE jobs DISABLE TRIGGER guard_states"))
         session.execute(delete(Attempt).where(Attempt.job_id == job_id))

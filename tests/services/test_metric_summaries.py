@@ -1,4 +1,4 @@
-"""Figures over seeds are kept when a job succeeds, and worked out alike for jobs from before."""
+"""Figures over seeds, stored at success and for older jobs alike."""
 
 import math
 from statistics import mean, stdev
@@ -29,7 +29,7 @@ Figures = dict[tuple[str, str], dict[str, object]]
 
 
 def kept(sessions: Sessions) -> Figures:
-    """Every row, by job and name; floats rounded to what two ways of adding up agree on."""
+    """Every row, by job and name, with floats rounded."""
     with sessions.begin() as session:
         rows = session.scalars(select(JobMetric)).all()
     columns = ("seeds", "items", "n", "mean", "sd", "low", "high", "min", "max", "project_id")

@@ -1,4 +1,4 @@
-"""Model folders are found by alias below a root, and nothing leads out of one."""
+"""Model folders are found by alias below a root, and stay inside it."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from adaptlab_services.models.model_folders import ModelRoots, resolved_import
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A root with one whole model in a subfolder; beside it lies what is nobody's business."""
+    """A root with a complete model in a subfolder, beside private files."""
     a_model_folder(tmp_path / "secret" / "llama")
     a_model_folder(tmp_path / "root" / "small" / "llama")
     return tmp_path / "root"
@@ -30,7 +30,7 @@ def roots(root: Path) -> ModelRoots:
 
 
 def refusal(roots: ModelRoots, folder: str) -> Problem:
-    """Why the folder is refused; whatever it is, no place on the server is told."""
+    """The reason why the folder is refused, without paths of the server."""
     with pytest.raises(InvalidSpec) as caught:
         resolved_import(ImportSpec(name="llama", folder=folder), roots)
     (problem,) = caught.value.problems
@@ -112,7 +112,7 @@ def test_a_file_that_is_a_link_out_of_the_root_is_refused_by_name(
 
 
 def test_links_within_the_root_are_followed(roots: ModelRoots, root: Path) -> None:
-    """As in the cache of a model hub, where names are links to files by content."""
+    """As in a hub's cache, where names link to files by content."""
     weights = root / "small" / "llama" / WEIGHTS
     (root / "blobs").mkdir()
     weights.rename(root / "blobs" / "abc")
@@ -199,7 +199,7 @@ def test_what_cannot_be_read_is_refused_without_its_place(
 def exchanged(
     monkeypatch: pytest.MonkeyPatch, file: Path, exchange: Callable[[Path], None]
 ) -> None:
-    """Have somebody exchange a file after the folder was looked at, before anything is read."""
+    """Exchange a file after the folder was checked, before it is read."""
 
     def check(place: Path, root: Path | None = None) -> model_folder.CheckedFolder:
         file.unlink()

@@ -1,4 +1,4 @@
-"""The next job is found without a look at all that wait, and is the one that sorting them gives."""
+"""The next job is the first in order, found without reading them all."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,7 +56,7 @@ def plainly(queues: Sequence[str], most_running: int | None) -> ScalarSelect[UUI
 
 
 def fill(sessions: Sessions, draw: random.Random) -> None:
-    """Jobs of several queues, owners, priorities and ages, with some that may not be taken."""
+    """Jobs of several queues, owners, priorities and ages, some not free."""
     original = new_job(sessions)
     with sessions.begin() as session:
         owners = [a_user(session, name) for name in OWNERS]
@@ -121,7 +121,7 @@ def test_it_is_the_one_that_sorting_all_of_them_gives(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_what_others_are_taking_is_passed_over(sessions: Sessions, seed: int) -> None:
-    """It then ranks as high as the plain statement's, and is none of those that are locked."""
+    """The result ranks as high as the plain statement's, and is not locked."""
     draw = random.Random(seed)
     fill(sessions, draw)
     with sessions() as look:
@@ -150,7 +150,7 @@ def test_a_job_of_a_lane_whose_head_is_being_taken_is_found(sessions: Sessions) 
 
 
 def rows_read(session: Session, asked: ScalarSelect[UUID]) -> float:
-    """How many rows of jobs a statement looks at, those that it throws away too."""
+    """The number of rows of jobs that a statement reads, unused ones too."""
     said = select(asked).compile(session.get_bind(), compile_kwargs={"render_postcompile": True})
     explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {said}"
     (found,) = session.connection().exec_driver_sql(explain, said.params).scalar_one()
@@ -168,7 +168,7 @@ def nodes(plan: Plan) -> Iterator[Plan]:
 
 
 def test_a_long_backlog_is_not_read(sessions: Sessions) -> None:
-    """Two owners' lanes are looked at twice, and the plain statement, for comparison, reads all."""
+    """Two owners' lanes are read twice; the plain statement reads all."""
     original = new_job(sessions)
     with sessions.begin() as session:
         owners = [a_user(session, name) for name in OWNERS[:2]]

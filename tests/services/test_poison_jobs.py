@@ -1,4 +1,4 @@
-"""Jobs that fail by themselves end soon; bad luck does not use up their attempts."""
+"""Jobs that fail by themselves end soon; bad luck costs no attempts."""
 
 from uuid import UUID
 

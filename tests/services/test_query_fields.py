@@ -1,4 +1,4 @@
-"""What the reference says that can be asked about is what can be asked about."""
+"""The reference lists exactly the fields that can be queried."""
 
 from pathlib import Path
 

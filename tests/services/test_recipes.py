@@ -1,4 +1,4 @@
-"""Studies of recipes: what they are called, what they make, and what they report when measured."""
+"""Studies of recipes: their names, their jobs and their reports."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a run reports is stored whole, under its fence, and once however often it is sent."""
+"""Reports of a run are stored whole, under the fence, and once."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -66,7 +66,7 @@ def claim(sessions: Sessions, ledger: DatabaseLedger) -> Claim:
 
 
 def claimed(sessions: Sessions, ledger: Ledger, **changes: Any) -> Claim:
-    """The lease of a new job that records attention, with members of its spec changed."""
+    """The lease of a new job that records attention, with a changed spec."""
     spec = an_adapt_spec(**{"capture": {"attention": {"samples": 1}}} | changes)
     with sessions.begin() as session:
         a_job(session, spec)
@@ -215,7 +215,7 @@ def test_of_points_that_were_there_before_only_the_value_changes(
     few: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One old point among new ones of two curves, one of them by a name that needs quoting.
+    """One old point among new ones, of two curves; one name needs quotes.
 
     The same of few points, and of many, of which old ones are not looked for at first.
     """
@@ -337,7 +337,7 @@ def test_a_job_that_has_ended_takes_no_results(
 def test_two_attempts_keep_their_results_apart(
     sessions: Sessions, ledger: DatabaseLedger, claim: Claim
 ) -> None:
-    """The job shows those of its own attempt, of which there is one set; the others stay."""
+    """The job shows the results of its own attempt; the others are kept."""
     record_a_whole_run(ledger, claim)
     fresh = lose(sessions, ledger, claim)
     record_a_whole_run(ledger, fresh)

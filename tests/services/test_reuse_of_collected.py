@@ -1,4 +1,4 @@
-"""A job whose checkpoint was collected is reused for its figures, and not for its weights."""
+"""A job without its checkpoint is reused for its figures only."""
 
 from uuid import UUID
 

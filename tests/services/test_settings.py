@@ -1,4 +1,4 @@
-"""Settings come from the environment and are checked when a process starts."""
+"""Settings come from the environment and are checked at the start."""
 
 from pathlib import Path
 

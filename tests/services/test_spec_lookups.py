@@ -1,4 +1,4 @@
-"""Rare values of specs are looked up by an index, and find what reading every job finds."""
+"""Rare values of specs are found by an index, as by reading all jobs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -103,7 +103,7 @@ def test_frequent_values_and_many_comparisons_are_read(
     ["spec.training.steps = 5", "spec.training.steps > 1000", 'spec.method.name IN ("x", "y")'],
 )
 def test_a_value_that_no_job_has_reads_no_job(jobs: Session, filter_text: str) -> None:
-    """By the index of specs: at 100,000 jobs, reading all took 0.6 s of processor time."""
+    """By the index: at 100,000 jobs, reading all took 0.6 s."""
     statements: list[tuple[str, Any]] = []
 
     def note(_: object, __: object, statement: str, parameters: Any, *___: object) -> None:

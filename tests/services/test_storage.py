@@ -1,4 +1,4 @@
-"""Collecting, scrubbing and moving: nothing that is needed goes, and nobody who reads notices."""
+"""Collecting, scrubbing and moving, which readers do not notice."""
 
 import random
 import subprocess

@@ -1,4 +1,4 @@
-"""What upkeep must not do: take a missing disk for an empty one, or do everything at once."""
+"""Upkeep with a missing disk, or with too much to do at once."""
 
 import shutil
 from collections.abc import Callable, Generator

@@ -1,4 +1,4 @@
-"""Studies on a real database: what is made, reused, extended, cancelled, and what is missing."""
+"""Studies on a real database: created, reused, extended, cancelled."""
 
 import time
 from collections.abc import Sequence
@@ -444,7 +444,7 @@ def test_jobs_are_filtered_by_study(sessions: Sessions, ada: Principal, base: No
 def test_a_study_may_be_computed_for_longer_than_others_may_hold_a_transaction(
     sessions: Sessions, ada: Principal, base: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """784 jobs on 16 base models of 48 layers take nine seconds where others compute too."""
+    """784 jobs on 16 base models of 48 layers take nine seconds."""
 
     def slowly(*given: Any) -> StudyPlan:
         time.sleep(1)  # as the longest computation

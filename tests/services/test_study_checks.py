@@ -1,4 +1,4 @@
-"""Theory checks as jobs of studies: what each waits for, what is reused, and what is shown."""
+"""Theory checks as jobs of studies: waiting, reuse and display."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -68,7 +68,7 @@ def look(sessions: Sessions) -> StudyView:
 
 
 def finish(sessions: Sessions, *checks: Check, **environment: str) -> str:
-    """Succeed with the next job and return its kind; one of checks says `checks`."""
+    """Succeed with the next job and return its kind, or `checks`."""
     ledger = a_made_up_ledger(sessions)
     claim = a_claim(ledger)
     ledger.record(claim, [Started(environment=an_environment(**environment), replicates=1)])

@@ -1,4 +1,4 @@
-"""Jobs of theory checks: who waits for what, and that reports are written once, under the fence."""
+"""Jobs of theory checks: waiting, and reports written once."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""A saved training state is kept once a job, handed to the next attempt, and let go at the end."""
+"""A saved training state: one per job, handed on, and then deleted."""
 
 from collections.abc import Iterator
 from pathlib import Path

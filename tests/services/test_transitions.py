@@ -1,4 +1,4 @@
-"""States change only as the table says, through one function, and leave a trace."""
+"""States change by one function, as in its table, and leave events."""
 
 from typing import get_args
 from uuid import UUID
@@ -40,7 +40,7 @@ def events(session: Session, job_id: UUID) -> list[tuple[int, str]]:
 
 
 def change_state_by_hand(session: Session, job_id: UUID, before: str, after: str) -> None:
-    """An UPDATE as a careless programmer would write it, right in everything but the state."""
+    """A careless UPDATE, correct in everything but the state."""
     lease = func.clock_timestamp() if after == "running" else None
     claimed = int((before, after) == ("queued", "running"))
     session.execute(

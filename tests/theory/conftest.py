@@ -1,4 +1,4 @@
-"""The models of these tests are tiny: a second thread only waits for the first."""
+"""One thread, since a second one only waits for such tiny models."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Completions from one first token: hard ones, soft ones, and models where both are known."""
+"""Completions from one first token, hard and soft, with known answers."""
 
 from dataclasses import replace
 
@@ -58,7 +58,7 @@ def test_the_base_of_a_pretraining_is_what_it_trained():
 
 
 def theorem_one_alone(vocabulary: int, length: int) -> tuple[Base, torch.Tensor]:
-    """Theorem 1's model with its virtual token as first token, and all vectors of theorem 1."""
+    """Theorem 1's model with its virtual token first, and all its vectors."""
     built = unconditional(vocabulary, length)
     assert isinstance(built.base.family, Formal)
     changed = {"reserved_positions": 0, "context": built.positions}
@@ -88,7 +88,7 @@ def test_the_search_finds_some_of_them_and_counts_the_union():
 
 
 def test_directed_vectors_come_to_more_than_those_they_start_from():
-    """Towards targets: with the steps taken away the search finds what random vectors give."""
+    """Without steps, the search finds no more than random vectors."""
     model = base_model("minigpt")
     searched = capacity(model, 4, soft_tokens=0, directed_tokens=60, steps=60)
     unsearched = capacity(model, 4, soft_tokens=0, directed_tokens=60, steps=0)

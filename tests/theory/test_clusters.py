@@ -1,4 +1,4 @@
-"""Nearest-centroid accuracy where it is known, and that no test sample is trained on."""
+"""Nearest-centroid accuracy where it is known; no test is trained on."""
 
 import pytest
 import torch
@@ -47,7 +47,7 @@ def test_noise_is_told_apart_by_chance_alone():
 
 
 def test_rows_of_one_input_are_held_out_together():
-    """Each input sits far off, where only its own other rows could tell its label."""
+    """Inputs are far apart: only an input's own rows tell its label."""
     generator = torch.Generator().manual_seed(1)
     spots = 100 * torch.randn(4, 300, generator=generator).double()
     inputs = torch.arange(4).repeat_interleave(10)

@@ -1,4 +1,4 @@
-"""Constructed transformers answer as their virtual tokens say, whatever they say."""
+"""Constructed transformers answer as any virtual tokens determine."""
 
 import itertools
 from collections.abc import Callable
@@ -95,7 +95,7 @@ def test_the_others_do_and_mistakes_are_counted(build: Callable[[], Construction
 
 
 def test_the_prompt_alone_decides():
-    """With another table's prompt the model answers as that table says, at every question."""
+    """With another table's prompt, the model answers as that table does."""
     construction = conditional(3)
     one, other = every_table(construction)[[5, 11]]
     assert mistakes(construction, one.unsqueeze(0)) == 0
@@ -127,7 +127,7 @@ def test_rows_are_packed_to_the_nearest_float():
 
 @pytest.mark.parametrize("vocabulary", [2, 3, 10, 13])
 def test_layers_unpack_what_was_packed(vocabulary: int):
-    """The digits come out as floats next to v/V: what decides is far from where it would tip."""
+    """The digits come out as floats near v/V, far from the threshold."""
     generator = torch.Generator().manual_seed(vocabulary)
     rows = torch.randint(0, vocabulary, (200, vocabulary), generator=generator)
     rows[0], rows[1] = 0, vocabulary - 1

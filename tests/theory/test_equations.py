@@ -1,4 +1,4 @@
-"""Equations 6 and 7 against sums written out by hand, on every family, and what breaks them."""
+"""Equations 6 and 7 against sums by hand, on every family."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Shifts, mixtures and matrices against closed forms, a grid and inputs for which they fail."""
+"""Shifts, mixtures and matrices against closed forms and a grid."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The four terms of second-layer scores against the formula with numbers, and what breaks them."""
+"""The four terms of second-layer scores against the formula."""
 
 import pytest
 import torch

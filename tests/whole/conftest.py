@@ -1,4 +1,4 @@
-"""One running stack for all tests of the whole, and the command line as a user runs it."""
+"""One running stack for all tests here, and its command line."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ PATIENCE = 300
 
 @contextmanager
 def a_folder(what: str) -> Generator[Path]:
-    """A folder for the data of a stack, removed although a process that was killed still writes."""
+    """A folder for a stack's data, removed even if a killed process writes."""
     prefix = f"adaptlab {what} "
     with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
         folder = Path(name)

@@ -48,7 +48,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 def missing_programs() -> list[str]:
-    """The programs of Slurm that are not installed; the daemons are in root's folders."""
+    """Slurm's programs that are missing; daemons are in root's folders."""
     return [name for name in PROGRAMS if _program(name) is None]
 
 
@@ -81,7 +81,7 @@ class Slurm:
 
 @contextmanager
 def slurm_in(folder: Path, environment: dict[str, str]) -> Generator[Slurm]:
-    """Start the two daemons with their files in `folder`, whose path has no spaces."""
+    """Start both daemons, with files in `folder`, a path without spaces."""
     for name in ("state", "spool"):
         (folder / name).mkdir()
     configuration = folder / "slurm.conf"

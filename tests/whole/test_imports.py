@@ -1,4 +1,4 @@
-"""A model of one's own: from a folder, by a real import, to an adapter that is downloaded."""
+"""A model from a folder, by a real import, to a downloaded adapter."""
 
 import shutil
 from pathlib import Path
@@ -91,7 +91,7 @@ def test_a_model_that_the_library_computes_is_adapted_like_any_other(
 def test_an_adapter_is_exported_with_what_it_needs_of_the_folder(
     client: Client, model_root: Path, tmp_path: Path
 ) -> None:
-    """A soft prompt of GPT-2 contains the position vectors of the base, which no table has."""
+    """A soft prompt of GPT-2 contains the base's position vectors."""
     folder = model_root / "tiny" / "gpt2"
     gpt2().save_pretrained(folder)
     job = client.base_models.import_folder("tiny-gpt2", "models/tiny/gpt2")

@@ -1,4 +1,4 @@
-"""The notebook of the examples, run by a Jupyter kernel against a real stack.
+"""The notebook of the examples, run by Jupyter on a real stack.
 
 Every cell is run as it is, but for the steps of training: what is shown does not depend on what was
 learned.
@@ -26,7 +26,7 @@ def source(cell: dict[str, Any]) -> str:
 
 
 def with_steps(text: str, steps: int) -> str:
-    """The text of the notebook, with another number of steps for the base and its adaptations."""
+    """The notebook's text, with other numbers of steps."""
     shrunk, places = re.subn(r'(\\"steps\\": )300\b', rf"\g<1>{steps}", text)
     assert places == 2
     return shrunk

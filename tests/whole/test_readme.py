@@ -33,7 +33,7 @@ def block(language: str) -> str:
 
 @pytest.fixture(scope="module")
 def folder(stack: Stack, client: Client, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a user stands after the demo: `.adaptlab` and `.venv` are in the folder."""
+    """A user's folder after the demo, with `.adaptlab` and `.venv`."""
     job = client.jobs.wait(client.jobs.submit(DEMO_BASE).id, timeout=PATIENCE)
     assert job.succeeded, job.error
     folder = tmp_path_factory.mktemp("after the demo")

@@ -1,4 +1,4 @@
-"""The printed scripts on a real Slurm: what `scancel` and the end of the time leave behind."""
+"""The printed scripts on a real Slurm, at `scancel` and the time limit."""
 
 import os
 import sys
@@ -40,14 +40,14 @@ def slurm(stack: Stack) -> Iterator[Slurm]:
 
 
 def submitted(stack: Stack, client: Client, slurm: Slurm) -> tuple[str, str]:
-    """A job that runs until it is stopped, and the number of the batch job that works for it."""
+    """A job that runs until it is stopped, and its batch job's number."""
     document = a_pretrain_document(seeds=1, training={"steps": 1_000_000, "batch_size": 4})
     job = client.jobs.submit({**document, "resources": {"queue": "slurm"}})
     return str(job.id), batch_job(stack, slurm, "--until auto", "")
 
 
 def batch_job(stack: Stack, slurm: Slurm, word: str = "", instead: str = "") -> str:
-    """The number of a batch job with a worker, as `sbatch-script` prints it but for a word."""
+    """The number of a submitted worker, whose script has a word replaced."""
     options = ("--queue", "slurm", "--server", stack.url, "--time", "00:05:00")
     printed = command(stack, "sbatch-script", *options)
     assert printed.returncode == 0, printed.stderr

@@ -1,4 +1,4 @@
-"""A study outlives a crash of everything at once, twice, and every replicate is trained once."""
+"""A study outlives two crashes of everything; replicates train once."""
 
 import signal
 from collections import Counter
@@ -54,7 +54,7 @@ def folder() -> Iterator[Path]:
 
 
 def kill_everything(stack: Stack) -> None:
-    """SIGKILL for the supervisor and all below it: worker, trainer, API, Valkey, Postgres."""
+    """SIGKILL for the supervisor and all of its processes."""
     supervisor = psutil.Process(stack.pid)
     family = [supervisor, *supervisor.children(recursive=True)]
     send(signal.SIGKILL, family)
@@ -75,7 +75,7 @@ def training(client: Client, kind: str) -> bool:
 
 
 def caught(stack: Stack, client: Client, kind: str) -> bool:
-    """Whether a job of this kind is on its way and stays so, because who runs it stands still.
+    """Return True if a job of this kind is held by a stopped process.
 
     Else it may have ended, and no other begun, until everything is killed.
     """
@@ -91,7 +91,7 @@ def caught(stack: Stack, client: Client, kind: str) -> bool:
 
 
 def assert_nothing_lost_or_doubled(client: Client, study: str) -> None:
-    """Every job succeeded once; every seed and trial was trained and scored once, to the end."""
+    """Every job succeeded once; every seed and trial was trained once."""
     jobs = list(client.studies.jobs(study))
     wanted = {"frozen": [1], "full_finetuning": [2], "lora": [2, 2], None: [1]}  # trials a seed
     assert Counter(job.method for job in jobs) == {m: len(t) for m, t in wanted.items()}

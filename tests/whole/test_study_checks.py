@@ -1,4 +1,4 @@
-"""A study whose theory checks measure what its own jobs have trained, by a real worker."""
+"""A study with theory checks of what its jobs trained, by a worker."""
 
 from tests.whole.small_bases import TASK, a_small_base
 

@@ -1,4 +1,7 @@
-"""Two stacks side by side, one of which is killed: nothing of it stays, and it starts again."""
+"""Two stacks, one of which is killed: nothing of it stays.
+
+It can be started again.
+"""
 
 import signal
 from collections.abc import Iterator
@@ -30,7 +33,7 @@ def folder() -> Iterator[Path]:
 
 
 def arguments_of(process: psutil.Process) -> list[str]:
-    """None of one that has ended meanwhile, as those of the database that serve a connection do."""
+    """Return no arguments for a process that has ended meanwhile."""
     with suppress(psutil.NoSuchProcess):
         return process.cmdline()
     return []

@@ -1,4 +1,4 @@
-"""The commands of the tutorial on studies work as they stand there, on a study made small."""
+"""The commands of the tutorial on studies, run on a smaller study."""
 
 import csv
 import os
@@ -25,7 +25,7 @@ def commands() -> list[str]:
 
 @pytest.fixture
 def folder(stack: Stack, tmp_path: Path) -> Path:
-    """Where a user stands: a repository with `.venv`, examples and a running server."""
+    """A user's folder: `.venv`, examples and a running server."""
     return prepare(tmp_path, stack)
 
 
@@ -80,7 +80,7 @@ def test_the_tutorial_shows_the_study_as_it_is():
 
 
 class Followed(NamedTuple):
-    """The folder in which the commands were run one after the other, and what each printed."""
+    """The folder of the commands, and the output of each, in order."""
 
     folder: Path
     printed: list[str]

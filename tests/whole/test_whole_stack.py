@@ -1,4 +1,4 @@
-"""The product as its users meet it: `adaptlab up`, the client, the command line, a real engine."""
+"""The product as its users meet it: `adaptlab up` and a real engine."""
 
 import json
 import signal
@@ -169,7 +169,7 @@ def test_a_running_job_can_be_cancelled(
 def test_the_broker_refused_nothing_that_the_parts_need(
     stack: Stack, adapted: JobView, eventually: Callable[[Callable[[], bool]], None]
 ):
-    """Its log has whom it refused what; in `tests/stack/test_valkey_users.py` it does refuse."""
+    """The ACL log has refusals, as `stack/test_valkey_users.py` provokes."""
     with redis.Redis.from_url(stack.broker_url) as owner:
 
         def users() -> set[str]:

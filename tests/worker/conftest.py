@@ -1,4 +1,4 @@
-"""Real worker processes on the test's own servers, ended when the test ends."""
+"""Real worker processes on the test's servers, ended with the test."""
 
 import os
 import shutil
@@ -143,7 +143,7 @@ def processes(
 
 @contextmanager
 def worker_processes(settings: Settings, control: Control, log: Path) -> Generator[Processes]:
-    """Start worker processes, which end with the block; their log is printed then."""
+    """Start worker processes, which end with the block; print their log."""
     running = Processes(settings, control, log)
     try:
         yield running
@@ -203,7 +203,7 @@ def serving(
     folder: Path,
     measure: Measure = shutil.disk_usage,
 ) -> Generator[None]:
-    """A slot in the test's own process, which claims and trains until the block ends."""
+    """A slot in the test's process, which works until the block ends."""
     options = SlotOptions(("cpu",), 0.2, 30, 0.05, trainer=trainer)
     scratch, draining = Scratch(folder / "scratch"), threading.Event()
     worker = ledger.register_worker("laptop", 4711, ("cpu",))
@@ -223,7 +223,7 @@ def serving(
 
 
 def wait_for_threads() -> None:
-    """Wait until no thread of an attempt uses the database, which is about to be gone."""
+    """Wait until no thread of an attempt uses the database any more."""
 
     def are_gone() -> bool:
         return not any(one.name.startswith(OF_AN_ATTEMPT) for one in threading.enumerate())

@@ -1,4 +1,4 @@
-"""Stand-ins for the engine: quick, without torch, and told by files what to do.
+"""Stand-ins for the engine, without torch and controlled by files.
 
 The folder RUNNER_CONTROL holds the files: a run writes what it reached there and waits for what a
 test puts there.
@@ -108,7 +108,7 @@ def hung(given: Given) -> None:
 
 @runner
 def seized(given: Given) -> None:
-    """Holds the interpreter, as a kernel may: no other thread of the process gets its turn."""
+    """Holds the interpreter, as a kernel may; other threads stand still."""
     _note("seized", "yes")
     # A C function called with the interpreter's lock in hand, unlike those of `CDLL`.
     ctypes.PyDLL(None).sleep(30)
@@ -133,7 +133,10 @@ def killed(given: Given) -> None:
 
 @runner
 def killed_for_memory(given: Given) -> None:
-    """Is killed every time, and the kernel counts it; see `test_memory_kills.py`."""
+    """Is killed every time, and counted as the kernel would.
+
+    See `test_memory_kills.py`.
+    """
     _start(given)
     events = _control() / "sys/fs/cgroup/memory.events"
     count = int(events.read_text().removeprefix("oom_kill "))
@@ -192,7 +195,7 @@ def environment(given: Given) -> None:
 
 @runner
 def folder(given: Given) -> None:
-    """Tells which model folder it is given, and what it could know of the roots besides."""
+    """Reports its model folder, and what it can see of the roots."""
     _start(given)
     assert given.folder is not None
     _note("folder", f"{given.folder.path}\n{os.environ.get('ADAPTLAB_MODEL_ROOTS', '')}")
@@ -202,7 +205,10 @@ BY_SEED = (invalid, diverging, hungry, broken, outside, held, killed_once, kille
 
 
 def by_seed(spec: Resolved, *arguments: Any, **named: Any) -> None:
-    """The run that a job's only seed stands for, so that one worker can have several."""
+    """The run that the job's only seed stands for.
+
+    One worker can thus have several.
+    """
     (seed,) = spec.seeds
     BY_SEED[seed](spec, *arguments, **named)
 

@@ -47,7 +47,7 @@ def test_celery_keeps_nothing_and_delivers_at_most_once(settings: Settings) -> N
 
 
 def test_storage_is_tended_soon_after_the_start(settings: Settings) -> None:
-    """Beat alone would wait for an hour, and a server that is restarted often for ever."""
+    """Beat alone would wait for an hour, and forever if often restarted."""
     beat = Scheduler(celery_app(settings))
     assert beat.schedule["storage"].is_due()[0]
     again = next(beat.schedule["storage"])
@@ -88,7 +88,7 @@ def test_a_pace_says_yes_once_in_its_time() -> None:
 def test_a_broker_with_tls_has_to_show_a_certificate_that_is_known(
     settings: Settings, tmp_path: Path
 ) -> None:
-    """As redis-py has it. Celery alone takes any certificate for an address without more to it."""
+    """As in redis-py. Celery alone accepts any certificate by default."""
     with tls_in_front_of(settings.broker_url, tmp_path) as port:
         address = urlsplit(settings.broker_url)
         user = address.netloc.rpartition("@")[0]
@@ -108,7 +108,7 @@ def test_a_broker_with_tls_has_to_show_a_certificate_that_is_known(
 
 @contextmanager
 def tls_in_front_of(url: str, folder: Path) -> Iterator[int]:
-    """A port that speaks TLS and passes all on to `url`; its certificate is in `folder`."""
+    """A port that speaks TLS, forwards to `url` and has its certificate."""
     key, certificate = folder / "key.pem", folder / "certificate.pem"
     make_certificate(key, certificate)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -1,4 +1,4 @@
-"""Workers that know a server's address and a token, and nothing of its database or broker."""
+"""Workers that know only a server's address and a token."""
 
 import os
 import signal
@@ -119,7 +119,7 @@ def has_saved(sessions: Sessions, job_id: UUID) -> bool:
 
 
 def killed_midway(cluster: Cluster, sessions: Sessions, watched: Watched) -> UUID:
-    """A job whose worker was killed when it had saved a state, and before the job had ended."""
+    """A job whose worker was killed after it had saved a state."""
     for steps in (800, 2_000, 20_000, 200_000):
         job_id = submit(sessions, steps)
         worker = cluster.worker()
@@ -160,7 +160,7 @@ def test_a_job_whose_worker_is_killed_goes_on_with_one_that_may_have_it_alone(
     saved: list[int] = []
 
     def is_taken_back() -> bool:
-        """Expire the lease and reap, as other workers do; a late report may interfere."""
+        """Expire the lease and reap; a late report may interfere."""
         change(sessions, job_id, lease_expires_at=AGO)
         with sessions.begin() as session:
             if reap(session).count == 0:

@@ -1,4 +1,4 @@
-"""A disk without room: jobs are left to workers that have some, and are not blamed for it."""
+"""A full disk: jobs are left to other workers, and are not blamed."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Imports at the worker: where it finds the folder, and what becomes of a job when it cannot."""
+"""Imports at the worker: its folder, and jobs that cannot be run."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A trainer that the kernel killed for want of memory, and one that somebody else killed."""
+"""Trainers killed by the kernel for memory, and by somebody else."""
 
 import os
 import subprocess
@@ -68,7 +68,7 @@ def test_where_nothing_can_be_read_nothing_is_claimed(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_group() -> Iterator[Path]:
-    """A control group of this kernel with 100 MiB, the older kind, which a test may make."""
+    """A control group of the older kind, with 100 MiB."""
     group = Path(f"/sys/fs/cgroup/memory/adaptlab-test-{os.getpid()}")
     try:
         group.mkdir()

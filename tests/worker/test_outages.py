@@ -1,4 +1,4 @@
-"""A ledger that cannot be reached: short outages cost nothing, long ones never two writers."""
+"""Outages of the ledger: short ones cost nothing; never two writers."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""A job that is paused stops soon, and when it is resumed goes on as if nothing had happened."""
+"""A paused job stops soon, and is resumed as if never interrupted."""
 
 from contextlib import suppress
 from typing import Literal
@@ -26,7 +26,7 @@ def request(sessions: Sessions, verb: Literal["pause", "resume"], job_id: UUID) 
 
 
 def results(sessions: Sessions, job_id: UUID) -> tuple[list[str], list[tuple[object, ...]]]:
-    """The digests of the weights, and every point of the curves of the last attempt."""
+    """The digests of the weights, and the last attempt's curves."""
     with sessions.begin() as session:
         last = select(Attempt.attempt).where(Attempt.job_id == job_id)
         attempt = max(session.scalars(last))

@@ -1,4 +1,4 @@
-"""Workers as a batch job starts them: no broker, an end, signals, and exit codes that tell."""
+"""Workers of batch jobs: no broker, an end, signals and exit codes."""
 
 import os
 import signal
@@ -123,7 +123,7 @@ def test_a_second_signal_ends_the_worker_at_once_but_not_within_five_seconds(
 def test_a_trainer_that_is_warned_by_the_scheduler_goes_on_to_save_its_state(
     processes: Processes, sessions: Sessions, watched: Watched, control: Control
 ) -> None:
-    """Slurm signals every process of a step: the worker decides, its trainer must be there."""
+    """Slurm signals every process of a step; the worker decides."""
     job = submit(sessions)
     worker = start(processes, "--once", runner="held")
     watched.wait_for_step(job)

@@ -29,7 +29,7 @@ def test_a_worker_asks_rarely(broker: Connection) -> None:
 
 
 def listening(broker: Connection, queues: Sequence[str]) -> Any:
-    """A channel that waits for messages of these queues, for as long as it takes."""
+    """A channel that waits for messages of these queues."""
     channel: Any = broker.channel()
     channel.brpop_timeout = 0
     for queue in queues:

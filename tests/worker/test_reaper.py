@@ -1,4 +1,4 @@
-"""The reaper: after an outage those who still train are heard before anything is taken away."""
+"""The reaper: after an outage, heartbeats are awaited first."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager

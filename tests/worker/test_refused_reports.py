@@ -1,4 +1,4 @@
-"""A worker whose report is refused ends the attempt with the reason, and does not try again."""
+"""A refused report ends the attempt with the reason, without retry."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ class Counting(DatabaseLedger):
 def carried_out(
     sessions: Sessions, folder: Path, events: Iterable[Event], **changes: Any
 ) -> tuple[UUID, int]:
-    """Report events and success as a worker does; the job, and how often events were sent."""
+    """Report as a worker does; the job, and how often events were sent."""
     with sessions.begin() as session:
         job_id = a_job(session, attempts_max=3, **changes)
     ledger = Counting(sessions, lease_seconds=30)

@@ -127,7 +127,7 @@ def a_trainer(
 def spoken_to(
     control: Control, silence: float, runner: str = "held"
 ) -> Iterator[tuple[Any, "Connection[Any, Any]", threading.Event]]:
-    """A trainer that is ready, and hears that its worker lives until the event is set."""
+    """A ready trainer, whose worker is alive until the event is set."""
     ours, theirs = Pipe(duplex=True)
     silent = threading.Event()
 
@@ -216,7 +216,7 @@ def test_the_trainer_of_a_frozen_worker_ends_before_the_lease_if_the_run_is_stri
 def test_the_alarm_of_a_strict_run_rings_though_the_interpreter_never_lets_go(
     control: Control,
 ) -> None:
-    """A kernel that holds the interpreter for long: no thread of the trainer gets its turn."""
+    """A kernel that holds the interpreter: the trainer's threads wait."""
     with a_trainer(control, silence=30, runner="seized") as (process, pipe):
         pipe.send_bytes(frame_of(a_run(control, until=time.monotonic() + 3)))
         assert process.wait(PATIENCE) == -signal.SIGALRM
@@ -265,7 +265,7 @@ def test_an_outage_longer_than_the_lease_costs_a_running_job_nothing(
     ride_through: str,
     goes_on: bool,
 ) -> None:
-    """The second case is the defence switched off: the run ends, and another has to begin."""
+    """The second case has no defence: the run ends, and another begins."""
     job_id = submit(sessions)
     # Whoever goes on is heard of before anything is taken back, however long that takes.
     armed = {"ADAPTLAB_REAPER_ARM_SECONDS": "3600" if goes_on else "1"}

@@ -26,7 +26,7 @@ def launcher(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> Launcher:
-    """A worker that never looks after a run that says nothing; not yet started."""
+    """A worker that never looks after a silent run; not yet started."""
     monkeypatch.setattr(attempt, "CALM_LOOK_SECONDS", NEVER)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("RUNNER_CONTROL", str(control.folder))

@@ -1,4 +1,4 @@
-"""A worker's trainer is ready before a job comes, and stays for the next one; the real engine.
+"""A trainer that is ready before a job, and stays for the next.
 
 How long a job takes to its first step is measured by `python -m bench server`.
 """

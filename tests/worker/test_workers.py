@@ -1,4 +1,4 @@
-"""Real worker processes, real servers: what happens to a job, whatever happens to the worker."""
+"""Real workers on real servers: jobs, whatever happens to the worker."""
 
 import signal
 import subprocess
@@ -67,7 +67,7 @@ def submit_for(
 
 
 def assert_one_set_of_results(sessions: sessionmaker[Session], job: Job) -> None:
-    """The last attempt has everything once; earlier ones have at most the start of a curve."""
+    """The last attempt has all results once; earlier ones part of a curve."""
     with sessions.begin() as session:
         for table, rows in (
             (Replicate, 1),
@@ -197,7 +197,7 @@ FAILURES = (
 def test_a_failure_has_its_reason_and_is_tried_again_only_where_that_can_help(
     processes: Processes, sessions: sessionmaker[Session], watched: Watched
 ) -> None:
-    """The same worker meets with all of them, and the next job is run after each."""
+    """One worker meets all of them, and runs the next job after each."""
     job_ids: list[UUID] = []
     for carried_out, reason, *_ in FAILURES:
         limit = {"max_seconds": 1} if reason == "timeout" else {}
@@ -235,7 +235,7 @@ def assert_given_back(
     sessions: sessionmaker[Session],
     watched: Watched,
 ) -> None:
-    """Ask a worker to end in the middle of a run, and see its job in the queue."""
+    """Ask a worker to end during a run, and see its job queued."""
     watched.wait_for_step(job_id)
     started = time.monotonic()
     worker.send_signal(signal.SIGTERM)
