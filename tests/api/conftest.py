@@ -1,4 +1,4 @@
-"""The application on a database of its own, and somebody who may ask it everything."""
+"""The application on a database of its own, and an admin's client."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ def token(sessions: sessionmaker[Session]) -> str:
 
 @pytest.fixture
 def anonymous(settings: Settings) -> Iterator[TestClient]:
-    """Somebody without a token. A fault of the server is an answer, as it is for a real client."""
+    """A client without a token, which gets the server's errors as answers."""
     with TestClient(
         create_app(settings), raise_server_exceptions=False, follow_redirects=False
     ) as client:

@@ -1,4 +1,4 @@
-"""The server as it is started in production, for tests that need a real socket."""
+"""The server as in production, for tests that need a real socket."""
 
 import os
 import socket
@@ -32,7 +32,7 @@ class Running:
 
 @contextmanager
 def a_server(settings: Settings, token: str, log: Path, before: str = "") -> Iterator[Running]:
-    """The server as it is started in production, on a free port; `before` is run before it is.
+    """Run the server as in production, on a free port, after `before`.
 
     It inherits its socket, so that nobody else can take the port meanwhile.
     """

@@ -1,4 +1,4 @@
-"""Who may do what: every role on every kind of thing, one's own, a colleague's and a stranger's."""
+"""Permissions of every role on things of one's own and of others."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -44,7 +44,7 @@ class Things:
 
 
 def make_things(api: TestClient, sessions: Sessions, project: str, owner: str) -> Things:
-    """A finished job with all its results, one that is queued, a study and a dataset."""
+    """A finished job with results, a queued one, a study and a dataset."""
     header = person(sessions, owner, {project: "submitter"})
     name = f"base-of-{project}"
     with sessions.begin() as session:

@@ -1,4 +1,7 @@
-"""Every route with no token, a wrong, an expired, a revoked and a too weak one."""
+"""Every route with no token, and with tokens that are not enough.
+
+Those are wrong, expired, revoked or too weak.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,7 +28,7 @@ IDENTITIES = ("{job_id}", "{upload_id}", "{lease_id}", "{worker_id}")
 
 
 def routes(client: TestClient) -> list[tuple[str, str, str]]:
-    """Method, an address and rule of every route of the application; no rule is an empty one."""
+    """Method, address and rule of every route; no rule is empty."""
     found: list[tuple[str, str, str]] = []
     for route in client.app.routes:  # type: ignore[attr-defined]
         path = route.path
@@ -164,7 +167,7 @@ def test_the_first_admin_may_call_everything(api: TestClient) -> None:
 
 
 def test_what_is_seen_is_decided_below_every_query() -> None:
-    """Every table either belongs to a project, or is named as one that does not."""
+    """Every table belongs to a project, or is listed as an exception."""
     for table in visibility.tables():
         belongs = visibility.column_to_project(table) is not None
         assert belongs != (table.__tablename__ in visibility.OPEN), table.__tablename__

@@ -1,4 +1,4 @@
-"""What the audit log says of a change: which rights, of whom; and how it counts noisy refusals."""
+"""Changes in the audit log, with rights and users; counted refusals."""
 
 from dataclasses import replace
 from typing import Any
@@ -171,7 +171,7 @@ def test_a_minute_that_is_over_is_summed_up_once(refusals: Refusals, clock: Cloc
 def test_thousands_of_addresses_are_one_ration_and_one_sum(
     refusals: Refusals, clock: Clock
 ) -> None:
-    """A sum for each of them would be an entry for each, which is what the ration is against."""
+    """A sum per address would write the entries that the ration prevents."""
     each = [refusal(None, f"10.{number // 250}.{number % 250}.1") for number in range(5000)]
     assert sum(written(refusals, one, 1) for one in each) == UNKNOWN_A_MINUTE
     assert len(refusals._minutes) <= 1000

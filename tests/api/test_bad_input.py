@@ -1,4 +1,4 @@
-"""Whatever is sent, the answer is a problem document below 500 and nothing is stored."""
+"""Any input gets a problem document below 500, and stores nothing."""
 
 import json
 from collections.abc import Iterator

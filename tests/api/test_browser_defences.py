@@ -1,4 +1,4 @@
-"""What keeps a browser from being turned against its user: cookies, origins, headers, no inline."""
+"""Defences of browsers: cookies, origins, headers, nothing inline."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The budget solver over HTTP: the equal-budget table of the paper, counted tensor by tensor."""
+"""The budget solver over HTTP, with the paper's equal-budget table."""
 
 from typing import Any
 

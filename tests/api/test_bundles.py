@@ -1,4 +1,4 @@
-"""Bundles over HTTP: what is in one, that it holds, when there is none, and who may have it."""
+"""Bundles over HTTP: content, validity, absence and permissions."""
 
 import base64
 import csv
@@ -180,7 +180,7 @@ def test_a_best_method_is_frozen_with_its_score_corrected_for_the_choice(
 def test_a_bundle_of_an_older_format_names_the_version_that_checks_it(
     api: TestClient, sessions: Sessions, tmp_path: Path
 ) -> None:
-    """Those of format 1 have no corrected scores, and could not be computed again as they are."""
+    """Format 1 has no corrected scores, so it cannot be computed again."""
     a_study(api, sessions, methods=["frozen", "full_finetuning"], budgets=[64])
     archive = opened(api.get(PLACE).content)
     manifest = json.loads(archive.read(contents.MANIFEST))

@@ -1,4 +1,4 @@
-"""A job goes in: what is stored, answered, refused, and what a repeated request does."""
+"""Jobs created: stored, answered, refused, and repeated requests."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

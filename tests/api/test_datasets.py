@@ -1,4 +1,4 @@
-"""Words go up, are found again, are asked by jobs, and nothing else is taken for words."""
+"""Words are uploaded, found and used by jobs; others are refused."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""The date in answers: that of the second in which they are given, though nothing ticks."""
+"""The date in answers is that of their second, without a timer."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""What the server says where it fails, and where an address does not know a method."""
+"""Answers to failures of the server and to unknown methods."""
 
 from collections.abc import Iterator
 

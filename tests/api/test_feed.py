@@ -1,4 +1,4 @@
-"""What the feed of news asks of the database, and that nobody is told later for it."""
+"""The queries of the feed of news, and that no news comes later."""
 
 import asyncio
 from collections.abc import Collection, Coroutine, Mapping
@@ -52,7 +52,7 @@ def watcher(sessions: Sessions) -> Admitted:
 
 
 def in_a_loop(work: Coroutine[object, object, T]) -> T:
-    """What the work returns; a thread of its own, since other tests leave a loop running."""
+    """Run the work in a thread, since other tests leave a loop running."""
     with ThreadPoolExecutor(1) as own:
         return own.submit(asyncio.run, work).result()
 

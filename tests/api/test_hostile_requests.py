@@ -1,4 +1,4 @@
-"""Every route × everything that nobody should send: refused as a problem, and never a 500.
+"""Hostile requests to every route are refused, and never a 500.
 
 The routes come from the description of the API, so that a new one is walked without being named.
 """
@@ -52,7 +52,7 @@ class Operation:
 
 @pytest.fixture(scope="module")
 def operations() -> list[Operation]:
-    """All of them; to describe them takes a second, and no description knows its settings."""
+    """All operations; describing them takes a second, without settings."""
     document = undeployed().openapi()
     return [
         Operation(method.upper(), path, described)
@@ -320,7 +320,7 @@ def test_pages(api: TestClient, log: io.StringIO) -> None:
 
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
-    """What the server would write, line by line, in a form that begins every line alike."""
+    """The server's log, line by line, each with the same beginning."""
     written = io.StringIO()
     handler = logging.StreamHandler(written)
     handler.setFormatter(logging.Formatter("@@ %(levelname)s %(message)s"))
@@ -334,7 +334,7 @@ def log() -> Iterator[io.StringIO]:
 
 
 def lines_are_intact(log: io.StringIO) -> None:
-    """Check that nobody's text began a line of its own, and that nothing surprised the server."""
+    """Check that no text began a line, and that no error was logged."""
     for line in re.split(r"[\n\r\u2028\x85]", log.getvalue()):
         assert line == "" or line.startswith("@@ "), line
         assert "@@ ERROR" not in line, line

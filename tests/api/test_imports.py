@@ -1,4 +1,4 @@
-"""Imports over HTTP: what is answered and refused, and that no place on the server is told."""
+"""Imports over HTTP: answers and refusals, without the server's paths."""
 
 import json
 from pathlib import Path

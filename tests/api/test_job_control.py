@@ -1,4 +1,4 @@
-"""Pausing, resuming and retrying over HTTP, and what an owner may have of the queue."""
+"""Pausing, resuming and retrying over HTTP, and limits per owner."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A token of one job: what it opens, for how long, and who makes and ends it."""
+"""Tokens of one job: permissions, lifetime, creation and revocation."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

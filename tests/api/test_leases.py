@@ -1,4 +1,4 @@
-"""Workers by the API: what their tokens open, what is refused, and what they cannot do."""
+"""Workers by the API: permissions of their tokens, and refusals."""
 
 import hashlib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What is too large is refused when it is submitted, by a problem that names the limit."""
+"""Too large values are refused at once, with the limit in the problem."""
 
 import re
 from pathlib import Path

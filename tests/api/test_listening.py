@@ -1,4 +1,4 @@
-"""The server does not listen where tokens would cross a network in the clear."""
+"""The server does not listen where tokens would be sent in the clear."""
 
 import pytest
 from typer.testing import CliRunner

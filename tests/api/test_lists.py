@@ -1,4 +1,4 @@
-"""Lists: pages, filters, order, and what a question that makes no sense is told."""
+"""Lists: pages, filters, order, and errors in questions."""
 
 from typing import Any, cast
 

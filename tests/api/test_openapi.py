@@ -1,4 +1,4 @@
-"""The description says what the server does, and the committed file is that description."""
+"""The description matches the server, and the committed file matches it."""
 
 from pathlib import Path
 from typing import Any

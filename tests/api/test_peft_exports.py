@@ -1,4 +1,7 @@
-"""Adapters over HTTP as folders that PEFT loads; tests/engine compares what PEFT computes."""
+"""Adapters over HTTP as folders for PEFT.
+
+tests/engine compares what PEFT computes.
+"""
 
 import io
 import json

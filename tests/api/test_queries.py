@@ -1,4 +1,4 @@
-"""Queries over results and heads: what they find, how they go on, and what files hold of them."""
+"""Queries over results and heads: rows, pages and files."""
 
 import csv
 import io
@@ -43,7 +43,7 @@ def run_of(spec: ResolvedSpec) -> Run:
 
 @pytest.fixture
 def made(sessions: Sessions) -> dict[str, str]:
-    """Three jobs that succeeded, by method, one that failed and one that nobody takes."""
+    """Three succeeded jobs, by method, a failed one and an unclaimed one."""
     with sessions.begin() as session:
         a_base_model(session)
         made = {
@@ -245,13 +245,13 @@ def test_what_is_of_another_project_is_not_there(
 
 @pytest.fixture(params=[1, 10], ids=["more seeds than positions", "fewer"])
 def positions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sums by position in the first statement; for more seeds there is a second one."""
+    """Sums by position in one statement; more seeds need a second one."""
     monkeypatch.setattr(result_groups, "POSITIONS", request.param)
 
 
 @pytest.mark.usefixtures("positions")
 def test_groups_count_a_seed_once(api: TestClient, sessions: Sessions) -> None:
-    """Two jobs of a method at two budgets: the seeds' own means are what is averaged."""
+    """Two jobs of a method at two budgets: means of seeds are averaged."""
     with sessions.begin() as session:
         a_base_model(session)
         for budget in (64, 128):
@@ -298,7 +298,7 @@ def test_groups_of_other_metrics_have_students_interval(
 def test_groups_take_one_statement_and_only_the_tables_they_need(
     api: TestClient, made: dict[str, str]
 ) -> None:
-    """Two passes over 95,000 results, their owners and attempts took 1.4 s of processor time."""
+    """Two passes over 95,000 results took 1.4 s of processor time."""
     statements: list[str] = []
 
     def note(_: object, __: object, statement: str, *___: object) -> None:
@@ -434,7 +434,7 @@ def test_a_file_with_a_mistake_is_refused_before_it_begins(api: TestClient) -> N
 
 
 def test_every_field_can_be_asked_about(api: TestClient, made: dict[str, str]) -> None:
-    """What the list of fields promises: each is shown and compared, numbers and times sort."""
+    """The list of fields is true: all are shown, compared and sorted."""
     for subject in ("results", "attention"):
         fields = asked(api, f"/v1/{subject}/fields")["data"]
         plain = [field for field in fields if "<" not in field["name"]]

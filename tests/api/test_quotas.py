@@ -1,4 +1,4 @@
-"""Who has used up what they may use submits and uploads no more; what runs is left alone."""
+"""A used-up quota refuses jobs and uploads; running jobs go on."""
 
 import base64
 import hashlib
@@ -31,7 +31,7 @@ def base(sessions: Sessions) -> None:
 
 
 def has_run(sessions: Sessions, hours: float, days_ago: int = 0, queue: str = "cpu") -> date:
-    """The day on which an attempt of so many hours at a job of ada's ended, at noon or now."""
+    """The day on which an attempt of that many hours ended, at noon or now."""
     noon = datetime.combine(datetime.now(UTC).date(), time(12), UTC) - timedelta(days=days_ago)
     ended = noon if days_ago else datetime.now(UTC)
     with sessions.begin() as session:
@@ -182,7 +182,7 @@ def test_a_dataset_counts_too(settings: Settings, token: str) -> None:
 
 
 def test_equal_bytes_and_collected_ones(api: TestClient, sessions: Sessions) -> None:
-    """Checkpoints of equal content count once, and what was collected not at all."""
+    """Checkpoints of equal content count once; collected ones do not."""
     counted = api.get("/v1/me").json()["usage"]["stored_bytes"]
     with sessions.begin() as session:
         stored = session.execute(text("SELECT DISTINCT artifact_sha256, size FROM checkpoints "
@@ -204,7 +204,7 @@ def test_somebody_else_has_room(settings: Settings, token: str, sessions: Sessio
 def test_a_submit_counts_nothing_anew_within_a_minute(
     settings: Settings, token: str, sessions: Sessions
 ) -> None:
-    """One statement where no quota holds; with one, a count is made once and then read."""
+    """One statement without a quota; with one, a count is made once."""
     with a_server(settings, token) as api, statements() as plain:
         api.post("/v1/jobs", json=an_adapt_document())
     assert [one for one in plain if "INSERT INTO usage_counts" in one] == []

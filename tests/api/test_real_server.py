@@ -1,4 +1,4 @@
-"""What only shows on a real socket: streams, waits, limits, memory, and stopping."""
+"""The server on a real socket: streams, waits, limits and stopping."""
 
 import json
 import signal
@@ -120,7 +120,7 @@ def test_a_wait_ends_when_something_happens(server: Running, ledger: DatabaseLed
 
 
 def connections(sessions: Sessions) -> tuple[int, int]:
-    """How many connections there are to this database, and how many sit in a transaction."""
+    """The number of connections, and of those inside a transaction."""
     query = text(
         "SELECT count(*), count(*) FILTER (WHERE state LIKE 'idle in transaction%') "
         "FROM pg_stat_activity WHERE datname = current_database() AND pid != pg_backend_pid()"

@@ -1,4 +1,4 @@
-"""Recipes over HTTP: what they say, the studies they make, and the reports of those."""
+"""Recipes over HTTP: descriptions, studies and reports."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Recommendations over HTTP, from made-up results whose scores are counted by hand."""
+"""Recommendations over HTTP, from results with scores set by hand."""
 
 import json
 from collections.abc import Callable

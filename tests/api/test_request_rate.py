@@ -1,4 +1,4 @@
-"""Who asks too often, or with too many wrong tokens, waits; everybody else does not notice."""
+"""Too many requests or wrong tokens: the caller waits, nobody else."""
 
 import asyncio
 import itertools
@@ -39,7 +39,7 @@ FEW: dict[str, Any] = {"wrong_tokens_per_minute": 5}
 
 @pytest.fixture(autouse=True)
 def no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No bucket of an application in this process fills up, and Valkey's answers are waited for.
+    """No bucket here fills up, and Valkey's answers are waited for.
 
     With the clock of the machine a stop of a second would let one request more through, and after
     an answer that takes a fifth of it the application counts for itself for a while.
@@ -61,7 +61,7 @@ def a_client(
 
 
 def until_refused(client: TestClient, asked: tuple[str, str], token: str = "") -> int:
-    """How many requests were answered before one was told to wait; at most `MOST`."""
+    """The number of requests before one is told to wait, at most `MOST`."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     for answered in range(MOST):
         form = {"token": WRONG} if asked[1] == "/login" else None

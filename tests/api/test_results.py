@@ -1,4 +1,4 @@
-"""What a job has measured comes back as it was recorded, and only that of its latest attempt."""
+"""Results of a job come back as recorded, from its latest attempt."""
 
 import itertools
 from pathlib import Path

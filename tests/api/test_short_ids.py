@@ -1,4 +1,4 @@
-"""Short ids: the first or the last characters of an id stand for all of it, everywhere."""
+"""Short ids: the first or last characters stand for the whole id."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""Clients that are slow, silent, too large or talk no HTTP: each is answered, nobody else waits."""
+"""Slow, silent and wrong clients are answered, and nobody waits."""
 
 import asyncio
 import socket
@@ -189,7 +189,7 @@ def test_the_longest_silent_make_room_for_others(server: Running) -> None:
 
 
 def leave_answers(server: Running, held: ExitStack, count: int) -> None:
-    """Have so many answers begin, each on a connection that the server closes after it."""
+    """Leave that many answers unread, each on a connection of its own."""
     for _ in range(count):
         one = held.enter_context(socket.socket())
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -1,4 +1,4 @@
-"""Streams, waits and exports end when the rights of who asked for them do; others go on.
+"""Streams, waits and exports end with the rights of their users.
 
 One real server, everybody at once: what ends for one must not end for another.
 """
@@ -113,7 +113,7 @@ def somebody(sessions: Sessions, server: Running, name: str) -> Somebody:
 
 
 def follow(url: str, headers: dict[str, str], started: Event) -> str:
-    """Take a stream until it ends, and say whether it ended as it should or broke off."""
+    """Take a stream until it ends, and return whether it ended properly."""
     try:
         with httpx.stream("GET", url, headers=headers, timeout=GENEROUS) as answer:
             assert answer.status_code == 200
@@ -170,7 +170,7 @@ def test_what_is_followed_ends_with_the_rights_and_only_then(
 def test_nothing_is_told_of_what_happened_after_the_rights_have_ended(
     settings: Settings, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The look that finds the rights ended comes with the news of an event that followed."""
+    """The end of the rights is found with the news of the next event."""
     with sessions.begin() as session:
         job_id = a_job(session)
         append_event(session, job_id, "before", {})

@@ -1,4 +1,4 @@
-"""The parser of bodies accepts just what a plain check of each value accepts."""
+"""The parser of bodies accepts exactly what a plain check accepts."""
 
 import json
 import math
@@ -70,7 +70,7 @@ def parsed(body: bytes) -> str | None:
 
 
 def expected(body: bytes) -> str | None:
-    """Return what Python's own parser reads, or None if any value is not strict JSON."""
+    """Return what Python's parser reads, or None if it is not strict JSON."""
     try:
         document = json.loads(body.decode("utf-8"), object_pairs_hook=_without_repeats)
         _check(document, depth=0)

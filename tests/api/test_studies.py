@@ -1,4 +1,4 @@
-"""Studies over HTTP: what is answered, refused, and what a repeated request does."""
+"""Studies over HTTP: answers, refusals and repeated requests."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Slow requests of one person leave threads for everybody else, and health needs none."""
+"""Slow requests of one person leave threads for others and health."""
 
 import asyncio
 import threading
@@ -77,7 +77,7 @@ def other(sessions: Sessions) -> str:
 
 
 class Running:
-    """An application in a thread of its own, which takes requests from this one."""
+    """An application in a thread, which takes requests from this one."""
 
     def __init__(self, app: FastAPI, loop: asyncio.AbstractEventLoop) -> None:
         self.app = app
@@ -198,7 +198,7 @@ def test_who_waits_for_plots_to_be_drawn_holds_no_thread(
     gate: Gate,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One bundle is drawn at a time, and there are threads for one more request beside it."""
+    """One bundle is drawn at a time, beside one more request."""
     a_study(api, sessions, budgets=[64])
     monkeypatch.setattr("adaptlab_api.app.THREADS", 2)
     monkeypatch.setattr("adaptlab_api.routes.bundles.PATIENCE_SECONDS", 5 * LONG)
@@ -220,7 +220,7 @@ def test_who_waits_for_plots_to_be_drawn_holds_no_thread(
 
 
 def in_a_loop_of_its_own(asking: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine returns, in a thread: tests of browsers leave a loop running in theirs."""
+    """Run a coroutine in a thread, since browser tests leave a loop."""
     with ThreadPoolExecutor(1) as own:
         return own.submit(asyncio.run, asking).result()
 

@@ -1,4 +1,4 @@
-"""What a token may do to tokens: make none that could do more or longer, end none that can."""
+"""Tokens create and end only tokens that allow no more than they do."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""A token that was sent in the wrong place is in no refusal, no log and no row of the database."""
+"""A token in the wrong place is in no refusal, no log and no row."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Bytes go up in chunks, in any order, again after a break, and nothing half-made is ever kept."""
+"""Chunks in any order, also after a break; nothing partial is kept."""
 
 import base64
 import hashlib
@@ -184,7 +184,7 @@ def test_other_bytes_than_announced_leave_nothing(api: TestClient, sessions: Ses
 
 
 def test_rows_that_were_damaged_are_noticed(api: TestClient, sessions: Sessions) -> None:
-    """By the second reading: what the chunks were when they arrived does not count."""
+    """Only the second reading counts, not the chunks as they arrived."""
     upload = begin(api)
     put_all(api, upload)
     with sessions.begin() as session:

@@ -1,4 +1,4 @@
-"""A server that is killed in the midst of an upload: nothing half-made is ready, and it goes on."""
+"""A server killed during an upload: nothing partial, and it resumes."""
 
 import hashlib
 import random
@@ -60,7 +60,7 @@ MOMENTS = {
 
 
 def killed_at(module: str, name: str, call: int) -> str:
-    """Code that has the server kill itself when a function is called for the so manieth time."""
+    """Code with which the server kills itself at the n-th call."""
     if module.rpartition(".")[2][0].isupper():
         module, _, kind = module.rpartition(".")
         name = f"{kind}.{name}"
@@ -103,7 +103,7 @@ def test_an_upload_outlives_its_server(
 def test_keeping_before_reading_again_would_be_noticed(
     settings: Settings, sessions: Sessions, token: str, tmp_path: Path
 ) -> None:
-    """The same look at what is left, on a server that does it the wrong way round."""
+    """The same look at a server that does it in the wrong order."""
     file = tmp_path / "content"
     file.write_bytes(CONTENT)
     before = HASTY + killed_at("adaptlab_db.artifacts", "_verified", 1)

@@ -1,4 +1,4 @@
-"""What the walk over every route leaves: other methods, odd headers, browsers, faults."""
+"""Other methods, odd headers, browsers and faults on every route."""
 
 import re
 

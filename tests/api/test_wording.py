@@ -1,4 +1,4 @@
-"""No regular expression is shown to a person: every pattern of the API has words for it."""
+"""No regular expression is shown: every pattern has words for it."""
 
 from collections.abc import Iterator
 from typing import Annotated

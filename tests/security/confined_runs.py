@@ -1,4 +1,4 @@
-"""Stand-ins for the engine that look about where they run, and write down what they could do."""
+"""Stand-ins for the engine that write down what a trainer can do."""
 
 import ctypes
 import json
@@ -81,7 +81,7 @@ def _report(given: Given) -> dict[str, Any]:
 
 
 def _trace() -> str:
-    """What comes of asking to be traced by the parent, which needs no right where it is open."""
+    """The result of asking to be traced by the parent."""
     libc = ctypes.CDLL(None, use_errno=True)
     return "done" if libc.ptrace(0, 0, 0, 0) == 0 else os.strerror(ctypes.get_errno())
 
@@ -122,7 +122,7 @@ def _tell(name: str, value: object) -> None:
 
 @runner
 def link_elsewhere(given: Given) -> None:
-    """Says that its checkpoint is a file which is a link to one of somebody else's."""
+    """Reports a checkpoint that is a link to somebody else's file."""
     link = given.scratch / "checkpoint.safetensors"
     link.symlink_to("/etc/hostname")
     given.observer.emit(CheckpointWritten(checkpoint=checkpoint_of(given.spec), path=link))
@@ -138,7 +138,7 @@ def pipe_instead(given: Given) -> None:
 
 @runner
 def remove_elsewhere(given: Given) -> None:
-    """Says that it saved states in a file of somebody else's, whose older ones get removed."""
+    """Reports saved states in another's file, whose older ones get removed."""
     victim = Path(os.environ["RUNNER_CONTROL"]) / "victim"
     for step in (1, 2):
         place = victim if step == 1 else given.scratch / "state"

@@ -1,4 +1,4 @@
-"""What nobody should send, and somebody will: as JSON, as text, as parameters, for the eye."""
+"""Input that nobody should send: JSON, text, parameters, characters."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,6 @@
-"""What somebody with a worker's token may say of a job: `python -m tests.security.hostile_reports`.
+"""False reports of a worker's token, at both ledgers.
+
+Run `python -m tests.security.hostile_reports`.
 
 Each report is false in one place. All are to be refused with a problem that names the place, and
 nothing of them is to be stored, whichever ledger they come by.
@@ -34,7 +36,7 @@ Content = Mapping[Path, bytes]
 
 @dataclass(frozen=True)
 class FalseReport:
-    """An event that is false at `place`, which ends the pointer of the refusal."""
+    """An event that is false at `place`, the end of the refusal's pointer."""
 
     event: results.Event
     place: str
@@ -42,7 +44,7 @@ class FalseReport:
 
 
 def an_attacked_spec() -> Any:
-    """A job of two seeds and two trials, which records attention of its one layer and head."""
+    """A job of two seeds and two trials that records attention."""
     return an_adapt_spec(
         capture={"attention": {"samples": 1}}, tuning={"trials": 2, "validation_samples": 8}
     )
@@ -222,7 +224,7 @@ def _others() -> Cases:
 
 
 def send(ledger: Ledger, claim: Claim, report: FalseReport) -> Sequence[str]:
-    """Send one report; the pointers of its refusal, or nothing where it was believed."""
+    """Send one report; return the pointers of its refusal, or nothing."""
     artifacts = {
         path: ledger.put_artifact(claim, [content]).sha256
         for path, content in report.content.items()
@@ -237,7 +239,7 @@ def send(ledger: Ledger, claim: Claim, report: FalseReport) -> Sequence[str]:
 
 
 def main() -> int:
-    """Send every report by both ledgers to servers of its own; the number believed."""
+    """Send every report by both ledgers; return the number accepted."""
     from tests.ledgers import WAYS, ledger_by
     from tests.making import a_base_model, a_claim, a_job
     from tests.security.serving import a_server

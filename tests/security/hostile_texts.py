@@ -1,4 +1,4 @@
-"""Texts that try to be more than text: in a page, a chart, a table, a terminal or a template."""
+"""Texts that attack pages, charts, tables, terminals and templates."""
 
 from collections.abc import Iterator
 

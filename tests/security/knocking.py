@@ -1,4 +1,4 @@
-"""Run as a confined module: what comes of trying to reach this machine by either network."""
+"""A confined module that tries to reach this machine by the network."""
 
 import json
 import socket

@@ -1,4 +1,6 @@
-"""Mutated safetensors files at every door by which one comes in: `python -m …  --count 20000`.
+"""Mutated safetensors files at every door.
+
+Run `python -m tests.security.mutate_safetensors --count 20000`.
 
 A file is either refused with an error that names it, or read as an independent reader reads it,
 with every number finite where weights have to be.
@@ -38,7 +40,7 @@ NUMPY = {"F32": "<f4", "F64": "<f8"}
 
 @dataclass
 class Door:
-    """A way by which a file is read: where it lies, how it is when sound, and who reads it."""
+    """A way in which a file is read: its place, content and reader."""
 
     name: str
     place: Path
@@ -59,7 +61,7 @@ class Findings:
 
 
 def run(count: int, seed: int, folder: Path) -> Findings:
-    """Try so many files; raises what a door raises that is no refusal, and `AssertionError`."""
+    """Try that many files; raise errors that are no refusals."""
     doors = (a_checkpoint(folder), a_model(folder), a_state(folder))
     random, found = Random(seed), Findings()
     for door in doors:

@@ -1,4 +1,6 @@
-"""Mutated specs, sent to the application: `python -m tests.security.mutate_specs --count 20000`.
+"""Mutated specs, sent to the application.
+
+Run `python -m tests.security.mutate_specs --count 20000`.
 
 Whatever a spec holds is accepted or refused with a problem document, never with 500, in a second.
 """

@@ -1,4 +1,4 @@
-"""Safetensors files that somebody got wrong, or meant to hurt with: mutations of a sound file.
+"""Safetensors files that are wrong or hostile, made from a sound one.
 
 Written without the library, which would not write most of them.
 """

@@ -1,4 +1,6 @@
-"""Requests made from the served description: `python -m tests.security.schema_fuzz --examples 200`.
+"""Requests made from the served description.
+
+Run `python -m tests.security.schema_fuzz --examples 200`.
 
 Every operation gets requests that the description allows, and as many that it forbids. All of
 schemathesis' checks of a single answer hold, but for those named below with their reasons.
@@ -31,7 +33,7 @@ LEFT_OUT = {
 
 @dataclass
 class Findings:
-    """How many requests were answered how, and what was wrong, once for each kind of fault."""
+    """The number of answers by kind, and each kind of error once."""
 
     asked: Counter[str] = field(default_factory=Counter[str])
     statuses: Counter[int] = field(default_factory=Counter[int])
@@ -39,7 +41,7 @@ class Findings:
 
 
 def run(client: TestClient, examples: int, only: str = "") -> Findings:
-    """Ask every operation so often; of all, or of those in whose label `only` stands."""
+    """Ask every operation, or those with `only` in their label."""
     bearer = {"Authorization": client.headers["Authorization"]}
     schema = schemathesis.openapi.from_asgi("/openapi.json", client.app, headers=bearer)
     # A request may be too long before anybody looks whether it is also wrong.
@@ -68,7 +70,7 @@ def ask(
     checks: Sequence[Any],
     found: Findings,
 ) -> None:
-    """Ask one operation, and keep the first answer of each kind that should not have been."""
+    """Ask one operation, and keep the first bad answer of each kind."""
 
     @settings(
         max_examples=examples,

@@ -1,4 +1,4 @@
-"""The application in this process on a database of its own, and somebody who may ask everything."""
+"""The application in this process, on a database, and an admin."""
 
 import shutil
 import tempfile
@@ -32,7 +32,7 @@ UNHURRIED: dict[str, int] = {**dict.fromkeys(RATES, 10**9)}
 
 @contextmanager
 def a_server() -> Generator[tuple[Settings, sessionmaker[Session]]]:
-    """Settings and sessions of a migrated database on servers that run while the block does."""
+    """Settings and sessions of a migrated database, while the block runs."""
     folder = Path(tempfile.mkdtemp(prefix="adaptlab-security-", dir=memory_folder()))
     folder.chmod(0o755)
     try:
@@ -52,7 +52,7 @@ def a_server() -> Generator[tuple[Settings, sessionmaker[Session]]]:
 
 @contextmanager
 def asking(settings: Settings, sessions: sessionmaker[Session]) -> Generator[TestClient]:
-    """Somebody with every scope, whom nobody asks to wait; a base model is there."""
+    """A client with every scope and no rate limit, and a base model."""
     with sessions.begin() as session:
         token = a_token(session)
         a_base_model(session)

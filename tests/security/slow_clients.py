@@ -1,4 +1,6 @@
-"""Clients that hold a server up, against a real one: `python -m tests.security.slow_clients`.
+"""Clients that hold a real server up.
+
+Run `python -m tests.security.slow_clients`.
 
 500 connections that send their heads a byte at a time, 100 that say nothing, a body of 300 MB and
 one that comes a byte a second, all at once. Printed are what other requests took before and
@@ -66,7 +68,7 @@ class Target:
 
 
 async def attack(server: Running, *, slow: int, silent: int, large: int, seconds: float) -> Found:
-    """Attack with so many connections and bytes, and watch for so long beforehand and meanwhile."""
+    """Attack with connections and bytes; watch before and meanwhile."""
     found, target = Found(), Target.of(server)
     async with httpx.AsyncClient(
         base_url=server.url, headers={"Authorization": target.token}, timeout=30
@@ -167,7 +169,7 @@ def _slowly(rest: bytes, at_once: bytes = b"") -> Iterator[tuple[bytes, float]]:
 
 
 async def _send(target: Target, pieces: Iterable[tuple[bytes, float]], what: str) -> str:
-    """Send the pieces, each after its pause, until the server says or does something."""
+    """Send the pieces with their pauses, until the server reacts."""
     reader, writer = await asyncio.open_connection(target.host, target.port)
     answer = asyncio.create_task(_answer(reader))
     try:

@@ -1,4 +1,4 @@
-"""Specs that somebody got wrong, or meant to hurt with: sound documents after a few mutations."""
+"""Specs that are wrong or hostile: sound documents after mutations."""
 
 import json
 from collections.abc import Iterator
@@ -98,7 +98,7 @@ def mutated(random: Random, document: Json) -> Json:
 
 
 def sensible(random: Random, path: Path) -> Json:
-    """Something that might stand there: a choice with some of its knobs, or a number."""
+    """A value that could be there: a choice with knobs, or a number."""
     last = next((step for step in reversed(path) if isinstance(step, str)), "")
     registry = {"method": METHODS, "methods": METHODS, "parts": METHODS, "family": FAMILIES}.get(
         last, TASKS if "task" in last or last in ("first", "then") else None

@@ -1,4 +1,4 @@
-"""Bytes that somebody changed in the store are refused by digest, before a trainer sees them."""
+"""Bytes changed in the store are refused by digest before training."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ Sessions = sessionmaker[Session]
 
 @pytest.fixture
 def job(sessions: Sessions) -> UUID:
-    """A job that was broken off after its first step, with the state from which it goes on."""
+    """A job interrupted after its first step, with its saved state."""
     with sessions.begin() as session:
         a_base_model(session)
         made = a_job(session)

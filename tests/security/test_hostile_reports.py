@@ -1,4 +1,4 @@
-"""Nothing that a worker says is believed further than the spec of its job goes."""
+"""Reports of a worker are accepted only as its job's spec allows."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,7 +116,7 @@ def test_a_heartbeat_gets_no_further_than_the_last_step(
 def test_content_of_others_is_neither_named_nor_told_of(
     sessions: Sessions, ledger: Ledger, claim: Claim
 ) -> None:
-    """Whether the server has content is not to be learned by naming its digest."""
+    """Naming a digest does not reveal if the server has its content."""
     with sessions.begin() as session:
         others = ArtifactStore(session).write([weights_content()]).sha256
     written = results.CheckpointWritten(checkpoint=a_checkpoint(), path=WEIGHTS)

@@ -1,4 +1,4 @@
-"""A few hundred mutated safetensors files; `tests.security.mutate_safetensors` makes more."""
+"""A few hundred mutated files; `mutate_safetensors` makes more."""
 
 from pathlib import Path
 

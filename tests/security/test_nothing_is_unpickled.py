@@ -1,4 +1,4 @@
-"""While hostile files and messages come in and a job is done, nothing is unpickled anywhere.
+"""Nothing is unpickled while hostile files and messages come in.
 
 Python reports every look for what a pickle names to audit hooks. The hook is in every process of
 the worker's: `sitecustomize` below is loaded by each of them when it starts.
@@ -46,7 +46,10 @@ class Evil:
 
 @pytest.fixture
 def hooked(tmp_path: Path) -> dict[str, str]:
-    """An environment in which every Python notes what it unpickles, in the file `unpickled`."""
+    """An environment in which every Python notes what it unpickles.
+
+    It writes to the file `unpickled`.
+    """
     folder = tmp_path / "hook"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(HOOK)

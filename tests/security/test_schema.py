@@ -1,4 +1,4 @@
-"""The description is asked about every operation; `tests.security.schema_fuzz` asks more often."""
+"""Every operation of the description; `schema_fuzz` asks more often."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +22,7 @@ def client(settings: Settings, sessions: sessionmaker[Session]) -> Iterator[Test
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_every_operation_answers_as_it_is_described(client: TestClient) -> None:
-    """Requests that are allowed and such that are not: no 5xx, no answer that is not described."""
+    """Allowed and forbidden requests: no 5xx, and described answers only."""
     found = schema_fuzz.run(client, examples=4)
     assert found.faults == {}
     assert found.asked.total() > 150

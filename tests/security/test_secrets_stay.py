@@ -1,4 +1,4 @@
-"""A canary in the place of every secret, and a look everywhere it could have flown to."""
+"""Canaries in the place of every secret, looked for everywhere."""
 
 import json
 import os
@@ -38,7 +38,7 @@ CLOSED = {"credentials.json", "stack.json", "token"}
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    """A stack whose servers' passwords, and every other secret that it is given, are canaries."""
+    """A stack whose passwords and other secrets are canaries."""
     with tempfile.TemporaryDirectory(
         prefix="adaptlab-canary-", ignore_cleanup_errors=True
     ) as folder:
@@ -109,7 +109,7 @@ def lived(stack: Stack) -> Stack:
 
 
 def hits(canaries: tuple[str, ...], told: Mapping[str, str]) -> list[str]:
-    """Where which canary was seen; `told` are texts by the places where they were found."""
+    """The places of each canary; `told` are the texts by place."""
     return [
         f"{bird} in {place}" for place, text in told.items() for bird in canaries if bird in text
     ]
@@ -163,7 +163,7 @@ def _bearer(stack: Stack) -> dict[str, str]:
 
 
 def messages(stack: Stack) -> dict[str, str]:
-    """Every key of the broker and what it holds, after a message that nobody takes."""
+    """Every key of the broker with its values, after an untaken message."""
     found: dict[str, str] = {}
     with redis.Redis.from_url(stack.broker_url) as client:
         for key in client.keys("*"):

@@ -1,4 +1,4 @@
-"""The linter refuses what could run somebody's code; each rule is shown to find what it is for.
+"""The linter refuses code that could run others'; each rule works.
 
 ruff's rules S are bandit's. bandit itself was weighed: it adds severities, which nobody needs where
 no finding is left, and it knows nothing of the modules that this project bans besides.

@@ -1,4 +1,4 @@
-"""A trainer holds no key, is bound by limits, and is somebody else where the worker is root."""
+"""A trainer holds no key, is bound by limits, and is not root."""
 
 import errno
 import json
@@ -68,7 +68,7 @@ def report_of(control: Control) -> Report:
 
 @dataclass(frozen=True)
 class Confined:
-    """A run in a worker whose environment has secrets, and what its trainer could see and do."""
+    """A confined run whose worker has secrets, and its trainer's report."""
 
     settings: Settings
     log: Path
@@ -220,7 +220,7 @@ def test_a_trainer_cannot_have_its_worker_touch_what_is_not_the_runs(
 
 @dataclass(frozen=True)
 class OfAnotherUser:
-    """A run whose trainer is another user than root, its end, its messages and its report."""
+    """A run whose trainer is another user: end, messages and report."""
 
     user: TrainerUser
     ended: Ended
@@ -230,7 +230,7 @@ class OfAnotherUser:
 
 @pytest.fixture(scope="module")
 def of_another_user(tmp_path_factory: pytest.TempPathFactory) -> OfAnotherUser:
-    """Below closed folders too, as pytest's own and those of a Python in `/root`."""
+    """Below closed folders, as pytest's own and a Python's in `/root`."""
     folder = tmp_path_factory.mktemp("of-another-user")
     control = a_control(folder)
     control.folder.chmod(0o777)
@@ -333,7 +333,10 @@ def test_a_user_who_cannot_run_trainers_is_refused(tmp_path: Path) -> None:
 @needs_root
 @pytest.mark.parametrize("wanted", ["same", "root"])
 def test_nobody_trains_as_root_with_all_of_its_files(wanted: str, tmp_path: Path) -> None:
-    """Without rules for files a run could write `/etc`; an ordinary user has its own alone."""
+    """Without rules for files a root run could write `/etc`.
+
+    An ordinary user can write its own files alone.
+    """
     without_rules = Limits(memory_bytes=GIB)
     with pytest.raises(TrainerUserBarred, match="every file of this machine") as barred:
         trainer_user(wanted, [], tmp_path, without_rules)

@@ -1,4 +1,4 @@
-"""Attacks from inside a confined trainer on the database's files, the machine and other jobs."""
+"""Attacks by a confined trainer on the machine and other jobs."""
 
 import json
 import os
@@ -40,7 +40,7 @@ Outcomes = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True)
 class Scene:
-    """A data directory with a stopped database, another job's files and a secret elsewhere."""
+    """A stopped database, another job's files and a secret elsewhere."""
 
     folder: Path
 
@@ -145,7 +145,7 @@ def _fresh(folder: Path) -> Path:
 
 
 def _listening(path: Path) -> socket.socket:
-    """As that of a service manager, which runs what it is told by whoever may connect."""
+    """Like a service manager's, which obeys anyone who may connect."""
     path.unlink(missing_ok=True)
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(path))
@@ -200,7 +200,7 @@ def test_the_database_has_another_user_than_the_trainers(attacked: Scene) -> Non
 def test_the_attacks_succeed_without_the_defences(
     attacked: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that the tests above can fail: root without rules for files and without the filter."""
+    """The tests above can fail: root without rules and filter."""
     limits = slot_settings.Limits
 
     def without_file_rules(**given: Any) -> confinement.Limits:

@@ -1,4 +1,4 @@
-"""A stand-in for the engine that attacks the machine from inside a confined trainer.
+"""A stand-in for the engine that attacks from a confined trainer.
 
 It reads `targets` in RUNNER_CONTROL, a list of paths, tries to read, write, replace and open each
 to everybody, and reports what it could do. It changes no content: files are opened to append, and
