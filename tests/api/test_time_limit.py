@@ -100,8 +100,10 @@ async def sleeping(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def status(app: TimeLimit, pauses: list[float]) -> int:
-    """The answer's status, found in a thread of its own: the tests of the browser leave a running
-    event loop in the thread of the tests, and a second one cannot run there.
+    """The answer's status, found in a thread of its own.
+
+    Browser tests leave a running event loop in the thread of the tests, where a second one cannot
+    run.
     """
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(lambda: asyncio.run(answered(app, pauses))).result()

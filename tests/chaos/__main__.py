@@ -1,4 +1,7 @@
-"""`python -m tests.chaos --seed 1 --jobs 3000`: every scenario with its defence, and without."""
+"""Every scenario with its defence, and without.
+
+Run `python -m tests.chaos --seed 1 --jobs 3000`.
+"""
 
 import argparse
 import shutil
@@ -25,7 +28,7 @@ KILLS = ("kill -9", "SIGKILL", "SIGQUIT")
 
 @dataclass(frozen=True)
 class Pair:
-    """A scenario as it ran with its defence and, if it was switched off, without."""
+    """The runs of a scenario, with its defence and possibly without."""
 
     scenario: Scenario
     defended: Outcome

@@ -1,4 +1,4 @@
-"""The servers that can be killed, and the nursery, shared by all runs of a session."""
+"""Killable servers and the nursery, shared by all runs of a session."""
 
 from collections.abc import Iterator
 
@@ -10,6 +10,6 @@ from tests.chaos.world import lab as new_lab
 
 @pytest.fixture(scope="session")
 def lab() -> Iterator[Lab]:
-    """Servers of the tests' own, even where others were given: these are killed."""
+    """Servers of these tests, even if others were given: they are killed."""
     with killable_servers() as servers, new_lab(servers) as made:
         yield made

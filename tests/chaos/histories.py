@@ -1,4 +1,4 @@
-"""What a run reports, whole and small, for tests that play the worker themselves."""
+"""Complete small reports, for tests that play the worker themselves."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from adaptlab_services.lifecycle.claims import Claim
 
 
 def a_base_with_history(session: Session) -> None:
-    """The base model `BASE` of one seed, made by a job whose life is told like any other's."""
+    """The base model `BASE` of one seed, made by an ordinary job."""
     job_id = a_base_model(session, contents=[b"weights of seed 0"], event_sequence=3)
     for sequence, kind in enumerate(("queued", "running", "succeeded"), 1):
         attempt = None if kind == "queued" else 1

@@ -1,4 +1,4 @@
-"""What must be true of the tables at any moment, whatever has happened: each as one SQL query.
+"""Statements that are always true of the tables, each as an SQL query.
 
 Written against the tables alone, and from the design's list of allowed changes: nothing of the
 services is asked, so that a fault of theirs cannot hide itself.
@@ -32,7 +32,10 @@ ENDS = "('succeeded', 'failed', 'cancelled')"
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
-    """A sentence about all jobs, and the query for what breaks it: rows of a thing and a remark."""
+    """A sentence about all jobs, and the query for its violations.
+
+    The query returns rows of a thing and a remark.
+    """
 
     name: str
     sentence: str
@@ -205,7 +208,7 @@ INVARIANTS = (
 
 
 def violations(session: Session) -> tuple[Violation, ...]:
-    """Everything that breaks an invariant now; the session reads one moment of the database."""
+    """All violations now; the session reads one moment of the database."""
     session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
     return tuple(
         Violation(invariant.name, str(subject), str(remark))

@@ -1,4 +1,4 @@
-"""A Postgres and a Valkey of the tests' own, which can be killed and come back."""
+"""A Postgres and a Valkey that can be killed and started again."""
 
 import os
 import shutil
@@ -26,14 +26,14 @@ LAZY_LOG = ("-c", "wal_writer_delay=10s", "-c", "wal_writer_flush_after=512MB")
 
 @dataclass
 class Server:
-    """One server process, started and ended at will; from the main thread only."""
+    """One server process, started and ended from the main thread only."""
 
     spec: ProcessSpec
     log: Path
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def start(self) -> None:
-        """Start it and wait until it serves, however often it has to be started for that."""
+        """Start it and wait until it serves, with repeated attempts."""
         deadline = time.monotonic() + START_SECONDS
         self.process = spawn(self.spec, self.log)
         while not self.spec.ready():
@@ -63,7 +63,7 @@ class KillableServers:
 
 @contextmanager
 def killable_servers() -> Generator[KillableServers]:
-    """Run both while the block runs; what is committed survives a killed process."""
+    """Run both in the block; commits survive a killed process."""
     folder = Path(tempfile.mkdtemp(prefix="adaptlab-chaos-", dir=memory_folder()))
     folder.chmod(0o755)
     try:

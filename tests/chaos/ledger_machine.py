@@ -1,4 +1,4 @@
-"""Any order of what workers, users and time do to jobs, against a model of a few lines.
+"""Deeds of workers, users and time in any order, against a model.
 
 Workers here are threads of thought: each holds the claims it was given, old ones too, and uses
 them whenever chance says so. Time is the test's: a lease ends, or a wait is over, by decree.
@@ -287,7 +287,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(job.state == "running" for job in self._jobs.values()))
     @rule(data=st.data(), worker=st.integers(0, WORKERS - 1))
     def overtake(self, data: st.DataObject, worker: int) -> None:
-        """The dangerous history: a job goes to another while its worker still writes to it."""
+        """The dangerous history: a job's former worker still writes to it."""
         job_id = self._end_lease(data)
         stale = next(claim for claim in reversed(self._claims) if claim.job_id == job_id)
         self.take_back()
@@ -341,7 +341,7 @@ class LedgerMachine(RuleBasedStateMachine):
         raise AssertionError("a write of an attempt that is over was accepted")
 
     def _over(self, claim: Claim, job: Expected, own: set[str], call: Callable[[], object]) -> None:
-        """Ending an attempt a second time is no error if it ended just so; else it is refused."""
+        """A second end of an attempt is accepted only if it ended that way."""
         if job.outcomes[claim.attempt] in own:
             assert call() == ()
         else:

@@ -1,4 +1,4 @@
-"""The trainer process without torch, which the stand-ins of `runners.py` do not need.
+"""The trainer process without torch, for the stand-ins of `runners.py`.
 
 It starts in half a second instead of five, so that trainers can be killed by the hundred.
 """

@@ -1,4 +1,4 @@
-"""Bears the product's processes: it has loaded everything, so a child is there in a moment.
+"""Forks the product's processes, since it has loaded everything.
 
 `python -m tests.chaos.nursery` reads requests, one JSON object a line, and answers each with the
 child's process id. A child is a process of its own session that runs one of the product's modules
@@ -90,7 +90,7 @@ def serve() -> None:
 
 
 def make_routes() -> None:
-    """Have all routes read, which a process does once: the API's children have them at birth."""
+    """Read all routes once, so that the API's children have them."""
     from adaptlab_api.openapi import undeployed
 
     undeployed()

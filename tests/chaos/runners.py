@@ -1,4 +1,6 @@
-"""Stand-ins for the engine: quick, without torch, that save, go on, fall ill or fall silent.
+"""Stand-ins for the engine that save, resume, fail or fall silent.
+
+They are quick and need no torch.
 
 What a job does follows from its number of steps, because a run is told nothing else of the test.
 Loaded by the trainer, so nothing of the database is imported here.
@@ -42,7 +44,7 @@ DISK_IS_FULL, DISK_WAS_FULL = "disk-is-full", "disk-was-full"
 
 
 def content_of(job_id: UUID | str, size: int = 32) -> bytes:
-    """The weights that a stand-in trains for a job: known beforehand, of any size, of no other."""
+    """The weights of a job's stand-in: of any size, and of no other job."""
     pattern = hashlib.sha256(str(job_id).encode()).digest()
     return (pattern * (size // len(pattern) + 1))[:size]
 
@@ -96,12 +98,12 @@ def _fall_ill(total: int, scratch: Path) -> None:
 
 
 def _attempt(scratch: Path) -> str:
-    """The job and the number of the attempt, by which the run's folder is named."""
+    """The job and attempt that the run's folder is named after."""
     return scratch.name
 
 
 def _write_weights(scratch: Path) -> Path:
-    """The disk is full by a patched write: half of the bytes arrive, then ENOSPC is raised."""
+    """Fill the disk by a patched write: half of the bytes, then ENOSPC."""
     size = int(os.environ[SIZE])
     content = content_of(_attempt(scratch)[:36], size)
     path, talk = scratch / "weights", Path(os.environ[FOLDER])

@@ -1,4 +1,4 @@
-"""One run of one scenario: jobs in, faults on them, and then the question what became of all."""
+"""One run of one scenario: jobs, faults, and the result of all."""
 
 import hashlib
 import random
@@ -121,7 +121,7 @@ class Run:
         )
 
     def _do_harm(self, until: float) -> None:
-        """Faults at random moments, until there were enough or most jobs have ended."""
+        """Faults at random moments, until enough or most jobs have ended."""
         self._live_while(lambda: not self._submitter.acknowledged, until)
         while self._faults.total() < self._most and not self._is_nearly_over():
             self._live_until(
@@ -216,7 +216,7 @@ class Run:
         return [f"{one.invariant}: {one.subject} {one.remark}" for one in found]
 
     def _lost(self) -> list[str]:
-        """Jobs that were acknowledged and are not there, or did not end as they should."""
+        """Acknowledged jobs that are missing, or did not end as they should."""
         states = {
             job_id: (state, reason, error)
             for job_id, state, reason, error in self._world.ask(
@@ -271,7 +271,7 @@ class Run:
 
 
 def _steps(scenario: Scenario, jobs: int) -> list[int]:
-    """The length of every job; those that go wrong by themselves are every tenth."""
+    """The length of every job; every tenth goes wrong by itself."""
     steps = [scenario.steps[number % len(scenario.steps)] for number in range(jobs)]
     if scenario.odd:
         for turn, place in enumerate(range(2, jobs, 10)):

@@ -71,7 +71,7 @@ def a_busy_worker(world: World, chance: random.Random) -> str | None:
 
 
 def kill_a_worker(world: World, chance: random.Random) -> str | None:
-    """kill -9 of a worker with a job, and with it of a reaper; now and then of beat."""
+    """kill -9 of a worker with a job, and of a reaper; sometimes of beat."""
     if chance.random() < 0.1:
         world.kill("beat")
         return "kill -9 beat"
@@ -102,7 +102,7 @@ def kill_the_api(world: World, chance: random.Random) -> str | None:
 
 
 def freeze_a_worker(world: World, chance: random.Random) -> str | None:
-    """Stop a worker until somebody else runs its job, then let it go on: the worst moment."""
+    """Stop a worker until another runs its job, then let it go on."""
     worker = a_busy_worker(world, chance)
     if worker is None:
         return None
@@ -123,7 +123,7 @@ def freeze_a_worker(world: World, chance: random.Random) -> str | None:
 
 
 def trouble_the_broker(world: World, chance: random.Random) -> str | None:
-    """Empty it, or kill it and have it back empty at once, or after more than a lease."""
+    """Empty it, or kill it; it returns empty at once or after a lease."""
     valkey, what = world.lab.servers.valkey, chance.choice(("flush", "flush", "kill", "stop"))
     if what == "flush":
         world.flush_broker()
@@ -147,7 +147,7 @@ def kill_the_database(world: World, chance: random.Random) -> str | None:
 
 
 def cancel_a_job(world: World, chance: random.Random) -> str | None:
-    """Cancel a job just before it is written that its run is done, or while it is."""
+    """Cancel a job just before or while its success is written."""
     notes = sorted(world.folder.glob(f"{ENDING}*"))
     if not notes:
         return None
@@ -160,7 +160,7 @@ def cancel_a_job(world: World, chance: random.Random) -> str | None:
 
 
 def fill_the_disk(world: World, chance: random.Random) -> str | None:
-    """Let no weights be written until a run has met with it, and a while longer."""
+    """Let no weights be written until a run has met it, and for longer."""
     full, met = world.folder / DISK_IS_FULL, world.folder / DISK_WAS_FULL
     full.touch()
     deadline = time.monotonic() + MET_SECONDS

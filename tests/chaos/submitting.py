@@ -1,4 +1,7 @@
-"""A client that submits numbered jobs until each is acknowledged, whatever happens to the API."""
+"""A client that submits jobs until each is acknowledged.
+
+It goes on whatever happens to the API.
+"""
 
 import http.client
 import json

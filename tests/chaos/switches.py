@@ -1,4 +1,4 @@
-"""What is changed in the product's processes for a test: faults at the edge, and defences off.
+"""Changes to the product's processes: faults, and defences off.
 
 Applied in a child of the nursery before the product starts; product code knows none of it.
 """
@@ -37,7 +37,7 @@ REFUSED = "writes-refused"  # a byte for each
 
 
 def replace(owner: Any, name: str, value: object) -> None:
-    """Change something of the product; what is not there (any more) is an error of the test."""
+    """Change an attribute of the product, which must exist."""
     assert hasattr(owner, name), f"{owner} has no {name}: the switch does nothing"
     setattr(owner, name, value)
 
@@ -59,7 +59,7 @@ def hurry() -> None:
 
 
 def believe() -> None:
-    """Take weights of any size and kind, of which the spec of a small job knows nothing."""
+    """Accept weights of any size and kind, unlike a small job's spec."""
     replace(report_checks, "check", lambda *_: None)
 
 
@@ -90,7 +90,7 @@ def mad_doorbells() -> None:
 
 
 def slow_uploads() -> None:
-    """Weights go to the database in small pieces, with a note as long as they do."""
+    """Send weights to the database in small pieces, with a note meanwhile."""
     note = Path(os.environ[FOLDER]) / f"{UPLOADING}{os.getpid()}"
 
     def content(self: recorder.Recorder, path: Path) -> Iterator[bytes]:
@@ -105,7 +105,7 @@ def slow_uploads() -> None:
 
 
 def slow_ends() -> None:
-    """Before it is written that a run is done, there is a note, until somebody takes it away."""
+    """Leave a note before success is written, and wait until it is removed."""
     ordinary = attempt.Attempt._write_end  # pyright: ignore[reportPrivateUsage] - what is changed
 
     def write_end(self: Any, ended: Any, recorder: Any) -> tuple[str, ...]:
@@ -130,7 +130,7 @@ def no_reaper() -> None:
 
 
 def no_fence() -> None:
-    """Whoever once held a job may write to it while it runs, and nobody stops by the clock."""
+    """Let former holders of a job write to it, and no clock stop them."""
 
     def held(claim: Claim) -> list[object]:
         return [Job.id == claim.job_id, Job.state == "running"]
@@ -163,7 +163,7 @@ def no_polling() -> None:
 
 
 def no_claim_guard() -> None:
-    """A job is looked up and then taken, without a lock and without a second look."""
+    """Look a job up and then take it, without a lock or a second look."""
 
     oldest = (
         select(Job.id)
@@ -192,7 +192,7 @@ def no_cancel_guard() -> None:
 
 
 def no_whole_uploads() -> None:
-    """An artifact has its name before its bytes, and each piece is committed by itself."""
+    """Name an artifact before its bytes, and commit each piece by itself."""
 
     def put(self: DatabaseLedger, claim: Claim, chunks: Iterable[bytes]) -> StoredArtifact:
         import hashlib

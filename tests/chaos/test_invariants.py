@@ -1,4 +1,4 @@
-"""The checker itself: a faultless history passes, and every violation that is planted is found."""
+"""The checker: a correct history passes, planted violations are found."""
 
 from pathlib import Path
 from uuid import UUID

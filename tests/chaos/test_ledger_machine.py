@@ -1,4 +1,6 @@
-"""Claims, heartbeats, results, ends, cancellations and reaping in any order, on a real Postgres.
+"""Claims, heartbeats, results, ends and reaping in any order.
+
+The Postgres is real.
 
 `CHAOS_EXAMPLES=10000` lets it run through the night.
 """

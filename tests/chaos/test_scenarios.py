@@ -1,4 +1,4 @@
-"""The short form of `python -m tests.chaos`: every fault, with the defence and without it."""
+"""The short form of `python -m tests.chaos`: every fault, both ways."""
 
 import shutil
 from collections.abc import Iterator

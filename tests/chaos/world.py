@@ -1,4 +1,4 @@
-"""One run's API, beat and workers on a database of their own, and what can be done to them."""
+"""One run's API, beat and workers on a database, and their faults."""
 
 import os
 import signal
@@ -42,7 +42,7 @@ SETTINGS = {
 
 @dataclass
 class Lab:
-    """What all runs share: the servers, the nursery and a migrated database to copy."""
+    """The servers, the nursery and a migrated database, for all runs."""
 
     servers: KillableServers
     nursery: Nursery
@@ -73,7 +73,7 @@ class Making:
 
 
 class World:
-    """The processes of one run; the supervisor's part, starting again what died, is `tend`'s."""
+    """The processes of one run; `tend` restarts those that died."""
 
     def __init__(
         self, lab: Lab, making: Making, database_url: str, broker_url: str, folder: Path
