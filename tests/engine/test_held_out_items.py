@@ -5,25 +5,26 @@ from typing import Any
 
 import pytest
 import torch
+from tests.engine.making import SMALL
 
 from adaptlab.engine import evaluate
 from adaptlab.engine.digits import make_items
 from adaptlab.engine.evaluate import ITEM_SEED, outcomes
-from adaptlab.families.minigpt import MiniGPT
 from adaptlab.measurements.results import Split
 from adaptlab.tasks.add import Add
 from adaptlab.tasks.copy import Copy
 
 ITEMS = 7
 TASK = Add(name="add", k=1, length=9)
-SHAPE = MiniGPT().resolved(TASK.vocabulary(), TASK.sequence_length()).shape()
 
 
 class Watching:
     """In a model's place: remembers what it is shown and always answers 0."""
 
     def __init__(self) -> None:
-        self.plan = SimpleNamespace(device=torch.device("cpu"), shape=SHAPE)
+        self.plan = SimpleNamespace(
+            device=torch.device("cpu"), shape=SMALL.resolved(10, 20).shape()
+        )
         self.shown = torch.empty(0)
 
     def logits(self, tokens: torch.Tensor, rows: slice, *, task: Add) -> torch.Tensor:

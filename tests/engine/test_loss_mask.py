@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 import torch
-from tests.engine.making import Remembering, adaptation, base_tensors, items, perturbed, trainables
+from tests.engine.making import (
+    SMALL,
+    Remembering,
+    adaptation,
+    base_tensors,
+    items,
+    perturbed,
+    trainables,
+)
 
 from adaptlab.engine.digits import make_items, target_rows
 from adaptlab.engine.evaluate import ITEM_SEED, outcomes, validation
@@ -98,7 +106,9 @@ class Saying:
     """A fake model: the correct digits, then `last`, then zeros."""
 
     def __init__(self, last: int) -> None:
-        self.plan = SimpleNamespace(device=torch.device("cpu"))
+        self.plan = SimpleNamespace(
+            device=torch.device("cpu"), shape=SMALL.resolved(10, 20).shape()
+        )
         self.last = last
 
     def logits(self, tokens: torch.Tensor, rows: slice, *, task: Any) -> torch.Tensor:
