@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
-from tests.making import a_pretrain_spec, a_resolved_job, an_adapt_spec
+from tests.making import a_pretrain_spec, a_resolved_job, an_adapt_spec, base_facts
 
 from adaptlab.specs.cost import Work, work
 from adaptlab.specs.forward_pass import model_pass
+from adaptlab.specs.resolve import family_shape, resolve
 
 # Width 8, one layer, one head, MLP of 32; 6 tokens in the vocabulary; items of 3 digits, so that
 # 5 positions are fed and 3 answer. Multiply-adds of one item:
@@ -16,6 +17,8 @@ MLP = 3 * 2 * 8 * 32
 HEAD = 3 * 8 * 6
 SCORES_AND_SUMS = 3 * 5 * 8 * 2
 PRODUCTS = KEYS_AND_VALUES + QUERIES_AND_OUTPUT + MLP + HEAD
+
+LARGE = base_facts(a_pretrain_spec(family={"name": "minigpt", "layers": 4, "width": 256}))
 
 
 def pretraining(**training: Any) -> Work:
@@ -108,3 +111,25 @@ def test_memory_of_scoring_grows_with_the_items_up_to_one_pass() -> None:
     )
     assert more - few > 0
     assert most == beyond
+
+
+def scored(*, capture: object, precision: str = "float32") -> int:
+    """The memory of a frozen baseline of 3 million parameters, in bytes."""
+    spec = an_adapt_spec(
+        method={"name": "frozen"},
+        budget={},
+        training={"precision": precision, "validations": 0},
+        evaluation={"samples": 1},
+        capture=capture,
+        seeds=1,
+    )
+    return work(resolve(spec, LARGE)).memory_bytes
+
+
+def test_attention_is_recorded_on_a_copy_in_float64() -> None:
+    weights = family_shape(LARGE.family).parameters
+    recorded = {"attention": {"samples": 1}}
+    assert scored(capture={}) < 1.1 * 4 * weights
+    assert scored(capture=recorded) == 4 * weights + 8 * weights
+    double = scored(capture=recorded, precision="float64")
+    assert double < 1.1 * 8 * weights, "its weights are used as they are"

@@ -48,6 +48,7 @@ OPTIMISER_COPIES = 4
 """Scalars in memory per trained scalar: the value, two moments and the gradient."""
 OPTIMISER_PASSES = 16
 """Reads and writes of a training step per trained scalar."""
+FLOAT64_BYTES = 8
 VALIDATED_SAMPLES = 256
 """Items of a validation during training; see `adaptlab.engine.train`."""
 
@@ -79,7 +80,8 @@ class Work(Value):
 
     `training` covers all steps and the validations between them, `evaluation` the selection of
     trials and the final scores. `memory_bytes` is the peak: weights, trained tensors, and the
-    larger of a training step (optimiser state and activations) and a pass of scoring.
+    largest of a training step (optimiser state and activations), a pass of scoring, and the copy in
+    float64 whose attention is recorded.
     """
 
     replicates: int
@@ -112,7 +114,7 @@ class _Job:
     @property
     def scalar_bytes(self) -> int:
         """Bytes of a scalar; bfloat16 jobs keep weights and state in float32."""
-        return 8 if self.spec.precision == "float64" else 4
+        return FLOAT64_BYTES if self.spec.precision == "float64" else 4
 
     @property
     def trials(self) -> int:
@@ -222,7 +224,15 @@ class _Job:
             kept = self._pass(self._batch(self.spec)).kept
             training = (OPTIMISER_COPIES - 1) * self._trained_scalars() + kept
         scoring = max((self._scored_at_once(task) for task in self._tasks()), default=0)
-        return self.scalar_bytes * (weights + self._trained_scalars() + max(training, scoring))
+        at_once = max(training, scoring, self._captured(weights))
+        return self.scalar_bytes * (weights + self._trained_scalars() + at_once)
+
+    def _captured(self, weights: int) -> int:
+        """Return the scalars of the copy in float64 whose attention is recorded."""
+        if self.spec.attention is None or self.scalar_bytes == FLOAT64_BYTES:
+            return 0
+        copied = weights + len(self.spec.seeds) * self.trainable.scalars
+        return FLOAT64_BYTES // self.scalar_bytes * copied
 
     def _tasks(self) -> Iterator[tuple[Task, int, int]]:
         """Yield every scored task with its items and replicates."""
