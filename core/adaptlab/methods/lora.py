@@ -28,7 +28,7 @@ class Lora(Method):
     size_knob: ClassVar[str | None] = "rank"
     default_learning_rate: ClassVar[float] = 2e-2
     learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1.0)
-    large_base_rates: ClassVar[LearningRates | None] = LearningRates(3e-3, (1e-4, 1e-1))
+    large_base_rates: ClassVar[LearningRates | None] = LearningRates(5e-3, (3e-4, 1e-1))
 
     name: Literal["lora"] = "lora"
     rank: int | Auto = Field(default=AUTO)

@@ -32,7 +32,7 @@ class LearnedPositions(Method, ABC):
     size_knob: ClassVar[str | None] = "length"
     default_learning_rate: ClassVar[float] = 1e-2
     learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 3.0)
-    large_base_rates: ClassVar[LearningRates | None] = LearningRates(2e-2, (1e-3, 0.5))
+    large_base_rates: ClassVar[LearningRates | None] = LearningRates(3e-2, (1e-3, 1.0))
     restriction: ClassVar[str] = (
         "in every layer it can only mix a few learned vectors into what attention gathers, a bias "
         "of low rank, so that rank, depth and size may be too small"
