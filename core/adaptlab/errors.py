@@ -61,6 +61,10 @@ class BadModelFolder(AdaptlabError):
     """A folder that does not contain exactly one model of a supported family."""
 
 
+class BadAdapter(AdaptlabError):
+    """A PEFT folder that cannot be imported; the message names the file and what to do."""
+
+
 class NoPeftForm(AdaptlabError):
     """An adaptation that PEFT cannot express; the message names the nearest that it can."""
 

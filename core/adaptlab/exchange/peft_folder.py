@@ -11,13 +11,11 @@ from safetensors import SafetensorError
 
 from adaptlab.errors import BadCheckpoint, NoPeftForm
 from adaptlab.exchange.modules import PublishedModel
+from adaptlab.exchange.peft_members import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from adaptlab.exchange.plugins import PEFT_FORMS, BaseTensors, Numbers
 from adaptlab.plugins.family import FAMILIES, Family
 from adaptlab.plugins.method import Method
 from adaptlab.weights.huggingface import PublishedFamily
-
-ADAPTER_CONFIG = "adapter_config.json"
-ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
 
 def peft_folder(
@@ -40,22 +38,12 @@ def peft_folder(
         NoPeftForm: the method or the family does not exist in PEFT.
         BadCheckpoint: the file is not a checkpoint of the method.
     """
-    if not isinstance(family, PublishedFamily):
-        raise NoPeftForm(
-            f"PEFT adapts models of transformers, and a {family.name} is none. Adapt a base model "
-            f"of one of these families: {', '.join(_published_families())}."
-        )
-    if family.predicts_in_place():
-        raise NoPeftForm(
-            "PEFT has no task type for models that fill masks in, so their adapters cannot be "
-            "exported. Adapt a causal model, or download the checkpoint as it is."
-        )
+    model, stored = published_model(family), method.kept()
     if method.name not in PEFT_FORMS.names():
         raise NoPeftForm(
             f"{method.name} has no PEFT form. The nearest method that has one is "
             f"{method.nearest_in_peft}."
         )
-    model, stored = PublishedModel(family), method.kept()
     tensors = _tensors(checkpoint, stored, model)
     form = PEFT_FORMS.get(method.name)(stored, model, tensors, base_tensors)
     config = {
@@ -68,6 +56,25 @@ def peft_folder(
         ADAPTER_CONFIG: json.dumps(config, indent=2, sort_keys=True).encode() + b"\n",
         ADAPTER_WEIGHTS: _safetensors(form.tensors),
     }
+
+
+def published_model(family: Family) -> PublishedModel:
+    """Return a base model with the modules that PEFT adapts.
+
+    Raises:
+        NoPeftForm: PEFT has no adapters of models of this family.
+    """
+    if not isinstance(family, PublishedFamily):
+        raise NoPeftForm(
+            f"PEFT adapts models of transformers, and a {family.name} is none. Adapt a base model "
+            f"of one of these families: {', '.join(_published_families())}."
+        )
+    if family.predicts_in_place():
+        raise NoPeftForm(
+            "PEFT has no task type for models that fill masks in, so their adapters cannot be "
+            "exported or imported. Adapt a causal model, or download the checkpoint as it is."
+        )
+    return PublishedModel(family)
 
 
 def _published_families() -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Registry of the PEFT forms of methods, by the name of the method."""
+"""Registries of what methods and PEFT call the same thing, in both directions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pydantic import JsonValue
 
 from adaptlab.exchange.modules import PublishedModel
+from adaptlab.plugins.method import Method
 from adaptlab.plugins.registry import Registry
 
 if TYPE_CHECKING:
@@ -39,3 +40,23 @@ It may raise `NoPeftForm` for some settings of the method.
 
 PEFT_FORMS: Registry[ToPeft] = Registry("PEFT form", "adaptlab.exchange.peft_methods")
 """Only methods that PEFT has too have one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """An adapter as the engine attaches it: a method and the tensors of one replicate."""
+
+    method: Method
+    tensors: Mapping[str, Numbers] = field(repr=False)
+
+
+FromPeft = Callable[
+    [Mapping[str, object], PublishedModel, Mapping[str, Numbers], BaseTensors], Adapter
+]
+"""From the members of `adapter_config.json`, the base model and the stored tensors to ours.
+
+It raises `BadAdapter` for everything that the method cannot express exactly.
+"""
+
+PEFT_TYPES: Registry[FromPeft] = Registry("PEFT type", "adaptlab.exchange.peft_methods")
+"""How adapters are read, by their `peft_type`."""

@@ -213,13 +213,23 @@ def _json_object(path: Path, within: Path | None) -> dict[str, object]:
     try:
         with opened(path, within) as file:
             text = file.read(LARGEST_JSON + 1)
-        if len(text) > LARGEST_JSON:
-            raise BadModelFolder(f"{path.name} has more than {LARGEST_JSON:,} bytes.")
-        content: object = json.loads(text)
     except OSError as error:
         raise BadModelFolder(f"{path.name} cannot be read: {error.strerror}.") from error
+    return json_object(path.name, text)
+
+
+def json_object(name: str, text: bytes) -> dict[str, object]:
+    """Return the object in the first `LARGEST_JSON` + 1 bytes of the small JSON file `name`.
+
+    Raises:
+        BadModelFolder: the file is too large, or not a JSON object.
+    """
+    if len(text) > LARGEST_JSON:
+        raise BadModelFolder(f"{name} has more than {LARGEST_JSON:,} bytes.")
+    try:
+        content: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadModelFolder(f"{path.name} is not JSON: {error}.") from error
+        raise BadModelFolder(f"{name} is not JSON: {error}.") from error
     if not isinstance(content, dict):
-        raise BadModelFolder(f"{path.name} is not a JSON object.")
+        raise BadModelFolder(f"{name} is not a JSON object.")
     return cast("dict[str, object]", content)

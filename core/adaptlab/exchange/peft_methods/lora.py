@@ -3,8 +3,11 @@
 from collections.abc import Mapping
 
 from adaptlab.exchange.modules import Module, PublishedModel
+from adaptlab.exchange.peft_tensors import MODULES
 from adaptlab.exchange.plugins import PEFT_FORMS, BaseTensors, Numbers, PeftForm
 from adaptlab.methods.lora import Lora
+
+A, B, MAGNITUDE = "lora_A.weight", "lora_B.weight", "lora_magnitude_vector"
 
 
 @PEFT_FORMS.register("lora")
@@ -25,16 +28,16 @@ def to_peft(
     by_count: dict[int, list[str]] = {}
     for module in model.with_sites(sites):
         chosen = [part for part in module.parts if part.site.name in sites]
-        key = f"base_model.model.{module.name}"
+        key = f"{MODULES}{module.name}"
         b = np.zeros((module.outputs, rank * len(chosen)), np.float32)
         for index, part in enumerate(chosen):
             columns = slice(index * rank, (index + 1) * rank)
             b[part.rows, columns] = tensors[f"{part.site.name}.b"]
         a = [tensors[f"{part.site.name}.a"] for part in chosen]
-        written[f"{key}.lora_A.weight"] = np.concatenate(a)
-        written[f"{key}.lora_B.weight"] = b
+        written[f"{key}.{A}"] = np.concatenate(a)
+        written[f"{key}.{B}"] = b
         if method.dora:
-            written[f"{key}.lora_magnitude_vector"] = _row_norms(module, tensors, base)
+            written[f"{key}.{MAGNITUDE}"] = _row_norms(module, tensors, base)
         by_count.setdefault(len(chosen), []).append(module.name)
     (usual, usual_names), *others = sorted(by_count.items(), key=lambda item: -len(item[1]))
     exceptions = {name: n for n, names in others for name in model.patterns(names)}
@@ -58,6 +61,7 @@ def to_peft(
 
 
 def _alpha(method: Lora, sites: int) -> float:
+    """Return the alpha of a module with updates of several sites."""
     return method.alpha * (sites if method.scaling == "standard" else sites**0.5)
 
 

@@ -2,10 +2,18 @@
 
 from collections.abc import Mapping
 
-from adaptlab.errors import NoPeftForm
+from adaptlab.errors import BadAdapter, NoPeftForm
 from adaptlab.exchange.modules import PublishedModel
-from adaptlab.exchange.peft_positions import moved_positions
-from adaptlab.exchange.plugins import PEFT_FORMS, BaseTensors, Numbers, PeftForm
+from adaptlab.exchange.peft_members import ADAPTER_CONFIG
+from adaptlab.exchange.peft_positions import PROMPT, PromptMembers, learned_rows, moved_positions
+from adaptlab.exchange.plugins import (
+    PEFT_FORMS,
+    PEFT_TYPES,
+    Adapter,
+    BaseTensors,
+    Numbers,
+    PeftForm,
+)
 from adaptlab.methods.prefix_tuning import PrefixTuning
 
 
@@ -42,10 +50,37 @@ def to_peft(
             **positions.config,
         },
         {
-            "prompt_embeddings": np.concatenate([tensors[n] for n in method.prefix(shape)], 1),
+            PROMPT: np.concatenate([tensors[n] for n in method.prefix(shape)], 1),
             **positions.tensors,
         },
     )
+
+
+@PEFT_TYPES.register("PREFIX_TUNING")
+def from_peft(
+    config: Mapping[str, object],
+    model: PublishedModel,
+    tensors: Mapping[str, Numbers],
+    base: BaseTensors,
+) -> Adapter:
+    """Return the keys and values of every layer.
+
+    Raises:
+        BadAdapter: their shapes are not those of the model.
+    """
+    import numpy as np
+
+    members, width = PromptMembers.read(config), model.shape.key_value_width
+    heads = width // _head_size(model)
+    if members.num_attention_heads not in (None, heads):
+        raise BadAdapter(
+            f"{ADAPTER_CONFIG} has num_attention_heads {members.num_attention_heads}, and keys of "
+            f"this base model have {heads}. Use the base model that the adapter was trained on."
+        )
+    rows = learned_rows(members, model, tensors, base, 2 * model.shape.layers * width)
+    method = PrefixTuning(length=len(rows), side="key_value")
+    parts = np.split(rows, 2 * model.shape.layers, 1)
+    return Adapter(method, dict(zip(method.prefix(model.shape), parts, strict=True)))
 
 
 def _head_size(model: PublishedModel) -> int:

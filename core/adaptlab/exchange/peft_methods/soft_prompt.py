@@ -3,9 +3,18 @@
 from collections.abc import Mapping
 
 from adaptlab.exchange.modules import PublishedModel
-from adaptlab.exchange.peft_positions import moved_positions
-from adaptlab.exchange.plugins import PEFT_FORMS, BaseTensors, Numbers, PeftForm
+from adaptlab.exchange.peft_positions import PROMPT, PromptMembers, learned_rows, moved_positions
+from adaptlab.exchange.plugins import (
+    PEFT_FORMS,
+    PEFT_TYPES,
+    Adapter,
+    BaseTensors,
+    Numbers,
+    PeftForm,
+)
 from adaptlab.methods.soft_prompt import SoftPrompt
+
+TENSOR = "embed.prompt"
 
 
 @PEFT_FORMS.register("soft_prompt")
@@ -27,5 +36,21 @@ def to_peft(
             "prompt_tuning_init": "RANDOM",
             **positions.config,
         },
-        {"prompt_embeddings": tensors["embed.prompt"], **positions.tensors},
+        {PROMPT: tensors[TENSOR], **positions.tensors},
     )
+
+
+@PEFT_TYPES.register("PROMPT_TUNING")
+def from_peft(
+    config: Mapping[str, object],
+    model: PublishedModel,
+    tensors: Mapping[str, Numbers],
+    base: BaseTensors,
+) -> Adapter:
+    """Return the virtual tokens.
+
+    Raises:
+        BadAdapter: they are not as wide as the model's embeddings.
+    """
+    rows = learned_rows(PromptMembers.read(config), model, tensors, base, model.shape.width)
+    return Adapter(SoftPrompt(length=len(rows)), {TENSOR: rows})

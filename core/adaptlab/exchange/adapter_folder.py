@@ -1,0 +1,165 @@
+"""A PEFT folder on one machine, and the files that it must still have."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from adaptlab.errors import BadAdapter, BadModelFolder, BadWeightsFile
+from adaptlab.exchange.peft_members import ADAPTER_CONFIG, ADAPTER_WEIGHTS
+from adaptlab.exchange.plugins import Numbers
+from adaptlab.values import Value
+from adaptlab.weights.huggingface import LARGEST_JSON, PICKLES, json_object
+from adaptlab.weights.model_folder import ModelFile
+from adaptlab.weights.numbers import numbers
+from adaptlab.weights.weights_file import (
+    LARGEST_HEADER,
+    LENGTH_BYTES,
+    WEIGHT_DTYPES,
+    StoredTensor,
+    opened,
+    read_header_in,
+)
+
+LARGEST_ADAPTER = 2**28
+"""Bytes of an adapter in float32, which is converted in memory; as for an export."""
+LARGEST_FILE = 2 * LARGEST_ADAPTER + LENGTH_BYTES + LARGEST_HEADER
+"""Bytes of the file: numbers of 64 bits are halved."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterFolder:
+    """The content of a PEFT folder, with digests that identify it."""
+
+    config: Mapping[str, object]
+    tensors: Mapping[str, Numbers] = field(repr=False)
+    files: tuple[ModelFile, ...]
+
+
+def read_adapter(folder: Path, within: Path | None = None) -> AdapterFolder:
+    """Read `adapter_config.json` and `adapter_model.safetensors`; nothing is unpickled.
+
+    See `adaptlab.weights.weights_file.opened` for `within`.
+
+    Raises:
+        BadAdapter: a file is missing, damaged or too large, or numbers are not finite.
+    """
+    text = _content(folder / ADAPTER_CONFIG, within, LARGEST_JSON + 1)
+    try:
+        config = json_object(ADAPTER_CONFIG, text)
+    except BadModelFolder as error:
+        raise BadAdapter(f"{error} Save the adapter again with save_pretrained.") from error
+    content = _content(folder / ADAPTER_WEIGHTS, within, LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise _too_large()
+    tensors = _tensors(content)
+    files = {ADAPTER_CONFIG: text, ADAPTER_WEIGHTS: content}
+    return AdapterFolder(config, tensors, tuple(_file(*file) for file in files.items()))
+
+
+class PlacedAdapter(Value):
+    """A PEFT folder whose adapter is read where it is.
+
+    `path` is its place on this machine and `name` is `ALIAS/SUB/PATH`, which users see. `files` are
+    its files when the job was created. A file outside `within` is not opened.
+    """
+
+    path: Path
+    name: str
+    files: tuple[ModelFile, ...]
+    within: Path | None = None
+
+    def read(self) -> AdapterFolder:
+        """Read the folder, if it is still the one that was submitted.
+
+        Raises:
+            BadAdapter: a file is missing, cannot be read or has changed.
+        """
+        try:
+            present = read_adapter(self.path, self.within)
+        except BadAdapter as error:
+            raise self._refusal(str(error)) from error
+        expected = {file.name: file for file in self.files}
+        if changed := [file.name for file in present.files if file != expected.get(file.name)]:
+            raise self._refusal(f"Changed since then: {', '.join(changed)}.")
+        return present
+
+    def _refusal(self, details: str) -> BadAdapter:
+        return BadAdapter(
+            f"The folder {self.name} is not as it was when the job was created. {details} "
+            "Restore it and retry the job, or submit the adapter again."
+        )
+
+
+def _content(path: Path, within: Path | None, most: int) -> bytes:
+    """Return the first `most` bytes of a file."""
+    try:
+        with opened(path, within) as file:
+            return file.read(most)
+    except FileNotFoundError as error:
+        raise BadAdapter(_missing(path)) from error
+    except OSError as error:
+        # The message does not contain the folder, which users need not see.
+        raise BadAdapter(f"{path.name} cannot be read: {error.strerror or error}.") from error
+
+
+def _missing(path: Path) -> str:
+    pickles = sorted(file.name for file in path.parent.iterdir() if file.suffix in PICKLES)
+    if path.name == ADAPTER_WEIGHTS and pickles:
+        return (
+            f"{pickles[0]} is not read, because a file of this type can contain code that runs "
+            f"when it is loaded. Load the adapter in PEFT and save it as {ADAPTER_WEIGHTS}, with "
+            "save_pretrained(…, safe_serialization=True)."
+        )
+    return (
+        f"The folder has no {path.name}. Name a folder that save_pretrained of a PeftModel has "
+        "written, with its whole content."
+    )
+
+
+def _tensors(content: bytes) -> dict[str, Numbers]:
+    path = Path(ADAPTER_WEIGHTS)
+    try:
+        header = read_header_in(content[: LENGTH_BYTES + LARGEST_HEADER], len(content), path)
+    except BadWeightsFile as error:
+        raise BadAdapter(f"{error} Save the adapter again.") from error
+    for tensor in header.tensors:
+        if tensor.dtype not in WEIGHT_DTYPES:
+            raise BadAdapter(
+                f"{ADAPTER_WEIGHTS}: {tensor.name} is stored as {tensor.dtype}. Store it as one of "
+                f"{', '.join(WEIGHT_DTYPES)}."
+            )
+    if 4 * sum(_scalars(tensor) for tensor in header.tensors) > LARGEST_ADAPTER:
+        raise _too_large()
+    return {tensor.name: _finite(tensor, content) for tensor in header.tensors}
+
+
+def _scalars(tensor: StoredTensor) -> int:
+    count = 1
+    for size in tensor.shape:
+        count *= size
+    return count
+
+
+def _finite(tensor: StoredTensor, content: bytes) -> Numbers:
+    import numpy as np  # loaded for numbers only
+
+    with np.errstate(over="ignore"):  # from float64; infinity is refused below
+        values = numbers(tensor, content[tensor.start : tensor.stop])
+    if not np.isfinite(values).all():
+        raise BadAdapter(
+            f"{ADAPTER_WEIGHTS}: {tensor.name} has values that are not finite in float32. Train "
+            "the adapter again with a lower learning rate."
+        )
+    return values
+
+
+def _too_large() -> BadAdapter:
+    return BadAdapter(
+        f"{ADAPTER_WEIGHTS} needs more than {LARGEST_ADAPTER:,} bytes in float32, which is the "
+        "limit for an adapter. Use one of lower rank or at fewer modules."
+    )
+
+
+def _file(name: str, content: bytes) -> ModelFile:
+    return ModelFile(name=name, size=len(content), digest=hashlib.sha256(content).hexdigest())

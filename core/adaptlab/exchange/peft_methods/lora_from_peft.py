@@ -1,0 +1,235 @@
+"""LoRA, rank-stabilised LoRA and DoRA from PEFT's form.
+
+PEFT has a rank and an alpha for each module, adaptlab one for all sites. A site of a fused module
+gets the update's rows of B with all of A, or with its own part of A where the update is block
+diagonal, as `to_peft` writes it.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Literal
+
+from pydantic import Field, PositiveInt
+
+from adaptlab.errors import BadAdapter
+from adaptlab.exchange.modules import Module, Part, PublishedModel
+from adaptlab.exchange.peft_members import (
+    ADAPTER_CONFIG,
+    ADAPTER_WEIGHTS,
+    TARGETS_ADVICE,
+    PeftMembers,
+    refuse_saved_modules,
+)
+from adaptlab.exchange.peft_methods.lora import MAGNITUDE, A, B
+from adaptlab.exchange.peft_tensors import AdaptedModule, adapted_modules, matches
+from adaptlab.exchange.plugins import PEFT_TYPES, Adapter, BaseTensors, Numbers
+from adaptlab.exchange.site_patterns import site_patterns
+from adaptlab.methods.lora import Lora
+from adaptlab.wording import shortened
+
+HIGHEST_ALPHA = 1e4
+MOST_PATTERNS = 64
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_.]+")
+_CONVERT = (
+    "Convert it to a plain LoRA in PEFT, with save_pretrained(…, "
+    "path_initial_model_for_weight_conversion=…)."
+)
+
+
+class LoraMembers(PeftMembers):
+    """The members of LoRA that are read."""
+
+    ignored = frozenset({"fan_in_fan_out", "lora_dropout", "megatron_core", "qalora_group_size"})
+    advice = TARGETS_ADVICE | {"init_lora_weights": _CONVERT}
+
+    r: PositiveInt
+    lora_alpha: float
+    target_modules: list[str]
+    bias: Literal["none"] = "none"
+    init_lora_weights: bool | Literal["gaussian"] = True
+    """Other initial values come with a changed base model."""
+    rank_pattern: dict[str, PositiveInt] = Field(default_factory=dict[str, PositiveInt])
+    alpha_pattern: dict[str, float] = Field(default_factory=dict[str, float])
+    use_rslora: bool = False
+    use_dora: bool = False
+
+    def rank_of(self, module: str) -> int:
+        """Return the rank of a module."""
+        return next((r for end, r in self.rank_pattern.items() if matches(module, [end])), self.r)
+
+    def alpha_of(self, module: str) -> float:
+        """Return the alpha of a module."""
+        own = (alpha for end, alpha in self.alpha_pattern.items() if matches(module, [end]))
+        return next(own, self.lora_alpha)
+
+
+@dataclass(frozen=True, slots=True)
+class _Update:
+    """The update B A of one module, with its alpha; `norms` are DoRA's learned row norms.
+
+    `active` are the sites whose outputs it changes.
+    """
+
+    module: Module
+    alpha: float
+    a: Numbers = field(repr=False)
+    b: Numbers = field(repr=False)
+    norms: "Numbers | None" = field(repr=False)
+    active: tuple[Part, ...]
+
+    @property
+    def rank(self) -> int:
+        return len(self.a)
+
+    def ranks(self) -> set[int]:
+        """Return the ranks that its sites can have."""
+        most = len(self.module.parts)
+        wanted = {self.rank // n for n in range(1, most + 1) if self.rank % n == 0}
+        return {rank for rank in wanted if rank and self.blocks(rank) is not None}
+
+    def blocks(self, rank: int) -> tuple[tuple[Part, slice], ...] | None:
+        """Return each adapted site with its rows of A, `rank` each; None if that is impossible."""
+        if rank == self.rank:
+            whole = slice(0, rank)
+            return tuple((part, whole) for part in self.active or self.module.parts)
+        count, rest = divmod(self.rank, rank)
+        for parts in combinations(self.module.parts, 0 if rest else count):
+            blocks = tuple((p, slice(i * rank, (i + 1) * rank)) for i, p in enumerate(parts))
+            if parts and {*self.active} <= {*parts} and all(self._is_alone(*b) for b in blocks):
+                return blocks
+        return None
+
+    def _is_alone(self, part: Part, columns: slice) -> bool:
+        """Return True if the part's rows of B are zero outside its columns."""
+        rows = self.b[part.rows]
+        return not (rows[:, : columns.start].any() or rows[:, columns.stop :].any())
+
+
+@PEFT_TYPES.register("LORA")
+def from_peft(
+    config: Mapping[str, object],
+    model: PublishedModel,
+    tensors: Mapping[str, Numbers],
+    base: BaseTensors,
+) -> Adapter:
+    """Return the updates by site.
+
+    Raises:
+        BadAdapter: ranks or scales of modules differ, or a member changes what is computed.
+    """
+    members = LoraMembers.read(config)
+    refuse_saved_modules(members)
+    _check_patterns(members)
+    kinds = (A, B, MAGNITUDE) if members.use_dora else (A, B)
+    adapted = adapted_modules(model, tensors, kinds, members.target_modules)
+    updates = [_update(members, module, base) for module in adapted]
+    rank = _common_rank(updates)
+    written: dict[str, Numbers] = {}
+    for update in updates:
+        for part, columns in update.blocks(rank) or ():
+            site = part.site.name
+            written[f"{site}.a"] = update.a[columns]
+            written[f"{site}.b"] = update.b[part.rows, columns]
+            if update.norms is not None:
+                written[f"{site}.magnitude"] = update.norms[part.rows]
+    return Adapter(_method(members, model, updates, rank), written)
+
+
+def _check_patterns(members: LoraMembers) -> None:
+    for name in (*members.rank_pattern, *members.alpha_pattern):
+        if not PLAIN_NAME.fullmatch(name):
+            raise BadAdapter(
+                f"{ADAPTER_CONFIG} has the pattern {shortened(name, 60)!r} in rank_pattern or "
+                "alpha_pattern. List the ends of the modules' names there, without symbols of "
+                "regular expressions."
+            )
+
+
+def _update(members: LoraMembers, adapted: AdaptedModule, base: BaseTensors) -> _Update:
+    module = adapted.module
+    inputs, outputs = module.parts[0].site.inputs, module.outputs
+    rank, alpha = members.rank_of(module.name), members.alpha_of(module.name)
+    if not 0 < alpha <= HIGHEST_ALPHA:
+        raise BadAdapter(
+            f"{ADAPTER_CONFIG} has the alpha {alpha:g} for {module.name}. It must be above 0 and "
+            f"at most {HIGHEST_ALPHA:g}. Scale B instead."
+        )
+    a = adapted.tensor(A, (None, inputs))
+    if len(a) != rank:
+        raise BadAdapter(
+            f"{ADAPTER_CONFIG} has the rank {rank} for {module.name}, and {ADAPTER_WEIGHTS} has "
+            f"{len(a)}. Correct r or rank_pattern."
+        )
+    b = adapted.tensor(B, (outputs, rank))
+    norms = adapted.tensor(MAGNITUDE, (outputs,)) if members.use_dora else None
+    active = tuple(_active_parts(module, b, norms, base))
+    return _Update(module, alpha, a, b, norms, active)
+
+
+def _active_parts(
+    module: Module, b: Numbers, norms: "Numbers | None", base: BaseTensors
+) -> Iterator[Part]:
+    """Yield the sites whose outputs the update of a fused module changes, or the only site."""
+    import numpy as np
+
+    for part in module.parts:
+        if len(module.parts) == 1 or b[part.rows].any():
+            yield part
+        elif norms is not None:
+            own = np.linalg.norm(base(f"{part.site.name}.weight"), axis=1)
+            if not np.allclose(norms[part.rows], own, rtol=1e-6, atol=0):
+                yield part
+
+
+def _common_rank(updates: list[_Update]) -> int:
+    """Return the smallest rank that all sites can have.
+
+    Raises:
+        BadAdapter: there is none.
+    """
+    if common := set[int].intersection(*(update.ranks() for update in updates)):
+        return min(common)
+    ranks = {update.rank: update.module.name for update in updates}
+    shown = "; ".join(f"{rank} at {name}" for rank, name in sorted(ranks.items())[:4])
+    raise BadAdapter(
+        f"The modules of {ADAPTER_WEIGHTS} have different ranks ({shown}). adaptlab's LoRA has one "
+        "rank at all sites. Fill the smaller ones up with zeros, and scale B to the same alpha."
+    )
+
+
+def _method(members: LoraMembers, model: PublishedModel, updates: list[_Update], rank: int) -> Lora:
+    """Return the method; the factor of the update must be the same at all modules."""
+    root = 0.5 if members.use_rslora else 1.0
+    first = min(updates, key=lambda update: update.rank)
+    for update in updates:
+        factors = [u.alpha / u.rank**root for u in (first, update)]
+        if not math.isclose(*factors, rel_tol=1e-9):
+            raise BadAdapter(
+                f"{ADAPTER_CONFIG} scales updates by {factors[0]:g} at {first.module.name} and by "
+                f"{factors[1]:g} at {update.module.name}. adaptlab's LoRA has one scale at all "
+                "sites. Scale B of these modules to the same alpha."
+            )
+    sites = [part.site.name for update in updates for part, _ in update.blocks(rank) or ()]
+    patterns = site_patterns(model.shape, sites)
+    if len(patterns) > MOST_PATTERNS:
+        raise BadAdapter(
+            f"The modules of {ADAPTER_WEIGHTS} need {len(patterns)} patterns of sites. The limit "
+            f"is {MOST_PATTERNS}. Adapt the same modules in every layer."
+        )
+    return Lora(
+        rank=rank,
+        alpha=_undone(first.alpha, (first.rank / rank) ** root),
+        sites=patterns,
+        scaling="rank_stabilised" if members.use_rslora else "standard",
+        dora=members.use_dora,
+    )
+
+
+def _undone(product: float, factor: float) -> float:
+    """Return the number with the fewest digits whose product with `factor` is this one."""
+    quotient = product / factor
+    short = (float(f"{quotient:.{digits}g}") for digits in range(1, 17))
+    return next((number for number in short if number * factor == product), quotient)
