@@ -7,7 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 from sqlalchemy.orm import Session
-from tests.making import a_base_model, a_job, a_pretrain_spec, an_adapt_spec, base_facts
+from tests.making import (
+    a_base_model,
+    a_job,
+    a_pretrain_spec,
+    a_resolved_spec,
+    an_adapt_spec,
+    base_facts,
+)
 
 from adaptlab.plugins.shapes import TensorShape
 from adaptlab.specs.resolve import resolve
@@ -36,7 +43,9 @@ def an_adapter(
     assert isinstance(resolved, ResolvedAdapt)
     shape = resolved.family.shape()
     bases = [drawn(shape.tensors, seed) for seed in range(2)]
-    a_base_model(session, BASE, contents=[save(base) for base in bases])
+    pretrained = a_resolved_spec(pretraining).model_dump(mode="json")
+    weights = [save(base) for base in bases]
+    a_base_model(session, BASE, contents=weights, family="gpt2", resolved_spec=pretrained)
     document = write_resolved(resolved).model_dump(mode="json")
     job = a_job(session, spec, state="succeeded", base_model=BASE, resolved_spec=document)
     tensors = drawn(resolved.method.kept().tensors(shape), 7)

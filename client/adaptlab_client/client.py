@@ -70,7 +70,7 @@ class Client:
             self._connection, "families", FamilyEntry, lambda request: ask(request, Families).data
         )
         self.budgets = Budgets(self._connection)
-        self.checkpoints = Checkpoints(self._connection)
+        self.checkpoints = Checkpoints(self._connection, self.jobs)
         self.uploads = Uploads(self._connection)
         self.datasets = Datasets(self._connection, self.uploads)
         self.studies = Studies(self._connection)

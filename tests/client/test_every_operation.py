@@ -23,6 +23,7 @@ from tests.client.finished import a_finished_job
 from tests.comparing import Run, run_all
 from tests.folders import a_model_folder
 from tests.making import a_base_model, a_job, a_study_document, an_adapt_document
+from tests.peft_folders import a_peft_folder
 from typer.testing import Result
 
 import adaptlab_client.cli
@@ -65,8 +66,9 @@ class Line(NamedTuple):
 
 @pytest.fixture
 def settings(database_url: str, broker_url: str, tmp_path: Path) -> Settings:
-    """Settings with one model root, in which a model lies."""
+    """Settings with one model root, in which a model and an adapter lie."""
     a_model_folder(tmp_path / "root" / "llama")
+    a_peft_folder(tmp_path / "root" / "lora")
     return Settings(
         database_url=database_url,
         broker_url=broker_url,

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.core.comparable import MACHINE, a_job, pointers
+from tests.core.comparable import MACHINE, a_job, an_imported_job, pointers
 from tests.core.scoring import drawn
 from tests.making import an_environment
 
@@ -69,6 +69,14 @@ def test_what_trains_nothing_has_no_training_that_could_differ():
     assert frozen.spec.budget.trainable_parameters == 0
     assert pointers(frozen, a_job("one", tuning={"trials": 6})) == {}
     assert pointers(frozen, a_job("one", evaluation={"samples": 17})) == {
+        "/evaluation_samples": "voids"
+    }
+
+
+def test_an_imported_adapter_has_no_effort_that_could_differ():
+    one, imported = a_job("one", tuning={"trials": 6}, seeds=1), an_imported_job("imported")
+    assert pointers(one, imported) == {}
+    assert pointers(one, an_imported_job("imported", evaluation={"samples": 17})) == {
         "/evaluation_samples": "voids"
     }
 

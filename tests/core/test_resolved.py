@@ -18,7 +18,7 @@ from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.registry import as_json, by_name
 from adaptlab.plugins.task import TASKS, Task
 from adaptlab.plugins.theory_check import THEORY_CHECKS, TheoryCheck
-from adaptlab.specs.resolve import resolve, resolve_import
+from adaptlab.specs.resolve import resolve, resolve_adapter, resolve_import
 from adaptlab.specs.resolve_theory import adaptation_of, resolve_theory
 from adaptlab.specs.resolved import (
     Resolved,
@@ -33,7 +33,7 @@ from adaptlab.specs.resolved import (
     spec_digest,
     write_resolved,
 )
-from adaptlab.specs.spec import ImportSpec, ModelFolder, ResolvedSpec, TheorySpec
+from adaptlab.specs.spec import AdaptSpec, ImportSpec, ModelFolder, ResolvedSpec, TheorySpec
 from adaptlab.weights.model_folder import check_folder
 
 JOB = UUID(int=1)
@@ -55,6 +55,14 @@ def a_theory() -> ResolvedTheory:
     return resolve_theory(TheorySpec.model_validate(asked), base_facts(), [measured])
 
 
+def an_imported_adapter() -> ResolvedAdapt:
+    task = {"name": "sort_descending", "length": 3, "alphabet": 4}
+    document = {"base_model": "tiny-sort", "task": task, "adapter": "models/lora"}
+    folder = ModelFolder(folder="models/lora", files=())
+    method = METHODS.get("frozen")()
+    return resolve_adapter(AdaptSpec.model_validate(document), base_facts(), method, folder)
+
+
 def job_of(kind: str) -> Resolved:
     match kind:
         case "pretrain":
@@ -63,6 +71,8 @@ def job_of(kind: str) -> Resolved:
             return a_resolved_job()
         case "import":
             return an_import()
+        case "adapter":
+            return an_imported_adapter()
         case _:
             return a_theory()
 
@@ -82,6 +92,7 @@ KINDS = {
     "pretrain": ResolvedPretrain,
     "import": ResolvedImport,
     "adapt": ResolvedAdapt,
+    "adapter": ResolvedAdapt,
     "theory": ResolvedTheory,
 }
 
@@ -103,6 +114,16 @@ def test_what_trains_nothing_says_so_in_json_alone(kind: str):
     assert job.training is None
     assert (document.training.steps, document.training.batch_size) == (0, 0)
     assert (document.task, document.method, len(document.training.trials)) == (None, None, 1)
+
+
+def test_an_imported_adapter_is_part_of_what_is_digested():
+    """Jobs without one, which older versions stored, keep their digests."""
+    job = an_imported_adapter()
+    assert (job.trains, job.training.steps, job.seeds) == (False, 0, (0,))
+    without = write_resolved(job).model_copy(update={"adapter": None})
+    assert spec_digest(without) != spec_digest(job)
+    older = without.model_dump(mode="json", exclude={"adapter"})
+    assert spec_digest(ResolvedSpec.model_validate(older)) == spec_digest(without)
 
 
 def test_a_theory_check_has_one_seed_and_its_adaptations_have_plug_ins():

@@ -61,6 +61,17 @@ def test_the_solvers_answer_is_shown(admin: TestClient, sessions: Sessions) -> N
     assert count_jobs(sessions) == before
 
 
+def test_an_adapter_takes_the_place_of_all_settings_of_training(admin: TestClient) -> None:
+    page = previewed(admin, {"/adapter": "models/lora", BUDGET: "100"})
+    assert forms.shown_json(page) == {
+        "kind": "adapt",
+        "base_model": BASE,
+        "task": {"name": "sort_descending", "length": 3, "alphabet": 4},
+        "adapter": "models/lora",
+    }
+    assert "There is no model root named" in page
+
+
 def test_the_job_that_is_made_is_the_one_that_was_shown(
     admin: TestClient, sessions: Sessions
 ) -> None:

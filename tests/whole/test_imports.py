@@ -1,5 +1,6 @@
 """A model from a folder, by a real import, to a downloaded adapter."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -17,14 +18,14 @@ from adaptlab_client import Client, InvalidRequest, JobView
 from adaptlab_stack.stack import Stack
 
 TASK = {"name": "sort_descending", "length": 3, "alphabet": 5}
+MEASURED = {"evaluation": {"samples": 50}, "capture": {"attention": {"samples": 1}}}
 ADAPT = {
     "kind": "adapt",
     "base_model": "tiny-llama",
     "task": TASK,
     "method": {"name": "lora", "rank": 2},
     "training": {"steps": 10, "batch_size": 8},
-    "evaluation": {"samples": 50},
-    "capture": {"attention": {"samples": 1}},
+    **MEASURED,
 }
 
 
@@ -56,17 +57,68 @@ def test_an_imported_model_is_a_base_model_whose_weights_stay_in_their_folder(
     assert str(folder) not in imported.model_dump_json()
 
 
-def test_it_is_adapted_and_the_adapter_fetched(
-    client: Client, imported: JobView, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def adapted(client: Client, imported: JobView) -> JobView:
     assert imported.succeeded, imported.error
     job = client.jobs.wait(client.jobs.submit(ADAPT).id, timeout=PATIENCE)
     assert job.succeeded, job.error
-    assert {m.source for m in client.jobs.attention(job.id)} == {"base", "adapted"}
-    (checkpoint,) = client.jobs.checkpoints(job.id)
+    return job
+
+
+def test_it_is_adapted_and_the_adapter_fetched(
+    client: Client, adapted: JobView, tmp_path: Path
+) -> None:
+    assert {m.source for m in client.jobs.attention(adapted.id)} == {"base", "adapted"}
+    (checkpoint,) = client.jobs.checkpoints(adapted.id)
     path = client.checkpoints.download(checkpoint, tmp_path / "lora.safetensors")
-    assert job.budget is not None
-    assert sum(t.size for t in load_file(path).values()) == job.budget.trainable_parameters
+    assert adapted.budget is not None
+    trained = adapted.budget.trainable_parameters
+    assert sum(tensor.size for tensor in load_file(path).values()) == trained
+
+
+def test_an_exported_adapter_is_imported_and_measured_again(
+    client: Client, stack: Stack, adapted: JobView, model_root: Path, tmp_path: Path
+) -> None:
+    """The tensors come back to the last bit, and so do scores; effort is unknown."""
+    (checkpoint,) = client.jobs.checkpoints(adapted.id)
+    client.checkpoints.export(checkpoint, model_root / "adapters" / "lora")
+    task = json.dumps(TASK)
+    done = command(
+        stack, "checkpoints", "import", "tiny-llama", "models/adapters/lora", "--task", task,
+        "--wait", "-o", "id",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    scored = client.jobs.wait(
+        client.checkpoints.import_folder("tiny-llama", "models/adapters/lora", TASK, **MEASURED).id,
+        timeout=PATIENCE,
+    )
+    assert scored.succeeded, scored.error
+    assert {m.source for m in client.jobs.attention(scored.id)} == {"base", "adapted"}
+    outcomes = [
+        {e.attached: (e.correct, e.total) for e in client.jobs.evaluations(job.id)}
+        for job in (adapted, scored)
+    ]
+    assert outcomes[0] == outcomes[1]
+    (kept,) = client.jobs.checkpoints(scored.id)
+    trained, returned = (
+        load_file(client.checkpoints.download(c, tmp_path / f"{c.id}.safetensors"))
+        for c in (checkpoint, kept)
+    )
+    assert trained.keys() == returned.keys()
+    assert all(np.array_equal(trained[name], returned[name]) for name in trained)
+    client.checkpoints.export(kept, tmp_path / "again")
+    compared = client.comparisons.jobs([adapted.id, scored.id])
+    (table,) = compared.tables
+    labels = {method.label: method.steps for method in table.methods}
+    assert labels == {"lora": 10, "lora (imported)": 0}
+    warnings = {warning.kind for warning in compared.warnings}
+    assert "unknown_effort" in warnings
+    assert "not_comparable" not in warnings
+    advice = client.recommendations.ask(TASK, base_model="tiny-llama", budget=1000)
+    assert {job for row in advice.measured for job in row.jobs} == {adapted.id}
+    checked = {"kind": "theory", "checks": ["relative_attention"], "adaptation": str(scored.id)}
+    theory = client.jobs.wait(client.jobs.submit(checked).id, timeout=PATIENCE)
+    assert theory.succeeded, theory.error
 
 
 def test_a_model_that_the_library_computes_is_adapted_like_any_other(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from adaptlab.errors import InvalidSpec
+from adaptlab.exchange.adapter_folder import PlacedAdapter
 from adaptlab.measurements.results import Allocation, Event, Progress, Started
 from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.specs.resolved import datasets_of, readable
@@ -144,7 +145,7 @@ class Attempt:
         self, trainer: TrainerProcess, recorder: Recorder, cache: AssetCache, scratch: Path
     ) -> Ended:
         try:
-            folder = self._locate_folder()
+            folder, adapter = self._locate_folder(), self._locate_adapter()
             bases = self._fetch_bases(cache, scratch)
             trainer.memory_kills.forget_earlier()
             trainer.send(
@@ -156,6 +157,7 @@ class Attempt:
                     datasets=self._fetch_datasets(cache, scratch),
                     resume=self._fetch_state(scratch),
                     folder=folder,
+                    adapter=adapter,
                     scratch=trainer.make_run_folder(scratch),  # after all its inputs are there
                     save_seconds=self._save_seconds,
                     memory_bytes=self._memory_bytes,
@@ -227,6 +229,16 @@ class Attempt:
             return None
         path = self._roots.locate(needed.folder)
         return PlacedFolder(path=path, name=needed.folder, files=needed.files)
+
+    def _locate_adapter(self) -> PlacedAdapter | None:
+        """Return the folder of an imported adapter; `InvalidSpec` if this worker lacks it."""
+        needed = self._claim.resolved_spec.adapter
+        if needed is None:
+            return None
+        located = self._roots.located(needed.folder)
+        return PlacedAdapter(
+            path=located.place, name=needed.folder, files=needed.files, within=located.root
+        )
 
     def _fetch(self, sha256: str) -> Iterator[bytes]:
         for chunk in self._ledger.fetch_artifact(self._claim, sha256):

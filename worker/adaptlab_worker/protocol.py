@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from adaptlab.exchange.adapter_folder import PlacedAdapter
 from adaptlab.measurements.results import Event
 from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.specs.spec import ResolvedSpec
@@ -29,7 +30,8 @@ class RunRequest(Value):
     `bases` are the files of the base model's replicates, in order, `adapters` those of adaptations
     that theory checks measure, and `datasets` the words of tasks. `resume` is the saved state to
     resume from, `save_seconds` the time between saved states. `folder` is the model folder of an
-    import, or of a base model whose weights are not stored. `memory_bytes` limits the run's memory;
+    import, or of a base model whose weights are not stored, and `adapter` that of an imported
+    adapter. `memory_bytes` limits the run's memory;
     None for most of what is free. `until` is the monotonic time by which a strict run must have
     ended unless `LeaseKept` extends it; None for other runs.
     """
@@ -43,6 +45,7 @@ class RunRequest(Value):
     scratch: Path
     resume: Path | None = None
     folder: PlacedFolder | None = None
+    adapter: PlacedAdapter | None = None
     save_seconds: float = 30.0
     memory_bytes: int | None = None
     until: float | None = None

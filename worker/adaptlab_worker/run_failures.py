@@ -21,9 +21,9 @@ def not_begun(error: Exception) -> Ended:
 
 
 def misplaced(error: InvalidSpec) -> Ended:
-    """Return the end of a run whose model folder this worker cannot reach."""
+    """Return the end of a run whose folder, of a model or adapter, this worker cannot reach."""
     message = (
-        f"The worker cannot reach the model folder. {error.problems[0].detail} Give every worker "
+        f"The worker cannot reach the folder. {error.problems[0].detail} Give every worker "
         "of the queue this folder below the same alias, and retry the job."
     )
     return Ended(outcome="failed", reason="system_error", error=message)

@@ -25,6 +25,7 @@ from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from adaptlab.engine.allocator import keep_freed_memory, return_freed_memory
 from adaptlab.errors import (
+    BadAdapter,
     BadCheckpoint,
     BadDataset,
     BadModelFolder,
@@ -34,6 +35,7 @@ from adaptlab.errors import (
     is_disk_full,
     is_out_of_memory,
 )
+from adaptlab.exchange.adapter_folder import PlacedAdapter
 from adaptlab.loading import uncollected
 from adaptlab.measurements.results import Event, MetricPoint, Metrics, Progress
 from adaptlab.plugins.adaptation import AdapterFile
@@ -73,6 +75,7 @@ class Runner(Protocol):
         *,
         resume: Path | None = None,
         folder: PlacedFolder | None = None,
+        adapter: PlacedAdapter | None = None,
         adapters: tuple[AdapterFile, ...] = (),
         datasets: tuple[Path, ...] = (),
         clock: Callable[[], float] | None = None,
@@ -283,6 +286,7 @@ def carry_out(runner: Runner, request: RunRequest, observer: PipeObserver) -> En
                 observer,
                 resume=request.resume,
                 folder=request.folder,
+                adapter=request.adapter,
                 adapters=request.adapters,
                 datasets=request.datasets,
                 clock=time.perf_counter,
@@ -328,7 +332,7 @@ def temporary_files_below(folder: Path) -> Generator[None]:
 def failure(error: Exception) -> Ended:
     """Return the end of a run that raised an exception."""
     message = str(error) or type(error).__name__
-    if isinstance(error, InvalidSpec | BadModelFolder):
+    if isinstance(error, InvalidSpec | BadModelFolder | BadAdapter):
         return Ended(outcome="failed", reason="user_error", error=message)
     if isinstance(error, BadDataset | BadCheckpoint):
         # The bytes have the requested digest, so fetching them again would not help.

@@ -73,6 +73,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adaptlab checkpoints download --job $JOB --to checkpoints",
     ),
     "checkpoints export": ("adaptlab checkpoints export $CHECKPOINT --format peft --to adapter",),
+    "checkpoints import": (
+        "adaptlab checkpoints import my-llama models/lora --task sort_descending --output id",
+    ),
     "uploads send": ("adaptlab uploads send words.tsv",),
     "uploads list": ("adaptlab uploads list --output json",),
     "uploads show": ("adaptlab uploads show $UPLOAD",),

@@ -45,6 +45,14 @@ def read_value(text: str) -> object:
     return _parsed(text, repr(text))
 
 
+def read_choice(text: str) -> str | Settings:
+    """Return a plug-in from the command line, as a name or a mapping in YAML."""
+    value = read_value(text)
+    if not isinstance(value, str | dict):
+        raise UsageError(f"{text!r} is neither a name nor a mapping such as {{name: lora}}.")
+    return cast("str | Settings", value)
+
+
 def _text(source: str) -> str:
     try:
         data = sys.stdin.buffer.read(LARGEST_FILE + 1) if source == "-" else _file(Path(source))

@@ -8,7 +8,7 @@ from uuid import UUID
 import typer
 
 from adaptlab_client.cli.exits import ExitCode
-from adaptlab_client.cli.printing.job_tables import print_jobs
+from adaptlab_client.cli.printing.job_tables import print_job, print_jobs
 from adaptlab_client.cli.printing.terminal import Output, complain, print_value, say
 
 if TYPE_CHECKING:
@@ -57,6 +57,18 @@ def wait_for(
         complain(f"{job.id} {job.state}: {_why(job)}")
     if unsuccessful:
         raise typer.Exit(ExitCode.JOB_FAILED)
+
+
+def show_new_job(
+    client: "Client", job: "JobView", output: Output, *, wait: bool, timeout: float | None
+) -> None:
+    """Print a new job, or wait for it as `wait_for` does."""
+    if not wait:
+        print_job(job, output)
+        return
+    if output is Output.ID:
+        print_value(job, output)  # before waiting, in case the script is stopped meanwhile
+    wait_for(client, [job.id], timeout, any_of=False, output=output, printed=True)
 
 
 def studies_as_ended(

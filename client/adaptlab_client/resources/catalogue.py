@@ -103,10 +103,11 @@ class Budgets:
 
 
 class Checkpoints:
-    """Checkpoints by id."""
+    """Checkpoints by id, and adapters from elsewhere."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, jobs: Jobs) -> None:
         self._connection = connection
+        self._jobs = jobs
 
     def get(self, checkpoint_id: int | str) -> CheckpointView:
         """Return the description of a checkpoint; raises `NotFound`."""
@@ -150,3 +151,15 @@ class Checkpoints:
         """
         identity = checkpoint.id if isinstance(checkpoint, CheckpointView) else checkpoint
         return save_folder(self._connection, path_of("checkpoints", identity, format), Path(folder))
+
+    def import_folder(
+        self, base_model: str, folder: str, task: Choice, **members: object
+    ) -> JobView:
+        """Submit a job that imports and evaluates an adapter that PEFT has saved on the server.
+
+        `folder` is `ALIAS/SUB/PATH`, a path below one of the server's model roots. `members` are
+        further members of the spec, such as `evaluation` and `capture`. Raises `InvalidRequest` if
+        the adapter cannot be imported.
+        """
+        spec: dict[str, object] = {"kind": "adapt", "base_model": base_model, "adapter": folder}
+        return self._jobs.submit({**spec, "task": task, **members})

@@ -10,7 +10,7 @@ from adaptlab.values import Value
 
 Weight = Literal["voids", "effort", "note"]
 
-COMPARED_METHOD = frozenset({"method", "budget"})
+COMPARED_METHOD = frozenset({"method", "budget", "adapter"})
 """The subject of a comparison, in which jobs are expected to differ."""
 SCORED_APART = frozenset(
     {"seeds", "base_replicates", "evaluation_tasks", "base_tasks", "attention"}
@@ -129,7 +129,7 @@ def _values(
 
 
 def _trains(job: ComparedJob) -> bool:
-    return job.spec.budget.trainable_parameters > 0
+    return job.spec.budget.trainable_parameters > 0 and job.spec.training.steps > 0
 
 
 def _applies(pointer: str, job: ComparedJob) -> bool:

@@ -18,6 +18,7 @@ WarningKind = Literal[
     "base_not_learned",
     "unread",
     "unequal_effort",
+    "unknown_effort",
     "missing_seeds",
     "few_seeds",
     "shared_bases",

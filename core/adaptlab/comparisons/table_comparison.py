@@ -60,7 +60,7 @@ class ComparedMethod(Value):
     `budget` is None for a method that is the same at every budget: a reference, or a method of
     fixed size that fits all budgets. `trials` is the number of settings tried per seed, and `sweep`
     has the result of each. `trained_steps` is the sum of their steps, which is smaller if some
-    ended early.
+    ended early. An imported adapter has no trials and no steps here.
     """
 
     method: str
@@ -75,6 +75,11 @@ class ComparedMethod(Value):
     trials: int
     trained_steps: int
     sweep: tuple[TriedTrial, ...]
+
+    @property
+    def is_imported(self) -> bool:
+        """True if the adapters were imported, not trained here."""
+        return self.steps == 0
 
 
 class MissingScores(Value):
@@ -196,11 +201,12 @@ def _unequal_steps(table: TableComparison) -> TableWarning | None:
 
     A voided table has none.
     """
-    steps = Counter(method.steps for method in table.methods if method.parameters)
+    trained = [m for m in table.methods if m.parameters and not m.is_imported]
+    steps = Counter(method.steps for method in trained)
     if table.comparison is None or table.comparison.voided or len(steps) < 2:
         return None
     usual = steps.most_common(1)[0][0]
-    others = [method for method in table.methods if method.parameters and method.steps != usual]
+    others = [method for method in trained if method.steps != usual]
     numbers = ", ".join(f"{method.label} has {method.steps:,}" for method in others)
     return TableWarning(
         base_model=table.base_model,
@@ -208,6 +214,23 @@ def _unequal_steps(table: TableComparison) -> TableWarning | None:
         kind="unequal_effort",
         text=f"The numbers of steps differ: {numbers}, the others have {usual:,}.",
         methods=tuple(method.label for method in others),
+    )
+
+
+def _unknown_effort(table: TableComparison) -> TableWarning | None:
+    """Return a warning if adapters were imported."""
+    imported = tuple(method.label for method in table.methods if method.is_imported)
+    if not imported:
+        return None
+    return TableWarning(
+        base_model=table.base_model,
+        task=table.task,
+        kind="unknown_effort",
+        text=(
+            f"Imported, not trained here: {', '.join(imported)}. Data, steps and tuning of these "
+            "adapters are unknown, so a difference may be one of effort and not of methods."
+        ),
+        methods=imported,
     )
 
 
@@ -231,6 +254,8 @@ def _warnings(table: TableComparison) -> Iterator[TableWarning]:
             )
     if (unequal := _unequal_steps(table)) is not None:
         yield unequal
+    if (unknown := _unknown_effort(table)) is not None:
+        yield unknown
     lacking = [one for one in table.missing if one.state != "skipped"]
     if lacking:
         yield TableWarning(

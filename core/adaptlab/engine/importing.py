@@ -1,4 +1,4 @@
-"""Import of a published model as a base model, without training."""
+"""Import of a published model or adapter, without training."""
 
 from collections.abc import Mapping
 
@@ -6,13 +6,15 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.attachments import NOTHING_ATTACHED
-from adaptlab.engine.base_weights import checked_folder
+from adaptlab.engine.base_weights import BaseWeights, checked_folder
 from adaptlab.engine.huggingface import load_checked
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.engine.tensors import Float
-from adaptlab.errors import BadModelFolder
+from adaptlab.errors import BadAdapter, BadModelFolder
+from adaptlab.exchange.adapter_folder import PlacedAdapter
+from adaptlab.exchange.peft_adapter import imported_adapter
 from adaptlab.measurements.results import ReplicateResult
 from adaptlab.weights.placed_folder import PlacedFolder
 
@@ -29,7 +31,7 @@ AS_FOUND = ReplicateResult(
     validation_accuracy=None,
     steps=0,
 )
-"""The only replicate of an imported model, which is not trained."""
+"""The only replicate of an imported model or adapter, which is not trained."""
 
 
 def imported_model(plan: Plan, folder: PlacedFolder | None, memory_bytes: int | None) -> Model:
@@ -49,6 +51,32 @@ def imported_model(plan: Plan, folder: PlacedFolder | None, memory_bytes: int | 
     weights = {name: tensor.unsqueeze(0) for name, tensor in published.tensors.items()}
     _try_out(plan, weights)
     return Model(plan, {}, weights)
+
+
+def adapted_model(plan: Plan, placed: PlacedAdapter | None, source: BaseWeights) -> Model:
+    """Return the base model with the adapter of a folder, [1, ...], as if trained.
+
+    Raises:
+        BadAdapter: the folder has changed since the job was created, or is read differently.
+    """
+    if placed is None:
+        raise BadAdapter(
+            "The worker did not report where the adapter's folder is. Update the worker."
+        )
+    base = source.read(plan, plan.spec.base_replicates, plan.dtype)
+    adapter = imported_adapter(
+        plan.family, placed.read(), lambda name: base[name][0].float().cpu().numpy()
+    )
+    if adapter.method != plan.method:
+        raise BadAdapter(
+            f"This worker reads the adapter in {placed.name} differently from the server that "
+            "created the job. Update both to one version, and submit the adapter again."
+        )
+    trained = {
+        name: torch.from_numpy(tensor).to(plan.device, plan.dtype).unsqueeze(0)
+        for name, tensor in adapter.tensors.items()
+    }
+    return Model(plan, base, trained)
 
 
 @torch.no_grad()

@@ -16,7 +16,7 @@ from adaptlab.engine.checkpoint import write_checkpoint
 from adaptlab.engine.choice import decide
 from adaptlab.engine.chunks import memory_limit
 from adaptlab.engine.compiled import are_compiled
-from adaptlab.engine.importing import AS_FOUND, imported_model
+from adaptlab.engine.importing import AS_FOUND, adapted_model, imported_model
 from adaptlab.engine.meter import Clock, Meter
 from adaptlab.engine.model import Model
 from adaptlab.engine.observer import Observer
@@ -26,6 +26,7 @@ from adaptlab.engine.starting import initial_trainables
 from adaptlab.engine.train import Training
 from adaptlab.engine.word_lists import read_lists
 from adaptlab.errors import TrainingDiverged, TrainingStopped
+from adaptlab.exchange.adapter_folder import PlacedAdapter
 from adaptlab.measurements.results import (
     Environment,
     Evaluated,
@@ -49,6 +50,7 @@ def run(
     resume: Path | None = None,
     *,
     folder: PlacedFolder | None = None,
+    adapter: PlacedAdapter | None = None,
     adapters: tuple[AdapterFile, ...] = (),
     datasets: tuple[Path, ...] = (),
     clock: Clock | None = None,
@@ -56,8 +58,9 @@ def run(
 ) -> None:
     """Train, select trials, evaluate, record attention, write checkpoints.
 
-    An import reads all weights in `folder` instead of training, and stores none. Theory checks
-    train nothing and run on the CPU, each in its own precision.
+    An import reads all weights in `folder` instead of training, and stores none. An imported
+    adapter is read from the folder `adapter`, and stored like a trained one. Theory checks train
+    nothing and run on the CPU, each in its own precision.
 
     `bases` are the checkpoint files of the base model's replicates, in replicate order. A base
     model that was imported has none: its weights are read from `folder` instead. `adapters`
@@ -68,7 +71,7 @@ def run(
     several passes; the default limit is most of the free memory.
 
     Raises `TrainingDiverged`, `TrainingStopped`, `OutOfMemory`, `BadCheckpoint`, `BadModelFolder`,
-    `BadDataset` or `InvalidSpec`, after reporting what was measured until then.
+    `BadAdapter`, `BadDataset` or `InvalidSpec`, after reporting what was measured until then.
     """
     base = BaseWeights(bases, folder, memory_bytes)
     is_theory = isinstance(spec, ResolvedTheory)
@@ -79,9 +82,14 @@ def run(
         run_checks(plan, base, adapters, observer)
     else:
         if isinstance(spec, ResolvedImport):
-            model, chosen = _imported(plan, base, observer)
+            model = imported_model(plan, folder, memory_bytes)
+            chosen = _as_found(plan, observer)
         else:
-            model, chosen = _trained(plan, base, scratch, observer, resume, meter)
+            if spec.trains:
+                model, chosen = _trained(plan, base, scratch, observer, resume, meter)
+            else:
+                model = adapted_model(plan, adapter, base)
+                chosen = _as_found(plan, observer)
             _keep(model, chosen, scratch, observer)
         _report(plan, model, chosen, scratch, observer)
     base.check_unchanged()
@@ -93,15 +101,14 @@ def _finish(meter: Meter | None, observer: Observer) -> None:
         observer.emit(Finished(usage=meter.usage()))
 
 
-def _imported(
-    plan: Plan, source: BaseWeights, observer: Observer
-) -> tuple[Model, tuple[ReplicateResult, ...]]:
-    """Return the model of a folder, and its only replicate."""
-    model = imported_model(plan, source.folder, source.memory_bytes)
+def _as_found(plan: Plan, observer: Observer) -> tuple[ReplicateResult, ...]:
+    """Report and return the only replicate of what was read from a folder."""
     if observer.command() == "stop":
         raise TrainingStopped("The run was asked to stop while the folder was read.")
-    observer.emit(ReplicatesDecided(replicates=(AS_FOUND,)))
-    return model, (AS_FOUND,)
+    (seed,) = plan.spec.seeds
+    found = AS_FOUND.model_copy(update={"seed": seed})
+    observer.emit(ReplicatesDecided(replicates=(found,)))
+    return (found,)
 
 
 def _trained(

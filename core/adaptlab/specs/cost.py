@@ -142,7 +142,7 @@ class _Job:
     def _training(self) -> Load:
         """Return the load of all steps and validations."""
         spec = self.spec
-        if spec.training is None or not self.trainable.scalars:
+        if spec.training is None or not spec.trains or not self.trainable.scalars:
             return Load()
         total = Load()
         for stage in stages(spec.training):
@@ -220,7 +220,7 @@ class _Job:
         """Return the peak memory in bytes; see `Work`."""
         weights = self.shape.parameters * (self.bases or isinstance(self.spec, ResolvedImport))
         training = 0
-        if self.spec.training is not None and self.trainable.scalars:
+        if self.spec.training is not None and self.spec.trains and self.trainable.scalars:
             kept = self._pass(self._batch(self.spec)).kept
             training = (OPTIMISER_COPIES - 1) * self._trained_scalars() + kept
         scoring = max((self._scored_at_once(task) for task in self._tasks()), default=0)

@@ -1,5 +1,6 @@
 """Resolution of specs: plug-ins checked, `auto` replaced, budget solved."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar, overload
@@ -16,7 +17,7 @@ from adaptlab.plugins.splits import EVERY_SPLIT, Split
 from adaptlab.plugins.task import TASKS, AnyTask, Task
 from adaptlab.specs.budget import BudgetVector, Solution, budget_vector, solve
 from adaptlab.specs.halving import halving_problems
-from adaptlab.specs.resolved import ResolvedAdapt, ResolvedImport, ResolvedPretrain
+from adaptlab.specs.resolved import NO_TRAINING, ResolvedAdapt, ResolvedImport, ResolvedPretrain
 from adaptlab.specs.spec import (
     AdaptSpec,
     AttentionSpec,
@@ -89,6 +90,8 @@ def resolve(
         return _resolve_pretraining(spec, datasets)
     if base is None:
         raise ValueError("An adaptation is resolved against the facts of its base model.")
+    if spec.adapter is not None:
+        raise ValueError("An imported adapter is resolved by `resolve_adapter`.")
     return _resolve_adaptation(spec, base, datasets, solution)
 
 
@@ -106,6 +109,25 @@ def resolve_import(
         evaluation_tasks=evaluated,
         evaluation_samples=spec.evaluation.samples,
     )
+
+
+def resolve_adapter(
+    spec: AdaptSpec,
+    base: BaseModelFacts,
+    method: Method,
+    folder: ModelFolder,
+    datasets: Datasets = NO_DATASETS,
+) -> ResolvedAdapt:
+    """Return the evaluation of an adapter in a folder, which was read as `method`.
+
+    Raises:
+        InvalidSpec: the spec cannot run, or has settings of a training.
+    """
+    if problems := tuple(_settings_of_training(spec)):
+        raise InvalidSpec(*problems)
+    cost = budget_vector(method, family_shape(base.family), None)
+    single = spec.model_copy(update={"seeds": 1}) if spec.seeds == AUTO else spec
+    return _resolve_adaptation(single, base, datasets, Solution(method, cost), folder)
 
 
 def resolve_task(
@@ -200,7 +222,11 @@ def _resolve_pretraining(spec: PretrainSpec, datasets: Datasets) -> ResolvedPret
 
 
 def _resolve_adaptation(
-    spec: AdaptSpec, base: BaseModelFacts, datasets: Datasets, solution: Solution | None
+    spec: AdaptSpec,
+    base: BaseModelFacts,
+    datasets: Datasets,
+    solution: Solution | None,
+    adapter: ModelFolder | None = None,
 ) -> ResolvedAdapt:
     shape = family_shape(base.family)
     task = resolve_task(spec.task, "/task", datasets)
@@ -216,14 +242,11 @@ def _resolve_adaptation(
         family=base.family,
         task=task,
         method=method,
+        adapter=adapter,
         budget=solution.budget,
-        training=_training(
-            spec.training,
-            resolve_trials(spec.training, spec.tuning, method, shape),
-            spec.tuning.halving,
-        ),
+        training=_tuned_training(spec, method, shape) if adapter is None else NO_TRAINING,
         selection=spec.tuning.selection,
-        validation_samples=spec.tuning.validation_samples,
+        validation_samples=spec.tuning.validation_samples if adapter is None else 0,
         seeds=seeds,
         base_replicates=_base_replicates(spec, len(seeds), base.replicates),
         evaluation_tasks=evaluated,
@@ -234,7 +257,29 @@ def _resolve_adaptation(
     )
 
 
+def _settings_of_training(spec: AdaptSpec) -> Iterator[Problem]:
+    """Yield a problem for each member that an imported adapter does not have."""
+    for name in ("method", "budget", "training", "tuning"):
+        if name in spec.model_fields_set and getattr(spec, name) is not None:
+            detail = (
+                f"An adapter that is imported is not trained, so {name} does not apply. Leave out "
+                f"{name} or adapter."
+            )
+            yield Problem(f"/{name}", "given_with_adapter", detail)
+    if spec.seeds != AUTO and len(_seeds(spec.seeds)) != 1:
+        detail = "An imported adapter is one replicate. Leave seeds out, or give the seed of it."
+        yield Problem("/seeds", "not_one_seed", detail, nearest=(1,))
+
+
+def _tuned_training(spec: AdaptSpec, method: Method, shape: ModelShape) -> ResolvedTraining:
+    trials = resolve_trials(spec.training, spec.tuning, method, shape)
+    return _training(spec.training, trials, spec.tuning.halving)
+
+
 def _solution(spec: AdaptSpec, shape: ModelShape) -> Solution:
+    if spec.method is None:
+        detail = "Give a method to train, or the folder of an adapter to import."
+        raise InvalidSpec(Problem("/method", "missing", detail))
     limit = budget_limit(spec.budget, shape)
     method = solve(resolve_method(spec.method), shape, limit)
     return Solution(method, budget_vector(method, shape, limit))

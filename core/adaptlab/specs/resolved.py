@@ -69,6 +69,11 @@ class _Trained(_Scored):
     adaptations: ClassVar[tuple[Measured, ...]] = ()
 
     @property
+    def trains(self) -> bool:
+        """False for an imported adapter, which has no training steps."""
+        return self.training.steps > 0
+
+    @property
     def trials(self) -> tuple[Trial, ...]:
         """The trials that every seed is trained with."""
         return self.training.trials
@@ -84,7 +89,9 @@ class _Untrained(Value):
 
     task: ClassVar[None] = None
     method: ClassVar[None] = None
+    adapter: ClassVar[None] = None
     training: ClassVar[None] = None
+    trains: ClassVar[bool] = False
     attention: ClassVar[None] = None
     trials: ClassVar[tuple[Trial, ...]] = (UNTRAINED,)
     precision: ClassVar[Precision] = "float32"
@@ -99,6 +106,7 @@ class ResolvedPretrain(_Trained):
     base_model: ClassVar[None] = None
     base_digest: ClassVar[None] = None
     method: ClassVar[None] = None
+    adapter: ClassVar[None] = None
     selection: ClassVar[Selection] = "per_seed"
     base_replicates: ClassVar[tuple[int, ...]] = ()
     base_tasks: ClassVar[tuple[AnyTask, ...]] = ()
@@ -108,7 +116,8 @@ class ResolvedAdapt(_Trained):
     """An adaptation of a base model.
 
     `base_replicates` has, for each seed, the replicate of the base that it starts from.
-    `base_tasks` are the tasks of the base's pretraining, empty if they are unknown.
+    `base_tasks` are the tasks of the base's pretraining, empty if they are unknown. `adapter` is
+    the folder of an adapter that is evaluated and not trained; `method` is derived from it.
     """
 
     kind: Literal["adapt"] = "adapt"
@@ -116,6 +125,7 @@ class ResolvedAdapt(_Trained):
     base_model: str
     base_digest: str | None
     method: AnyMethod
+    adapter: ModelFolder | None = None
     selection: Selection = "per_seed"
     base_replicates: tuple[int, ...]
     base_tasks: tuple[AnyTask, ...] = ()
@@ -223,13 +233,14 @@ def write_resolved(resolved: Resolved) -> ResolvedSpec:
         base_model=resolved.base_model,
         base_digest=resolved.base_digest,
         model_folder=resolved.model_folder,
+        adapter=resolved.adapter,
         checks=tuple(map(as_json, resolved.checks)),
         adaptations=tuple(map(_adaptation, resolved.adaptations)),
         family=as_json(resolved.family),
         task=None if resolved.task is None else as_json(resolved.task),
         method=None if resolved.method is None else as_json(resolved.method),
         budget=resolved.budget,
-        training=_NO_TRAINING if trained is None else trained.training,
+        training=NO_TRAINING if trained is None else trained.training,
         selection="per_seed" if trained is None else trained.selection,
         validation_samples=0 if trained is None else trained.validation_samples,
         seeds=resolved.seeds,
@@ -241,7 +252,7 @@ def write_resolved(resolved: Resolved) -> ResolvedSpec:
     )
 
 
-_NO_TRAINING = ResolvedTraining(
+NO_TRAINING = ResolvedTraining(
     steps=0,
     batch_size=0,
     trials=(UNTRAINED,),
@@ -250,6 +261,7 @@ _NO_TRAINING = ResolvedTraining(
     gradient_clip=0,
     precision="float32",
 )
+"""The training of a job without training steps."""
 
 
 def _adaptation(measured: Measured) -> Adaptation:
@@ -265,7 +277,7 @@ def spec_digest(resolved: Resolved | ResolvedSpec) -> str:
     document = resolved if isinstance(resolved, ResolvedSpec) else write_resolved(resolved)
     jobs = {"__all__": {"job"}}  # equal specs give equal adaptations, whatever the job's id
     deciding = document.model_dump(mode="json", exclude={"budget": True, "adaptations": jobs})
-    for later in ("checks", "adaptations"):
+    for later in ("checks", "adaptations", "adapter"):
         if not deciding[later]:  # older jobs, which lack these members, keep their digests
             del deciding[later]
     canonical = json.dumps(deciding, sort_keys=True, separators=(",", ":"))

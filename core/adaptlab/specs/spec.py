@@ -252,6 +252,10 @@ AnyBase = Annotated[
 class AdaptSpec(Value):
     """Adaptation of a base model to a task, within a parameter budget.
 
+    With an `adapter` instead of a `method`, an adapter that PEFT has saved is evaluated and nothing
+    is trained: `budget`, `training` and `tuning` do not apply, and there is one seed. It is
+    `ALIAS/SUB/PATH`, a folder below one of the server's model roots.
+
     `base_replicates` is the replicate of the base that each seed starts from. With `auto`, seeds
     take the replicates in turn, beginning with the first.
     """
@@ -259,7 +263,8 @@ class AdaptSpec(Value):
     kind: Literal["adapt"] = "adapt"
     base_model: AnyBase
     task: NamedChoice
-    method: NamedChoice
+    method: NamedChoice | None = None
+    adapter: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
     budget: Budget = BudgetSpec()
     training: TrainingSpec = TrainingSpec()
     tuning: TuningSpec = TuningSpec()
@@ -342,7 +347,7 @@ class ResolvedTraining(Value):
 
 
 class ModelFolder(Value):
-    """The folder of an imported model, below a model root, with its files."""
+    """The folder of an imported model or adapter, below a model root, with its files."""
 
     folder: str
     files: tuple[ModelFile, ...]
@@ -361,7 +366,8 @@ class ResolvedSpec(Value):
     starts from; it is empty for pretraining. `base_tasks` are the tasks of the base's pretraining,
     scored to measure forgetting, and empty if they are unknown.
 
-    An import has a `model_folder` instead of a `task`, and no training steps. Theory checks have
+    An import has a `model_folder` instead of a `task`, and no training steps. The adaptation of an
+    imported `adapter` has none either; `method` describes the adapter. Theory checks have
     `checks` and no training steps. Without a base model, `family` is the family in which they build
     models. `adaptations` are measured by theory checks, with the seeds that are listed for each.
     """
@@ -373,6 +379,7 @@ class ResolvedSpec(Value):
     base_model: str | None
     base_digest: str | None
     model_folder: ModelFolder | None = None
+    adapter: ModelFolder | None = None
     checks: tuple[dict[str, object], ...] = ()
     adaptations: tuple[Adaptation, ...] = ()
     family: dict[str, object]

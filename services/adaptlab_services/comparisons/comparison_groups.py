@@ -87,7 +87,8 @@ def _table(label: str, jobs: Sequence[ScoredJob]) -> ComparedTable:
 def _row(jobs: Sequence[ScoredJob], references: frozenset[str], *, on_base: bool) -> Row:
     spec = jobs[0].spec
     name = str((spec.method or {})["name"])
-    label = f"{name} on {spec.base_model}" if on_base else name
+    label = name if spec.adapter is None else f"{name} (imported)"
+    label = f"{label} on {spec.base_model}" if on_base else label
     if name in references:
         return Row(label, None, "reference", tuple(jobs))
     return Row(label, spec.budget.requested, "method", tuple(jobs))

@@ -90,8 +90,13 @@ class Row:
 
     @property
     def trials(self) -> int:
-        """The number of trials per seed."""
-        return len(self.jobs[0].spec.training.trials)
+        """The number of trials per seed, 0 for imported adapters."""
+        return 0 if self.is_imported else len(self.jobs[0].spec.training.trials)
+
+    @property
+    def is_imported(self) -> bool:
+        """True if the adapters were imported, not trained here."""
+        return self.jobs[0].spec.adapter is not None
 
     def evaluations(self) -> tuple[Evaluation, ...]:
         """Return one evaluation per seed; the first job with a seed counts."""
@@ -143,7 +148,7 @@ def compared_method(row: Row) -> ComparedMethod:
         batch_size=training.batch_size,
         trials=row.trials,
         trained_steps=sum(replicate.steps for job in row.jobs for replicate in job.replicates),
-        sweep=tuple(_sweep(row)),
+        sweep=() if row.is_imported else tuple(_sweep(row)),
     )
 
 
@@ -174,10 +179,10 @@ def compared_jobs(rows: Sequence[Row]) -> tuple[ComparedJob, ...]:
 def measured_row(row: Row) -> MeasuredRow | None:
     """Return the row for a diagnosis.
 
-    None if it has no scores, or a plug-in is not installed.
+    None if it has no scores, was not trained here, or a plug-in is not installed.
     """
     spec, accuracies = row.jobs[0].resolved, [e.accuracy for e in row.evaluations()]
-    if not isinstance(spec, ResolvedAdapt) or not accuracies:
+    if not isinstance(spec, ResolvedAdapt) or not spec.trains or not accuracies:
         return None
     return MeasuredRow(
         label=row.label,

@@ -87,7 +87,8 @@ class _Run:
         usage = Usage.model_validate(used)
         device = "cpu" if environment is None else Environment.model_validate(environment).device
         rates, counted = _rates(device), work(spec)
-        share = 0.0 if spec.training is None else usage.training_steps / spec.training.steps
+        trained = spec.training if spec.trains else None
+        share = 0.0 if trained is None else usage.training_steps / trained.steps
         measured = usage.training_seconds + usage.evaluation_seconds
         grown = usage.peak_memory_bytes - usage.base_memory_bytes
         return cls(
@@ -193,7 +194,7 @@ class _Likeness:
 
 
 def _most_similar_first(spec: Resolved, queue: str) -> tuple[_Likeness, ...]:
-    family, trains = str(spec.family.name), spec.training is not None
+    family, trains = str(spec.family.name), spec.trains
     kind = _Likeness(
         basis="kind",
         queue=queue,
@@ -282,6 +283,7 @@ def _conditions(
         Job.method.is_(None) if like.method is None else Job.method == wanted.method,
     )
     return among, (
+        trains,  # an imported adapter tells nothing about training its method
         Job.family == wanted.family,
         Job.resolved_spec["family"] == cast(wanted.configuration, JSONB),
         Job.resolved_spec["training"]["precision"].astext == wanted.precision,

@@ -43,6 +43,7 @@ from adaptlab_services.lifecycle import adaptations, workers
 from adaptlab_services.lifecycle.transitions import append_event, transition
 from adaptlab_services.limits import limits, quotas, sizes
 from adaptlab_services.models import base_models, datasets
+from adaptlab_services.models.adapter_folders import resolved_adapter
 from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots, resolved_import
 from adaptlab_services.people import access, audit, idempotency
 from adaptlab_services.people.audit import Entry
@@ -134,7 +135,8 @@ def preview(session: Session, spec: Spec, *, roots: ModelRoots = NO_ROOTS) -> Pr
     base = None
     if isinstance(spec, AdaptSpec):
         base = base_plan(session, spec.base_model, roots)
-        resolved: Resolved = _resolved_adaptation(session, spec, base.facts)
+        creator = None if base.job is None else base.job[0]
+        resolved: Resolved = _resolved_adaptation(session, spec, base.facts, roots, creator)
     elif isinstance(spec, TheorySpec):
         resolved = _resolved_theory(session, spec)
     else:
@@ -236,7 +238,7 @@ def _create_adaptation(
     if not isinstance(name, str):
         name, queues = base_of(session, principal, name, roots)
     base = base_models.remembered(session, name)
-    resolved = _resolved_adaptation(session, spec, base.facts)
+    resolved = _resolved_adaptation(session, spec, base.facts, roots)
     new = _insert(session, principal, spec, resolved, is_ready=base.is_ready)
     if base.is_ready and not base_models.is_still_ready(session, name, base.job_id):
         base_models.forget(session, name)
@@ -298,7 +300,16 @@ def base_plan(session: Session, base: str | BaseSpec, roots: ModelRoots = NO_ROO
     return BasePlan(facts, (resolved, base.resources.queue))
 
 
-def _resolved_adaptation(session: Session, spec: AdaptSpec, base: BaseModelFacts) -> ResolvedAdapt:
+def _resolved_adaptation(
+    session: Session,
+    spec: AdaptSpec,
+    base: BaseModelFacts,
+    roots: ModelRoots = NO_ROOTS,
+    creator: ResolvedBase | None = None,
+) -> ResolvedAdapt:
+    """Resolve an adaptation; `creator` is the job of a base model that does not exist yet."""
+    if spec.adapter is not None:
+        return sizes.checked(session, resolved_adapter(session, spec, base, roots, creator))
     return sizes.checked(session, resolve(spec, base, datasets.known(session)))
 
 

@@ -46,31 +46,34 @@ class ModelRoots:
         """
         return self.located(folder).place
 
-    def located(self, folder: str) -> "Located":
-        """Return the same as `locate`, with the root for later checks of files."""
+    def located(self, folder: str, pointer: str = POINTER) -> "Located":
+        """Return the same as `locate`, with the root for later checks of files.
+
+        Problems have the `pointer`.
+        """
         alias, *steps = folder.split(SEPARATOR)
         if alias not in self._roots:
-            raise self._unknown(alias)
-        _check_steps(steps)
+            raise self._unknown(alias, pointer)
+        _check_steps(steps, pointer)
         try:
             root = self._roots[alias].resolve(strict=True)
             place = root.joinpath(*steps).resolve(strict=True)
-            _check_inside(root, place, folder)
+            _check_inside(root, place, folder, pointer)
             for entry in place.iterdir():
-                _check_entry(root, entry)
+                _check_entry(root, entry, pointer)
         except (OSError, RuntimeError, ValueError) as error:
             # RuntimeError: circular links. The message omits the error, which contains paths.
             detail = f"The folder {folder!r} does not exist or cannot be read."
-            raise InvalidSpec(Problem(POINTER, "no_such_folder", detail)) from error
+            raise InvalidSpec(Problem(pointer, "no_such_folder", detail)) from error
         return Located(place, root)
 
-    def _unknown(self, alias: str) -> InvalidSpec:
+    def _unknown(self, alias: str, pointer: str) -> InvalidSpec:
         aliases = ", ".join(self.aliases) or "(none)"
         detail = (
             f"There is no model root named {alias!r}. Existing roots: {aliases}. An operator can "
             "add roots with ADAPTLAB_MODEL_ROOTS."
         )
-        return InvalidSpec(Problem(POINTER, "unknown_model_root", detail, self.aliases))
+        return InvalidSpec(Problem(pointer, "unknown_model_root", detail, self.aliases))
 
 
 NO_ROOTS = ModelRoots({})
@@ -91,7 +94,7 @@ def resolved_import(
     return resolve_import(spec, checked.family, folder, datasets)
 
 
-def _check_steps(steps: list[str]) -> None:
+def _check_steps(steps: list[str], pointer: str) -> None:
     """Raise `InvalidSpec` unless all steps are plain, printable folder names."""
     for step in steps:
         if step in ("", ".", "..") or not step.isprintable() or "\\" in step:
@@ -99,21 +102,21 @@ def _check_steps(steps: list[str]) -> None:
                 f"{step!r} is not a valid folder name. Give ALIAS/SUB/PATH below the root, "
                 "without a trailing slash, '.', '..' or control characters."
             )
-            raise InvalidSpec(Problem(POINTER, "not_a_folder_name", detail))
+            raise InvalidSpec(Problem(pointer, "not_a_folder_name", detail))
 
 
-def _check_entry(root: Path, entry: Path) -> None:
+def _check_entry(root: Path, entry: Path, pointer: str) -> None:
     target = entry.resolve()
-    _check_inside(root, target, entry.name)
+    _check_inside(root, target, entry.name, pointer)
     if not (target.is_file() or target.is_dir()):
         detail = f"{entry.name!r} is not a regular file, or is a broken symbolic link. Remove it."
-        raise InvalidSpec(Problem(POINTER, "not_a_file", detail))
+        raise InvalidSpec(Problem(pointer, "not_a_file", detail))
 
 
-def _check_inside(root: Path, target: Path, name: str) -> None:
+def _check_inside(root: Path, target: Path, name: str, pointer: str) -> None:
     if not target.is_relative_to(root):
         detail = (
             f"{name!r} leads out of its model root through a symbolic link. Copy the file into "
             "the root."
         )
-        raise InvalidSpec(Problem(POINTER, "leads_out_of_root", detail))
+        raise InvalidSpec(Problem(pointer, "leads_out_of_root", detail))

@@ -25,9 +25,9 @@ class SizeSteps(Value):
 
 
 def size_steps(document: ResolvedSpec) -> SizeSteps | None:
-    """Return the sizes next to an adaptation's; None without a size knob."""
+    """Return the sizes next to an adaptation's; None if no size can be chosen."""
     resolved = read_resolved(document)
-    if not isinstance(resolved, ResolvedAdapt):
+    if not isinstance(resolved, ResolvedAdapt) or not resolved.trains:
         return None
     method = resolved.method
     size = None if method.size_knob is None else getattr(method, method.size_knob)

@@ -185,13 +185,16 @@ def evidence_of(question: ResolvedQuestion, read: ReadRuns) -> Evidence | NoEvid
 
 
 def _runs(session: Session, question: ResolvedQuestion) -> dict[UUID, RunFacts]:
-    """Return the latest runs on this base model and task within the budget."""
+    """Return the latest runs on this base model and task within the budget.
+
+    Imported adapters are none: how much they were tuned is unknown.
+    """
     latest = (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt)
     rows = session.execute(
         select(Job.id, Job.spec, Job.queue, Attempt.started_at, Attempt.ended_at)
         .join(Attempt, latest)
         .where(Job.kind == "adapt", Job.state == "succeeded", Job.task == question.task.name)
-        .where(Job.trainable_parameters <= question.limit)
+        .where(Job.trainable_parameters <= question.limit, Job.total_steps > 0)
         .where(Job.resolved_spec["task"] == literal(as_json(question.task), JSONB))
         .where(Job.base_model.in_(_names(session, question.base.digest)))
         .where(Job.resolved_spec["base_digest"].astext == question.base.digest)

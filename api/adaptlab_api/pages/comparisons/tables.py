@@ -27,6 +27,7 @@ WARNING_TITLES = {
     "base_not_learned": "The base model has not learned its own task",
     "unread": "This server lacks a plug-in that the jobs name",
     "unequal_effort": "Unequal effort: some methods were tuned harder than others",
+    "unknown_effort": "Unknown effort: some adapters were trained elsewhere",
     "sweep_at_edge": "The best learning rate or initial scale is at the edge of its range",
     "missing": "Scores are missing",
     "missing_seeds": "Seeds are missing",

@@ -131,7 +131,7 @@ def spec_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
         ("Task", _configuration(spec.task) if spec.task else NOTHING),
         ("Base model", spec.base_model or source),
         ("Family", _configuration(spec.family)),
-        *(() if spec.task is None else _training_facts(spec)),
+        *_training_facts(spec),
         ("Seeds", ", ".join(str(seed) for seed in spec.seeds)),
         ("Evaluated on", "; ".join(map(_configuration, spec.evaluation_tasks)) or NOTHING),
         ("Test items", integer(spec.evaluation_samples)),
@@ -161,6 +161,11 @@ def _measured(adaptation: Adaptation) -> str:
 
 def _training_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
     training = spec.training
+    if spec.adapter is not None:
+        where = f"imported from the folder {spec.adapter.folder}, not trained here"
+        return [("Training", where), ("Precision", training.precision)]
+    if spec.task is None:
+        return []
     facts = [
         ("Steps × batch", f"{integer(training.steps)} × {integer(training.batch_size)}"),
         ("Learning rate", _tried(trial.learning_rate for trial in training.trials)),

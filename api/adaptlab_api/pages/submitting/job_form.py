@@ -55,10 +55,12 @@ HINTS = {
     "/resources/max_seconds": "in seconds; a longer job is stopped",
     "/checks": "one per line, as a name or JSON",
     "/adaptation": "id of an adaptation job",
+    "/adapter": "ALIAS/SUB/PATH of an adapter to evaluate, instead of all settings of training",
     "/folder": "ALIAS/SUB/PATH, below a model root of the server",
     "/budget/fraction_of_base": "fraction of the base model's parameters, such as 0.001",
 }
 LABELS = {
+    "/adapter": "Or the folder of a PEFT adapter",
     "/capture/attention/samples": "Samples with attention maps",
     "/evaluation/samples": "Test items",
     "/evaluation/tasks": "Evaluation tasks",
@@ -205,10 +207,20 @@ def _adapting(chosen: Callable[[str], str], offered: Around) -> tuple[Section, .
         field_of("adapt", f"/budget/{name}")
         for name in ("trainable_parameters", "fraction_of_base")
     )
-    return (
+    first = (
         Section("base", "Base model", "the model to adapt", (base,), (inline,)),
         chosen_section("task", "/task", chosen, "what the adapted model learns"),
-        chosen_section("method", "/method", chosen, "how the base model is adapted"),
+    )
+    adapter = field_of("adapt", "/adapter")
+    if chosen("/adapter"):
+        replicate = field_of("adapt", "/base_replicates")
+        note = "evaluated, not trained; clear the field to train a method"
+        imported = Section("method", "Adapter", note, (adapter,), (replicate,))
+        return (*first, imported, measuring_section("adapt"))
+    method = chosen_section("method", "/method", chosen, "how the base model is adapted")
+    return (
+        *first,
+        replace(method, more=(adapter,)),
         Section("budget", "Budget", "determines the size of the method", budget),
         training_section("adapt", tuned=True),
         measuring_section("adapt"),

@@ -6,10 +6,9 @@ import typer
 
 from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.groups import group
-from adaptlab_client.cli.printing.job_tables import print_job
-from adaptlab_client.cli.printing.terminal import Output, print_in_full, print_list, print_value
+from adaptlab_client.cli.printing.terminal import Output, print_in_full, print_list
 from adaptlab_client.cli.session import OutputOption, open_client
-from adaptlab_client.cli.waiting import TimeoutOption, WaitOption, wait_for
+from adaptlab_client.cli.waiting import TimeoutOption, WaitOption, show_new_job
 
 if TYPE_CHECKING:
     from adaptlab_answers.models import BaseModelView
@@ -53,12 +52,7 @@ def import_model(
     members: dict[str, object] = {} if queue is None else {"resources": {"queue": queue}}
     with open_client(context) as client:
         job = client.base_models.import_folder(name, folder, **members)
-        if not wait:
-            print_job(job, output)
-            return
-        if output is Output.ID:
-            print_value(job, output)  # before waiting, in case the script is stopped meanwhile
-        wait_for(client, [job.id], timeout, any_of=False, output=output, printed=True)
+        show_new_job(client, job, output, wait=wait, timeout=timeout)
 
 
 def application() -> typer.Typer:

@@ -1,4 +1,4 @@
-"""`adaptlab checkpoints`: list, show, download and export trained tensors."""
+"""`adaptlab checkpoints`: list, show, download, export and import trained tensors."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.printing.terminal import Output, one_line, print_in_full, print_list, say
 from adaptlab_client.cli.session import JobArgument, OutputOption, open_client
+from adaptlab_client.cli.specs import read_choice
+from adaptlab_client.cli.waiting import TimeoutOption, WaitOption, show_new_job
 
 if TYPE_CHECKING:
     from adaptlab_answers.results import CheckpointView
@@ -87,16 +90,55 @@ def export(
         print(one_line(client.checkpoints.export(checkpoint, folder, format=format.value)))
 
 
+def import_adapter(
+    context: typer.Context,
+    base_model: Annotated[
+        str,
+        typer.Argument(
+            help="Name of the base model that the adapter was trained on.",
+            autocompletion=suggestions.base_models,
+        ),
+    ],
+    folder: Annotated[
+        str,
+        typer.Argument(
+            metavar="ALIAS/PATH",
+            help="PEFT folder below one of the server's model roots, as ALIAS/SUB/PATH.",
+        ),
+    ],
+    task: Annotated[
+        str,
+        typer.Option(
+            help="Task to evaluate it on, as a name or YAML, '{name: add, k: 2}'.",
+            autocompletion=suggestions.tasks,
+        ),
+    ],
+    queue: Annotated[
+        str | None, typer.Option(help="Queue of the workers that can read the folder.")
+    ] = None,
+    wait: WaitOption = False,
+    timeout: TimeoutOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Import an adapter that PEFT has saved in a folder on the server."""
+    members: dict[str, object] = {} if queue is None else {"resources": {"queue": queue}}
+    chosen = read_choice(task)
+    with open_client(context) as client:
+        job = client.checkpoints.import_folder(base_model, folder, chosen, **members)
+        show_new_job(client, job, output, wait=wait, timeout=timeout)
+
+
 def application() -> typer.Typer:
     """Return the commands of `adaptlab checkpoints`."""
     return group(
         "checkpoints",
-        "List, show, download and export trained tensors.",
+        "List, show, download, export and import trained tensors.",
         {
             "list": list_checkpoints,
             "show": show,
             "download": download,
             "export": export,
+            "import": import_adapter,
         },
     )
 

@@ -11,7 +11,6 @@ from adaptlab_client.cli.printing.job_tables import (
     COLUMNS,
     SCORE_COLUMNS,
     facts_of,
-    print_job,
     print_jobs,
     print_preview,
     row_of,
@@ -20,7 +19,7 @@ from adaptlab_client.cli.printing.job_tables import (
 from adaptlab_client.cli.printing.terminal import Output, print_rows, print_table, print_value
 from adaptlab_client.cli.session import JobArgument, JobsArgument, OutputOption, open_client
 from adaptlab_client.cli.specs import read_spec
-from adaptlab_client.cli.waiting import AnyOption, TimeoutOption, WaitOption, wait_for
+from adaptlab_client.cli.waiting import AnyOption, TimeoutOption, WaitOption, show_new_job, wait_for
 
 
 def submit(
@@ -52,12 +51,7 @@ def submit(
             print_preview(client.jobs.preview(spec), output)
             return
         job = client.jobs.submit(spec, idempotency_key=idempotency_key)
-        if not wait:
-            print_job(job, output)
-            return
-        if output is Output.ID:
-            print_value(job, output)  # before waiting, in case the script is stopped meanwhile
-        wait_for(client, [job.id], timeout, any_of=False, output=output, printed=True)
+        show_new_job(client, job, output, wait=wait, timeout=timeout)
 
 
 def list_jobs(

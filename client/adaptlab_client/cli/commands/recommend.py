@@ -17,7 +17,7 @@ from adaptlab_client.cli.printing.terminal import (
     print_value,
 )
 from adaptlab_client.cli.session import open_client
-from adaptlab_client.cli.specs import read_value
+from adaptlab_client.cli.specs import read_choice
 
 if TYPE_CHECKING:
     from adaptlab_answers.recommendations import MeasuredMethod, Recommendation
@@ -71,11 +71,11 @@ def recommend(
     limit = {"fraction_of_base": fraction_of_base} if budget is None else budget
     with open_client(context) as client:
         recommendation = client.recommendations.ask(
-            _choice(task),
+            read_choice(task),
             base_model=base_model,
             budget=cast("int | dict[str, float]", limit),
             max_seconds=max_seconds,
-            methods=[_choice(text) for text in method or ()],
+            methods=[read_choice(text) for text in method or ()],
         )
     match output:
         case RecommendationOutput.TABLE:
@@ -87,13 +87,6 @@ def recommend(
                 print(json_text(job.spec))
         case _:
             print_value(recommendation, Output(output))
-
-
-def _choice(text: str) -> str | dict[str, object]:
-    value = read_value(text)
-    if not isinstance(value, str | dict):
-        raise UsageError(f"{text!r} is neither a name nor a mapping such as {{name: lora}}.")
-    return cast("str | dict[str, object]", value)
 
 
 def _print(recommendation: "Recommendation") -> None:

@@ -1,0 +1,170 @@
+"""Imported adapters over HTTP: what they become, and what is refused where."""
+
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy.orm import Session, sessionmaker
+from tests.adapters import BASE, an_adapter
+from tests.folders import a_model_folder
+from tests.peft_folders import ADAPTER_CONFIG, ADAPTER_WEIGHTS, LORA, a_peft_folder, lora_tensors
+
+from adaptlab.specs.resolved import readable, spec_digest
+from adaptlab.specs.spec import ResolvedSpec
+from adaptlab_services.settings import Settings
+
+IMPORT = {"kind": "import", "name": "llama", "folder": "models/llama"}
+ADAPTER: dict[str, Any] = {
+    "kind": "adapt",
+    "base_model": IMPORT,
+    "task": {"name": "sort_descending", "length": 3, "alphabet": 4},
+    "adapter": "models/lora",
+    "evaluation": {"samples": 16},
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    a_model_folder(tmp_path / "root" / "llama")
+    a_peft_folder(tmp_path / "root" / "lora")
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def settings(database_url: str, broker_url: str, tmp_path: Path, root: Path) -> Settings:
+    """Settings with one model root."""
+    return Settings(
+        database_url=database_url,
+        broker_url=broker_url,
+        data_dir=tmp_path / "data",
+        model_roots={"models": root},
+    )
+
+
+def refusal(api: TestClient, root: Path, **changes: object) -> dict[str, Any]:
+    """The only problem of a spec, which is the same before and at its creation."""
+    document = {name: value for name, value in {**ADAPTER, **changes}.items() if value is not None}
+    answers = [api.post(f"/v1/jobs{query}", json=document) for query in ("?validate_only=true", "")]
+    for answer in answers:
+        assert answer.status_code == 422, answer.text
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert str(root) not in answer.text
+    (problem,) = answers[0].json()["errors"]
+    assert answers[1].json()["errors"] == [problem]
+    return problem
+
+
+def test_an_adapter_becomes_an_adaptation_without_training(api: TestClient, root: Path) -> None:
+    preview = api.post("/v1/jobs?validate_only=true", json=ADAPTER)
+    assert preview.status_code == 200, preview.text
+    answer = api.post("/v1/jobs", json=ADAPTER)
+    assert answer.status_code == 201, answer.text
+    job = answer.json()
+    assert preview.json()["spec_digest"] == job["spec_digest"]
+    spec = job["resolved_spec"]
+    assert spec["method"] == {
+        "name": "lora", "rank": 2, "alpha": 4, "sites": ["q", "v"], "scaling": "standard",
+        "dora": False,
+    }  # fmt: skip
+    assert (spec["seeds"], spec["base_replicates"], spec["training"]["steps"]) == ([0], [0], 0)
+    assert {f["name"] for f in spec["adapter"]["files"]} == {ADAPTER_CONFIG, ADAPTER_WEIGHTS}
+    stored = sum(tensor.size for tensor in lora_tensors().values())
+    assert job["budget"]["trainable_parameters"] == stored
+    assert str(root) not in answer.text
+    assert "imported from the folder models/lora" in api.get(f"/jobs/{job['id']}").text
+    form = api.get(f"/jobs/new?from={job['id']}").text
+    assert 'value="models/lora"' in form
+    assert "/method/name" not in form
+
+
+def test_the_fingerprint_is_part_of_the_digest(api: TestClient, root: Path) -> None:
+    first = api.post("/v1/jobs?validate_only=true", json=ADAPTER).json()
+    tensors = {name: 2 * tensor for name, tensor in lora_tensors().items()}
+    a_peft_folder(root / "other", LORA, tensors)
+    other = api.post("/v1/jobs?validate_only=true", json={**ADAPTER, "adapter": "models/other"})
+    assert other.json()["spec_digest"] != first["spec_digest"]
+    document = ResolvedSpec.model_validate(first["resolved_spec"])
+    assert readable(document).adapter == document.adapter
+    without = document.model_copy(update={"adapter": None})
+    assert spec_digest(without) != spec_digest(document)
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer", "code"),
+    [
+        ({"method": "lora"}, "/method", "given_with_adapter"),
+        ({"budget": 96}, "/budget", "given_with_adapter"),
+        ({"training": {"steps": 10}}, "/training", "given_with_adapter"),
+        ({"tuning": {"trials": 2}}, "/tuning", "given_with_adapter"),
+        ({"seeds": 2}, "/seeds", "not_one_seed"),
+        ({"base_replicates": [1]}, "/base_replicates/0", "no_such_replicate"),
+        ({"adapter": None}, "/method", "missing"),
+        ({"adapter": "models/none"}, "/adapter", "no_such_folder"),
+        ({"adapter": "models/../root/lora"}, "/adapter", "not_a_folder_name"),
+        ({"adapter": "theirs/lora"}, "/adapter", "unknown_model_root"),
+        ({"adapter": "models/out"}, "/adapter", "leads_out_of_root"),
+        ({"adapter": "models/llama"}, "/adapter", "bad_adapter"),
+        ({"adapter": ""}, "/adapter", "string_too_short"),
+    ],
+)
+def test_refusals_name_their_place(
+    api: TestClient, root: Path, changes: dict[str, object], pointer: str, code: str
+) -> None:
+    (root / "out").symlink_to("/etc")
+    problem = refusal(api, root, **changes)
+    assert (problem["pointer"], problem["code"]) == (pointer, code)
+
+
+def test_an_adapter_of_another_base_model_is_refused(api: TestClient, root: Path) -> None:
+    config = {**LORA, "base_model_name_or_path": "models/small/other/"}
+    (root / "lora" / ADAPTER_CONFIG).write_text(json.dumps(config))
+    problem = refusal(api, root)
+    assert (problem["pointer"], problem["code"]) == ("/adapter", "bad_adapter")
+    assert (
+        "was trained on models/small/other, and the base model 'llama' is models/llama"
+        in (problem["detail"])
+    )
+    named = {**config, "base_model_name_or_path": "models/llama/"}
+    (root / "lora" / ADAPTER_CONFIG).write_text(json.dumps(named))
+    assert api.post("/v1/jobs", json=ADAPTER).status_code == 201
+
+
+def test_a_base_model_that_peft_cannot_adapt_is_refused(api: TestClient, root: Path) -> None:
+    pretraining = {
+        "kind": "pretrain", "name": "mini", "task": ADAPTER["task"],
+        "family": {"name": "minigpt", "layers": 1, "heads": 1, "width": 8},
+    }  # fmt: skip
+    problem = refusal(api, root, base_model=pretraining)
+    assert (problem["pointer"], problem["code"]) == ("/base_model", "no_peft_form")
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"name": "lora", "rank": 2, "dora": True},
+        {"name": "soft_prompt", "length": 2},
+        {"name": "prefix_tuning", "length": 3, "side": "key_value"},
+    ],
+)
+def test_an_export_is_imported_as_what_it_was(
+    api: TestClient, sessions: sessionmaker[Session], root: Path, method: dict[str, object]
+) -> None:
+    """Forms that repeat tensors of the base are checked against the replicate's own."""
+    with sessions.begin() as session:
+        checkpoint, trained, _, _ = an_adapter(session, method)
+    content = api.get(f"/v1/checkpoints/{checkpoint}/peft").content
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        archive.extractall(root / "exported")
+    document = {**ADAPTER, "base_model": BASE, "adapter": "models/exported"}
+    answer = api.post("/v1/jobs", json={**document, "seeds": [1], "base_replicates": [1]})
+    assert answer.status_code == 201, answer.text
+    spec = readable(ResolvedSpec.model_validate(answer.json()["resolved_spec"]))
+    assert spec.method == trained.method
+    assert (spec.seeds, spec.base_replicates) == ((1,), (1,))
+    if method["name"] == "soft_prompt":
+        problem = refusal(api, root, **document)
+        assert "other position vectors of transformer.wpe" in problem["detail"]

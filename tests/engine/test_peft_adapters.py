@@ -1,0 +1,195 @@
+"""Imported adapters: our engine next to `peft`, with folders of ours and of `peft` itself."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from peft import (
+    IA3Config,
+    LoraConfig,
+    PeftConfig,
+    PrefixTuningConfig,
+    PromptTuningConfig,
+    get_peft_model,
+)
+from safetensors.torch import load_file, save_file
+from tests.engine.library_models import MODELS as LIBRARY_MODELS
+from tests.engine.making import Remembering
+from tests.engine.peft_adapters import METHODS, drawn, exported, written
+from tests.engine.published import Pair, gpt2, llama, pair
+from torch import Tensor
+
+from adaptlab.engine.run import run
+from adaptlab.errors import BadAdapter
+from adaptlab.exchange.adapter_folder import PlacedAdapter, read_adapter
+from adaptlab.exchange.peft_adapter import imported_adapter
+from adaptlab.exchange.plugins import Adapter
+from adaptlab.measurements.reports import Expected
+from adaptlab.measurements.results import (
+    AttentionCaptured,
+    CheckpointWritten,
+    Evaluated,
+    Finished,
+    ReplicatesDecided,
+)
+from adaptlab.methods.lora import Lora
+from adaptlab.specs.cost import Load, work
+from adaptlab.specs.resolve import BaseModelFacts, resolve_adapter
+from adaptlab.specs.resolved import ResolvedAdapt
+from adaptlab.specs.spec import AdaptSpec, ModelFolder
+
+# peft 0.21 uses a property that transformers 5.23 has renamed; we can fix neither.
+# It also warns that an adapter at a tied head cannot be merged, which nobody does here.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`:UserWarning"),
+]
+
+MODELS = {
+    "gpt2": gpt2,
+    "llama": llama,
+    **{name: LIBRARY_MODELS[name] for name in ("phi3", "opt")},
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("chosen", METHODS)
+def test_what_was_exported_comes_back(name: str, chosen: str, tmp_path: Path):
+    both = pair(MODELS[name], tmp_path / "base", double=False)
+    method = METHODS[chosen](both).kept()
+    tensors = drawn(method, both)
+    found = imported(both, written(tmp_path / "adapter", exported(both, method, tensors)))
+    assert found.method.name == method.name
+    assert found.tensors.keys() == tensors.keys()
+    for tensor_name, tensor in tensors.items():
+        assert np.array_equal(found.tensors[tensor_name], tensor.numpy()), tensor_name
+    if isinstance(method, Lora):
+        assert isinstance(found.method, Lora)
+        assert (found.method.rank, found.method.scale()) == (method.rank, method.scale())
+    assert torch.equal(logits(both, found), both.adapted(method, tensors))
+
+
+THEIRS: dict[str, PeftConfig] = {
+    "lora": LoraConfig(r=3, lora_alpha=5, target_modules=["q_proj", "v_proj"]),
+    "rank-stabilised": LoraConfig(r=3, target_modules=["o_proj", "q_proj"], use_rslora=True),
+    "dora": LoraConfig(r=2, target_modules=["q_proj", "down_proj"], use_dora=True),
+    "everywhere": LoraConfig(r=2, target_modules="all-linear"),
+    "ia3": IA3Config(target_modules=["k_proj", "v_proj"], feedforward_modules=[]),
+    "prefix": PrefixTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM"),
+    "projected": PrefixTuningConfig(
+        num_virtual_tokens=3, task_type="CAUSAL_LM", prefix_projection=True, encoder_hidden_size=7
+    ),
+    "prompt": PromptTuningConfig(num_virtual_tokens=4, task_type="CAUSAL_LM"),
+}
+
+
+@pytest.mark.parametrize("chosen", THEIRS)
+def test_we_compute_what_peft_has_saved(chosen: str, tmp_path: Path):
+    both = pair(llama, tmp_path / "base", double=False)
+    check_against_peft(both, THEIRS[chosen], tmp_path / "adapter")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        LoraConfig(r=2, target_modules=["c_attn", "c_proj"], task_type="CAUSAL_LM"),
+        LoraConfig(r=2, target_modules=["c_attn"], use_dora=True, task_type="CAUSAL_LM"),
+    ],
+    ids=["lora", "dora"],
+)
+@pytest.mark.filterwarnings("ignore:fan_in_fan_out is set to False:UserWarning")
+def test_a_fused_module_that_peft_has_adapted(config: PeftConfig, tmp_path: Path):
+    """One update of c_attn becomes three of q, k and v; c_proj is also in the MLP."""
+    check_against_peft(pair(gpt2, tmp_path / "base", double=False), config, tmp_path / "adapter")
+
+
+def check_against_peft(both: Pair, config: PeftConfig, folder: Path) -> None:
+    plain = both.logits()
+    torch.manual_seed(5)
+    model = get_peft_model(both.theirs, config).eval()
+    for parameter in (p for p in model.parameters() if p.requires_grad):
+        with torch.no_grad():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    with torch.no_grad():
+        theirs = model(both.tokens()).logits[:, -plain.shape[1] :]  # without virtual tokens
+    model.save_pretrained(str(folder))
+    ours = logits(both, imported(both, folder))
+    assert (ours - plain).abs().max() > 0.05
+    assert (ours - theirs).abs().max() < 1e-5
+
+
+TASK = {"name": "sort_descending", "length": 4, "alphabet": 5}
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    (tmp_path / "scratch").mkdir()
+    return tmp_path / "scratch"
+
+
+@pytest.mark.parametrize("chosen", ["lora", "soft-prompt"])
+def test_a_run_stores_the_adapter_as_a_checkpoint(chosen: str, tmp_path: Path, scratch: Path):
+    both = pair(gpt2, tmp_path / "base", double=False)
+    method = METHODS[chosen](both)
+    tensors = drawn(method, both)
+    folder = written(tmp_path / "adapter", exported(both, method, tensors))
+    spec = resolved(both, imported(both, folder), folder, capture={"attention": {"samples": 1}})
+    observer = evaluated(spec, both, folder, scratch)
+    assert Expected.of(spec).problems(observer.events) == ()
+    (decided,) = observer.of(ReplicatesDecided)
+    (replicate,) = decided.replicates
+    assert (replicate.seed, replicate.steps, replicate.selected) == (6, 0, True)
+    (kept,) = observer.of(CheckpointWritten)
+    assert kept.checkpoint.parameters == spec.budget.trainable_parameters
+    stored = load_file(kept.path)
+    assert all(torch.equal(stored[name], tensor) for name, tensor in tensors.items())
+    assert {e.evaluation.attached for e in observer.of(Evaluated)} == {True, False}
+    assert {c.attention.source for c in observer.of(AttentionCaptured)} == {"base", "adapted"}
+    (finished,) = observer.of(Finished)
+    assert finished.usage.training_steps == 0
+    assert work(spec).training == Load()
+
+
+def test_a_folder_that_has_changed_fails_the_run(tmp_path: Path, scratch: Path):
+    both = pair(llama, tmp_path / "base", double=False)
+    method = METHODS["lora"](both)
+    folder = written(tmp_path / "adapter", exported(both, method, drawn(method, both)))
+    spec = resolved(both, imported(both, folder), folder)
+    other = imported(both, folder).method.model_copy(update={"alpha": 2.0})
+    with pytest.raises(BadAdapter, match="reads the adapter in models/adapter differently"):
+        evaluated(spec.model_copy(update={"method": other}), both, folder, scratch)
+    (folder / "adapter_config.json").write_text("{}")
+    with pytest.raises(BadAdapter, match="is not as it was when the job was created"):
+        evaluated(spec, both, folder, scratch)
+
+
+def resolved(both: Pair, adapter: Adapter, folder: Path, **changes: object) -> ResolvedAdapt:
+    facts = BaseModelFacts(
+        name="tiny", digest="0" * 64, family=both.ours.family, task=None, replicates=1
+    )
+    document = {
+        "base_model": "tiny", "task": TASK, "adapter": "models/adapter", "seeds": [6],
+        "evaluation": {"samples": 20}, **changes,
+    }  # fmt: skip
+    files = ModelFolder(folder="models/adapter", files=read_adapter(folder).files)
+    return resolve_adapter(AdaptSpec.model_validate(document), facts, adapter.method, files)
+
+
+def evaluated(spec: ResolvedAdapt, both: Pair, folder: Path, scratch: Path) -> Remembering:
+    base, observer = scratch / "base-0.safetensors", Remembering()
+    save_file({name: tensor.clone() for name, tensor in both.ours.tensors.items()}, base)
+    assert spec.adapter is not None
+    placed = PlacedAdapter(path=folder, name=spec.adapter.folder, files=spec.adapter.files)
+    run(spec, (base,), scratch, observer, "cpu", adapter=placed, clock=lambda: 0.0)
+    return observer
+
+
+def imported(both: Pair, folder: Path) -> Adapter:
+    base = both.ours.tensors
+    return imported_adapter(both.ours.family, read_adapter(folder), lambda name: base[name].numpy())
+
+
+def logits(both: Pair, adapter: Adapter) -> Tensor:
+    tensors = {name: torch.tensor(tensor) for name, tensor in adapter.tensors.items()}
+    return both.adapted(adapter.method, tensors)
