@@ -25,6 +25,7 @@ from adaptlab.errors import BadAdapter, NoPeftForm
 from adaptlab.exchange import adapter_folder
 from adaptlab.exchange.adapter_folder import PlacedAdapter, read_adapter
 from adaptlab.exchange.peft_adapter import imported_adapter
+from adaptlab.exchange.peft_methods import lora_from_peft
 from adaptlab.exchange.plugins import Adapter
 from adaptlab.exchange.site_patterns import site_patterns
 from adaptlab.families.gpt2 import GPT2
@@ -112,6 +113,17 @@ def test_ranks_and_alphas_by_module(llama: Family, tmp_path: Path) -> None:
     assert adapter.method == Lora(rank=2, alpha=8, sites=("q", "v"))
 
 
+def test_sites_that_need_too_many_patterns(
+    llama: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_peft_folder(tmp_path / "lora")
+    monkeypatch.setattr(lora_from_peft, "MOST_PATTERNS", 2)
+    imported(llama, folder)
+    monkeypatch.setattr(lora_from_peft, "MOST_PATTERNS", 1)
+    with pytest.raises(BadAdapter, match="need more than 1 patterns of sites"):
+        imported(llama, folder)
+
+
 def test_ia3_with_fewer_modules_has_ones_elsewhere(llama: Family, tmp_path: Path) -> None:
     name = "base_model.model.model.layers.{}.self_attn.v_proj.ia3_l"
     tensors: Arrays = {name.format(n): np.full((4, 1), 2 + n, np.float32) for n in range(2)}
@@ -159,6 +171,7 @@ REFUSED: dict[str, tuple[Mapping[str, object], Arrays | None, str]] = {
     "no type": ({"peft_type": [1]}, None, "peft_type a list"),
     "alpha": ({"lora_alpha": 0}, None, "alpha 0 for model.layers.0.*must be above 0"),
     "large alpha": ({"lora_alpha": 1e300}, None, r"at most 10000\. Scale B instead"),
+    "huge alpha": ({"lora_alpha": 10**400}, None, "cannot be imported: lora_alpha must be a"),
     "infinite alpha": ({"lora_alpha": float("inf")}, None, "lora_alpha must be a finite number"),
     "huge rank": ({"r": 10**30}, None, "has the rank 1000.*, and adapter_model.safetensors has 2"),
     "negative": ({"r": -1}, None, "r must be greater than 0"),

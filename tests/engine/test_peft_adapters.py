@@ -18,6 +18,7 @@ from tests.engine.library_models import MODELS as LIBRARY_MODELS
 from tests.engine.making import Remembering
 from tests.engine.peft_adapters import METHODS, drawn, exported, written
 from tests.engine.published import Pair, gpt2, llama, pair
+from tests.peft_folders import ADAPTER_WEIGHTS, a_peft_folder, lora_tensors
 from torch import Tensor
 
 from adaptlab.engine.run import run
@@ -117,6 +118,15 @@ def check_against_peft(both: Pair, config: PeftConfig, folder: Path) -> None:
     ours = logits(both, imported(both, folder))
     assert (ours - plain).abs().max() > 0.05
     assert (ours - theirs).abs().max() < 1e-5
+
+
+def test_half_precision_is_read(tmp_path: Path):
+    """numpy, which writes the folders of other tests, has no bfloat16."""
+    folder = a_peft_folder(tmp_path / "lora")
+    halves = {n: torch.from_numpy(t).bfloat16() for n, t in lora_tensors().items()}
+    save_file(halves, folder / ADAPTER_WEIGHTS)
+    found = read_adapter(folder).tensors
+    assert all(np.array_equal(found[name], half.float().numpy()) for name, half in halves.items())
 
 
 TASK = {"name": "sort_descending", "length": 4, "alphabet": 5}

@@ -88,11 +88,11 @@ class PublishedModel:
     def patterns(self, chosen: Iterable[str]) -> list[str]:
         """Return the shortest ends of names that match these modules and no other."""
         wanted = set(chosen)
-        others = {end for name in self.modules.keys() - wanted for end in _ends(name)}
-        return sorted({next(e for e in _ends(name) if e not in others) for name in wanted})
+        others = {end for name in self.modules.keys() - wanted for end in name_ends(name)}
+        return sorted({next(e for e in name_ends(name) if e not in others) for name in wanted})
 
 
-def _ends(name: str) -> Iterator[str]:
+def name_ends(name: str) -> Iterator[str]:
     """Yield the ends of a dotted name from the shortest to the whole."""
     parts = name.split(".")
     return (".".join(parts[-count:]) for count in range(1, len(parts) + 1))

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from adaptlab.errors import BadAdapter
-from adaptlab.exchange.modules import Module, PublishedModel
+from adaptlab.exchange.modules import Module, PublishedModel, name_ends
 from adaptlab.exchange.peft_members import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from adaptlab.exchange.plugins import Numbers
 from adaptlab.wording import shortened
@@ -56,9 +56,9 @@ def adapted_modules(
         by_module.setdefault(module, {})[kind] = tensor
     if not by_module:
         raise BadAdapter(f"{ADAPTER_WEIGHTS} has no tensors. Save the adapter again.")
-    ends = tuple(targets)
+    ends = frozenset(targets)
     for module in by_module:
-        if not matches(module, ends):
+        if ends.isdisjoint(name_ends(module)):
             raise BadAdapter(
                 f"{ADAPTER_WEIGHTS} adapts {module}, which target_modules of {ADAPTER_CONFIG} does "
                 "not name. Add it there if it belongs to the adapter."
@@ -68,11 +68,6 @@ def adapted_modules(
         for name, module in model.modules.items()
         if name in by_module
     )
-
-
-def matches(module: str, ends: Iterable[str]) -> bool:
-    """Return True if the name of a module ends with one of these, in whole parts."""
-    return any(f".{module}".endswith(f".{end}") for end in ends)
 
 
 def check_shape(name: str, tensor: Numbers, *shapes: tuple[int | None, ...]) -> None:

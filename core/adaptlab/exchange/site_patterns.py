@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator
 from adaptlab.plugins.shapes import ModelShape
 
 
-def site_patterns(shape: ModelShape, chosen: Collection[str]) -> tuple[str, ...]:
-    """Return few and short patterns that match these linear sites and no others.
+def site_patterns(shape: ModelShape, chosen: Collection[str]) -> Iterator[str]:
+    """Yield few and short patterns that match these linear sites and no others.
 
     A pattern consists of adjacent parts of names. The one that matches most of the remaining sites
     is taken first, the shortest of several.
@@ -16,12 +16,11 @@ def site_patterns(shape: ModelShape, chosen: Collection[str]) -> tuple[str, ...]
         for pattern in _parts(site.name):
             matched.setdefault(pattern, set()).add(site.name)
     usable = {pattern: sites for pattern, sites in matched.items() if sites <= set(chosen)}
-    left, patterns = set(chosen), list[str]()
+    left = set(chosen)
     while left:
         best = max(usable, key=lambda p: (len(usable[p] & left), -p.count("."), -len(p)))
-        patterns.append(best)
+        yield best
         left -= usable[best]
-    return tuple(patterns)
 
 
 def _parts(name: str) -> Iterator[str]:

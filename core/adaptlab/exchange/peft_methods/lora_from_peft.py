@@ -9,13 +9,13 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import combinations
-from typing import Literal
+from itertools import combinations, islice
+from typing import Literal, TypeVar
 
 from pydantic import Field, PositiveInt
 
 from adaptlab.errors import BadAdapter
-from adaptlab.exchange.modules import Module, Part, PublishedModel
+from adaptlab.exchange.modules import Module, Part, PublishedModel, name_ends
 from adaptlab.exchange.peft_members import (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
@@ -24,11 +24,13 @@ from adaptlab.exchange.peft_members import (
     refuse_saved_modules,
 )
 from adaptlab.exchange.peft_methods.lora import MAGNITUDE, A, B
-from adaptlab.exchange.peft_tensors import AdaptedModule, adapted_modules, matches
+from adaptlab.exchange.peft_tensors import AdaptedModule, adapted_modules
 from adaptlab.exchange.plugins import PEFT_TYPES, Adapter, BaseTensors, Numbers
 from adaptlab.exchange.site_patterns import site_patterns
 from adaptlab.methods.lora import Lora
 from adaptlab.wording import shortened
+
+N = TypeVar("N", int, float)
 
 HIGHEST_ALPHA = 1e4
 MOST_PATTERNS = 64
@@ -58,12 +60,19 @@ class LoraMembers(PeftMembers):
 
     def rank_of(self, module: str) -> int:
         """Return the rank of a module."""
-        return next((r for end, r in self.rank_pattern.items() if matches(module, [end])), self.r)
+        return _first_match(self.rank_pattern, module, self.r)
 
     def alpha_of(self, module: str) -> float:
         """Return the alpha of a module."""
-        own = (alpha for end, alpha in self.alpha_pattern.items() if matches(module, [end]))
-        return next(own, self.lora_alpha)
+        return _first_match(self.alpha_pattern, module, self.lora_alpha)
+
+
+def _first_match(patterns: Mapping[str, N], module: str, default: N) -> N:
+    """Return the value of the first pattern that is an end of a module's name."""
+    ends = {end for end in name_ends(module) if end in patterns}
+    if len(ends) < 2:
+        return patterns[ends.pop()] if ends else default
+    return next(value for pattern, value in patterns.items() if pattern in ends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,11 +222,11 @@ def _method(members: LoraMembers, model: PublishedModel, updates: list[_Update],
                 "sites. Scale B of these modules to the same alpha."
             )
     sites = [part.site.name for update in updates for part, _ in update.blocks(rank) or ()]
-    patterns = site_patterns(model.shape, sites)
+    patterns = tuple(islice(site_patterns(model.shape, sites), MOST_PATTERNS + 1))
     if len(patterns) > MOST_PATTERNS:
         raise BadAdapter(
-            f"The modules of {ADAPTER_WEIGHTS} need {len(patterns)} patterns of sites. The limit "
-            f"is {MOST_PATTERNS}. Adapt the same modules in every layer."
+            f"The modules of {ADAPTER_WEIGHTS} need more than {MOST_PATTERNS} patterns of sites, "
+            "which is the limit. Adapt the same modules in every layer."
         )
     return Lora(
         rank=rank,
