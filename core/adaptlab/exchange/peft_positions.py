@@ -10,6 +10,7 @@ from adaptlab.exchange.modules import PublishedModel
 from adaptlab.exchange.peft_members import ADAPTER_CONFIG, ADAPTER_WEIGHTS, PeftMembers
 from adaptlab.exchange.peft_tensors import check_shape
 from adaptlab.exchange.plugins import BaseTensors, Numbers, PeftForm
+from adaptlab.plugins.learned_positions import LONGEST
 from adaptlab.weights.library_tensors import POSITIONS
 
 
@@ -77,8 +78,11 @@ def learned_rows(
             f"{ADAPTER_CONFIG} has num_virtual_tokens {members.num_virtual_tokens}, and {PROMPT} "
             f"of {ADAPTER_WEIGHTS} has {len(rows)} rows. Save the adapter again."
         )
-    if not len(rows):
-        raise BadAdapter(f"{ADAPTER_WEIGHTS} has no learned positions. Train some.")
+    if not 1 <= len(rows) <= LONGEST:
+        raise BadAdapter(
+            f"{ADAPTER_WEIGHTS} has {len(rows):,} learned positions. An adapter must have 1 to "
+            f"{LONGEST:,}. Train one of that length."
+        )
     moved = moved_positions(model, min(len(rows), model.shape.context), base)
     if (members.modules_to_save or []) != moved.config.get("modules_to_save", []):
         raise BadAdapter(_other_positions(model) if moved.config else _SAVED)
