@@ -13,6 +13,7 @@ from tests.making import a_pretrain_spec, a_resolved_job, a_resolved_spec, an_ad
 from adaptlab.errors import InvalidSpec
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.transformers import Transformers
+from adaptlab.methods.lora import Lora
 from adaptlab.plugins.family import FAMILIES, Family
 from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.registry import as_json, by_name
@@ -59,7 +60,7 @@ def an_imported_adapter() -> ResolvedAdapt:
     task = {"name": "sort_descending", "length": 3, "alphabet": 4}
     document = {"base_model": "tiny-sort", "task": task, "adapter": "models/lora"}
     folder = ModelFolder(folder="models/lora", files=())
-    method = METHODS.get("frozen")()
+    method = Lora(rank=1)
     return resolve_adapter(AdaptSpec.model_validate(document), base_facts(), method, folder)
 
 
