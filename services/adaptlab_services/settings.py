@@ -38,7 +38,7 @@ class Settings(BaseSettings):
         lease_seconds: how long a lease lasts without a heartbeat.
         heartbeat_seconds: interval between a working worker's heartbeats.
         poll_seconds: interval at which an idle worker polls for jobs without a doorbell.
-        save_seconds: interval at which a training's state is saved.
+        save_seconds: interval at which a training's state is saved; longer for large states.
         memory_bytes: memory for one run of a worker; None for most of what is free.
         scratch_free_bytes: free space on a worker's disk below which it claims no job; None for 5 %
             of the disk, at most 1 GiB.

@@ -37,7 +37,7 @@ from adaptlab.errors import (
 )
 from adaptlab.exchange.adapter_folder import PlacedAdapter
 from adaptlab.loading import uncollected
-from adaptlab.measurements.results import Event, MetricPoint, Metrics, Progress
+from adaptlab.measurements.results import Event, MetricPoint, Metrics, Progress, TrainingSaved
 from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.specs.resolved import Resolved, readable
 from adaptlab.weights.placed_folder import PlacedFolder
@@ -54,6 +54,7 @@ from adaptlab_worker.protocol import (
     frame_of,
     read_request,
 )
+from adaptlab_worker.saving import SaveTimes
 from adaptlab_worker.warm_up import tiny_run
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
@@ -150,8 +151,7 @@ class PipeObserver:
         self._pipe = pipe
         self._inbox = inbox
         self._run = request.run
-        self._save_seconds = request.save_seconds
-        self._saved_at = time.monotonic()
+        self._save_times = SaveTimes(request.save_seconds, time.monotonic())
         self._told_at = 0.0
         self._held: list[MetricPoint] = []
         self._has_saved_to_stop = False
@@ -167,6 +167,8 @@ class PipeObserver:
             if time.monotonic() - self._told_at < PROGRESS_SECONDS:
                 return
             self._told_at = time.monotonic()
+        if isinstance(event, TrainingSaved):
+            self._save_times.saved(event.path.stat().st_size)
         self.tell_points()
         self._pipe.send_bytes(frame_of(event))
 
@@ -180,10 +182,7 @@ class PipeObserver:
         """Return `stop` at the worker's request, and `save` from time to time."""
         stop = self._inbox.stop_of(self._run)
         if stop is None:
-            if time.monotonic() - self._saved_at < self._save_seconds:
-                return "continue"
-            self._saved_at = time.monotonic()
-            return "save"
+            return "save" if self._save_times.is_due(time.monotonic()) else "continue"
         if stop.save and not self._has_saved_to_stop:
             self._has_saved_to_stop = True
             return "save"

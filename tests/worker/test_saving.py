@@ -1,0 +1,30 @@
+"""How often a training saves its state."""
+
+from adaptlab_worker.saving import STATE_BYTES_PER_SECOND, SaveTimes
+
+
+def times(size: int, until: int) -> list[int]:
+    """The seconds at which a state of `size` bytes is saved, every 30 s if it is small."""
+    saves = SaveTimes(30, 0)
+    made: list[int] = []
+    for now in range(until):
+        if saves.is_due(now):
+            made.append(now)
+            saves.saved(size)
+    return made
+
+
+def test_a_small_state_is_saved_at_the_interval_of_the_settings():
+    assert times(20 * STATE_BYTES_PER_SECOND, 130) == [30, 60, 90, 120]
+
+
+def test_a_large_state_is_saved_less_often():
+    assert times(100 * STATE_BYTES_PER_SECOND, 400) == [30, 130, 230, 330]
+
+
+def test_a_state_that_shrinks_is_saved_more_often_again():
+    saves = SaveTimes(30, 0)
+    saves.saved(1000 * STATE_BYTES_PER_SECOND)
+    assert not saves.is_due(999)
+    saves.saved(1)
+    assert saves.is_due(999)
