@@ -141,6 +141,7 @@ def a_state(folder: Path) -> Door:
         lowest=(),
         waited=(),
         most=plan.replicates,
+        parts=1,
         step=2,
         counted=1,
         outcome=TrainingOutcome.untrained(plan.replicates),
