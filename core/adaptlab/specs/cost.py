@@ -14,7 +14,7 @@ from adaptlab.plugins.family import Family
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.task import Task
 from adaptlab.specs.forward_pass import (
-    KEPT_LOGITS,
+    MOVED_LOGITS,
     SCORED_LOGITS,
     Batch,
     Part,
@@ -247,7 +247,7 @@ class _Job:
         task, samples, replicates = scored
         items = min(samples, self._at_once(task, replicates))
         held = self._pass(self._scoring(task, items, replicates)).held
-        head = held.get(None, 0) * SCORED_LOGITS // KEPT_LOGITS
+        head = held.get(None, 0) * SCORED_LOGITS // MOVED_LOGITS
         return max(head, *(values for layer, values in held.items() if layer is not None), 0)
 
     def _at_once(self, task: Task, replicates: int) -> int:
@@ -272,7 +272,8 @@ class _Job:
             return Part(0, 0, follows=False)
         tokens, trainable = batch.replicates * batch.items * batch.tokens, self.trainable
         flops = tokens * trainable.extra_flops
-        return Part(flops, tokens * trainable.hooked, follows=True, trained=True)
+        values, kept = tokens * trainable.hooked, tokens * trainable.kept_hooked
+        return Part(flops, values, follows=True, trained=True, kept=kept)
 
     @cached_property
     def _route(self) -> Route:

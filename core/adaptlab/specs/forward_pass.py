@@ -8,8 +8,8 @@ from adaptlab.plugins.family import Family
 from adaptlab.plugins.shapes import ModelShape, Site
 from adaptlab.specs.resolve import family_shape
 
-KEPT_LOGITS, SCORED_LOGITS = 12, 3
-"""Copies of the logits in memory: while their loss is differentiated, and while they are scored."""
+MOVED_LOGITS, KEPT_LOGITS, SCORED_LOGITS = 12, 5, 3
+"""Copies of the logits: written for a loss and its gradient, in memory then, and while scored."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class Part:
         follows: whether its input depends on trained values.
         trained: whether its own weights are trained.
         layer: its layer, None outside the layers.
+        kept: scalars that are kept for the backward pass, by default all that it produces.
     """
 
     flops: int
@@ -49,6 +50,7 @@ class Part:
     follows: bool
     trained: bool = False
     layer: int | None = None
+    kept: int | None = None
 
 
 @dataclass(frozen=True)
@@ -86,13 +88,14 @@ class Pass:
     def with_part(self, part: Part) -> "Pass":
         """Return the sums with one more part."""
         returns = part.follows or part.trained
+        kept = part.values if part.kept is None else part.kept
         return Pass(
             parts=self.parts + 1,
             returned=self.returned + returns,
             flops=self.flops + part.flops,
             backward_flops=self.backward_flops + part.flops * (part.follows + part.trained),
             values=self.values + part.values,
-            kept=self.kept + part.values * returns,
+            kept=self.kept + kept * returns,
             moved=self.moved + part.values * (2 + 4 * returns),
             held={**self.held, part.layer: self.held.get(part.layer, 0) + part.values},
         )
@@ -130,15 +133,17 @@ def _model_parts(shape: ModelShape, route: Route, batch: Batch) -> Iterator[Part
         elif site.kind == "attention_mix":
             yield _attention(shape, site, rows, batch.tokens + route.learned, follows)
         elif site.kind == "sublayer":  # norm and residual stream
-            values = 4 * rows * site.outputs
-            yield Part(2 * values, values, follows, layer=site.layer)
+            values, kept = (copies * rows * site.outputs for copies in (4, 2))
+            yield Part(2 * values, values, follows, layer=site.layer, kept=kept)
 
 
 def _product(site: Site, rows: int, follows: bool, own: bool) -> Part:
     flops = 2 * rows * site.inputs * site.outputs
-    # A bias or an activation keeps a second copy of the result, the loss keeps several.
-    copies = 2 if site.layer is not None else KEPT_LOGITS
-    return Part(flops, copies * rows * site.outputs, follows, own, site.layer)
+    results = rows * site.outputs
+    if site.layer is None:
+        return Part(flops, MOVED_LOGITS * results, follows, own, kept=KEPT_LOGITS * results)
+    # A bias or an activation writes a second copy of the result; the copies of some are kept.
+    return Part(flops, 2 * results, follows, own, site.layer, 3 * results // 2)
 
 
 def _attention(shape: ModelShape, site: Site, rows: int, keys: int, follows: bool) -> Part:

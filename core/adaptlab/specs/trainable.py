@@ -9,8 +9,8 @@ from adaptlab.plugins.method import Method
 from adaptlab.plugins.shapes import ModelShape, Site, TensorShape
 from adaptlab.specs.resolve import family_shape
 
-VALUES_PER_HOOKED_OUTPUT = 12
-"""Scalars that a changed site leaves behind for each of its outputs."""
+VALUES_PER_HOOKED_OUTPUT, KEPT_PER_HOOKED_OUTPUT = 12, 2
+"""Scalars that a changed site computes, and keeps, for each of its outputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Trainable:
         tensors: the number of trained tensors that are not copies of the model's.
         first: the index, among the sites, of the first whose output depends on training.
         matrices: the names of the model's own weights that are trained.
-        hooked: the scalars per token that remain at the linear sites that the method changes.
+        hooked: the scalars per token that are computed at the linear sites that the method changes.
         extra_flops: the operations per token that the method adds.
         learned: the number of learned positions.
     """
@@ -34,6 +34,11 @@ class Trainable:
     hooked: int = 0
     extra_flops: int = 0
     learned: int = 0
+
+    @property
+    def kept_hooked(self) -> int:
+        """The scalars per token at these sites that are kept for the backward pass."""
+        return self.hooked * KEPT_PER_HOOKED_OUTPUT // VALUES_PER_HOOKED_OUTPUT
 
 
 def trainable_by_itself(trained: Mapping[str, TensorShape], shape: ModelShape) -> Trainable:
