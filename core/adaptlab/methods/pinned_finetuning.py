@@ -27,7 +27,7 @@ class PinnedFinetuning(Method):
     first_layer_attention: ClassVar[AttentionClaim] = "cannot_change"
     default_learning_rate: ClassVar[float] = 2e-3
     learning_rate_range: ClassVar[tuple[float, float]] = (3e-5, 3e-2)
-    large_base_rates: ClassVar[LearningRates | None] = LearningRates(3e-5, (1e-6, 1e-3))
+    large_base_rates: ClassVar[LearningRates | None] = LearningRates(5e-5, (3e-6, 1e-3))
     default_weight_decay: ClassVar[float] = 0.1
     is_reference: ClassVar[bool] = True
     is_attention_control: ClassVar[bool] = True
