@@ -12,6 +12,7 @@ from tests.making import a_base_model, a_pretrain_document, a_study_document, an
 from adaptlab.bundle import bounds
 from adaptlab.bundle.contents import MOST_PLOTS
 from adaptlab.bundle.reading import LARGEST_BUNDLE, LARGEST_MEMBER, MOST_MEMBERS
+from adaptlab.exchange import adapter_folder
 from adaptlab.specs import spec
 from adaptlab_answers.people import MOST_QUEUES
 from adaptlab_api.doors import body_limit, http_protocol, open_requests, request_rate
@@ -138,6 +139,7 @@ def _stated(settings: Settings) -> dict[str, str]:
         "body: one chunk of an upload": f"{body_limit.MOST_CHUNK_BYTES:,} bytes",
         "body: the sign-in form": f"{body_limit.MOST_FORM_BYTES:,} bytes",
         "body: a form on the tokens page": f"{body_limit.MOST_FORM_BYTES:,} bytes",
+        "an imported adapter, in float32": f"{adapter_folder.LARGEST_ADAPTER:,} bytes",
         "fields of a job or study form": f"{MOST_FIELDS}",
         "bundles created at a time per process": f"{plot_drawing.DRAWERS}",
         "plots per bundle": f"{MOST_PLOTS}",
