@@ -58,14 +58,18 @@ def refusal(api: TestClient, root: Path, **changes: object) -> dict[str, Any]:
     return problem
 
 
-def test_an_adapter_becomes_an_adaptation_without_training(api: TestClient, root: Path) -> None:
-    preview = api.post("/v1/jobs?validate_only=true", json=ADAPTER)
-    assert preview.status_code == 200, preview.text
+@pytest.fixture
+def created(api: TestClient) -> dict[str, Any]:
+    """The job of an imported adapter."""
     answer = api.post("/v1/jobs", json=ADAPTER)
     assert answer.status_code == 201, answer.text
-    job = answer.json()
-    assert preview.json()["spec_digest"] == job["spec_digest"]
-    spec = job["resolved_spec"]
+    return answer.json()
+
+
+def test_an_adapter_becomes_an_adaptation_without_training(
+    created: dict[str, Any], root: Path
+) -> None:
+    spec = created["resolved_spec"]
     assert spec["method"] == {
         "name": "lora", "rank": 2, "alpha": 4, "sites": ["q", "v"], "scaling": "standard",
         "dora": False,
@@ -73,10 +77,21 @@ def test_an_adapter_becomes_an_adaptation_without_training(api: TestClient, root
     assert (spec["seeds"], spec["base_replicates"], spec["training"]["steps"]) == ([0], [0], 0)
     assert {f["name"] for f in spec["adapter"]["files"]} == {ADAPTER_CONFIG, ADAPTER_WEIGHTS}
     stored = sum(tensor.size for tensor in lora_tensors().values())
-    assert job["budget"]["trainable_parameters"] == stored
-    assert str(root) not in answer.text
-    assert "imported from the folder models/lora" in api.get(f"/jobs/{job['id']}").text
-    form = api.get(f"/jobs/new?from={job['id']}").text
+    assert created["budget"]["trainable_parameters"] == stored
+    assert str(root) not in json.dumps(created)
+
+
+def test_a_preview_resolves_to_the_job_that_is_created(api: TestClient) -> None:
+    preview = api.post("/v1/jobs?validate_only=true", json=ADAPTER)
+    assert preview.status_code == 200, preview.text
+    created = api.post("/v1/jobs", json=ADAPTER)
+    assert preview.json()["spec_digest"] == created.json()["spec_digest"]
+
+
+def test_its_pages_show_the_folder(api: TestClient, created: dict[str, Any]) -> None:
+    page = api.get(f"/jobs/{created['id']}").text
+    assert "imported from the folder models/lora" in page
+    form = api.get(f"/jobs/new?from={created['id']}").text
     assert 'value="models/lora"' in form
     assert "/method/name" not in form
 

@@ -18,6 +18,7 @@ from adaptlab_client import Client, InvalidRequest, JobView
 from adaptlab_stack.stack import Stack
 
 TASK = {"name": "sort_descending", "length": 3, "alphabet": 5}
+ADAPTER = "models/adapters/lora"
 MEASURED = {"evaluation": {"samples": 50}, "capture": {"attention": {"samples": 1}}}
 ADAPT = {
     "kind": "adapt",
@@ -27,8 +28,6 @@ ADAPT = {
     "training": {"steps": 10, "batch_size": 8},
     **MEASURED,
 }
-
-
 MOVED = "base_model.transformer.wpe.modules_to_save.default.weight"
 
 
@@ -76,38 +75,48 @@ def test_it_is_adapted_and_the_adapter_fetched(
     assert sum(tensor.size for tensor in load_file(path).values()) == trained
 
 
-def test_an_exported_adapter_is_imported_and_measured_again(
-    client: Client, stack: Stack, adapted: JobView, model_root: Path, tmp_path: Path
-) -> None:
-    """The tensors come back to the last bit, and so do scores; effort is unknown."""
+@pytest.fixture(scope="module")
+def measured_again(client: Client, adapted: JobView, model_root: Path) -> JobView:
+    """The adapter of `adapted`, exported for PEFT, imported and scored."""
     (checkpoint,) = client.jobs.checkpoints(adapted.id)
     client.checkpoints.export(checkpoint, model_root / "adapters" / "lora")
-    task = json.dumps(TASK)
-    done = command(
-        stack, "checkpoints", "import", "tiny-llama", "models/adapters/lora", "--task", task,
-        "--wait", "-o", "id",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    scored = client.jobs.wait(
-        client.checkpoints.import_folder("tiny-llama", "models/adapters/lora", TASK, **MEASURED).id,
-        timeout=PATIENCE,
-    )
+    job = client.checkpoints.import_folder("tiny-llama", ADAPTER, TASK, **MEASURED)
+    scored = client.jobs.wait(job.id, timeout=PATIENCE)
     assert scored.succeeded, scored.error
-    assert {m.source for m in client.jobs.attention(scored.id)} == {"base", "adapted"}
-    outcomes = [
-        {e.attached: (e.correct, e.total) for e in client.jobs.evaluations(job.id)}
-        for job in (adapted, scored)
+    return scored
+
+
+def test_an_imported_adapter_is_the_exported_one_to_the_last_bit(
+    client: Client, adapted: JobView, measured_again: JobView, tmp_path: Path
+) -> None:
+    tensors = [
+        load_file(
+            client.checkpoints.download(checkpoint, tmp_path / f"{checkpoint.id}.safetensors")
+        )
+        for job in (adapted, measured_again)
+        for checkpoint in client.jobs.checkpoints(job.id)
     ]
-    assert outcomes[0] == outcomes[1]
-    (kept,) = client.jobs.checkpoints(scored.id)
-    trained, returned = (
-        load_file(client.checkpoints.download(c, tmp_path / f"{c.id}.safetensors"))
-        for c in (checkpoint, kept)
-    )
+    trained, returned = tensors
     assert trained.keys() == returned.keys()
     assert all(np.array_equal(trained[name], returned[name]) for name in trained)
-    client.checkpoints.export(kept, tmp_path / "again")
-    compared = client.comparisons.jobs([adapted.id, scored.id])
+
+
+def test_an_imported_adapter_is_scored_and_looked_into(
+    client: Client, adapted: JobView, measured_again: JobView
+) -> None:
+    maps = client.jobs.attention(measured_again.id)
+    assert {attention.source for attention in maps} == {"base", "adapted"}
+    trained, returned = (
+        {e.attached: (e.correct, e.total) for e in client.jobs.evaluations(job.id)}
+        for job in (adapted, measured_again)
+    )
+    assert trained == returned
+
+
+def test_the_effort_of_an_imported_adapter_is_unknown(
+    client: Client, adapted: JobView, measured_again: JobView
+) -> None:
+    compared = client.comparisons.jobs([adapted.id, measured_again.id])
     (table,) = compared.tables
     labels = {method.label: method.steps for method in table.methods}
     assert labels == {"lora": 10, "lora (imported)": 0}
@@ -116,9 +125,26 @@ def test_an_exported_adapter_is_imported_and_measured_again(
     assert "not_comparable" not in warnings
     advice = client.recommendations.ask(TASK, base_model="tiny-llama", budget=1000)
     assert {job for row in advice.measured for job in row.jobs} == {adapted.id}
-    checked = {"kind": "theory", "checks": ["relative_attention"], "adaptation": str(scored.id)}
+
+
+def test_an_imported_adapter_is_exported_again_and_its_theory_checked(
+    client: Client, measured_again: JobView, tmp_path: Path
+) -> None:
+    (kept,) = client.jobs.checkpoints(measured_again.id)
+    client.checkpoints.export(kept, tmp_path / "again")
+    assert (tmp_path / "again" / "adapter_config.json").exists()
+    measured = str(measured_again.id)
+    checked = {"kind": "theory", "checks": ["relative_attention"], "adaptation": measured}
     theory = client.jobs.wait(client.jobs.submit(checked).id, timeout=PATIENCE)
     assert theory.succeeded, theory.error
+
+
+def test_the_command_line_imports_an_adapter(stack: Stack, measured_again: JobView) -> None:
+    done = command(
+        stack, "checkpoints", "import", "tiny-llama", ADAPTER, "--task", json.dumps(TASK),
+        "--wait", "-o", "id",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_model_that_the_library_computes_is_adapted_like_any_other(
