@@ -1,6 +1,7 @@
 """A PEFT folder on one machine, and the files that it must still have."""
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,10 +9,10 @@ from pathlib import Path
 from adaptlab.errors import BadAdapter, BadModelFolder, BadWeightsFile
 from adaptlab.exchange.peft_members import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from adaptlab.exchange.plugins import Numbers
-from adaptlab.values import Value
 from adaptlab.weights.huggingface import LARGEST_JSON, PICKLES, json_object
 from adaptlab.weights.model_folder import ModelFile
 from adaptlab.weights.numbers import numbers
+from adaptlab.weights.placed_folder import Placed
 from adaptlab.weights.weights_file import (
     LARGEST_HEADER,
     LENGTH_BYTES,
@@ -57,17 +58,8 @@ def read_adapter(folder: Path, within: Path | None = None) -> AdapterFolder:
     return AdapterFolder(config, tensors, tuple(_file(*file) for file in files.items()))
 
 
-class PlacedAdapter(Value):
-    """A PEFT folder whose adapter is read where it is.
-
-    `path` is its place on this machine and `name` is `ALIAS/SUB/PATH`, which users see. `files` are
-    its files when the job was created. A file outside `within` is not opened.
-    """
-
-    path: Path
-    name: str
-    files: tuple[ModelFile, ...]
-    within: Path | None = None
+class PlacedAdapter(Placed):
+    """A PEFT folder, whose adapter is read where it is."""
 
     def read(self) -> AdapterFolder:
         """Read the folder, if it is still the one that was submitted.
@@ -79,9 +71,8 @@ class PlacedAdapter(Value):
             present = read_adapter(self.path, self.within)
         except BadAdapter as error:
             raise self._refusal(str(error)) from error
-        expected = {file.name: file for file in self.files}
-        if changed := [file.name for file in present.files if file != expected.get(file.name)]:
-            raise self._refusal(f"Changed since then: {', '.join(changed)}.")
+        if changes := self.changes(present.files):
+            raise self._refusal(changes)
         return present
 
     def _refusal(self, details: str) -> BadAdapter:
@@ -129,16 +120,9 @@ def _tensors(content: bytes) -> dict[str, Numbers]:
                 f"{ADAPTER_WEIGHTS}: {tensor.name} is stored as {tensor.dtype}. Store it as one of "
                 f"{', '.join(WEIGHT_DTYPES)}."
             )
-    if 4 * sum(_scalars(tensor) for tensor in header.tensors) > LARGEST_ADAPTER:
+    if 4 * sum(math.prod(tensor.shape) for tensor in header.tensors) > LARGEST_ADAPTER:
         raise _too_large()
     return {tensor.name: _finite(tensor, content) for tensor in header.tensors}
-
-
-def _scalars(tensor: StoredTensor) -> int:
-    count = 1
-    for size in tensor.shape:
-        count *= size
-    return count
 
 
 def _finite(tensor: StoredTensor, content: bytes) -> Numbers:
@@ -157,7 +141,7 @@ def _finite(tensor: StoredTensor, content: bytes) -> Numbers:
 def _too_large() -> BadAdapter:
     return BadAdapter(
         f"{ADAPTER_WEIGHTS} needs more than {LARGEST_ADAPTER:,} bytes in float32, which is the "
-        "limit for an adapter. Use one of lower rank or at fewer modules."
+        "limit for an adapter. Use an adapter of lower rank or for fewer modules."
     )
 
 

@@ -8,10 +8,11 @@ from pydantic import Field
 from adaptlab.errors import BadAdapter
 from adaptlab.exchange.modules import PublishedModel
 from adaptlab.exchange.peft_members import ADAPTER_CONFIG, ADAPTER_WEIGHTS, PeftMembers
-from adaptlab.exchange.peft_tensors import check_shape
+from adaptlab.exchange.peft_tensors import LONGEST_NAME, check_shape
 from adaptlab.exchange.plugins import BaseTensors, Numbers, PeftForm
 from adaptlab.plugins.learned_positions import LONGEST
 from adaptlab.weights.library_tensors import POSITIONS
+from adaptlab.wording import shortened
 
 
 def moved_positions(model: PublishedModel, length: int, base: BaseTensors) -> PeftForm:
@@ -88,8 +89,8 @@ def learned_rows(
         raise BadAdapter(_other_positions(model) if moved.config else _SAVED)
     for name in tensors.keys() - {PROMPT} - moved.tensors.keys():
         raise BadAdapter(
-            f"{ADAPTER_WEIGHTS} has the tensor {name[:160]}, for which adaptlab has no form. Train "
-            "the adapter without it."
+            f"{ADAPTER_WEIGHTS} has the tensor {shortened(name, LONGEST_NAME)}, for which adaptlab "
+            "has no form. Train the adapter without it."
         )
     for name, table in moved.tensors.items():
         if name not in tensors or not np.array_equal(tensors[name], table):
@@ -100,7 +101,7 @@ def learned_rows(
 PROMPT = "prompt_embeddings"
 _SAVED = (
     f"{ADAPTER_CONFIG} has modules_to_save, which are trained copies of modules of the base model. "
-    "adaptlab's adapters have none. Train the adapter without it."
+    "adaptlab's adapters have none. Train the adapter without them."
 )
 
 

@@ -267,7 +267,7 @@ def _settings_of_training(spec: AdaptSpec) -> Iterator[Problem]:
             )
             yield Problem(f"/{name}", "given_with_adapter", detail)
     if spec.seeds != AUTO and len(_seeds(spec.seeds)) != 1:
-        detail = "An imported adapter is one replicate. Leave seeds out, or give the seed of it."
+        detail = "An imported adapter is one replicate. Leave seeds out, or give one seed."
         yield Problem("/seeds", "not_one_seed", detail, nearest=(1,))
 
 

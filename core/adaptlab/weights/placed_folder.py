@@ -1,5 +1,6 @@
-"""A model folder on one machine, and the files that it must still have."""
+"""Folders on one machine, and the files that they must still have."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from adaptlab.errors import BadModelFolder
@@ -9,17 +10,29 @@ from adaptlab.weights.model_folder import CheckedFolder, ModelFile, check_folder
 MOST_NAMED = 8
 
 
-class PlacedFolder(Value):
-    """A model folder, whose weights are read where they are.
+class Placed(Value):
+    """A folder that is read where it is.
 
     `path` is its place on this machine and `name` is `ALIAS/SUB/PATH`, which users see. `files` are
-    its files when the import was created. A file outside `within` is not opened.
+    its files when the job was created. A file outside `within` is not opened.
     """
 
     path: Path
     name: str
     files: tuple[ModelFile, ...]
     within: Path | None = None
+
+    def changes(self, present: Iterable[ModelFile]) -> str:
+        """Return the names of files that changed, as part of a refusal; empty if none did."""
+        expected = {file.name: file for file in self.files}
+        found = {file.name: file for file in present}
+        names = sorted(expected.keys() | found.keys())
+        changed = [name for name in names if expected.get(name) != found.get(name)]
+        return f"Changed since then: {', '.join(changed[:MOST_NAMED])}." if changed else ""
+
+
+class PlacedFolder(Placed):
+    """The folder of an imported model, whose weights are read where they are."""
 
     def checked(self) -> CheckedFolder:
         """Return the folder, if it is still the one that was imported.
@@ -29,14 +42,11 @@ class PlacedFolder(Value):
         """
         try:
             checked = check_folder(self.path, self.within)
-            present = {file.name: file for file in fingerprint(checked)}
+            present = fingerprint(checked)
         except BadModelFolder as error:
             raise self._refusal(str(error)) from error
-        expected = {file.name: file for file in self.files}
-        names = sorted(expected.keys() | present.keys())
-        if changed := [name for name in names if expected.get(name) != present.get(name)]:
-            named = ", ".join(changed[:MOST_NAMED])
-            raise self._refusal(f"Changed since then: {named}.")
+        if changes := self.changes(present):
+            raise self._refusal(changes)
         return checked
 
     def _refusal(self, details: str) -> BadModelFolder:
