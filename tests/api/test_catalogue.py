@@ -34,6 +34,16 @@ def test_a_method_tells_its_size_and_its_claim(api: TestClient) -> None:
     assert "length" in prefix["knobs"]["properties"]
 
 
+def test_a_method_has_its_learning_rates_on_large_base_models(api: TestClient) -> None:
+    rates = api.get("/v1/methods/lora").json()["large_base_rates"]
+    assert rates == {
+        "from_parameters": 10_000_000,
+        "default_learning_rate": 5e-3,
+        "learning_rate_range": [3e-4, 0.1],
+    }
+    assert api.get("/v1/methods/ia3").json()["large_base_rates"] is None, "the same everywhere"
+
+
 def test_a_task_made_of_others_says_how_they_are_named_and_is_taken_as_it_says(
     api: TestClient,
 ) -> None:

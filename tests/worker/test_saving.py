@@ -1,6 +1,12 @@
 """How often a training saves its state."""
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from adaptlab.measurements.results import TrainingSaved
 from adaptlab_worker.saving import STATE_BYTES_PER_SECOND, SaveTimes
+from adaptlab_worker.trainer import PipeObserver
 
 
 def times(size: int, until: int) -> list[int]:
@@ -28,3 +34,15 @@ def test_a_state_that_shrinks_is_saved_more_often_again():
     assert not saves.is_due(999)
     saves.saved(1)
     assert saves.is_due(999)
+
+
+def test_the_trainer_takes_note_of_the_size_of_its_states(tmp_path: Path):
+    pipe: Any = SimpleNamespace(send_bytes=lambda _: None)
+    inbox: Any = SimpleNamespace(stop_of=lambda _: None)
+    request: Any = SimpleNamespace(run="1", save_seconds=1e-9)
+    observer = PipeObserver(pipe, inbox, request)
+    assert observer.command() == "save"
+    with (state := tmp_path / "state").open("wb") as file:
+        file.truncate(3600 * STATE_BYTES_PER_SECOND)  # sparse
+    observer.emit(TrainingSaved(step=1, path=state))
+    assert observer.command() == "continue", "for an hour"
