@@ -10,7 +10,9 @@ import torch
 from tests.engine.making import Remembering
 from tests.engine.tiny import pretraining
 
+from adaptlab.engine import meter
 from adaptlab.engine.memory import forget_peak, held_bytes, peak_bytes
+from adaptlab.engine.meter import Meter
 from adaptlab.engine.run import run
 from adaptlab.errors import TrainingStopped
 from adaptlab.measurements.results import Finished, TrainingSaved
@@ -30,6 +32,13 @@ def test_the_last_event_says_what_the_run_took(tmp_path: Path):
     # the clock was read at the start of the training, at its end and at the end of the run
     assert (last.usage.training_seconds, last.usage.evaluation_seconds) == (1, 1)
     assert last.usage.peak_memory_bytes >= last.usage.base_memory_bytes > 0
+
+
+def test_a_peak_that_the_system_puts_below_the_start_is_the_start(monkeypatch: pytest.MonkeyPatch):
+    measured = Meter(CPU, lambda: 0.0)
+    monkeypatch.setattr(meter, "peak_bytes", lambda _: 4096)
+    usage = measured.usage()
+    assert usage.peak_memory_bytes == usage.base_memory_bytes > 4096
 
 
 def test_without_a_clock_nothing_is_said(tmp_path: Path):

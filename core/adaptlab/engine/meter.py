@@ -37,7 +37,8 @@ class Meter:
             training_steps=self._training_steps,
             passes=self._passes,
             evaluation_seconds=self._lap(),
-            peak_memory_bytes=peak_bytes(self._device),
+            # The kernel notes its peak late and in batches of pages: it can lie below the start's.
+            peak_memory_bytes=max(peak_bytes(self._device), self._base_bytes),
             base_memory_bytes=self._base_bytes,
         )
 
