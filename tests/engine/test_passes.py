@@ -1,5 +1,6 @@
 """Any division of a step's replicates and items gives the same result."""
 
+import gc
 import weakref
 from collections.abc import Iterator
 from itertools import count
@@ -68,6 +69,19 @@ def test_a_batch_in_parts_gives_what_it_gives_at_once(
     whole, _ = train(planned(method), tmp_path)
     divided, _ = train(planned(method, accumulation=parts), tmp_path)
     assert torch.allclose(divided, whole, rtol=0, atol=1e-10)
+
+
+def live_tensors() -> int:
+    gc.collect()
+    return sum(type(thing) in (Tensor, torch.nn.Parameter) for thing in gc.get_objects())
+
+
+@pytest.mark.parametrize("method", [LORA, EVERYTHING], ids=lambda m: m["name"])
+def test_a_training_leaves_no_tensor_behind(method: dict[str, object], tmp_path: Path):
+    train(planned(method), tmp_path, memory_bytes=2**30)  # what is made once is made by now
+    before = live_tensors()
+    train(planned(method), tmp_path, memory_bytes=2**30)
+    assert live_tensors() == before
 
 
 def test_dropout_has_to_know_where_a_part_stands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

@@ -66,16 +66,24 @@ def saved_bytes(work: Callable[[], object], held: Iterable[Tensor]) -> int:
     sizes: dict[int, int] = {}
     kept: list[Tensor] = []  # alive until the work is done, so that no address occurs twice
 
-    def note(tensor: Tensor) -> Tensor:
+    def note(tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in held_addresses:
             sizes[storage.data_ptr()] = storage.nbytes()
             kept.append(tensor)
-        return tensor
 
-    with saved_tensors_hooks(note, lambda tensor: tensor):
-        work()
+    # Every operation keeps `note` and what that returns. If these kept tensors in turn, an
+    # operation that saves its own output would keep itself, and never be freed.
+    try:
+        with saved_tensors_hooks(note, _not_kept):
+            work()
+    finally:
+        kept.clear()
     return sum(sizes.values())
+
+
+def _not_kept(nothing: None) -> Tensor:
+    raise AssertionError("work that is measured computes no gradient")
 
 
 def _largest_since_the_start() -> int:
