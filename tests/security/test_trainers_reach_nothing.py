@@ -184,6 +184,7 @@ def test_a_run_reaches_its_own_files_and_no_others(attacked: Scene, user: str) -
     assert (own["base"], own["run"]) == ("done", "done")
     assert own["write_base"] == "PermissionError", "the file is the cache's too"
     assert own["socket"] == "PermissionError"
+    assert (own["thread"], own["thread_of_worker"]) == ("done", "PermissionError")
     assert (int(own["user"]) in TRAINER_USERS) == (user == "auto")
 
 

@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import stat
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -29,6 +30,8 @@ def attack(given: Given) -> None:
         "write_base": _outcome(lambda: given.bases[0].open("ab").close()),
         "run": _outcome(lambda: (given.scratch / "note").write_text("of this run")),
         "socket": _outcome(lambda: _connect(control / "socket")),
+        "thread": _outcome(_name_a_thread),
+        "thread_of_worker": _outcome(lambda: _rename(os.getppid(), os.getppid())),
     }
     (control / "report.partial").write_text(json.dumps(report))
     (control / "report.partial").rename(control / "report")
@@ -62,6 +65,24 @@ def _create(folder: Path) -> Mapping[str, str]:
 def _connect(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(path))
+
+
+def _name_a_thread() -> None:
+    """As CUDA does when it looks for a GPU: it names a thread that it has started."""
+    done = threading.Event()
+    other = threading.Thread(target=done.wait)
+    other.start()
+    try:
+        assert other.native_id is not None
+        _rename(os.getpid(), other.native_id)
+    finally:
+        done.set()
+        other.join()
+
+
+def _rename(process: int, thread: int) -> None:
+    place = "self" if process == os.getpid() else process
+    Path(f"/proc/{place}/task/{thread}/comm").write_text("renamed")
 
 
 def _outcome(deed: Callable[[], object]) -> str:

@@ -34,6 +34,8 @@ OF_THE_NETWORK = (
 DEVICES = ("null", "zero", "full", "random", "urandom")
 OWN_PEAK = "/proc/self/clear_refs"
 """Written by the engine to reset the measured peak of its memory."""
+OWN_THREADS = "/proc/self/task"
+"""Written by CUDA to name its threads; a process that may not finds no GPU."""
 CARDS = ("nvidia*", "nvidia-caps", "dri", "kfd", "dxg", "davinci*")
 LISTS_OF_FOLDERS = ("PYTHONPATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH")
 FOLDERS = ("CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "HIP_PATH", "VIRTUAL_ENV", "PYTHONPYCACHEPREFIX")
@@ -64,7 +66,7 @@ def file_rules(
     return FileRules(
         # Not resolved: `self` is the process that the rules apply to.
         readable=tuple(dict.fromkeys([*OF_THE_KERNEL, *opened])),
-        devices=(*(f"/dev/{name}" for name in DEVICES), OWN_PEAK, *cards),
+        devices=(*(f"/dev/{name}" for name in DEVICES), OWN_PEAK, OWN_THREADS, *cards),
     )
 
 

@@ -60,6 +60,8 @@ from adaptlab_worker.warm_up import tiny_run
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 PROGRESS_SECONDS = 1.0  # a heartbeat, which reports the last one, is sent every 2
 MOST_HELD = 1000  # points of curves
+CARDS = "/dev/nvidia{}"
+MOST_CARDS = 16  # of a machine
 COMPILE = "ADAPTLAB_COMPILE"
 TEMPORARY = "TMPDIR"
 
@@ -221,9 +223,12 @@ def main(arguments: list[str]) -> None:
         if os.environ.get(COMPILE) != "off":
             # Late: loading torch takes seconds, and a replacement of the engine may not need it.
             from adaptlab.engine.compiled import compile_kernels
+            from adaptlab.engine.step_graph import use_graphs
 
             compile_kernels()
+            use_graphs()
         warm_up(runner)
+        say_where_runs_train()
     pipe.send_bytes(frame_of(Ready()))
     while True:
         request = inbox.next_run()
@@ -272,6 +277,23 @@ def warm_up(runner: Runner) -> None:
             runner(tiny_run(), (), Path(folder), SilentObserver())
     except Exception:
         log.exception("the warm-up failed; jobs are taken anyway")
+
+
+def say_where_runs_train() -> None:
+    """Log the GPU that runs use, or warn of one that torch cannot use."""
+    import torch
+
+    if torch.cuda.is_available():
+        log.info("runs train on %s", torch.cuda.get_device_name())
+    elif any(Path(CARDS.format(number)).exists() for number in range(MOST_CARDS)):
+        try:
+            torch.cuda.init()
+            fault = "it finds none"
+        except (RuntimeError, AssertionError) as error:  # the latter from a build without CUDA
+            fault = str(error).strip().split("\n", 1)[0]
+        log.warning(
+            "this machine has a GPU that torch cannot use, so runs train on the CPU: %s", fault
+        )
 
 
 def carry_out(runner: Runner, request: RunRequest, observer: PipeObserver) -> Ended:
