@@ -12,6 +12,7 @@ from bench import (
     blobs,
     engine,
     figures,
+    gpu,
     published,
     queries,
     server,
@@ -26,7 +27,8 @@ MEASUREMENTS: Mapping[str, tuple[str, Callable[[], Section]]] = {
     "blobs": ("Large files through the API", blobs.measure),
     "queries": (queries.TITLE, queries.measure),
     "engine": ("The engine", engine.measure),
-    "published": ("LoRA on a published architecture", published.measure),
+    "published": (published.TITLE, published.measure),
+    "gpu": (gpu.TITLE, gpu.measure),
 }
 """Benchmarks by name, with the title of their section, in document order."""
 

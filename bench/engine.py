@@ -15,6 +15,7 @@ from adaptlab.engine.digits import make_items
 from adaptlab.engine.evaluate import ITEM_SEED, outcomes
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan, make_plan
+from adaptlab.engine.step_graph import graphs_are_used, use_graphs
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.spec import AdaptSpec, Precision, PretrainSpec
@@ -28,6 +29,8 @@ ROUNDS = 5
 TASK = SortAscending(name="sort_ascending")
 ONE_LAYER = MiniGPT(layers=1, heads=1, width=96)
 FOUR_LAYERS = MiniGPT(layers=4, heads=4, width=256)
+ONE = ("pretraining, 1 layer, width 96, 10 seeds", ONE_LAYER, 10, 8, "5 times")
+FOUR = ("pretraining, 4 layers, width 256, 3 seeds", FOUR_LAYERS, 3, 3, "4 times")
 
 
 WHAT_IS_LEFT = (
@@ -45,10 +48,6 @@ def measure() -> Section:
     compile_kernels()  # as a worker's trainer does; where there is no compiler torch computes all
     keep_freed_memory()  # as a worker's trainer does; the plain loop in this process gains as well
     peaks = {precision: peak(DTYPES[precision]) for precision in PRECISIONS}
-    one, four = (
-        ("pretraining, 1 layer, width 96, 10 seeds", ONE_LAYER, 10, 8, "5 times"),
-        ("pretraining, 4 layers, width 256, 3 seeds", FOUR_LAYERS, 3, 3, "4 times"),
-    )
     return Section(
         "The engine",
         f"Milliseconds per replicate and step, batch 64, sorting ten digits; medians of {ROUNDS} "
@@ -59,15 +58,15 @@ def measure() -> Section:
         + ". "
         + WHAT_IS_LEFT,
         (
-            *_in_each_precision(peaks, lambda precision: _pretraining(one, precision)),
-            *_in_each_precision(peaks, _prefixes),
-            *_in_each_precision(peaks, lambda precision: _pretraining(four, precision)),
+            *in_each_precision(peaks, lambda precision: pretraining(ONE, precision)),
+            *in_each_precision(peaks, prefixes),
+            *in_each_precision(peaks, lambda precision: pretraining(FOUR, precision)),
             _evaluation(),
         ),
     )
 
 
-def _in_each_precision(
+def in_each_precision(
     peaks: Mapping[str, float], contest: Callable[[Precision], "Contest"]
 ) -> Iterator[Figure]:
     """Compare float32 and bfloat16 with the plain loop in each."""
@@ -93,7 +92,10 @@ class Contest:
     target: str
 
 
-def _pretraining(row: tuple[str, MiniGPT, int, int, str], precision: Precision) -> Contest:
+def pretraining(
+    row: tuple[str, MiniGPT, int, int, str], precision: Precision, device: str = "cpu"
+) -> Contest:
+    """Return the training of a model from scratch, on every seed."""
     work, family, seeds, steps, target = row
     spec = PretrainSpec.model_validate(
         {
@@ -104,10 +106,11 @@ def _pretraining(row: tuple[str, MiniGPT, int, int, str], precision: Precision) 
             "training": {"steps": 100_000, "precision": precision},
         }
     )
-    return Contest(work, make_plan(resolve(spec, None), "cpu"), {}, family, 0, steps, target)
+    return Contest(work, make_plan(resolve(spec, None), device), {}, family, 0, steps, target)
 
 
-def _prefixes(precision: Precision) -> Contest:
+def prefixes(precision: Precision, device: str = "cpu") -> Contest:
+    """Return the training of a prefix at eight rates on ten seeds."""
     spec = AdaptSpec.model_validate(
         {
             "base_model": "bench",
@@ -125,8 +128,10 @@ def _prefixes(precision: Precision) -> Contest:
         task=TASK,
         replicates=10,
     )
-    plan = make_plan(resolve(spec, facts), "cpu")
-    base = {n: torch.randn(10, *t.shape) * 0.02 for n, t in plan.shape.tensors.items()}
+    plan = make_plan(resolve(spec, facts), device)
+    base = {
+        n: torch.randn(10, *t.shape, device=device) * 0.02 for n, t in plan.shape.tensors.items()
+    }
     work = "prefix-tuning it, 10 seeds × 8 rates"
     return Contest(work, plan, base, ONE_LAYER, 1, 2, "10 times")
 
@@ -134,11 +139,14 @@ def _prefixes(precision: Precision) -> Contest:
 def _compared(contest: Contest, precision: str, autocast: bool, fastest: float) -> Figure:
     family, replicates = contest.family, contest.plan.replicates
     sizes = (family.layers, family.heads, family.width)
-    plain = PlainLoop(TASK, *sizes, batch=64, prefix=contest.prefix, bfloat16=autocast)
+    device = contest.plan.device.type
+    plain = PlainLoop(
+        TASK, *sizes, batch=64, prefix=contest.prefix, bfloat16=autocast, device=device
+    )
+    done = operations(_plainly(contest)) / replicates
     stacked = stepper(contest.plan, contest.base)
     plain.step()  # what only the first step does is not measured
     stacked()
-    done = operations(stacked) / replicates
     ours, theirs = alternating(
         lambda: _milliseconds(stacked, contest.steps) / replicates,
         lambda: _milliseconds(plain.step, 4 * contest.steps),
@@ -152,6 +160,16 @@ def _compared(contest: Contest, precision: str, autocast: bool, fastest: float) 
         f"{spread(ours, 'ms')}: {ratio:.1f} ×; {share:.0%} of the peak",
         contest.target,
     )
+
+
+def _plainly(contest: Contest) -> Callable[[], None]:
+    """Return one step without a graph, whose operations would not be seen one by one."""
+    used = graphs_are_used()
+    use_graphs(use=False)
+    step = stepper(contest.plan, contest.base)
+    step()
+    use_graphs(use=used)
+    return step
 
 
 def _evaluation() -> Figure:
@@ -188,4 +206,6 @@ def _milliseconds(work: Callable[[], object], times: int) -> float:
     begin = time.perf_counter()
     for _ in range(times):
         work()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     return (time.perf_counter() - begin) * 1000 / times

@@ -10,15 +10,17 @@ SIZE = 2048
 ROUNDS = 7
 
 
-def peak(dtype: torch.dtype) -> float:
+def peak(dtype: torch.dtype, device: str = "cpu", size: int = SIZE) -> float:
     """Return the best speed of matrix products, in operations per second."""
-    left, right = (torch.randn(SIZE, SIZE).to(dtype) for _ in range(2))
+    left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     best = float("inf")
     for _ in range(ROUNDS):
         begin = time.perf_counter()
         torch.mm(left, right)
+        if device == "cuda":
+            torch.cuda.synchronize()
         best = min(best, time.perf_counter() - begin)
-    return 2 * SIZE**3 / best
+    return 2 * size**3 / best
 
 
 def operations(step: Callable[[], None]) -> int:

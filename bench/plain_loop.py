@@ -6,12 +6,26 @@ the batch and all gradients are computed, as the published code does. In bfloat1
 is under `torch.autocast`.
 """
 
+from collections.abc import Iterator
+from itertools import count
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from adaptlab.engine.digits import make_items, target_rows
+from adaptlab.engine.items import Items
+from adaptlab.engine.train import STEPS_OF_DATA
 from adaptlab.plugins.task import DigitTask
+
+
+def items_of_steps(task: DigitTask, batch: int, device: str) -> Iterator[Items]:
+    """Yield the items of every step, made for as many steps at once as the engine does."""
+    for first in count(0, STEPS_OF_DATA * batch):
+        seed = torch.zeros(1, dtype=torch.int64, device=device)
+        items = make_items(task, "train", seed, first, STEPS_OF_DATA * batch)
+        for start in range(0, STEPS_OF_DATA * batch, batch):
+            yield items.part(slice(start, start + batch))
 
 
 class Block(nn.Module):
@@ -70,24 +84,25 @@ class PlainLoop:
         batch: int,
         prefix: int = 0,
         bfloat16: bool = False,
+        device: str = "cpu",
     ) -> None:
         context = task.sequence_length() + prefix
         self.task, self.batch, self.pads = task, batch, prefix
-        self.model = PlainModel(layers, heads, width, task.vocabulary(), context)
-        self.prefixes = nn.Parameter(torch.randn(layers, prefix, width)) if prefix else None
+        self.model = PlainModel(layers, heads, width, task.vocabulary(), context).to(device)
+        drawn = torch.randn(layers, prefix, width, device=device)
+        self.prefixes = nn.Parameter(drawn) if prefix else None
         trained = [self.prefixes] if self.prefixes is not None else list(self.model.parameters())
         self.optimiser = torch.optim.AdamW(trained, 1e-3, betas=(0.9, 0.95), weight_decay=0.1)
-        self.trained, self.taken, self.bfloat16 = trained, 0, bfloat16
+        self.trained, self.bfloat16, self.device = trained, bfloat16, device
+        self.items = items_of_steps(task, batch, device)
 
     def step(self) -> None:
         """Take one step on fresh items."""
-        seeds = torch.tensor([self.taken])
-        items = make_items(self.task, "train", seeds, self.taken * self.batch, self.batch)
-        self.taken += 1
-        pads = torch.zeros(self.batch, self.pads, dtype=torch.int64)
+        items = next(self.items)
+        pads = torch.zeros(self.batch, self.pads, dtype=torch.int64, device=self.device)
         tokens = torch.cat([pads, items.tokens[0]], 1)
         rows = target_rows(self.task)
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.bfloat16):
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.bfloat16):
             logits = self.model(tokens, self.prefixes)[:, self.pads + rows.start :]
         flat = logits.float().flatten(0, 1)
         loss = functional.cross_entropy(flat, items.targets[0].flatten())

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from adaptlab.engine.allocator import keep_freed_memory
 from adaptlab.engine.compiled import compile_kernels
-from adaptlab.engine.digits import make_items, target_rows
+from adaptlab.engine.digits import target_rows
 from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.transformers import Transformers
@@ -22,11 +22,13 @@ from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.spec import AdaptSpec, Precision
 from adaptlab.tasks.sort_ascending import SortAscending
 from bench.figures import Figure, Section, alternating, spread
+from bench.plain_loop import items_of_steps
 from bench.stepping import stepper
 
 if TYPE_CHECKING:
     from transformers import GPT2Config
 
+TITLE = "LoRA on a published architecture"
 ROUNDS = 5
 SEEDS, RATES, BATCH, RANK = 3, 8, 8, 4
 TASK = SortAscending(name="sort_ascending", length=32)  # sequences of 63 tokens
@@ -38,34 +40,40 @@ def measure() -> Section:
     """Return both rows, and the memory of 24 replicates."""
     compile_kernels()  # as a worker's trainer does; where there is no compiler torch computes all
     keep_freed_memory()  # as a worker's trainer does; `peft` in this process gains as well
-    theirs, rounded = _peft_step(), _peft_step(torch.bfloat16)
-    many, one, low = _ours(SEEDS, RATES), _ours(1, 1), _ours(SEEDS, RATES, "bfloat16")
-    library = _library_family()
-    many_there, one_there = (_ours(s, r, family=library) for s, r in ((SEEDS, RATES), (1, 1)))
+    theirs, rounded = peft_step(), peft_step(torch.bfloat16)
+    many, one, low = (
+        stacked_step(SEEDS, RATES),
+        stacked_step(1, 1),
+        stacked_step(SEEDS, RATES, "bfloat16"),
+    )
+    library = library_family()
+    many_there, one_there = (
+        stacked_step(s, r, family=library) for s, r in ((SEEDS, RATES), (1, 1))
+    )
     return Section(
-        "LoRA on a published architecture",
+        TITLE,
         f"GPT-2 of 6 layers and width 384, random weights, sequences of {TASK.sequence_length()}, "
         f"batch {BATCH}, LoRA rank {RANK} on three matrices per layer, float32 unless stated; "
         f"milliseconds per replicate and step, medians of {ROUNDS} alternating rounds.",
         (
-            _row("8 rates × 3 seeds in one pass", many, SEEDS * RATES, theirs, "2.5 times"),
-            _row(
+            row("8 rates × 3 seeds in one pass", many, SEEDS * RATES, theirs, "2.5 times"),
+            row(
                 "8 rates × 3 seeds in one pass, both in bfloat16",
                 low,
                 SEEDS * RATES,
                 rounded,
                 "2.5 times",
             ),
-            _row("one replicate", one, 1, theirs, "not slower"),
-            _row(
+            row("one replicate", one, 1, theirs, "not slower"),
+            row(
                 "8 rates × 3 seeds in one pass, by the family `transformers`",
                 many_there,
                 SEEDS * RATES,
                 theirs,
                 "1.3 times",
             ),
-            _row("one replicate, by the family `transformers`", one_there, 1, theirs, "0.95 times"),
-            _row(
+            row("one replicate, by the family `transformers`", one_there, 1, theirs, "0.95 times"),
+            row(
                 "8 rates × 3 seeds, our decoder against the family `transformers`",
                 many,
                 SEEDS * RATES,
@@ -74,7 +82,7 @@ def measure() -> Section:
                 "the family `transformers`",
                 SEEDS * RATES,
             ),
-            _row(
+            row(
                 "one replicate, our decoder against the family `transformers`",
                 one,
                 1,
@@ -87,7 +95,7 @@ def measure() -> Section:
     )
 
 
-def _row(
+def row(
     work: str,
     ours: Callable[[], None],
     replicates: int,
@@ -96,6 +104,7 @@ def _row(
     compared: str = "transformers and peft, one after the other",
     theirs_replicates: int = 1,
 ) -> Figure:
+    """Return the milliseconds per replicate of two steps, taken in turn."""
     ours()
     theirs()
     mine, peft = alternating(
@@ -112,7 +121,7 @@ def _row(
     )
 
 
-def _library_family() -> Transformers:
+def library_family() -> Transformers:
     """Return the same model in the family `transformers`."""
     from transformers import GPT2LMHeadModel
 
@@ -133,7 +142,7 @@ def _gpt2_config() -> "GPT2Config":
     )  # fmt: skip
 
 
-def _plan(seeds: int, rates: int, precision: Precision, family: Family) -> Plan:
+def _plan(seeds: int, rates: int, precision: Precision, family: Family, device: str) -> Plan:
     spec = AdaptSpec.model_validate(
         {
             "base_model": "bench",
@@ -151,18 +160,27 @@ def _plan(seeds: int, rates: int, precision: Precision, family: Family) -> Plan:
         task=TASK,
         replicates=1,
     )
-    return make_plan(resolve(spec, facts), "cpu")
+    return make_plan(resolve(spec, facts), device)
 
 
-def _ours(
-    seeds: int, rates: int, precision: Precision = "float32", family: Family = MODEL
+def stacked_step(
+    seeds: int,
+    rates: int,
+    precision: Precision = "float32",
+    family: Family = MODEL,
+    device: str = "cpu",
 ) -> Callable[[], None]:
-    plan = _plan(seeds, rates, precision, family)
-    base = {name: torch.randn(1, *t.shape) * 0.02 for name, t in plan.shape.tensors.items()}
+    """Return a function that takes one step of all replicates with our engine."""
+    plan = _plan(seeds, rates, precision, family, device)
+    base = {
+        name: torch.randn(1, *t.shape, device=device) * 0.02
+        for name, t in plan.shape.tensors.items()
+    }
     return stepper(plan, base)
 
 
-def _peft_step(dtype: torch.dtype = torch.float32) -> Callable[[], None]:
+def peft_step(dtype: torch.dtype = torch.float32, device: str = "cpu") -> Callable[[], None]:
+    """Return a function that takes one step of one model with `transformers` and `peft`."""
     from peft import LoraConfig, get_peft_model
     from transformers import GPT2LMHeadModel
 
@@ -172,16 +190,14 @@ def _peft_step(dtype: torch.dtype = torch.float32) -> Callable[[], None]:
     gpt2 = GPT2LMHeadModel(_gpt2_config())
     for parameter in gpt2.parameters():
         parameter.data = parameter.data.to(dtype)
-    model = get_peft_model(gpt2, lora)
+    model = get_peft_model(gpt2, lora).to(device)
     trained = [p for p in model.parameters() if p.requires_grad]
     optimiser = torch.optim.AdamW(trained, 1e-3)
-    taken = 0
+    each_step = items_of_steps(TASK, BATCH, device)
 
     def step() -> None:
-        nonlocal taken
-        items = make_items(TASK, "train", torch.tensor([taken]), taken * BATCH, BATCH)
-        taken += 1
-        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+        items = next(each_step)
+        with torch.autocast(device, torch.bfloat16, enabled=dtype == torch.bfloat16):
             logits = model(input_ids=items.tokens[0]).logits[:, target_rows(TASK)]
         flat = logits.float().flatten(0, 1)
         loss = functional.cross_entropy(flat, items.targets[0].flatten())
@@ -215,6 +231,8 @@ def _added_megabytes(seeds: int, rates: int) -> float:
 def _milliseconds(work: Callable[[], object]) -> float:
     begin = time.perf_counter()
     work()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     return (time.perf_counter() - begin) * 1000
 
 
@@ -229,7 +247,7 @@ if __name__ == "__main__":
     compile_kernels()
     keep_freed_memory()
     held = _peak_megabytes()
-    train = _ours(int(sys.argv[1]), int(sys.argv[2]))
+    train = stacked_step(int(sys.argv[1]), int(sys.argv[2]))
     train()
     train()
     print(_peak_megabytes() - held)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.engine.imported import SAMPLES, placed, resolved
 from tests.engine.making import Remembering
 from tests.engine.published import gpt2, llama, randomised, their_output
 from tests.folders import QUERY, WEIGHTS, a_qwen3_folder
@@ -33,15 +34,14 @@ from adaptlab.measurements.results import (
 )
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.task import TASKS
-from adaptlab.specs.resolve import BaseModelFacts, resolve, resolve_import
+from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import ResolvedImport, spec_digest
-from adaptlab.specs.spec import AdaptSpec, ImportSpec, ModelFolder
-from adaptlab.weights.model_folder import check_folder, fingerprint
+from adaptlab.specs.spec import AdaptSpec
+from adaptlab.weights.model_folder import check_folder
 from adaptlab.weights.placed_folder import PlacedFolder
 
 EASY = {"name": "sort_ascending", "length": 1, "alphabet": 6}
 SMALL = {"name": "sort_descending", "length": 4, "alphabet": 5}
-SAMPLES = 60
 
 
 @pytest.fixture
@@ -59,23 +59,6 @@ def folder(theirs: PreTrainedModel, tmp_path: Path) -> Path:
 def scratch(tmp_path: Path) -> Path:
     (tmp_path / "scratch").mkdir()
     return tmp_path / "scratch"
-
-
-def resolved(folder: Path, *tasks: dict[str, object]) -> ResolvedImport:
-    spec = ImportSpec.model_validate(
-        {
-            "name": "tiny",
-            "folder": "models/tiny",
-            "evaluation": {"tasks": tasks, "samples": SAMPLES},
-        }
-    )
-    checked = check_folder(folder)
-    found = ModelFolder(folder=spec.folder, files=fingerprint(checked))
-    return resolve_import(spec, checked.family, found)
-
-
-def placed(spec: ResolvedImport, folder: Path) -> PlacedFolder:
-    return PlacedFolder(path=folder, name="models/tiny", files=spec.model_folder.files)
 
 
 def imported(

@@ -40,6 +40,11 @@ def random_bits(*counters: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
     return _shifted(value, 1)
 
 
+def constant(number: int, device: torch.device) -> Int[Tensor, ""]:
+    """Return a number as a counter, without a copy that a GPU would be waited for."""
+    return torch.full((), number, dtype=torch.int64, device=device)
+
+
 def uniform(*counters: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
     """Draw uniform float64 values in the open interval (0, 1)."""
     return (_shifted(random_bits(*counters), 10).double() + 0.5) * 2.0**-53

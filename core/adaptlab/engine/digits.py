@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from adaptlab.engine.counter import mixed, random_bits, stream
+from adaptlab.engine.counter import constant, mixed, random_bits, stream
 from adaptlab.engine.items import Items, counted_targets
 from adaptlab.engine.plugins import ENGINE_QUESTIONS, ENGINE_TASKS
 from adaptlab.engine.tensors import Bool, Int
@@ -72,7 +72,7 @@ def _draws(split: Split, seeds: Tensor, index: Tensor) -> Tensor:
 
     It is independent of the draws of the item's question.
     """
-    return random_bits(torch.tensor(stream(f"draw/{split}"), device=seeds.device), seeds, index)
+    return random_bits(constant(stream(f"draw/{split}"), seeds.device), seeds, index)
 
 
 def _listed(task: DigitTask, split: Split, seeds: Tensor, index: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ def _listed(task: DigitTask, split: Split, seeds: Tensor, index: Tensor) -> Tens
         )
         raise InvalidSpec(Problem("/task", "empty_split", detail))
     if split == "train":
-        drawn = torch.tensor(stream("listed/train"), device=seeds.device)
+        drawn = constant(stream("listed/train"), seeds.device)
         place = (random_bits(drawn, seeds, index) >> 20) % len(listed)
     else:
         place = index.expand(torch.broadcast_shapes(seeds.shape, index.shape)) % len(listed)
@@ -128,7 +128,7 @@ def _attempts(
     """Return digits [..., A, N] of attempts, and a mask of the accepted."""
     device = seeds.device
     counters = (
-        torch.tensor(stream(f"digits/{split}"), device=device),
+        constant(stream(f"digits/{split}"), device),
         seeds[..., None, None],
         index[..., None, None],
         torch.arange(start, start + ATTEMPTS_AT_ONCE, device=device).unsqueeze(1),

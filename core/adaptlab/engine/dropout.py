@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from adaptlab.engine.counter import random_bits, stream
+from adaptlab.engine.counter import constant, random_bits, stream
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.tensors import Float, Int
 
@@ -27,7 +27,10 @@ class TrainingStep:
 
 
 def training_step(
-    plan: Plan, step: int, first_item: int = 0, seeds: Int[Tensor, "R"] | None = None
+    plan: Plan,
+    step: int | Int[Tensor, ""],
+    first_item: int = 0,
+    seeds: Int[Tensor, "R"] | None = None,
 ) -> TrainingStep | None:
     """Return a step of training; None if part of the base is frozen.
 
@@ -37,7 +40,8 @@ def training_step(
     if not plan.shape.tensors.keys() <= plan.trained_shapes.keys():
         return None
     seeds = plan.replicate_seeds if seeds is None else seeds
-    return TrainingStep(torch.tensor(step, device=plan.device), seeds, first_item)
+    place = step if isinstance(step, Tensor) else constant(step, plan.device)
+    return TrainingStep(place, seeds, first_item)
 
 
 def dropped(
@@ -58,7 +62,7 @@ def dropped(
     items = torch.arange(at.first_item, at.first_item + x.shape[1], device=x.device)
     wide = (1,) * cells.dim()
     bits = random_bits(
-        torch.tensor(stream(f"dropout/{name}"), device=x.device),
+        constant(stream(f"dropout/{name}"), x.device),
         at.step,
         at.seeds.view(-1, 1, *wide),
         items.view(-1, *wide),

@@ -39,6 +39,7 @@ class LibraryModel:
     def __init__(self, family: Transformers) -> None:
         self.family, self._shape = family, family.shape()
         self._module = _built(family)
+        self._device = torch.device("cpu")
         self._pass: Pass | None = None
         self._embedding: nn.Module = self._module.get_input_embeddings()
         self._normed = frozenset(self._bind(self._checked()))
@@ -78,6 +79,9 @@ class LibraryModel:
             BadModelFolder: the architecture's attention cannot be observed and changed.
         """
         length, device = tokens.shape[-1], tokens.device
+        if device != self._device:
+            self._module.to(device)  # what is not trained: frequencies and numbers of positions
+            self._device = device
         positions = Positions.of(attached, self.family)
         at = Pass(
             weights=attached.adapted(weights),

@@ -21,6 +21,7 @@ from adaptlab.engine.items import Items
 from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan
+from adaptlab.engine.step_graph import StepGraph, graphs_are_used
 from adaptlab.engine.tensors import Float, Int, Shaped
 
 
@@ -49,7 +50,9 @@ class Pass:
     trainables: Trainables
     replicate_seeds: Int[Tensor, "R"]
 
-    def losses(self, items: Items, step: int, first_item: int = 0) -> Float[Tensor, "R"]:
+    def losses(
+        self, items: Items, step: int | Int[Tensor, ""], first_item: int = 0
+    ) -> Float[Tensor, "R"]:
         """Return each replicate's mean cross-entropy on its seed's items."""
         at = training_step(self.model.plan, step, first_item, self.replicate_seeds)
         own = items.each(lambda tensor: tensor[self.cut.seeds])
@@ -82,8 +85,9 @@ class Pass:
         """Return gradient and losses of a batch, computed in equal parts."""
         size = items.tokens.shape[1] // parts
         if parts == 1:
-            losses = self.losses(items, step)
-            return self._slope(losses.sum()), losses.detach()
+            if self._graph is None:
+                return self._at_once(items, step)
+            return self._graph(self._at_once, items, step)
         gradient = torch.zeros_like(self.trainables.flat)
         total = torch.zeros(len(gradient), dtype=gradient.dtype, device=gradient.device)
         for first in range(0, parts * size, size):
@@ -94,6 +98,16 @@ class Pass:
             gradient += self._slope(losses.sum())
             total += losses.detach()
         return gradient, total
+
+    @cached_property
+    def _graph(self) -> StepGraph | None:
+        """The graph of an undivided batch, on a GPU if graphs are used."""
+        is_gpu = self.model.plan.device.type == "cuda"
+        return StepGraph() if is_gpu and graphs_are_used() else None
+
+    def _at_once(self, items: Items, step: int | Tensor) -> tuple[Tensor, Tensor]:
+        losses = self.losses(items, step)
+        return self._slope(losses.sum()), losses.detach()
 
     def _of_own(self, values: Tensor) -> Tensor:
         """Select values [R] of this pass's replicates from those of seeds, [S]."""

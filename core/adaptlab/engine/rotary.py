@@ -1,6 +1,7 @@
 """Rotary positions (Su et al. 2021): rotations of pairs of features."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Self
 
 import torch
@@ -28,8 +29,7 @@ class Rotary:
         """
         exact = torch.promote_types(like.dtype, torch.float32)  # bfloat16 is too coarse for angles
         positions = torch.arange(first, stop, device=like.device, dtype=exact)
-        turns = torch.tensor(frequencies, device=like.device, dtype=exact)
-        angles = positions.unsqueeze(1) * turns
+        angles = positions.unsqueeze(1) * _turns(frequencies, like.device, exact)
         return cls(first, angles.cos().to(like.dtype), angles.sin().to(like.dtype))
 
     def turned(
@@ -44,3 +44,11 @@ class Rotary:
         cosines, sines = (t[start:][rows][:count] for t in (self.cosines, self.sines))
         low, high = x.chunk(2, -1)
         return torch.cat([low * cosines - high * sines, high * cosines + low * sines], -1)
+
+
+@lru_cache(maxsize=8)  # copied to a GPU once: every pass of a training would wait for the copy
+def _turns(
+    frequencies: tuple[float, ...], device: torch.device, dtype: torch.dtype
+) -> Float[Tensor, "F"]:
+    """Return frequencies on a device."""
+    return torch.tensor(frequencies, device=device, dtype=dtype)

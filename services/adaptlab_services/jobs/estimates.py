@@ -63,9 +63,9 @@ class Rates:
         )
 
 
-# Fitted to runs on one core of a server; for GPUs a tenth of the data sheet's figures.
+# Fitted to runs on one core of a server, and to half of what an H100 did: most cards are slower.
 CPU = Rates(4.8e10, 5e10, 1.1e5, overhead_seconds=1.5, idle_bytes=350 * 2**20)
-GPU = Rates(5e12, 3e11, 1e5, overhead_seconds=5.0, idle_bytes=0)
+GPU = Rates(2e13, 1e12, 1.3e5, overhead_seconds=1.0, idle_bytes=100 * 2**20)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,112 @@
+"""CUDA graphs: a step's kernels, started by one call.
+
+On a GPU a small step is a few hundred kernels that take microseconds each, and starting them one by
+one takes longer than computing them. A graph is recorded once and replayed with the items of every
+later step copied to where its kernels read. It runs the same kernels, so the results are the same.
+Graphs are used if requested.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from adaptlab.engine.items import Items
+from adaptlab.engine.tensors import Float, Int
+from adaptlab.errors import is_out_of_memory
+
+Gradient = Callable[[Items, Int[Tensor, ""]], tuple[Float[Tensor, "R N"], Float[Tensor, "R"]]]
+"""Computes gradient and losses of items at a step."""
+
+
+@dataclass
+class _Use:
+    graphs: bool = False
+
+
+_USE = _Use()
+
+
+def use_graphs(*, use: bool = True) -> None:
+    """Let passes that are made from now on record their steps, or not."""
+    _USE.graphs = use
+
+
+def graphs_are_used() -> bool:
+    """Return True after `use_graphs`."""
+    return _USE.graphs
+
+
+@dataclass
+class StepGraph:
+    """A computation on a GPU that is replayed once it is recorded.
+
+    The first call computes without a graph, which also prepares the libraries for a recording, and
+    records at its end. A computation that waits for the device, such as one that chooses experts,
+    cannot be recorded and is computed as before; `fault` is then the reason.
+    """
+
+    fault: str | None = None
+    _graph: torch.cuda.CUDAGraph | None = None
+    _read: list[Tensor] = field(default_factory=list[Tensor])
+    _results: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def is_recorded(self) -> bool:
+        """True once later calls replay."""
+        return self._graph is not None
+
+    def __call__(self, compute: Gradient, items: Items, step: int) -> tuple[Tensor, Tensor]:
+        """Return gradient and losses; they are overwritten by the next call.
+
+        `compute` is the same at every call. It is not kept, as its pass keeps this graph.
+        """
+        place = torch.full((), step, dtype=torch.int64, device=items.tokens.device)
+        if self.fault is not None:
+            return compute(items, place)
+        if self._graph is None or self._results is None:
+            return self._first(compute, items, place)
+        for kept, new in zip(self._read, _tensors(items, place), strict=True):
+            kept.copy_(new)
+        self._graph.replay()
+        return self._results
+
+    def _first(self, compute: Gradient, items: Items, step: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute on the stream of the recording, then record."""
+        stream, present = _stream(step.device), torch.cuda.current_stream()
+        stream.wait_stream(present)
+        with torch.cuda.stream(stream):
+            results = compute(items, step)
+        present.wait_stream(stream)
+        for result in results:
+            result.record_stream(present)
+        try:
+            self._record(compute, items.each(torch.clone), step, stream)
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            self.fault, self._graph, self._results = str(error), None, None
+        return results
+
+    def _record(
+        self, compute: Gradient, items: Items, step: Tensor, stream: torch.cuda.Stream
+    ) -> None:
+        graph = torch.cuda.CUDAGraph()
+        # Other threads of the process may use the device meanwhile.
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            self._results = compute(items, step)
+        self._graph, self._read = graph, _tensors(items, step)
+
+
+@cache  # one per device: the library of products keeps memory for every stream
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    """Return the stream of all recordings on a device."""
+    return torch.cuda.Stream(device)
+
+
+def _tensors(items: Items, step: Tensor) -> list[Tensor]:
+    """Return everything that differs between steps."""
+    counted = () if items.counted is None else (items.counted,)
+    return [items.tokens, items.targets, *counted, step]

@@ -1,0 +1,37 @@
+"""The same plan on the CPU and on a GPU."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from tests.engine.making import Remembering, base_tensors, trainables
+from torch import Tensor
+
+from adaptlab.engine.model import Model
+from adaptlab.engine.plan import Plan
+from adaptlab.engine.train import Training
+
+CUDA = torch.device("cuda")
+CLOSE = 1e-8
+"""Far above what float64 sums in another order differ by after a few steps, far below any step."""
+
+
+def on_gpu(plan: Plan) -> Plan:
+    return replace(plan, device=CUDA)
+
+
+def trained(
+    plan: Plan, scratch: Path, groups: int = 1, memory_bytes: int | None = None
+) -> tuple[Tensor, Training]:
+    """The weights [R, N] after the training, on the CPU, and the training."""
+    base = {name: tensor.to(plan.device) for name, tensor in base_tensors(plan, groups).items()}
+    allocated = trainables(plan, base)
+    model = Model(plan, base, allocated.tensors)
+    training = Training(plan, model, allocated, Remembering(), memory_bytes)
+    training.run(scratch)
+    assert allocated.flat.device.type == plan.device.type
+    return allocated.flat.cpu(), training
+
+
+def furthest(ours: Tensor, theirs: Tensor) -> float:
+    return float((ours - theirs).abs().max())

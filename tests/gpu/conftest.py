@@ -1,0 +1,28 @@
+"""These tests run where torch finds a CUDA device, and are skipped elsewhere."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from adaptlab.engine.step_graph import use_graphs
+
+# Read when `transformers` is imported, which the test modules do after this.
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+WITHOUT = pytest.mark.skip(reason="torch finds no CUDA device here")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+            item.add_marker(WITHOUT)
+
+
+@pytest.fixture(autouse=True)
+def without_graphs() -> Iterator[None]:
+    """Compute steps plainly, unless a test asks for graphs."""
+    use_graphs(use=False)
+    yield
+    use_graphs(use=False)

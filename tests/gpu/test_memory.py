@@ -1,0 +1,96 @@
+"""The memory of a GPU: measured, divided when it is small, and named when it is not enough."""
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from tests.engine.making import Remembering, adaptation
+from tests.engine.tiny import pretraining
+from tests.gpu.both import CLOSE, CUDA, furthest, on_gpu, trained
+
+from adaptlab.engine.memory import all_bytes
+from adaptlab.engine.plan import Plan
+from adaptlab.engine.run import run
+from adaptlab.engine.step_graph import use_graphs
+from adaptlab.families.minigpt import MiniGPT
+from adaptlab.measurements.results import Finished, Started
+from adaptlab.specs.resolve import resolve
+
+pytestmark = pytest.mark.gpu
+
+WIDE = MiniGPT(layers=2, heads=2, width=256)
+MEGABYTE = 2**20
+
+
+def wide(trials: int, batch: int = 64) -> Plan:
+    return on_gpu(
+        adaptation(
+            {"name": "lora", "rank": 2},
+            family=WIDE,
+            tuning={"trials": trials, "validation_samples": 4},
+            training={
+                "precision": "float64",
+                "steps": 2,
+                "batch_size": batch,
+                "validations": 1,
+            },
+        )
+    )
+
+
+@pytest.fixture
+def little_memory() -> Iterator[None]:
+    """Leave the process 160 MiB of the card, besides what other tests still hold."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    most = torch.cuda.memory_reserved() + 160 * MEGABYTE
+    torch.cuda.set_per_process_memory_fraction(most / all_bytes(CUDA))
+    yield
+    torch.cuda.set_per_process_memory_fraction(1.0)
+    torch.cuda.empty_cache()
+
+
+def test_a_run_says_where_it_ran_and_what_the_allocator_held(tmp_path: Path):
+    observer = Remembering()
+    run(resolve(pretraining(), None), (), tmp_path, observer, "auto", clock=lambda: 0.0)
+    (started,), (finished,) = observer.of(Started), observer.of(Finished)
+    assert started.environment.device == "cuda"
+    assert not started.environment.compiled
+    assert finished.usage.peak_memory_bytes > finished.usage.base_memory_bytes
+    assert finished.usage.peak_memory_bytes < 100 * MEGABYTE
+
+
+@pytest.mark.parametrize("graphs", [False, True], ids=["plain", "graphs"])
+def test_replicates_that_do_not_fit_together_train_in_passes(
+    little_memory: None, tmp_path: Path, graphs: bool
+):
+    use_graphs(use=graphs)
+    plan = wide(trials=8)
+    parted, training = trained(plan, tmp_path, memory_bytes=2**40)
+    assert training.most_passes > 1
+    torch.cuda.set_per_process_memory_fraction(1.0)
+    whole, at_once = trained(plan, tmp_path)
+    assert at_once.most_passes == 1
+    assert furthest(parted, whole) < CLOSE
+
+
+def test_a_batch_that_does_not_fit_trains_in_parts(little_memory: None, tmp_path: Path):
+    plan = wide(trials=1, batch=2048)
+    parted, _ = trained(plan, tmp_path, memory_bytes=2**40)
+    torch.cuda.set_per_process_memory_fraction(1.0)
+    whole, _ = trained(plan, tmp_path)
+    assert furthest(parted, whole) < CLOSE
+
+
+def test_runs_leave_no_memory_behind(tmp_path: Path):
+    use_graphs()
+    held: list[int] = []
+    for number in range(4):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        run(resolve(pretraining(), None), (), folder, Remembering(), "cuda")
+        gc.collect()
+        held.append(torch.cuda.memory_allocated())
+    assert held[1] == held[2] == held[3]
