@@ -72,7 +72,6 @@ def test_a_step_is_recorded_unless_it_chooses_experts(family: str):
 
 
 def test_replicates_that_are_left_out_leave_the_others_as_they_are(tmp_path: Path):
-    plan = planned({"name": "lora", "rank": 2}, "minigpt", steps=8, validations=8)
     stopping = {"early_stopping": {"patience": 1, "min_delta": 10.0}}
     plan = planned({"name": "lora", "rank": 2}, "minigpt", steps=8, validations=8, **stopping)
     here, _ = trained(plan, tmp_path, groups=2)
