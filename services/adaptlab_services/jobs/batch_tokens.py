@@ -22,9 +22,10 @@ MOST_HOURS = 336
 
 
 class NewJobToken(Value):
-    """The request for a token with which workers can run one job and do nothing else.
+    """The request for a token with which workers can run one job.
 
-    It expires after these hours, with the caller's own token, or with the job, whichever is first.
+    With the token, they can do nothing else. It expires after these hours, with the caller's own
+    token, or with the job, whichever is first.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=64)] = "batch job"
@@ -32,10 +33,11 @@ class NewJobToken(Value):
 
 
 def create(session: Session, principal: Principal, job_id: UUID, new: NewJobToken) -> CreatedToken:
-    """Create a token with the scope `worker` for a job that the caller may change.
+    """Create a token with the scope `worker` for one job.
 
-    The caller's own token needs no such scope, because callers who may submit or cancel a job may
-    also have it run. Raises `NotFound`, `Forbidden`, and `Conflict` for a job that has ended.
+    The job is one that the caller may change. The caller's own token does not need that scope,
+    because callers who may submit or cancel a job may also have it run. Raises `NotFound`,
+    `Forbidden`, and `Conflict` for a job that has ended.
     """
     audit.note(session, scopes=[WORKER], expires_in_hours=new.expires_in_hours)
     query = select(Job.owner_id, Job.project_id, Job.state).where(Job.id == job_id)

@@ -39,10 +39,11 @@ class Controlled:
 
 
 def pause(session: Session, principal: Principal, job_id: UUID) -> Controlled:
-    """Take a job out of its queue, or ask the worker that runs it to save its state and stop.
+    """Take a job out of its queue, or ask its worker to stop.
 
-    Repeating the call changes nothing. Raises `NotFound`, `Forbidden`, and `Conflict` for a job
-    that waits for another, is being cancelled or has ended.
+    The worker is asked to save the job's state first. Repeating the call changes nothing. Raises
+    `NotFound`, `Forbidden`, and `Conflict` for a job that waits for another, is being cancelled or
+    has ended.
     """
     job = _locked(session, job_id)
     if job.state == "waiting" or job.state in TERMINAL_STATES or job.cancel_requested_at:
@@ -141,7 +142,10 @@ def _note_request(session: Session, job_id: UUID, moment: Any) -> None:  # an SQ
 
 
 def _is_ready(session: Session, job: Job) -> bool:
-    """Return True if the base model and adaptations of a job are there, locking their jobs."""
+    """Return True if the base model and adaptations of a job are there.
+
+    Locks the jobs that create them.
+    """
     is_ready = True
     if job.base_model is not None and job.kind not in MAKE_BASE_MODELS:
         base_models.facts(session, job.base_model)
@@ -154,7 +158,10 @@ def _is_ready(session: Session, job: Job) -> bool:
 
 
 def _copy(session: Session, principal: Principal, job: Job, *, is_ready: bool) -> UUID:
-    """Create a job with the same spec in the same project; it counts as the principal's own."""
+    """Create a job with the same spec in the same project.
+
+    It counts as the principal's own.
+    """
     row = {column.name: getattr(job, column.name) for column in asked_columns()}
     row |= {
         "owner_id": principal.user_id,

@@ -1,7 +1,8 @@
-"""Estimates of a job's time and memory, from earlier runs that were measured.
+"""Estimates of a job's time and memory.
 
-`adaptlab.specs.cost` counts the operations of a job. A device's rates convert them to seconds, and
-the median ratio of measured to counted in the latest similar runs corrects for this installation.
+They are based on earlier runs that were measured. `adaptlab.specs.cost` counts the operations of a
+job. A device's rates convert them to seconds, and the median ratio of measured to counted in the
+latest similar runs corrects for this installation.
 """
 
 import json
@@ -46,7 +47,10 @@ LATEST_JOBS = 200
 
 @dataclass(frozen=True)
 class Rates:
-    """Speed of a device in units per second, fixed cost of a run, and memory of an idle process."""
+    """Speed of a device, fixed cost of a run, and idle memory.
+
+    The speed is in units per second, and the memory is that of an idle process.
+    """
 
     flops: float
     traffic_bytes: float
@@ -108,7 +112,10 @@ def estimate(session: Session, spec: Resolved, queue: str) -> Estimate:
 
 
 def estimate_each(session: Session, jobs: Sequence[tuple[Resolved, str]]) -> tuple[Estimate, ...]:
-    """Estimate jobs, given as resolved spec and queue; more jobs need no more queries."""
+    """Estimate jobs, given as resolved spec and queue.
+
+    More jobs need no more queries.
+    """
     runs: dict[_Likeness, list[_Run]] = {}
     ordered = [_most_similar_first(spec, queue) for spec, queue in jobs]
     for same_basis in zip(*ordered, strict=True):
@@ -180,7 +187,10 @@ def _from_runs(counted: Work, basis: Basis, runs: Sequence[_Run], explanation: s
 
 @dataclass(frozen=True)
 class _Likeness:
-    """Members that a run has in common with a job; those that `basis` ignores are empty."""
+    """Members that a run has in common with a job.
+
+    Those that `basis` ignores are empty.
+    """
 
     basis: Basis
     queue: str
@@ -224,12 +234,12 @@ def _latest_runs(session: Session, likenesses: Set[_Likeness]) -> dict[_Likeness
 
 
 def _latest(alike: Sequence[_Likeness]) -> Select[Any]:
-    """Select the latest runs for each likeness, with its place; all have the same basis.
+    """Select the latest runs for each likeness, with its place.
 
-    The index `ix_jobs_like` alone finds the at most `LATEST_JOBS` per likeness that are read.
-    Measured with 72 jobs: 8 queries instead of 221, and 0.15 to 0.27 s instead of 0.67 to 1.27 s.
-    With 100,000 jobs, most of another method, 24 specs take 0.2 to 1.2 s, without the index 4.2 to
-    4.7 s.
+    All likenesses have the same basis. The index `ix_jobs_like` alone finds the at most
+    `LATEST_JOBS` per likeness that are read. Measured with 72 jobs: 8 queries instead of 221, and
+    0.15 to 0.27 s instead of 0.67 to 1.27 s. With 100,000 jobs, most of another method, 24 specs
+    take 0.2 to 1.2 s, without the index 4.2 to 4.7 s.
     """
     wanted = _table_of(alike)
     among, which = _conditions(alike[0], wanted.c)
@@ -254,7 +264,10 @@ def _latest(alike: Sequence[_Likeness]) -> Select[Any]:
 
 
 def _table_of(alike: Sequence[_Likeness]) -> TableValuedAlias:
-    """A row per likeness, with its place, in one parameter: the statement is always the same."""
+    """Return a table with a row per likeness, with its place.
+
+    It is one parameter, so that the statement is always the same.
+    """
     rows = [{"place": place} | asdict(like) for place, like in enumerate(alike)]
     texts = (column(field.name, Text) for field in fields(_Likeness) if field.name != "trains")
     return (
@@ -271,7 +284,10 @@ _Conditions = tuple[ColumnElement[bool], ...]
 def _conditions(
     like: _Likeness, wanted: ReadOnlyColumnCollection[str, Any]
 ) -> tuple[_Conditions, _Conditions]:
-    """Conditions on the jobs to read, by indexed columns, and on those of them that count."""
+    """Return conditions on the jobs to read and on those that count.
+
+    The first are by indexed columns; the second apply to the jobs that are read.
+    """
     trains = (Job.total_steps > 0) == wanted.trains
     if like.basis == "any":
         return (), (trains,)

@@ -55,7 +55,10 @@ ResolvedBase = ResolvedPretrain | ResolvedImport
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """The answer to a creation; `queues` have new work, and are rung after the commit."""
+    """The answer to a creation.
+
+    `queues` have new work, and are rung after the commit.
+    """
 
     job: JobView
     replayed: bool
@@ -64,7 +67,7 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class _Inserted:
-    """The row of a new job, the queues that have new work, and the job of its base model."""
+    """The row of a new job, queues with new work, and the base model's job."""
 
     job: dict[str, Any]  # by name of the column, of any type
     queues: tuple[str, ...]
@@ -87,7 +90,10 @@ class BasePlan:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """The answer to a cancellation; `decided` is false while a worker has yet to stop."""
+    """The answer to a cancellation.
+
+    `decided` is false while a worker has yet to stop.
+    """
 
     job: JobView
     decided: bool
@@ -103,13 +109,14 @@ def create(
     most_queued: int | None = None,
     entry: Entry | None = None,
 ) -> Created:
-    """Create a job, and the job of an inline base model that does not exist yet.
+    """Create a job, and the job of its inline base model if that is new.
 
-    `roots` are the folders that may contain model folders, and `most_queued` is the number of jobs
-    that one owner can have waiting or queued. The `entry` of the audit log is written with a new
-    job, not when an earlier answer is repeated. Raises `InvalidSpec` for a spec that cannot be run,
-    `Conflict` for a taken name, `IdempotencyMismatch` for a key that was used with another spec,
-    `LimitReached`, `QuotaReached`, and `Forbidden` for callers who may not submit to the project.
+    A base model is new if it does not exist yet. `roots` are the folders that may contain model
+    folders, and `most_queued` is the number of jobs that one owner can have waiting or queued. The
+    `entry` of the audit log is written with a new job, not when an earlier answer is repeated.
+    Raises `InvalidSpec` for a spec that cannot be run, `Conflict` for a taken name,
+    `IdempotencyMismatch` for a key that was used with another spec, `LimitReached`, `QuotaReached`,
+    and `Forbidden` for callers who may not submit to the project.
     """
     access.to_create(session)
     digest = None
@@ -149,9 +156,10 @@ def preview(session: Session, spec: Spec, *, roots: ModelRoots = NO_ROOTS) -> Pr
 
 
 def preview_each(session: Session, specs: Sequence[AdaptSpec]) -> list[Preview | AdaptlabError]:
-    """Preview adaptations of named base models; errors take the place of invalid specs' previews.
+    """Preview adaptations of named base models.
 
-    More specs need no more statements, unless they name more base models or datasets.
+    Errors take the place of invalid specs' previews. More specs need no more statements, unless
+    they name more base models or datasets.
     """
     bases: dict[str, BaseModelFacts] = {}
     resolved: list[ResolvedAdapt | AdaptlabError] = []
@@ -192,7 +200,10 @@ def cancel(session: Session, principal: Principal, job_id: UUID) -> Cancelled:
 
 
 def stop(session: Session, principal: Principal, job_id: UUID) -> Cancelled:
-    """Cancel a job, or ask its worker to stop, without a check of the caller's rights."""
+    """Cancel a job, or ask its worker to stop.
+
+    The caller's rights are not checked.
+    """
     # The lock decides races with a worker that claims or finishes the job.
     row = session.execute(
         select(Job.state, Job.cancel_requested_at).where(Job.id == job_id).with_for_update()
@@ -270,7 +281,10 @@ def _resolved_theory(session: Session, spec: TheorySpec) -> ResolvedTheory:
 def base_of(
     session: Session, principal: Principal, spec: BaseSpec, roots: ModelRoots = NO_ROOTS
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the name of an inline base model, and the queue of its job if that is new."""
+    """Return the name of an inline base model, and the queue of its job.
+
+    There is a queue only if the job is new.
+    """
     resolved = _resolved_inline(session, spec, roots)
     digest = spec_digest(resolved)
     if (name := base_models.equal_to(session, digest, spec.name)) is not None:
@@ -307,14 +321,20 @@ def _resolved_adaptation(
     roots: ModelRoots = NO_ROOTS,
     creator: ResolvedBase | None = None,
 ) -> ResolvedAdapt:
-    """Resolve an adaptation; `creator` is the job of a base model that does not exist yet."""
+    """Resolve an adaptation.
+
+    `creator` is the job of a base model that does not exist yet.
+    """
     if spec.adapter is not None:
         return sizes.checked(session, resolved_adapter(session, spec, base, roots, creator))
     return sizes.checked(session, resolve(spec, base, datasets.known(session)))
 
 
 def _previews(session: Session, resolved: Sequence[tuple[Spec, Resolved]]) -> list[Preview]:
-    """Preview jobs, without estimates of base models; more jobs need no more statements."""
+    """Preview jobs, without estimates of base models.
+
+    More jobs need no more statements.
+    """
     if not resolved:
         return []
     documents = [write_resolved(job) for _, job in resolved]

@@ -46,7 +46,10 @@ class JobQuery:
 
     @property
     def most(self) -> int:
-        """Number of rows to read: one more than are shown, to see whether more follow."""
+        """Number of rows to read, one more than are shown.
+
+        The additional row shows whether more follow.
+        """
         return paging.page_limit(self.page_size)
 
     @property
@@ -61,7 +64,10 @@ class JobQuery:
 
 
 def page(session: Session, query: JobQuery) -> Page[JobView]:
-    """Return a page of jobs; raises `InvalidSpec` for an invalid filter or page token."""
+    """Return a page of jobs.
+
+    Raises `InvalidSpec` for an invalid filter or page token.
+    """
     rows, token = _page(session, query, job_rows)
     return Page(data=tuple(map(job_view, rows)), next_page_token=token)
 
@@ -98,9 +104,10 @@ def _page(
 
 
 def _sees_one_kind(session: Session) -> bool:
-    """Return True if the session sees one project or all, which indexes can list in order.
+    """Return True if the session sees one project or all.
 
-    Among several projects, one can have few jobs among very many of others.
+    Indexes can list these in order. Among several projects, one can have few jobs among very many
+    of others.
     """
     visible: Sequence[int] | None = session.info.get(VISIBLE)
     return visible is None or len(visible) <= 1
@@ -124,11 +131,12 @@ def _all() -> Which:
 
 @lru_cache(maxsize=64)
 def _first_of_all(rows: Callable[[], Rows], order_by: Order, most: int) -> Rows:
-    """Select the first `most` of all jobs; kept, because building it takes as long as running it.
+    """Select the first `most` of all jobs.
 
-    `most` is part of the text, so that the database keeps one plan: for a parameter it would expect
-    a tenth of all jobs, and plan again each time. With a filter, or for several projects, planning
-    again is right: a plan that suits a frequent value is bad for a rare one.
+    Kept, because building the statement takes as long as running it. `most` is part of the text, so
+    that the database keeps one plan: for a parameter it would expect a tenth of all jobs, and plan
+    again each time. With a filter, or for several projects, planning again is right: a plan that
+    suits a frequent value is bad for a rare one.
     """
     return _ordered(rows(), _all(), order_by, literal_column(str(most), Integer()))
 

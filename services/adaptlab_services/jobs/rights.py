@@ -1,4 +1,7 @@
-"""Permission to change a job or a study, for pages with buttons; each change checks it again."""
+"""Permission to change a job or a study, for pages with buttons.
+
+Each change checks it again.
+"""
 
 from uuid import UUID
 
@@ -11,7 +14,10 @@ from adaptlab_services.people import access
 
 
 def may_change(session: Session, job_id: UUID) -> bool:
-    """Return True if the caller may cancel, pause, resume or retry an existing job."""
+    """Return True if the caller may change an existing job.
+
+    Changes are cancelling, pausing, resuming and retrying.
+    """
     return _may_change(session, select(Job.owner_id, Job.project_id).where(Job.id == job_id))
 
 

@@ -19,7 +19,10 @@ FirstState = Literal["waiting", "queued"]
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """A job that is to be created; it waits unless all that it builds on `is_ready`."""
+    """A job that is to be created.
+
+    It waits unless all that it builds on `is_ready`.
+    """
 
     spec: AnySpec
     resolved: ResolvedSpec
@@ -33,14 +36,18 @@ class NewJob:
 
 
 def first_state(*, is_ready: bool) -> FirstState:
-    """Return the state of a new job, by whether all that it builds on is there."""
+    """Return the state of a new job.
+
+    It depends on whether all that the job builds on is there.
+    """
     return "queued" if is_ready else "waiting"
 
 
 def insert_jobs(session: Session, principal: Principal, new: Sequence[NewJob]) -> tuple[UUID, ...]:
-    """Create jobs of the principal in the project of the unit of work; return the ids in order.
+    """Create jobs of the principal, and return their ids in order.
 
-    Raises `Forbidden` if the caller may not submit to that project.
+    They belong to the project of the unit of work. Raises `Forbidden` if the caller may not submit
+    to that project.
     """
     if not new:
         return ()
@@ -49,7 +56,10 @@ def insert_jobs(session: Session, principal: Principal, new: Sequence[NewJob]) -
 
 
 def insert_job(session: Session, principal: Principal, new: NewJob) -> dict[str, Any]:
-    """Create one job as `insert_jobs` does; return its row as the database stores it."""
+    """Create one job as `insert_jobs` does, and return its row.
+
+    The row is as the database stores it.
+    """
     project_id = access.to_create(session)
     place = {"owner_id": principal.user_id, "project_id": project_id}
     row = _row(new) | place | {"id": uuid.uuid4(), "event_sequence": 1}
@@ -61,10 +71,10 @@ def insert_job(session: Session, principal: Principal, new: NewJob) -> dict[str,
 def insert_rows(
     session: Session, rows: Sequence[Mapping[str, Any]], data: Mapping[str, str]
 ) -> tuple[UUID, ...]:
-    """Insert rows of new jobs, each with a first event that has `data`; return the ids in order.
+    """Insert rows of new jobs, and return their ids in order.
 
-    The rows lack an `id` and `event_sequence`, which are set here. Two statements for any number
-    of jobs.
+    Each job gets a first event that has `data`. The rows lack an `id` and `event_sequence`, which
+    are set here. Two statements for any number of jobs.
     """
     ids = tuple(uuid.uuid4() for _ in rows)
     jobs = [{**row, "id": id_, "event_sequence": 1} for id_, row in zip(ids, rows, strict=True)]

@@ -10,9 +10,9 @@ from adaptlab_db.tables import Evaluation, Job
 
 
 def accuracies(session: Session, job_ids: Collection[UUID]) -> dict[UUID, float]:
-    """Return the mean test accuracy over seeds on each job's own task, of its latest attempt.
+    """Return each job's mean test accuracy over seeds on its own task.
 
-    Jobs without such an evaluation are left out.
+    It is that of the job's latest attempt. Jobs without such an evaluation are left out.
     """
     accuracy = func.avg(cast(Evaluation.correct, Double) / Evaluation.total)
     rows = session.execute(

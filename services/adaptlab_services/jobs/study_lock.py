@@ -1,4 +1,7 @@
-"""The lock for adding jobs to studies and removing them, held by one unit of work at a time."""
+"""The lock for adding jobs to studies and removing them.
+
+One unit of work holds it at a time.
+"""
 
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session

@@ -37,10 +37,10 @@ MOST_AHEAD = 500
 
 @cache
 def summary_rows() -> Select[*tuple[Any, ...]]:  # columns of several types
-    """Select jobs with the columns that `job_summaries` needs; refine it by conditions.
+    """Select jobs with the columns that `job_summaries` needs.
 
-    Kept, because building it took a thirtieth of the time of a page of jobs. It selects columns,
-    because objects of the ORM took a third of that time.
+    Refine the statement by conditions. Kept, because building it took a thirtieth of the time of a
+    page of jobs. It selects columns, because objects of the ORM took a third of that time.
     """
     names = cast("$.checks[*].name", JSONPATH)
     of_theory = func.jsonb_path_query_array(Job.resolved_spec, names, type_=JSONB)
@@ -66,7 +66,10 @@ def summary_rows() -> Select[*tuple[Any, ...]]:  # columns of several types
 
 @cache
 def job_rows() -> Select[*tuple[Any, ...]]:  # columns of several types
-    """Select jobs with the columns that `job_view` needs; refine it by conditions."""
+    """Select jobs with the columns that `job_view` needs.
+
+    Refine the statement by conditions.
+    """
     made_here = (BaseModel.name == Job.base_model) & (BaseModel.project_id == Job.project_id)
     whole = (Job.spec, Job.resolved_spec, BaseModel.job_id.label("base_job_id"))
     return summary_rows().add_columns(*whole).outerjoin(BaseModel, made_here)
@@ -106,9 +109,10 @@ def job_view(columns: Columns, position: int | None = None) -> JobView:
 def new_job_view(
     session: Session, job: Columns, owner: str, project: str, base_job_id: UUID | None
 ) -> JobView:
-    """Return the view of a job that was created just now, from its row in the table.
+    """Return the view of a job that was created just now.
 
-    It equals that of a later look, and so does its entity tag; it saves reading the job back.
+    It is built from the job's row in the table. It equals that of a later look, and so does its
+    entity tag; it saves reading the job back.
     """
     checks = tuple(check["name"] for check in job["resolved_spec"]["checks"])
     joined = {"name": job["spec"].get("name"), "checks": checks, "owner": owner, "project": project}
@@ -118,7 +122,10 @@ def new_job_view(
 
 
 def _summary(columns: Columns, position: int | None = None) -> dict[str, Any]:
-    """The members of a summary, to be validated together; separately, that takes twice as long."""
+    """Return the members of a summary.
+
+    They are to be validated together; separately, that takes twice as long.
+    """
     summary = {name: value for name, value in columns.items() if name in JobSummary.model_fields}
     worker, queue = columns["worker_id"], columns["queue"]
     summary["terminal"] = columns["state"] in TERMINAL_STATES
@@ -146,7 +153,10 @@ def queue_position(session: Session, job: Columns) -> int | None:
 
 @cache
 def _jobs_ahead() -> Select[int]:
-    """Count the queued jobs before a place in a queue, up to one more than `MOST_AHEAD`."""
+    """Count the queued jobs before a place in a queue.
+
+    The count goes up to one more than `MOST_AHEAD`.
+    """
     job = Job.metadata.tables[Job.__tablename__].c
     priority = bindparam("priority", type_=Integer())
     created_at = bindparam("created_at", type_=DateTime(timezone=True))

@@ -39,9 +39,10 @@ MOST_PASSED_OVER = 20
 def taken_before(
     session: Session, worker_id: UUID, claim_id: UUID, lease_seconds: float
 ) -> Moved | None:
-    """Return the job that an earlier request with this id claimed, and renew its lease.
+    """Return the job that an earlier request with this id claimed.
 
-    The worker never got the answer to that request. Also records a sign of life of the worker.
+    The worker never got the answer to that request. Renews the job's lease, and records a sign of
+    life of the worker.
     """
     values = {"worker": worker_id, "claim": claim_id, "seconds": lease_seconds}
     options = {"synchronize_session": False}
@@ -129,7 +130,10 @@ def _to_running(worker_id: UUID, claim_id: UUID, lease_seconds: float) -> Change
 
 
 def claim_of(session: Session, taken: Moved, claim_id: UUID, lease_seconds: float) -> Claim:
-    """Return the claim of a job; raises `ValidationError` for a spec that cannot be read."""
+    """Return the claim of a job.
+
+    Raises `ValidationError` for a spec that cannot be read.
+    """
     job = session.execute(_needed(), {"job": taken.job_id}).one()
     resolved = ResolvedSpec.model_validate(job.resolved_spec)
     folder = resolved.model_folder
@@ -155,7 +159,10 @@ def claim_of(session: Session, taken: Moved, claim_id: UUID, lease_seconds: floa
 
 
 def to_fetch(session: Session, job_id: UUID) -> frozenset[str]:
-    """Return the SHA-256 of everything that a run needs: weights, datasets and the saved state."""
+    """Return the SHA-256 of everything that a run needs.
+
+    These are the weights, the datasets and the saved state.
+    """
     job = session.execute(_needed(), {"job": job_id}).one()
     resolved = ResolvedSpec.model_validate(job.resolved_spec)
     saved = select(TrainingState.artifact_sha256).where(TrainingState.job_id == job_id)
@@ -180,7 +187,10 @@ def _needed() -> Select[*tuple[Any, ...]]:  # columns of several types
 
 
 def _bases() -> ScalarSelect[Any]:
-    """The stored weights of a job's base model, if any, from the last attempt at training it."""
+    """Select the stored weights of a job's base model, if any.
+
+    They come from the last attempt at training it.
+    """
     maker = aliased(Job)
     pair = func.jsonb_build_array(Checkpoint.replicate, Checkpoint.artifact_sha256)
     return (

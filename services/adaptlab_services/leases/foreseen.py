@@ -17,9 +17,10 @@ SAFETY = 1.4
 
 
 def ends_within(session: Session, job_id: UUID, seconds: float) -> bool:
-    """Return True if the job should end within `seconds`; saved steps need no time again.
+    """Return True if the job should end within `seconds`.
 
-    A spec that cannot be read counts as fast, because the worker that claims the job fails it.
+    Saved steps need no time again. A spec that cannot be read counts as fast, because the worker
+    that claims the job fails it.
     """
     row = session.execute(
         select(Job.resolved_spec, Job.queue, Job.total_steps, TrainingState.step)

@@ -1,4 +1,7 @@
-"""Ends of attempts: cancelled, paused, uncounted, and queued again after a back-off."""
+"""Ends of attempts.
+
+An attempt ends as cancelled, paused or uncounted, or its job is queued again after a back-off.
+"""
 
 from sqlalchemy import ColumnElement, ScalarSelect, func, or_, select
 from sqlalchemy.orm import Session
@@ -25,7 +28,10 @@ def paused() -> Change:
 
 
 def uncounted() -> Changes:
-    """Return the columns for an attempt that does not count: one more is allowed."""
+    """Return the columns for an attempt that does not count.
+
+    One more attempt is allowed.
+    """
     return {
         Job.attempts_max: func.least(Job.attempts_max + 1, MOST_ATTEMPTS),
         Job.furthest_step: furthest_step(),
@@ -33,12 +39,18 @@ def uncounted() -> Changes:
 
 
 def has_checkpoints() -> ColumnElement[bool]:
-    """The condition that a job has a checkpoint per seed, if it trains a base model."""
+    """Return the condition that a job has all of its checkpoints.
+
+    A job that trains a base model needs one per seed; other jobs need none.
+    """
     return or_(Job.kind != "pretrain", _stored_seeds() >= _seeds())
 
 
 def check_checkpoints(session: Session, lease: Lease) -> None:
-    """Raise `ReportRefused` if a held job cannot succeed because checkpoints are missing."""
+    """Raise `ReportRefused` if checkpoints of a held job are missing.
+
+    Without them, the job cannot succeed.
+    """
     query = select(_stored_seeds(), _seeds()).where(*held(lease), ~has_checkpoints())
     if (row := session.execute(query).one_or_none()) is not None:
         stored, seeds = row
@@ -50,7 +62,10 @@ def check_checkpoints(session: Session, lease: Lease) -> None:
 
 
 def _stored_seeds() -> ScalarSelect[int]:
-    """The number of seeds for which the attempt has a checkpoint of the base model."""
+    """Count the seeds with a checkpoint of the base model.
+
+    Only checkpoints of the attempt count.
+    """
     return (
         select(func.count(Checkpoint.seed.distinct()))
         .where(
@@ -68,7 +83,10 @@ def _seeds() -> ColumnElement[int]:
 
 
 def after_backoff() -> ColumnElement[object]:
-    """The time at which a failed job can run again; the delay doubles with each attempt."""
+    """Return the time at which a failed job can run again.
+
+    The delay doubles with each attempt.
+    """
     doubled = FIRST_BACKOFF * func.power(2, Job.attempt - 1)
     seconds = func.least(LONGEST_BACKOFF, doubled)
     return func.clock_timestamp() + func.make_interval(0, 0, 0, 0, 0, 0, seconds)

@@ -120,7 +120,10 @@ class HeartbeatReport(Value):
 
 
 class HeartbeatAnswer(Value):
-    """The command for the run: continue, stop, or save the state of the training and stop."""
+    """The command for the run.
+
+    It is to continue, to stop, or to save the state of the training and stop.
+    """
 
     command: Literal["continue", "stop", "pause"]
 
@@ -142,9 +145,10 @@ class NewRecords(Value):
 
 
 class LeaseEnd(Value):
-    """The end of an attempt; `retry` is only for failures, and successes have no `reason`.
+    """The end of an attempt.
 
-    `released` returns the unfinished job to its queue, and the attempt does not count.
+    `retry` is only for failures, and successes have no `reason`. `released` returns the unfinished
+    job to its queue, and the attempt does not count.
     """
 
     outcome: Ending

@@ -68,11 +68,11 @@ NO_ARTIFACTS: Mapping[Path, str] = MappingProxyType({})
 
 
 class Ledger(Protocol):
-    """A worker's interface to jobs and results; every method can raise `LedgerUnreachable`.
+    """A worker's interface to jobs and results.
 
-    If a lease no longer holds, methods that take it raise `LeaseLost` and change nothing. All can
-    be repeated if it is unknown whether they had an effect. Those that end an attempt return the
-    queues that have new work.
+    Every method can raise `LedgerUnreachable`. If a lease no longer holds, methods that take it
+    raise `LeaseLost` and change nothing. All can be repeated if it is unknown whether they had an
+    effect. Those that end an attempt return the queues that have new work.
     """
 
     def register_worker(self, host: str, process_id: int, queues: Sequence[str]) -> UUID:
@@ -102,26 +102,34 @@ class Ledger(Protocol):
         ...
 
     def heartbeat(self, lease: Lease, step: int) -> Command:
-        """Renew the lease, report the training step, and return the command for the run.
+        """Renew the lease, and return the command for the run.
 
-        `stop` if the job was cancelled; `pause` to save the state and then stop.
+        Also reports the training step. The command is `stop` if the job was cancelled, and `pause`
+        to save the state and then stop.
         """
         ...
 
     def put_artifact(self, lease: Lease, chunks: Iterable[bytes]) -> StoredArtifact:
-        """Store content of the job; it is a result once an event that names it is recorded."""
+        """Store content of the job.
+
+        It is a result once an event that names it is recorded.
+        """
         ...
 
     def fetch_artifact(self, lease: Lease, sha256: str) -> Iterator[bytes]:
-        """Return the content of an artifact that the claim names, or of a dataset of its spec."""
+        """Return the content of an artifact or of a dataset.
+
+        The claim names the artifact, and the claim's spec names the dataset.
+        """
         ...
 
     def record(
         self, lease: Lease, events: Sequence[Event], artifacts: Mapping[Path, str] = NO_ARTIFACTS
     ) -> None:
-        """Store results; `artifacts` has the SHA-256 of the content at each path in `events`.
+        """Store results of a run.
 
-        Raises `ReportRefused` for results that a run of the job's spec cannot have.
+        `artifacts` has the SHA-256 of the content at each path in `events`. Raises `ReportRefused`
+        for results that a run of the job's spec cannot have.
         """
         ...
 
@@ -133,7 +141,10 @@ class Ledger(Protocol):
         ...
 
     def fail(self, lease: Lease, reason: Reason, error: str, *, retry: bool) -> tuple[str, ...]:
-        """End the attempt as failed; with `retry`, queue the job again if attempts are left."""
+        """End the attempt as failed.
+
+        With `retry`, the job is queued again if attempts are left.
+        """
         ...
 
     def release(self, lease: Lease, reason: Reason, error: str | None = None) -> tuple[str, ...]:
@@ -145,12 +156,17 @@ class Ledger(Protocol):
         ...
 
     def paused(self, lease: Lease) -> tuple[str, ...]:
-        """End the attempt as paused; the job is queued if it was resumed in the meantime."""
+        """End the attempt as paused.
+
+        The job is queued if it was resumed in the meantime.
+        """
         ...
 
 
 class DatabaseLedger:
-    """The ledger of workers with a database connection, and of the API for those without.
+    """The ledger of workers with a database connection, and of the API.
+
+    The API uses it for workers without such a connection.
 
     Args:
         sessions: the database.
@@ -187,7 +203,10 @@ class DatabaseLedger:
         claim_id: UUID | None = None,
         within_seconds: float | None = None,
     ) -> Claim | None:
-        """See `Ledger`. A job whose stored spec cannot be read fails, and the next one is taken."""
+        """See `Ledger`.
+
+        A job whose stored spec cannot be read fails, and the next one is taken.
+        """
         claim_id, seconds = claim_id or uuid.uuid4(), self._lease_seconds
         while True:
             with self._unit_of_work() as session:
@@ -247,19 +266,28 @@ class DatabaseLedger:
             return stored
 
     def fetch_artifact(self, lease: Lease, sha256: str) -> Iterator[bytes]:
-        """See `Ledger`. Permission is not checked: the database role can read everything."""
+        """See `Ledger`.
+
+        Permission is not checked: the database role can read everything.
+        """
         with _translated():
             yield from streamed(self._sessions, sha256)
 
     def record(
         self, lease: Lease, events: Sequence[Event], artifacts: Mapping[Path, str] = NO_ARTIFACTS
     ) -> None:
-        """See `Ledger`. The batch is one unit of work, and is checked against the job's spec."""
+        """See `Ledger`.
+
+        The batch is one unit of work, and is checked against the job's spec.
+        """
         with self._unit_of_work() as session:
             recording.write(session, lease, events, artifacts)
 
     def finish(self, lease: Lease) -> tuple[str, ...]:
-        """See `Ledger`. A base model succeeds only with a checkpoint for each of its seeds."""
+        """See `Ledger`.
+
+        A base model succeeds only with a checkpoint for each of its seeds.
+        """
         return self._end(
             lease,
             ((Job.cancel_requested_at.is_(None), has_checkpoints()), Change("succeeded")),
@@ -268,10 +296,11 @@ class DatabaseLedger:
         )
 
     def fail(self, lease: Lease, reason: Reason, error: str, *, retry: bool) -> tuple[str, ...]:
-        """See `Ledger`. A job that fails alike twice without a step of progress is not tried again.
+        """See `Ledger`.
 
-        An attempt that was killed from outside after it got further than all before does not count,
-        like one whose worker was lost.
+        A job that fails alike twice without a step of progress is not tried again. An attempt that
+        was killed from outside after it got further than all before does not count, like one whose
+        worker was lost.
         """
         final: Choice = ((), Change("failed", reason, error))
         if not retry:
@@ -320,9 +349,9 @@ class DatabaseLedger:
     def _end(
         self, lease: Lease, *choices: Choice, check: Callable[[Session, Lease], None] | None = None
     ) -> tuple[str, ...]:
-        """Make the first change whose condition holds; each is guarded by the fence.
+        """Make the first change whose condition holds.
 
-        If none holds, `check` can raise the reason.
+        Each is guarded by the fence. If none holds, `check` can raise the reason.
         """
         with self._unit_of_work() as session:
             moved = _first(session, lease, choices[:1])  # mostly this one, which saves the lock
@@ -354,10 +383,11 @@ class DatabaseLedger:
 
 @cache
 def _renewal(fence: Fence) -> Select[datetime | None, datetime | None]:
-    """Renew the lease, record the worker's sign of life, and return the requests to stop.
+    """Return the statement that renews a lease.
 
-    Kept, because building the statement takes as long as running it, and every worker does so every
-    few seconds. One per fence, because tests replace `held` to show that it is what protects.
+    It also records the worker's sign of life, and returns the requests to stop. Kept, because
+    building the statement takes as long as running it, and every worker does so every few seconds.
+    One per fence, because tests replace `held` to show that it is what protects.
     """
     seconds: BindParameter[float] = bindparam("lease_seconds", type_=Float())
     step = func.least(bindparam("step", type_=Integer()), Job.total_steps)
@@ -400,7 +430,10 @@ def _has_ended(session: Session, lease: Lease, outcomes: set[AttemptOutcome]) ->
 
 
 def _uncounted_ends(reason: Reason, error: str) -> tuple[Choice, Choice]:
-    """The ends of an attempt that got further than all before, and therefore does not count."""
+    """Return the ends of an attempt that got further than all before.
+
+    Such an attempt does not count.
+    """
     further = Job.step > Job.furthest_step, Job.attempt < MOST_ATTEMPTS
     noted = {**uncounted(), Job.error_fingerprint: None}
     return (
@@ -413,7 +446,10 @@ def _uncounted_ends(reason: Reason, error: str) -> tuple[Choice, Choice]:
 
 
 def _reason_of_two(reason: Reason) -> Reason:
-    """The reason for giving up after two similar failures; running out of memory stays itself."""
+    """Return the reason for giving up after two similar failures.
+
+    Running out of memory remains the reason.
+    """
     return reason if reason == "out_of_memory" else "repeated_failure"
 
 
@@ -426,7 +462,10 @@ def _alike(error: str) -> str:
 
 @contextmanager
 def _translated() -> Generator[None]:
-    """Turn errors of connections and locks, which can be retried, into `LedgerUnreachable`."""
+    """Turn errors that can be retried into `LedgerUnreachable`.
+
+    These are errors of connections and locks.
+    """
     try:
         yield
     except (PoolTimeout, StoreUnreachable) as error:

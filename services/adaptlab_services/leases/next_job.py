@@ -1,8 +1,9 @@
-"""The order of claims: by priority, then the owner with the fewest running jobs, then age.
+"""The order of claims.
 
-All jobs of one queue, priority and owner form a lane. Only the oldest of a lane can be next, so it
-is enough to read the heads of all lanes, each found by one step in `ix_jobs_lanes`. The time does
-not depend on the number of queued jobs: sorting 20,000 took 41 ms, this takes 0.3 ms.
+Jobs are claimed by priority, then the owner with the fewest running jobs, then age. All jobs of one
+queue, priority and owner form a lane. Only the oldest of a lane can be next, so it is enough to
+read the heads of all lanes, each found by one step in `ix_jobs_lanes`. The time does not depend on
+the number of queued jobs: sorting 20,000 took 41 ms, this takes 0.3 ms.
 """
 
 from collections.abc import Sequence
@@ -74,11 +75,12 @@ def next_job(
     passed_over: Sequence[UUID] = (),
     job_id: UUID | None = None,
 ) -> ScalarSelect[UUID]:
-    """Select the id of the next job to claim from some queues, and lock it; NULL if there is none.
+    """Select the id of the next job to claim from some queues, and lock it.
 
-    At most `most_running` jobs of one owner run at a time; None sets no limit. A job that is locked
-    counts as claimed, and the next in its lane takes its place. With `project_id`, only jobs of
-    that project are read, and with `job_id` only that job. Those in `passed_over` are left out.
+    NULL if there is none. At most `most_running` jobs of one owner run at a time; None sets no
+    limit. A job that is locked counts as claimed, and the next in its lane takes its place. With
+    `project_id`, only jobs of that project are read, and with `job_id` only that job. Those in
+    `passed_over` are left out.
     """
     parameters: list[BindParameter[Any]] = [  # of several types
         bindparam("queues", list(queues), type_=ARRAY(Text)),

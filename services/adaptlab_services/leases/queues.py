@@ -28,7 +28,10 @@ class QueueView(Value):
 
 
 class RunningJob(Value):
-    """A job that a worker runs, and the device, which is known once the run has started."""
+    """A job that a worker runs, and its device.
+
+    The device is known once the run has started.
+    """
 
     id: UUID
     kind: str
@@ -67,7 +70,10 @@ def queue_views(session: Session, known: Sequence[WorkerView]) -> tuple[QueueVie
 
 
 def running_by_worker(session: Session) -> Mapping[UUID, Sequence[RunningJob]]:
-    """Return the running jobs that the caller can see, by worker, oldest first."""
+    """Return the running jobs by worker, oldest first.
+
+    Only jobs that the caller can see are included.
+    """
     rows = session.execute(
         select(Attempt.worker_id, Job, Attempt.started_at, Attempt.environment)
         .join(Attempt, (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt))

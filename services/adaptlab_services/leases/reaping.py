@@ -33,17 +33,21 @@ class ReapedLeases:
 
 
 def is_due(session: Session) -> bool:
-    """Return True if `reap` has anything to do; asked every few seconds, and rarely so."""
+    """Return True if `reap` has anything to do.
+
+    It is called every few seconds, and rarely returns True.
+    """
     return bool(session.scalar(_ANYTHING))
 
 
 def reap(session: Session) -> ReapedLeases:
-    """Take back the jobs whose leases have expired; several reapers can run at once.
+    """Take back the jobs whose leases have expired.
 
-    A job is queued again until its attempts are used up. An attempt that got further than all
-    before does not count: jobs that kill their worker make no progress, and a machine that dies
-    during a long run is not the run's fault. Neither does one whose claim the worker never
-    received. A job that is locked by a write is left for the next round.
+    Several reapers can run at once. A job is queued again until its attempts are used up. An
+    attempt that got further than all before does not count: jobs that kill their worker make no
+    progress, and a machine that dies during a long run is not the run's fault. Neither does one
+    whose claim the worker never received. A job that is locked by a write is left for the next
+    round.
     """
     expired = session.execute(
         select(Job, _answer_was_lost())
@@ -90,10 +94,11 @@ def _fates() -> Mapping[Fate, Change]:
 
 
 def _answer_was_lost() -> ColumnElement[bool]:
-    """The condition that the worker lived on after the claim without a sign of the job.
+    """Return the condition that the answer to a claim was lost.
 
-    Living on means a sign of life in the second half of the lease. A worker that died with the job
-    can have sent one just after the claim.
+    That is, the worker lived on after the claim without a sign of the job. Living on means a sign
+    of life in the second half of the lease. A worker that died with the job can have sent one just
+    after the claim.
     """
     heard = Worker.heartbeat_at
     return exists().where(

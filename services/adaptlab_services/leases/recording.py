@@ -1,4 +1,7 @@
-"""Writing of a run's reports under its fence; a repeated batch only repeats its events."""
+"""Writing of a run's reports under its fence.
+
+A repeated batch only repeats its events.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -156,7 +159,10 @@ def _entering(fence: Fence) -> ReturningUpdate[int, bool]:
 
 
 def _job_events(events: Sequence[results.Event]) -> list[tuple[str, Json]]:
-    """The events of the job that a batch leads to: kinds of results, with counts."""
+    """Return the events of the job that a batch leads to.
+
+    They are kinds of results, with counts.
+    """
     news: list[tuple[str, Json]] = [
         ("started", {"replicates": e.replicates, "environment": e.environment.model_dump()})
         for e in _of(events, results.Started)
@@ -335,9 +341,10 @@ def _write_theory(session: Session, lease: Lease, checked: Sequence[results.Theo
 
 
 def _replacing_rows(table: type[Table], rows: Sequence[Row], unique: Sequence[str]) -> Insert:
-    """Insert all rows by one statement that overwrites those with the same key.
+    """Return one statement that inserts all rows.
 
-    The key is job, attempt and the columns in `unique`; without these, the primary key.
+    It overwrites existing rows with the same key. The key is job, attempt and the columns in
+    `unique`; without these, the primary key.
     """
     statement = upsert(table).values(list(rows))
     return _replacing(statement, table, list(rows[0]), unique)

@@ -43,7 +43,10 @@ def check(
 
 
 def expected_of(session: Session, job_id: UUID) -> Expected:
-    """Return the reports that a job can have; kept, because its resolved spec never changes."""
+    """Return the reports that a job can have.
+
+    They are kept, because the job's resolved spec never changes.
+    """
     kept = _kept()
     if (expected := kept.get(job_id)) is None:
         stored = session.execute(select(Job.resolved_spec).where(Job.id == job_id)).scalar_one()
@@ -79,7 +82,10 @@ def _nameless(events: Sequence[results.Event], artifacts: Files) -> Iterator[Pro
 def _not_sent(
     session: Session, lease: Lease, events: Sequence[results.Event], artifacts: Files
 ) -> Iterator[Problem]:
-    """Problems of digests whose content was not sent for this job, even if it is stored."""
+    """Return problems of digests whose content was not sent for this job.
+
+    They are problems even if the content is stored.
+    """
     named = {artifacts[path] for _, _, path in _named(events)}
     if not named:
         return

@@ -1,6 +1,7 @@
-"""Access with a worker's token: only to the workers and leases that were created with it.
+"""Access with a worker's token.
 
-`DatabaseLedger` does the work under a lease, with the same fence for all workers.
+It is limited to the workers and leases that were created with the token. `DatabaseLedger` does the
+work under a lease, with the same fence for all workers.
 """
 
 from collections.abc import Generator
@@ -27,10 +28,11 @@ MEDIA_TYPE = "application/octet-stream"
 
 
 def sessions_of_workers(sessions: sessionmaker[Session]) -> sessionmaker[Session]:
-    """Return sessions that see all projects, as those of workers with a database connection do.
+    """Return sessions that see all projects.
 
-    A token gives access to the workers that registered with it. A project of the token limits which
-    jobs are claimed (see `next_job`), and so everything that follows.
+    Sessions of workers with a database connection see all projects, too. A token gives access to
+    the workers that registered with it. A project of the token limits which jobs are claimed (see
+    `next_job`), and so everything that follows.
     """
     kept = dict(sessions.kw)
     info = {**kept.pop("info", {}), VISIBLE: None}
@@ -45,7 +47,10 @@ def check_worker(session: Session, token: Principal, worker_id: UUID) -> None:
 
 
 def check_claim(session: Session, token: Principal, asked: NewLease) -> None:
-    """Raise `NotFound` for a worker of another token, `Conflict` for an id of another worker."""
+    """Check the worker and the id of a requested claim.
+
+    Raises `NotFound` for a worker of another token, and `Conflict` for an id of another worker.
+    """
     check_worker(session, token, asked.worker)
     of_others = select(Attempt.job_id).where(
         Attempt.claim_id == asked.id, Attempt.worker_id != asked.worker
@@ -57,7 +62,10 @@ def check_claim(session: Session, token: Principal, asked: NewLease) -> None:
 def lease_of(
     session: Session, token: Principal, lease_id: UUID, attempt: int, lease_seconds: float
 ) -> Lease:
-    """Return a lease that was claimed with this token, held or lost; raises `NotFound`."""
+    """Return a lease that was claimed with this token, held or lost.
+
+    Raises `NotFound`.
+    """
     job_id = session.scalars(
         select(Attempt.job_id)
         .join(Worker, Worker.id == Attempt.worker_id)
@@ -81,7 +89,10 @@ def check_held(session: Session, lease: Lease) -> None:
 
 
 def file_of(session: Session, lease: Lease, sha256: str) -> StoredFile:
-    """Return a file that the run under a lease needs; raises `LeaseLost` and `NotFound`."""
+    """Return a file that the run under a lease needs.
+
+    Raises `LeaseLost` and `NotFound`.
+    """
     check_held(session, lease)
     if sha256 not in claiming.to_fetch(session, lease.job_id):
         raise NotFound("artifact", sha256)
@@ -91,7 +102,10 @@ def file_of(session: Session, lease: Lease, sha256: str) -> StoredFile:
 
 @contextmanager
 def refusing_what_cannot_be_stored() -> Generator[None]:
-    """Turn the database's errors about values into `InvalidSpec`: the worker sent them."""
+    """Turn the database's errors about values into `InvalidSpec`.
+
+    The worker sent these values.
+    """
     try:
         yield
     except (DataError, IntegrityError) as error:

@@ -59,7 +59,10 @@ Shorter than the longest wait for the lock of studies.
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The server's limits: jobs per study, queued jobs per owner, and roots of model folders."""
+    """The server's limits.
+
+    They are the jobs per study, the queued jobs per owner, and the roots of model folders.
+    """
 
     most_jobs: int = DEFAULT_MOST_JOBS
     roots: ModelRoots = NO_ROOTS
@@ -68,7 +71,10 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The answer to a change; `queues` have new work, and are rung after the commit."""
+    """The answer to a change.
+
+    `queues` have new work, and are rung after the commit.
+    """
 
     study: StudyView
     replayed: bool
@@ -77,7 +83,10 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class _Bases:
-    """The base models of a study; `made` names those that were created just now."""
+    """The base models of a study.
+
+    `made` names those that were created just now.
+    """
 
     facts: tuple[BaseModelFacts, ...]
     made: tuple[str, ...]
@@ -117,7 +126,10 @@ def create(
 
 
 def preview(session: Session, spec: StudySpec, rules: Rules) -> StudyPreview:
-    """Check a spec as for a creation, and return the study that it would become."""
+    """Check a spec, and return the study that it would become.
+
+    The check is that of a creation.
+    """
     check_free(session, spec.name)
     return _preview(session, spec, rules, None)
 
@@ -125,7 +137,7 @@ def preview(session: Session, spec: StudySpec, rules: Rules) -> StudyPreview:
 def extend(
     session: Session, principal: Principal, study: str, extension: StudyExtension, rules: Rules
 ) -> Changed:
-    """Add to a study what it lacks of the extension, and run failed jobs again.
+    """Add what a study lacks of the extension, and re-run failed jobs.
 
     Raises `Conflict` for a cancelled study.
     """
@@ -149,7 +161,10 @@ def extend(
 def preview_extension(
     session: Session, study: str, extension: StudyExtension, rules: Rules
 ) -> StudyPreview:
-    """Return the study that an extension would lead to; its own jobs count as `reused` too."""
+    """Return the study that an extension would lead to.
+
+    The study's own jobs count as `reused` too.
+    """
     row = locked_row(session, study)
     spec = spec_of(row)
     try:
@@ -160,12 +175,18 @@ def preview_extension(
 
 
 def cloned(session: Session, study: str, changes: StudyChanges) -> StudySpec:
-    """Return the spec of a study with changes, for a clone; raises `InvalidSpec`."""
+    """Return the spec of a study with changes, for a clone.
+
+    Raises `InvalidSpec`.
+    """
     return changed(spec_of(study_row(session, study)), changes)
 
 
 def inside_project_of(session: Session, study: str) -> AbstractContextManager[None]:
-    """Work in the project of a study, so that its clone finds the same base models."""
+    """Work in the project of a study.
+
+    A clone of the study then finds the same base models.
+    """
     return access.inside(session, study_row(session, study).project_id)
 
 
@@ -182,7 +203,10 @@ def page(
     page_size: int = paging.DEFAULT_PAGE_SIZE,
     page_token: str | None = None,
 ) -> Page[StudySummary]:
-    """Return a page of studies, newest first; with `job_id`, of those that the job belongs to."""
+    """Return a page of studies, newest first.
+
+    With `job_id`, only studies that the job belongs to are included.
+    """
     question = ("studies", str(job_id))
     query = (
         select(Study, User.name, Project.name)
@@ -212,9 +236,10 @@ def page(
 
 
 def cancel(session: Session, principal: Principal, study: str) -> Changed:
-    """Cancel a study, and its jobs that were created for studies and that only cancelled ones have.
+    """Cancel a study, and its jobs that nothing else needs.
 
-    Jobs that a user submitted directly continue. Repeating the call changes nothing.
+    These are jobs that were created for studies and that only cancelled studies have. Jobs that a
+    user submitted directly continue. Repeating the call changes nothing.
     """
     study_lock.take(session)
     row = locked_row(session, study, even_cancelled=True)
@@ -253,7 +278,10 @@ def _insert(
 def _run(
     session: Session, principal: Principal, study_id: UUID, spec: StudySpec, rules: Rules
 ) -> tuple[str, ...]:
-    """Create the jobs that the study lacks; return the queues that have new work."""
+    """Create the jobs that the study lacks.
+
+    Returns the queues that have new work.
+    """
     base_names(spec)
     bases = _made_bases(session, principal, spec, rules.roots)
     plan = _plan(session, spec, bases.facts, rules)
@@ -276,7 +304,10 @@ def _run(
 def _plan(
     session: Session, spec: StudySpec, bases: tuple[BaseModelFacts, ...], rules: Rules
 ) -> StudyPlan:
-    """Expand the study; raises `InvalidSpec` for more or larger jobs than are allowed."""
+    """Expand the study.
+
+    Raises `InvalidSpec` for more or larger jobs than are allowed.
+    """
     known = datasets.known(session)
     # Takes seconds for many jobs on deep models, while the session is idle in its transaction.
     session.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{LONGEST_COMPUTING}'"))
@@ -289,7 +320,10 @@ def _plan(
 def _made_bases(
     session: Session, principal: Principal, spec: StudySpec, roots: ModelRoots
 ) -> _Bases:
-    """Create the jobs of inline base models that do not exist yet; return all base models."""
+    """Create the jobs of new inline base models; return all base models.
+
+    An inline base model is new if it does not exist yet.
+    """
     facts: list[BaseModelFacts] = []
     made: list[str] = []
     queues: list[str] = []

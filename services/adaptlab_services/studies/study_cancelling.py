@@ -1,4 +1,7 @@
-"""Cancellation of a study's jobs, as far as no other study or user wants them."""
+"""Cancellation of a study's jobs.
+
+Jobs that another study or user wants are not cancelled.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,9 +23,9 @@ IN_TURN = (("theory",), ("adapt",), MAKE_BASE_MODELS)
 
 
 def stop_jobs(session: Session, principal: Principal, study_id: UUID) -> tuple[str, ...]:
-    """Stop the study's jobs that were created for studies and that only cancelled ones still have.
+    """Stop the study's jobs that only cancelled studies still have.
 
-    Returns the queues that have new work.
+    Only jobs that were created for studies are stopped. Returns the queues that have new work.
     """
     _lock(session, study_id)
     queues: tuple[str, ...] = ()
@@ -32,7 +35,10 @@ def stop_jobs(session: Session, principal: Principal, study_id: UUID) -> tuple[s
 
 
 def _lock(session: Session, study_id: UUID) -> None:
-    """Lock the active jobs in the order in which workers do: awaited jobs before waiting ones."""
+    """Lock the active jobs in the order in which workers do.
+
+    Awaited jobs come before waiting ones.
+    """
     mine = select(StudyJob.job_id).where(StudyJob.study_id == study_id)
     rank = case({"adapt": 1, "theory": 2}, value=Job.kind, else_=0)
     query = select(Job.id).where(Job.id.in_(mine), Job.state.in_(ACTIVE_STATES))
@@ -40,7 +46,10 @@ def _lock(session: Session, study_id: UUID) -> None:
 
 
 def _only_for(session: Session, study_id: UUID, kinds: Sequence[str]) -> tuple[UUID, ...]:
-    """The active jobs that only cancelled studies have and that no other job waits for."""
+    """Return the active jobs that only cancelled studies have.
+
+    No other job waits for them.
+    """
     mine, other = aliased(StudyJob), aliased(StudyJob)
     made_for_a_study = exists().where(other.job_id == Job.id, other.reused.is_(False))
     wanted = exists().where(

@@ -1,4 +1,7 @@
-"""The jobs of a study's theory checks: those that exist, and those to create."""
+"""The jobs of a study's theory checks.
+
+They are the jobs that exist, and those to create.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,9 +28,10 @@ Place = tuple[str, str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class CheckJob:
-    """A job of a check; it `is_ready` if the adaptations that it measures are there.
+    """A job of a check.
 
-    `cell` is the one whose adaptation it measures, None if it measures none or several.
+    It `is_ready` if the adaptations that it measures are there. `cell` is the one whose adaptation
+    it measures, None if it measures none or several.
     """
 
     check: PlannedCheck
@@ -40,7 +44,10 @@ class CheckJob:
 
 @dataclass(frozen=True, slots=True)
 class CheckAssignment:
-    """The jobs of a study's checks; `own` jobs belong to the study, `others` do not."""
+    """The jobs of a study's checks.
+
+    `own` jobs belong to the study, `others` do not.
+    """
 
     jobs: tuple[CheckJob, ...]
     own: Mapping[str, OwnJob]
@@ -73,9 +80,10 @@ def assigned(
     made: Mapping[str, UUID],
     study_id: UUID | None = None,
 ) -> CheckAssignment:
-    """Assign jobs to the plan's checks: the study's own, then those of others, then new ones.
+    """Assign jobs to the plan's checks.
 
-    `made` has the jobs of the digests in `assignment` that exist by now.
+    The study's own come first, then those of others, then new ones. `made` has the jobs of the
+    digests in `assignment` that exist by now.
     """
     jobs = tuple(_jobs(session, plan, assignment, made)) if plan.checks else ()
     own = _own_jobs(session, study_id)
@@ -91,7 +99,10 @@ def write(
     assignment: CheckAssignment,
     base_is_ready: Mapping[str, bool],
 ) -> tuple[str, ...]:
-    """Create the new jobs and link all of them; return the queues that have new work."""
+    """Create the new jobs and link all of them.
+
+    Returns the queues that have new work.
+    """
     new = [_new(job, base_is_ready) for job in assignment.new]
     ids = dict(zip((job.digest for job in new), insert_jobs(session, principal, new), strict=True))
     session.execute(delete(StudyJob).where(StudyJob.study_id == study_id, StudyJob.role == "check"))
@@ -130,7 +141,10 @@ def _job(check: PlannedCheck, cell: Cell | None, measured: Sequence[_Adaptation]
 def _adaptations(
     session: Session, plan: StudyPlan, assignment: Assignment, made: Mapping[str, UUID]
 ) -> Mapping[Place, list[_Adaptation]]:
-    """The adaptations in every cell that a check measures, by the cell's place."""
+    """Return the adaptations in every cell that a check measures.
+
+    The keys are the cells' places.
+    """
     places = {_place(cell) for check in plan.checks for cell in check.cells}
     links = [(_place(cell), which) for cell, which in assignment.links]
     wanted = [(place, which) for place, which in links if place in places]
@@ -153,7 +167,10 @@ def _id(which: str | OwnJob, assignment: Assignment, made: Mapping[str, UUID]) -
 
 
 def _stored(session: Session, job_ids: set[UUID]) -> Mapping[UUID, _Adaptation]:
-    """The adaptations of jobs, locked so that none ends before a waiting job is inserted."""
+    """Return the adaptations of jobs, and lock the jobs.
+
+    The locks keep any from ending before a waiting job is inserted.
+    """
     rows = session.execute(
         select(Job.id, Job.spec_digest, Job.resolved_spec, Job.state)
         .where(Job.id.in_(job_ids))

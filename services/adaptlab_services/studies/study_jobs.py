@@ -1,4 +1,7 @@
-"""The jobs of a study: those that exist, those that its plan lacks, and the links to them."""
+"""The jobs of a study, and the links to them.
+
+The jobs are those that exist and those that the study's plan lacks.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +26,10 @@ IN_CELLS = ("method", "reference")
 
 @dataclass(frozen=True, slots=True)
 class OwnJob:
-    """A job that the study has already, and that has not failed or been cancelled."""
+    """A job that the study has already.
+
+    It has not failed or been cancelled.
+    """
 
     job_id: UUID
     seeds: tuple[int, ...]
@@ -59,9 +65,10 @@ class Written:
 
 
 def assigned(session: Session, plan: StudyPlan, study_id: UUID | None = None) -> Assignment:
-    """Cover every seed of every cell by the study's own jobs, then by other jobs, then by new ones.
+    """Cover every seed of every cell by jobs.
 
-    Without `study_id`, the study is new and has no jobs.
+    The study's own jobs come first, then other jobs, then new ones. Without `study_id`, the study
+    is new and has no jobs.
     """
     jobs = {job.digest: job for job in plan.jobs}
     measured = {cell.digest for check in plan.checks for cell in check.cells}
@@ -93,7 +100,7 @@ def write(
     assignment: Assignment,
     base_is_ready: Mapping[str, bool],
 ) -> Written:
-    """Create the new jobs of an assignment and link all of its jobs to the study.
+    """Create an assignment's new jobs, and link all its jobs to the study.
 
     Jobs wait if their base model is not ready, by `base_is_ready`. Links to lost jobs, and to jobs
     that the study no longer needs, are deleted.
@@ -128,7 +135,10 @@ def write(
 def write_bases(
     session: Session, study_id: UUID, names: Sequence[str], made: Sequence[str]
 ) -> None:
-    """Link the jobs of the study's base models; those in `made` were created for it."""
+    """Link the jobs of the study's base models.
+
+    Those in `made` were created for it.
+    """
     jobs = session.execute(
         select(BaseModel.name, BaseModel.job_id).where(
             BaseModel.name.in_(names), BaseModel.project_id == access.project_of(session)
@@ -163,11 +173,12 @@ def equal_jobs(
     queues: Collection[str],
     with_files: Collection[str] = (),
 ) -> Mapping[str, UUID]:
-    """Find jobs of these digests that wait or run in one of `queues`, or succeeded with this code.
+    """Find existing jobs of these digests.
 
-    Only jobs of the same project count, because other users see the study. Results of another
-    version of the code would invalidate the comparison. For digests in `with_files`, only jobs
-    whose checkpoints are still stored count.
+    They wait or run in one of `queues`, or succeeded with this code. Only jobs of the same project
+    count, because other users see the study. Results of another version of the code would
+    invalidate the comparison. For digests in `with_files`, only jobs whose checkpoints are still
+    stored count.
     """
     coming = and_(
         Job.state.in_((*PENDING_STATES, "running")),
@@ -194,7 +205,10 @@ def equal_jobs(
 
 
 def is_usable() -> ColumnElement[bool]:
-    """The condition that a study can keep a job, because it will succeed or has."""
+    """Return the condition that a study can keep a job.
+
+    It can if the job will succeed or has succeeded.
+    """
     ended_well = or_(Job.state == "succeeded", Job.cancel_requested_at.is_(None))
     return and_(Job.state.not_in(LOST_STATES), ended_well)
 

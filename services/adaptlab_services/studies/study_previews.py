@@ -1,4 +1,7 @@
-"""Previews of studies, before anything is stored: jobs, cells, passes and time."""
+"""Previews of studies, before anything is stored.
+
+They show jobs, cells, passes and time.
+"""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +26,10 @@ from adaptlab_services.studies.study_jobs import Assignment, OwnJob
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """A job of a plan, of any kind; `reused` is the existing job, if there is one."""
+    """A job of a plan, of any kind.
+
+    `reused` is the existing job, if there is one.
+    """
 
     digest: str
     resolved: Resolved
@@ -42,7 +48,10 @@ def study_preview(
     made: Mapping[str, Estimate],
     warnings: tuple[str, ...],
 ) -> StudyPreview:
-    """Return the preview of a plan; `made` has the estimates of base models to be created."""
+    """Return the preview of a plan.
+
+    `made` has the estimates of base models to be created.
+    """
     planned, cells = _planned(plan, assignment)
     jobs = _views(session, [*planned, *_checking(checks)])
     new = [job for job in jobs if job.reused is None]

@@ -1,4 +1,7 @@
-"""The row of a study, by id or name, with or without a lock, and its owner and project."""
+"""The row of a study, and its owner and project.
+
+The row is read by id or name, with or without a lock.
+"""
 
 import json
 
@@ -59,7 +62,10 @@ def check_free(session: Session, name: str) -> None:
 
 
 def _one(session: Session, study: str, query: Select[Study]) -> Study:
-    """A study by its id, its name (in the request's own project first), or a part of its id."""
+    """Return a study by its id, its name, or a part of its id.
+
+    Of studies with that name, the one in the request's own project comes first.
+    """
     if (whole := short_ids.in_full(study)) is not None:
         row = session.execute(query.where(Study.id == whole)).scalar_one_or_none()
         if row is not None:

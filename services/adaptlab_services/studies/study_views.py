@@ -1,4 +1,7 @@
-"""Answers about studies: their specs, their progress cell by cell, and their missing results."""
+"""Answers about studies.
+
+They contain the specs, the progress cell by cell, and the missing results.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -97,7 +100,10 @@ def counted(session: Session, study_ids: Sequence[UUID]) -> dict[UUID, dict[str,
 
 
 def _rows(session: Session, study_id: UUID) -> Sequence[Row[*tuple[Any, ...]]]:
-    """The jobs of a study and their coordinates in it, in the order in which they were linked."""
+    """Return the jobs of a study and their coordinates in it.
+
+    They are in the order in which they were linked.
+    """
     seeds = Job.resolved_spec["seeds"].label("seeds")
     query = (
         select(
