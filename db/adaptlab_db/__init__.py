@@ -1,1 +1,4 @@
-"""Tables, sessions, migrations and the artifact store; may use `adaptlab` (torch-free) only."""
+"""Tables, sessions, migrations and the artifact store.
+
+This package may use `adaptlab` (torch-free) only.
+"""

@@ -1,6 +1,7 @@
-"""Content-addressed bytes, read and written as streams, with one piece in memory at a time.
+"""Content-addressed bytes, read and written as streams.
 
-The table of artifacts records the store of the bytes; see `adaptlab_db.stores`.
+One piece is in memory at a time. The table of artifacts records the store of the bytes; see
+`adaptlab_db.stores`.
 """
 
 import hashlib
@@ -44,25 +45,28 @@ class StoredArtifact:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """The place and size of an artifact when it was looked up; the bytes may have moved since."""
+    """The place and size of an artifact when it was looked up.
+
+    The bytes may have moved since.
+    """
 
     place: Place
     size: int
 
 
 class ArtifactStore:
-    """Artifacts within the caller's unit of work, in the stores of its session."""
+    """Artifacts in the caller's unit of work, in the stores of its session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._stores = stores_of(session)
 
     def write(self, chunks: Iterable[bytes]) -> StoredArtifact:
-        """Store the concatenation of `chunks`, which can be cut anywhere; equal content once.
+        """Store the concatenation of `chunks`, and equal content only once.
 
-        Another writer of equal content waits for this unit of work to end. Write one artifact per
-        unit of work, or several in the order of their digests. Content that had been collected or
-        quarantined is ready again afterwards.
+        `chunks` can be cut anywhere. Another writer of equal content waits for this unit of work to
+        end. Write one artifact per unit of work, or several in the order of their digests. Content
+        that had been collected or quarantined is ready again afterwards.
         """
         if self._stores.large == POSTGRES:
             return self._write_rows(chunks)
@@ -77,10 +81,10 @@ class ArtifactStore:
             return stored
 
     def settle(self, staged: str, announced: StoredArtifact) -> None:
-        """Turn staged bytes into the announced artifact, in the store for its size.
+        """Turn staged bytes into the announced artifact.
 
-        The caller deletes the staged name afterwards, and rolls back if this raises `WrongBytes` or
-        `BytesMissing`.
+        It is put into the store for its size. The caller deletes the staged name afterwards, and
+        rolls back if this raises `WrongBytes` or `BytesMissing`.
         """
         store = self._stores.for_size(announced.size)
         goes_out = store.name != POSTGRES and not self._touch(announced)
@@ -97,10 +101,10 @@ class ArtifactStore:
             self._adopt(announced, place)
 
     def discard(self, sha256: str) -> bool:
-        """Delete the bytes if nothing refers to them; return True if they were deleted.
+        """Delete the bytes if nothing refers to them.
 
-        Content that was written more than once is left to collection, because its last writer may
-        be about to refer to it.
+        Returns True if they were deleted. Content that was written more than once is left to
+        collection, because its last writer may be about to refer to it.
         """
         written_once = Artifact.last_referenced_at == Artifact.created_at
         deleted = self._session.execute(
@@ -129,7 +133,10 @@ class ArtifactStore:
             yield content
 
     def piece(self, located: Located, start: int, stop: int) -> tuple[Located, bytes]:
-        """Read at least one byte from `start` on; also return the artifact's current place."""
+        """Read at least one byte from `start` on.
+
+        Also returns the artifact's current place.
+        """
         place = located.place
         try:
             return located, self._stores.named(place.store).read(self._session, place, start, stop)
@@ -151,11 +158,17 @@ class ArtifactStore:
         return Located(Place(row.store, sha256, row.key), row.size)
 
     def size(self, sha256: str) -> int:
-        """Return the size of an artifact in bytes; raises `ArtifactNotFound` or `ArtifactGone`."""
+        """Return the size of an artifact in bytes.
+
+        Raises `ArtifactNotFound` or `ArtifactGone`.
+        """
         return self.locate(sha256).size
 
     def drop(self, place: Place) -> None:
-        """Delete bytes without an artifact; in stores outside the database, after the commit."""
+        """Delete bytes without an artifact.
+
+        In stores outside the database, they are deleted after the commit.
+        """
         if place.store == POSTGRES:
             PostgresStore().delete(self._session, place)
         else:
@@ -174,7 +187,10 @@ class ArtifactStore:
         return stored
 
     def _rename(self, staged: str, stored: StoredArtifact) -> None:
-        """Make staged rows those of the artifact, or delete them if it has its bytes already."""
+        """Make staged rows those of the artifact.
+
+        They are deleted if the artifact has its bytes already.
+        """
         mine = ArtifactChunk.sha256 == staged
         # Renaming does not rewrite the bytes, which Postgres keeps outside the row.
         adopt = update(ArtifactChunk).where(mine).values(sha256=stored.sha256)
@@ -185,7 +201,10 @@ class ArtifactStore:
         )
 
     def _touch(self, stored: StoredArtifact) -> bool:
-        """Return True if the content is stored, and then protect it from collection."""
+        """Protect the content from collection if it is stored.
+
+        Returns True if it is stored.
+        """
         # In a session of its own, so that this transaction begins only after writing the bytes.
         with Session(self._session.get_bind()) as apart:
             ready = (Artifact.sha256 == stored.sha256, Artifact.state == "ready")
@@ -201,7 +220,10 @@ class ArtifactStore:
         return touched.one_or_none() is not None
 
     def _adopt(self, stored: StoredArtifact, place: Place) -> bool:
-        """Make `place` that of the artifact, unless it has bytes elsewhere; return True if so."""
+        """Make `place` that of the artifact, unless it has bytes elsewhere.
+
+        Returns True if `place` is now that of the artifact.
+        """
         existing = self._insert_or_lock(stored, place)
         if existing is None:
             return True
@@ -221,7 +243,10 @@ class ArtifactStore:
         return True
 
     def _insert_or_lock(self, stored: StoredArtifact, place: Place) -> tuple[Place, str] | None:
-        """Insert or lock the row; return the earlier place and state, or None if it is new."""
+        """Insert or lock the row; return the earlier place and state.
+
+        None if the row is new.
+        """
         values = {"size": stored.size, "store": place.store, "key": place.key}
         # Not `DO NOTHING`: an existing row must be locked and its time updated, so that it is not
         # collected before the reference that follows.
@@ -244,7 +269,10 @@ class ArtifactStore:
 
 
 def stores_of(session: Session) -> Stores:
-    """Return the stores of a session; Postgres alone if it was created without any."""
+    """Return the stores of a session.
+
+    Postgres alone if it was created without any.
+    """
     stores = session.info.get("stores")
     return stores if isinstance(stores, Stores) else Stores({POSTGRES: PostgresStore()})
 
@@ -268,7 +296,7 @@ def streamed(
 
 
 def references() -> tuple[InstrumentedAttribute[str], ...]:
-    """Return every column whose reference to an artifact keeps it, in all tables."""
+    """Return the columns, in all tables, whose reference keeps an artifact."""
     return tuple(
         getattr(mapper.class_, column.key)
         for mapper in Table.registry.mappers
@@ -288,7 +316,10 @@ def _keeps_artifact(key: Reference) -> bool:
 
 
 def _drop_after_commit(session: Session, place: Place) -> None:
-    """Delete the bytes after the commit; if that fails, collection deletes them later."""
+    """Delete the bytes after the commit.
+
+    If that fails, collection deletes them later.
+    """
     store = stores_of(session).known.get(place.store)
     if store is None:
         return  # left to a process that has the store
@@ -311,7 +342,10 @@ def _drop_after_commit(session: Session, place: Place) -> None:
 
 @contextmanager
 def _set_aside(chunks: Iterable[bytes]) -> Generator[tuple[IO[bytes], StoredArtifact]]:
-    """Keep the content in memory or in a temporary file; yields it with its digest and size."""
+    """Keep the content in memory or in a temporary file.
+
+    Yields it with its digest and size.
+    """
     digest, size = hashlib.sha256(), 0
     with tempfile.SpooledTemporaryFile(HELD_BYTES) as file:
         for chunk in chunks:
@@ -323,7 +357,10 @@ def _set_aside(chunks: Iterable[bytes]) -> Generator[tuple[IO[bytes], StoredArti
 
 
 def _verified(pieces: Iterable[bytes], announced: StoredArtifact) -> Iterator[bytes]:
-    """Pass the pieces on; raises `WrongBytes` at the end if their digest is not as announced."""
+    """Pass the pieces on, and verify their digest.
+
+    Raises `WrongBytes` at the end if the digest is not as announced.
+    """
     digest = hashlib.sha256()
     for content in pieces:
         digest.update(content)

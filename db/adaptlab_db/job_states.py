@@ -1,4 +1,4 @@
-"""The states of a job: which can follow which, their looks, and sets of states.
+"""The states of a job: allowed transitions, looks, and sets of states.
 
 The one table of states. A new state takes a line in `JobState`, an entry in `STATES` and a
 migration of the check constraint and of the trigger `guard_job_states`. A test compares both with

@@ -1,4 +1,4 @@
-"""Migrations: upgrade, downgrade, and a comparison of tables with revisions.
+"""Migrations: upgrade, downgrade and comparison of tables with revisions.
 
 `python -m adaptlab_db.migrate` brings the database at ADAPTLAB_DATABASE_URL up to date;
 `--check` compares a scratch database on that server, migrated from nothing, with the tables.
@@ -29,9 +29,10 @@ LOCK_TIMEOUT = "5s"
 
 
 def upgrade(url: str, revision: str = "head") -> None:
-    """Upgrade the database to `revision`; if several processes try, one does and all return.
+    """Upgrade the database to `revision`.
 
-    The roles of the API and the workers, if they exist, get the rights of that revision.
+    If several processes try, one does and all return. The roles of the API and the workers, if they
+    exist, get the rights of that revision.
     """
     with _locked(url) as connection:
         command.upgrade(_configuration(connection), revision)
@@ -45,13 +46,19 @@ def downgrade(url: str, revision: str) -> None:
 
 
 def new_revision(url: str, message: str) -> None:
-    """Write a revision file for the difference of tables and database; to be edited by hand."""
+    """Write a revision file for the difference of tables and database.
+
+    The file is to be edited by hand.
+    """
     with _locked(url) as connection:
         command.revision(_configuration(connection), message, autogenerate=True)
 
 
 def drift(url: str) -> list[str]:
-    """Return the differences of the database at `url` from the tables, one line each."""
+    """Return the differences of the database at `url` from the tables.
+
+    Each difference is one line.
+    """
     engine = create_engine(url, limited=False)
     try:
         with engine.connect() as connection:
@@ -74,7 +81,10 @@ def scratch_database(url: str) -> Generator[str]:
 
 @contextmanager
 def _locked(url: str) -> Generator[Connection]:
-    """Open one transaction for all revisions, in one process per database at a time."""
+    """Open one transaction for all revisions.
+
+    It is open in one process per database at a time.
+    """
     engine = create_engine(url, limited=False)
     try:
         with engine.begin() as connection:
@@ -109,7 +119,10 @@ def _execute_outside_transaction(url: str, statement: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command line; return 0 for success, 1 for a drift, 2 without a database."""
+    """Run the command line.
+
+    Returns 0 for success, 1 for a drift, and 2 without a database.
+    """
     parser = argparse.ArgumentParser(prog="python -m adaptlab_db.migrate", description=__doc__)
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--check", action="store_true", help="compare revisions with tables")

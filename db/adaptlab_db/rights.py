@@ -1,7 +1,8 @@
-"""Rights of the API and the workers on each table; all others belong to the owner, who migrates.
+"""Rights of the API and the workers on each table.
 
-Neither owns a table, so neither can alter, truncate or drop one, or disable a trigger. To tables
-that only grow, they can only append. A table that is not listed here is closed to both.
+All other rights belong to the owner, who migrates. Neither the API nor the workers own a table, so
+neither can alter, truncate or drop one, or disable a trigger. To tables that only grow, they can
+only append. A table that is not listed here is closed to both.
 """
 
 from collections.abc import Mapping
@@ -51,7 +52,10 @@ RIGHTS: Mapping[Part, Mapping[str, str]] = MappingProxyType(
 
 
 def grant(part: Part, role: str, table: str) -> Composed | None:
-    """Return the statement that grants a role its rights on a table; None if it has none."""
+    """Return the statement that grants a role its rights on a table.
+
+    None if the role has none.
+    """
     letters = RIGHTS[part].get(table, "")
     if not letters:
         return None

@@ -25,21 +25,28 @@ class OnePassword(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RolePasswords:
-    """The passwords of the API's and the workers' roles, which `repr` does not show."""
+    """The passwords of the API's and the workers' roles.
+
+    `repr` does not show them.
+    """
 
     api: str = field(repr=False)
     worker: str = field(repr=False)
 
     @classmethod
     def generated(cls) -> "RolePasswords":
-        """Return new passwords, without characters that have a meaning in an address."""
+        """Return new passwords.
+
+        They have no characters that have a meaning in an address.
+        """
         return cls(secrets.token_urlsafe(24), secrets.token_urlsafe(24))
 
     @classmethod
     def given(cls, environment: Mapping[str, str]) -> "RolePasswords | None":
-        """Return the passwords in the environment or in files that it names; None without any.
+        """Return the passwords in the environment or in files that it names.
 
-        Raises `OnePassword`, and `SecretUnreadable` for a file that cannot be read.
+        None without any. Raises `OnePassword`, and `SecretUnreadable` for a file that cannot be
+        read.
         """
         passwords = {
             part: environment.get(name) or secret(environment, name)
@@ -57,12 +64,18 @@ class RolePasswords:
 
 
 def role_of(database: str, part: Part) -> str:
-    """Return the name of a role; with the database's name, as roles belong to the whole server."""
+    """Return the name of a role.
+
+    It contains the database's name, as roles belong to the whole server.
+    """
     return f"{database}_{part}"
 
 
 def address_for(owners: str, part: Part, passwords: RolePasswords) -> str:
-    """Return the address with which a part connects to the database of the owner's address."""
+    """Return the address with which a part connects to the database.
+
+    The database is that of the owner's address.
+    """
     url = make_url(owners)
     own = url.set(username=role_of(url.database or "", part), password=passwords.of(part))
     return own.render_as_string(hide_password=False)

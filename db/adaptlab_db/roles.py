@@ -24,7 +24,10 @@ _NO_POWERS: LiteralString = (
 
 
 def make_logins(url: str, passwords: RolePasswords) -> None:
-    """Create both roles with these passwords; requires the right to create roles."""
+    """Create both roles with these passwords.
+
+    This requires the right to create roles.
+    """
     parsed = make_url(url)
     address = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
     with connect(address, connect_timeout=10) as connection:
@@ -45,9 +48,9 @@ def make_logins_by(connection: Psycopg, database: str, passwords: RolePasswords)
 
 
 def grant_rights(connection: Psycopg, database: str) -> None:
-    """Give the existing roles exactly their rights, in the transaction of the caller.
+    """Give the existing roles exactly their rights.
 
-    The caller owns the tables. Without the roles, nothing happens.
+    It uses the transaction of the caller, who owns the tables. Without the roles, nothing happens.
     """
     assert connection.info.transaction_status == TransactionStatus.INTRANS
     tables = [

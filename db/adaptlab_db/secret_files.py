@@ -1,4 +1,6 @@
-"""Secrets in files: `NAME_FILE` in the environment is the path of a file with the value of `NAME`.
+"""Secrets in files that the environment names.
+
+`NAME_FILE` in the environment is the path of a file with the value of `NAME`.
 
 A file can be closed to other users; the environment of a process can be read by more of them.
 """
@@ -15,9 +17,10 @@ class SecretUnreadable(ValueError):
 
 
 def secret(environment: Mapping[str, str], name: str) -> str | None:
-    """Return the content of the file at `<name>_FILE`, without the line's end; None without one.
+    """Return the content of the file at `<name>_FILE`, or None without one.
 
-    Raises `SecretUnreadable`, whose message contains nothing of the secret.
+    The line's end is left out. Raises `SecretUnreadable`, whose message contains nothing of the
+    secret.
     """
     place = environment.get(f"{name}{SUFFIX}")
     if not place:

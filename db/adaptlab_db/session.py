@@ -1,4 +1,7 @@
-"""Engines and sessions with limits that keep a stuck process from holding locks."""
+"""Engines and sessions with limits.
+
+The limits keep a stuck process from holding locks.
+"""
 
 import select
 from collections.abc import Mapping
@@ -40,7 +43,10 @@ KEEPALIVE = {
 
 
 def normalised_url(url: str) -> str:
-    """Return the URL for SQLAlchemy with psycopg 3, from `postgres://` or `postgresql://`."""
+    """Return the URL for SQLAlchemy with psycopg 3.
+
+    The given URL starts with `postgres://` or `postgresql://`.
+    """
     parsed = make_url(url)
     if parsed.get_backend_name() not in {"postgresql", "postgres"}:
         raise ValueError(
@@ -51,7 +57,10 @@ def normalised_url(url: str) -> str:
 
 
 def create_engine(url: str, *, limited: bool = True, pool_size: int = 10) -> Engine:
-    """Create an engine for a long-lived process; `limited=False` is for migrations."""
+    """Create an engine for a long-lived process.
+
+    `limited=False` is for migrations.
+    """
     settings: dict[str, Any] = dict(KEEPALIVE)  # psycopg's mixture of numbers and strings
     if limited:
         settings["options"] = " ".join(f"-c {name}={value}" for name, value in LIMITS.items())
@@ -76,11 +85,11 @@ def create_engine(url: str, *, limited: bool = True, pool_size: int = 10) -> Eng
 
 
 def _is_quiet(connection: Any) -> bool:  # psycopg's, as the pool knows it
-    """Return True if an unused connection has nothing to read, and so is still open.
+    """Return True if an unused connection has nothing to read.
 
-    A closed connection has its end to be read, and a server that shuts down sends a message. This
-    takes microseconds, a query a millisecond of processor time. Keep-alives find a connection that
-    was cut without a message.
+    Such a connection is still open. A closed connection has its end to be read, and a server that
+    shuts down sends a message. This takes microseconds, a query a millisecond of processor time.
+    Keep-alives find a connection that was cut without a message.
     """
     if connection.closed:
         return False
@@ -94,10 +103,11 @@ def _json(value: object) -> str:
 
 
 def session_factory(database: str | Engine, stores: Stores | None = None) -> sessionmaker[Session]:
-    """Create a factory of sessions on a database, given by its URL or by an engine.
+    """Create a factory of sessions on a database.
 
-    `stores` are those of artifacts; Postgres alone if None. Use `with factory.begin() as session:`
-    for one unit of work. Objects that it loads stay readable after the commit.
+    `database` is its URL or an engine. `stores` are those of artifacts; Postgres alone if None. Use
+    `with factory.begin() as session:` for one unit of work. Objects that it loads stay readable
+    after the commit.
     """
     engine = create_engine(database) if isinstance(database, str) else database
     info = {} if stores is None else {"stores": stores}
@@ -105,7 +115,9 @@ def session_factory(database: str | Engine, stores: Stores | None = None) -> ses
 
 
 def one_by_one(factory: sessionmaker[Session], info: Mapping[str, object] | None = None) -> Session:
-    """Open a session in which each statement is its own unit of work; the caller closes it.
+    """Open a session in which each statement is its own unit of work.
+
+    The caller closes it.
 
     For single statements and for reads: it sends no BEGIN and no COMMIT, which would be two thirds
     of the messages.
@@ -116,7 +128,10 @@ def one_by_one(factory: sessionmaker[Session], info: Mapping[str, object] | None
 
 
 def informed(factory: sessionmaker[Session], name: str, fact: object) -> sessionmaker[Session]:
-    """Add a fact to the `info` of every session of a factory; return the factory."""
+    """Add a fact to the `info` of every session of a factory.
+
+    Returns the factory.
+    """
     facts: dict[str, object] = factory.kw.get("info") or {}
     factory.configure(info={**facts, name: fact})
     return factory
@@ -130,7 +145,10 @@ def _ask_for_bytes(
     context: ExecutionContext | None,
     _many: object,
 ) -> None:
-    """Request `bytea` in binary if a statement has that option; as text it is twice as long."""
+    """Request `bytea` in binary if a statement has that option.
+
+    As text it is twice as long.
+    """
     if context is not None and context.execution_options.get("adaptlab_binary"):
         cursor.format = Format.BINARY
 

@@ -1,4 +1,7 @@
-"""Staged bytes: rows of an artifact that is not readable yet, written in many units of work."""
+"""Staged bytes: rows of an artifact that is not readable yet.
+
+They are written in many units of work.
+"""
 
 from collections.abc import Generator, Sequence
 from contextlib import closing
@@ -46,7 +49,10 @@ _PUT_ROW = _ARRIVING.on_conflict_do_update(
 
 
 def put_rows(session: Session, name: str, first: int, rows: Sequence[bytes]) -> None:
-    """Write rows of staged bytes, numbered from `first` on, in place of earlier ones."""
+    """Write rows of staged bytes in place of earlier ones.
+
+    The rows are numbered from `first` on.
+    """
     numbered = ({"number": number, "content": row} for number, row in enumerate(rows, first))
     session.execute(_PUT_ROW, [{"sha256": name} | row for row in numbered])
 
@@ -56,7 +62,7 @@ ASIDE = 2**30
 
 
 def take_the_place(session: Session, name: str, first: int, count: int) -> None:
-    """Replace the rows numbered from `first` on by those that were written `ASIDE` lower."""
+    """Replace rows numbered from `first` on by those written `ASIDE` lower."""
     mine = ArtifactChunk.sha256 == name
     options = {"synchronize_session": False}
     replaced = ArtifactChunk.number.between(first, first + count - 1)
@@ -85,7 +91,9 @@ def unstage(session: Session, name: str) -> None:
 def staged_bytes(
     session: Session, name: str, size: int, *, in_haste: bool = True
 ) -> Generator[bytes]:
-    """Read staged bytes in order; raises `BytesMissing` if there are fewer than `size`.
+    """Read staged bytes in order.
+
+    Raises `BytesMissing` if there are fewer than `size`.
 
     With `in_haste`, a row is yielded while the database sends the next. The reader must then not
     pause for long, nor use the session before all is read or the generator is closed.

@@ -1,4 +1,7 @@
-"""All tables; values that users filter and sort by are columns, next to the complete spec."""
+"""All tables of the database.
+
+Values that users filter and sort by are columns, next to the complete spec.
+"""
 
 import uuid
 from collections.abc import Iterable, Mapping
@@ -47,7 +50,10 @@ def _one_of(column: str, values: tuple[str, ...]) -> str:
 
 
 class Table(DeclarativeBase):
-    """The base of all tables, with named constraints so that migrations can refer to them."""
+    """The base of all tables.
+
+    Constraints are named so that migrations can refer to them.
+    """
 
     metadata = MetaData(
         naming_convention={
@@ -67,7 +73,10 @@ class Table(DeclarativeBase):
 
 
 class Project(Table):
-    """Jobs with their results, studies, datasets and base models that the same users can see."""
+    """A group of rows that the same users can see.
+
+    It has jobs with their results, studies, datasets and base models.
+    """
 
     __tablename__ = "projects"
 
@@ -77,9 +86,10 @@ class Project(Table):
 
 
 class User(Table):
-    """A user, who owns jobs and tokens; `is_admin` applies to the server, not to one project.
+    """A user, who owns jobs and tokens.
 
-    `max_queue_hours` (by queue) and `max_stored_bytes` replace the server's quotas.
+    `is_admin` applies to the server, not to one project. `max_queue_hours` (by queue) and
+    `max_stored_bytes` replace the server's quotas.
     """
 
     __tablename__ = "users"
@@ -94,9 +104,10 @@ class User(Table):
 
 
 class UsageCount(Table):
-    """The last count of a user's usage and stored bytes, valid until `counted_until`.
+    """The last count of a user's usage and stored bytes.
 
-    `hours` are lists of a queue, a day and the seconds of the attempts that ended on that day.
+    It is valid until `counted_until`. `hours` are lists of a queue, a day and the seconds of the
+    attempts that ended on that day.
     """
 
     __tablename__ = "usage_counts"
@@ -223,10 +234,10 @@ class ArtifactChunk(Table):
 
 
 class Upload(Table):
-    """Bytes that arrive in chunks; their owner announced `size_bytes` and `sha256`.
+    """Bytes that arrive in chunks.
 
-    The artifact has the state `uploading` until the content is complete and has that digest; then
-    it is the one with the digest.
+    Their owner announced `size_bytes` and `sha256`. The artifact has the state `uploading` until
+    the content is complete and has that digest; then it is the one with the digest.
     """
 
     __tablename__ = "uploads"
@@ -245,7 +256,10 @@ class Upload(Table):
 
 
 class UploadChunk(Table):
-    """A chunk of an upload that has arrived; its rows of 1 MiB are among the artifact's."""
+    """A chunk of an upload that has arrived.
+
+    Its rows of 1 MiB are among the artifact's.
+    """
 
     __tablename__ = "upload_chunks"
 
@@ -403,7 +417,7 @@ def asked_columns() -> tuple[Column[Any], ...]:  # Any: columns of several types
 
 
 def column_fields() -> Mapping[str, JobField]:
-    """Return the fields of filters that are columns of jobs, by name of the column."""
+    """Return the filter fields that are columns of jobs, by column name."""
     return {
         column.name: column.info["field"] for column in _columns_of_jobs() if "field" in column.info
     }
@@ -414,7 +428,9 @@ def _columns_of_jobs() -> Iterable[Column[Any]]:
 
 
 class SpecNumber(Table):
-    """A number that some job has at this path of its resolved spec, outside lists.
+    """A number that some job has at this path of its resolved spec.
+
+    Numbers in lists are left out.
 
     For the numbers in a range, whose jobs are then looked up. A trigger adds those of new jobs. A
     number stays when its jobs are deleted, and can be repeated: with a unique index, jobs created
@@ -445,10 +461,10 @@ class BaseModel(Table):
 
 
 class Dataset(Table):
-    """Uploaded words in three languages; the artifact is their canonical content.
+    """Uploaded words in three languages.
 
-    `lengths` counts triples by the characters of their longest form, and `sources` are the packages
-    that they come from.
+    The artifact is their canonical content. `lengths` counts triples by the characters of their
+    longest form, and `sources` are the packages that they come from.
     """
 
     __tablename__ = "datasets"
@@ -465,9 +481,10 @@ class Dataset(Table):
 
 
 class Study(Table):
-    """One study: its spec, and the cells that were skipped; its state follows from its jobs.
+    """One study: its spec, and the cells that were skipped.
 
-    `recipe` has the name and preset of the recipe from which the spec was made, if any.
+    Its state follows from its jobs. `recipe` has the name and preset of the recipe from which the
+    spec was made, if any.
     """
 
     __tablename__ = "studies"
@@ -489,12 +506,12 @@ class Study(Table):
 
 
 class StudyJob(Table):
-    """A job in one cell of a study; a job with the role `base_model` has no other coordinate.
+    """A job in one cell of a study.
 
-    A job with the role `check` has the label of a theory check. If it measures adaptations, it also
-    has their method, and their cell if they belong to one. `budget` is the limit in trainable
-    parameters of a row in the comparison; a method of fixed size has one job in many rows. `reused`
-    marks a job that existed before.
+    A job with the role `base_model` has no other coordinate. A job with the role `check` has the
+    label of a theory check. If it measures adaptations, it also has their method, and their cell if
+    they belong to one. `budget` is the limit in trainable parameters of a row in the comparison; a
+    method of fixed size has one job in many rows. `reused` marks a job that existed before.
     """
 
     __tablename__ = "study_jobs"
@@ -526,9 +543,10 @@ class StudyJob(Table):
 
 
 class ComparisonResult(Table):
-    """A table of a comparison as it was computed, named by the digest of its inputs.
+    """A table of a comparison as it was computed.
 
-    `content` is its JSON. Every row can be computed again, and is deleted when long unused.
+    It is named by the digest of its inputs. `content` is its JSON. Every row can be computed again,
+    and is deleted when long unused.
     """
 
     __tablename__ = "comparison_results"
@@ -541,7 +559,10 @@ class ComparisonResult(Table):
 
 
 class IdempotencyKey(Table):
-    """The answer to an earlier request with this key: the job or study that it created."""
+    """The answer to an earlier request with this key.
+
+    It is the job or study that the request created.
+    """
 
     __tablename__ = "idempotency_keys"
     __table_args__ = (CheckConstraint("num_nonnulls(job_id, study_id) = 1", name="one_answer"),)
@@ -570,9 +591,10 @@ class JobEvent(Table):
 
 
 class Worker(Table):
-    """A worker process that claims jobs; `unschedulable` is the reason if it takes none now.
+    """A worker process that claims jobs.
 
-    `token_id` is the token with which it uses the API; null for one with a database connection.
+    `unschedulable` is the reason if it takes none now. `token_id` is the token with which it uses
+    the API; null for one with a database connection.
     """
 
     __tablename__ = "workers"
@@ -656,7 +678,10 @@ class MetricPoint(Table):
 
 
 class Evaluation(Table):
-    """The score of one replicate on one task and split; the base model's if not `attached`."""
+    """The score of one replicate on one task and split.
+
+    It is the base model's if not `attached`.
+    """
 
     __tablename__ = "evaluations"
     __table_args__ = (
@@ -682,12 +707,13 @@ class Evaluation(Table):
 
 
 class JobMetric(Table):
-    """One metric of a succeeded job over its seeds, each with its selected trial.
+    """One metric of a succeeded job over its seeds.
 
-    `seeds` and `values` belong together. A value that is a share of items has their number in
-    `items`. `low` and `high` are the limits of the 95 % interval of the mean. The row follows from
-    the results of the latest attempt, and is stored so that jobs can be filtered by it. It has the
-    job's project, so that its visibility is known without the job.
+    Each seed counts with its selected trial. `seeds` and `values` belong together. A value that is
+    a share of items has their number in `items`. `low` and `high` are the limits of the 95 %
+    interval of the mean. The row follows from the results of the latest attempt, and is stored so
+    that jobs can be filtered by it. It has the job's project, so that its visibility is known
+    without the job.
     """
 
     __tablename__ = "job_metrics"
@@ -725,7 +751,10 @@ class ItemOutcome(Table):
 
 
 class AttentionMap(Table):
-    """The attention patterns of one replicate; the array is an artifact in `.npy` format."""
+    """The attention patterns of one replicate.
+
+    The array is an artifact in `.npy` format.
+    """
 
     __tablename__ = "attention_maps"
     __table_args__ = (
@@ -797,7 +826,10 @@ class Checkpoint(Table):
 
 
 class TheoryReport(Table):
-    """The result of one theory check; `place` is its position in the order of measurement."""
+    """The result of one theory check.
+
+    `place` is its position in the order of measurement.
+    """
 
     __tablename__ = "theory_reports"
     __table_args__ = (
@@ -819,10 +851,11 @@ class TheoryReport(Table):
 
 
 class LeaseArtifact(Table):
-    """Content that was sent under a lease of a job, whether or not a result names it yet.
+    """Content that was sent under a lease of a job.
 
-    Reports can name only content that was sent for their job, and all of it counts as stored. This
-    row does not keep the artifact: if nothing else names it, both are deleted.
+    A result need not name it yet. Reports can name only content that was sent for their job, and
+    all of it counts as stored. This row does not keep the artifact: if nothing else names it, both
+    are deleted.
     """
 
     __tablename__ = "lease_artifacts"

@@ -1,4 +1,6 @@
-"""Visibility: a session sees the rows of some projects, in every statement, or none.
+"""Visibility of rows by project, enforced in every statement.
+
+A session sees the rows of some projects, or none.
 
 One mechanism below all queries. A guarded session has a list of visible projects. Every statement
 gets the condition for every table that belongs to a project, by itself or through a job or study.
@@ -51,7 +53,10 @@ _CHANGES = re.compile(rf"(?:UPDATE|MERGE\s+INTO|TRUNCATE){_NAMED}", re.IGNORECAS
 
 
 class NotVisible(RuntimeError):
-    """A statement that would read other than the visible projects: a bug in the program."""
+    """A statement that would read other than the visible projects.
+
+    It is a bug in the program.
+    """
 
 
 def guarded(factory: sessionmaker[Session]) -> sessionmaker[Session]:
@@ -59,7 +64,10 @@ def guarded(factory: sessionmaker[Session]) -> sessionmaker[Session]:
     engine: Engine = factory.kw["bind"]
 
     class Guarded(Session):
-        """A separate class, so that events of other sessions on the engine are not handled."""
+        """A session class of its own.
+
+        With it, events of other sessions on the engine are not handled.
+        """
 
     settings: dict[str, Any] = {**factory.kw, "class_": Guarded}  # as sessionmaker keeps them
     sessions = sessionmaker(**settings)
@@ -72,7 +80,10 @@ def guarded(factory: sessionmaker[Session]) -> sessionmaker[Session]:
 
 @cache
 def column_to_project(table: type[Table]) -> str | None:
-    """Return the column by which a table belongs to a project, directly or not; None if none."""
+    """Return the column by which a table belongs to a project.
+
+    The table can belong to it directly or not; None if it belongs to none.
+    """
     names = table.__table__.columns.keys()
     if table.__tablename__ in OPEN:
         return None
@@ -99,9 +110,10 @@ def _add_conditions(state: ORMExecuteState) -> None:
 
 
 def _refuse_plain_change(statement: Executable) -> None:
-    """Raise `NotVisible` for a change without the ORM, which gets no condition.
+    """Raise `NotVisible` for a change without the ORM.
 
-    Checked here, because a flush sends the same text, but for rows that were visible before.
+    Such a change gets no condition. Checked here, because a flush sends the same text, but for rows
+    that were visible before.
     """
     if not isinstance(statement, TextClause | UpdateBase) or isinstance(statement, Insert):
         return
@@ -185,7 +197,7 @@ def _look(
 
 @lru_cache(maxsize=4096)
 def _unguarded(statement: str, has_conditions: bool) -> str | None:
-    """Return a table that the statement reads without the condition, if there is one."""
+    """Return a table that the statement reads without the condition, if any."""
     columns = {table.__tablename__: column_to_project(table) for table in tables()}
     wanted: dict[tuple[str, str], int] = {}
     for match in _READS.finditer(statement):
@@ -201,7 +213,10 @@ def _unguarded(statement: str, has_conditions: bool) -> str | None:
 
 
 def _condition_text(column: str) -> str:
-    """Return a pattern of the condition in SQL; other lists of ids do not match it."""
+    """Return a pattern of the condition in SQL.
+
+    Other lists of ids do not match it.
+    """
     if column == "project_id":
         return rf"\.{column} IN \((?:SELECT|%\(|NULL)"
     parent = _PARENTS[column]

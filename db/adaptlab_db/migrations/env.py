@@ -1,4 +1,7 @@
-"""Alembic's environment; the connection comes from `adaptlab_db.migrate`, which holds the lock."""
+"""Alembic's environment.
+
+The connection comes from `adaptlab_db.migrate`, which holds the lock.
+"""
 
 from alembic import context
 from sqlalchemy import Connection

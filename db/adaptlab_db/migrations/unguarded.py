@@ -1,4 +1,7 @@
-"""Changes to ended jobs in migrations, which the trigger `guard_states` otherwise rejects."""
+"""Changes to ended jobs in migrations.
+
+The trigger `guard_states` otherwise rejects them.
+"""
 
 from collections.abc import Generator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""A comparison whose tables are kept as JSON, and read when they are needed."""
+"""A comparison whose tables are kept as JSON and read when needed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

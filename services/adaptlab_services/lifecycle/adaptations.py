@@ -1,4 +1,4 @@
-"""Adaptations that theory checks measure: their facts, and their stored tensors."""
+"""Facts and stored tensors of the adaptations that theory checks measure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
@@ -18,11 +18,11 @@ from adaptlab_services.people import access
 
 
 def facts(session: Session, asked: Sequence[UUID], pointer: str = "/adaptation") -> list[Measured]:
-    """Return the facts of the adaptations of jobs, in the order of their ids in `asked`.
+    """Return the facts of jobs' adaptations, in the order of `asked`.
 
-    Raises `InvalidSpec` for a job that does not exist, is no adaptation, or failed or was
-    cancelled. The jobs stay locked until the unit of work ends, so that none can succeed before a
-    job that waits for it is inserted.
+    `asked` has the ids of the jobs. Raises `InvalidSpec` for a job that does not exist, is no
+    adaptation, or failed or was cancelled. The jobs stay locked until the unit of work ends, so
+    that none can succeed before a job that waits for it is inserted.
     """
     rows = session.execute(
         select(Job)
@@ -41,9 +41,9 @@ def facts(session: Session, asked: Sequence[UUID], pointer: str = "/adaptation")
 def stored(
     job: UUID, digest: str, document: Mapping[str, object], pointer: str = "/adaptation"
 ) -> Measured:
-    """Return the facts of the adaptation of a job of kind `adapt`, from its resolved spec.
+    """Return the facts of the adaptation of a job from its resolved spec.
 
-    Raises `InvalidSpec` if its plug-ins are not installed.
+    The job is of kind `adapt`. Raises `InvalidSpec` if its plug-ins are not installed.
     """
     try:
         resolved = readable(ResolvedSpec.model_validate(document))
@@ -55,10 +55,11 @@ def stored(
 
 
 def hold_base_models(session: Session, asked: Sequence[UUID]) -> None:
-    """Lock the jobs of these adaptations' base models, until the unit of work ends.
+    """Lock the jobs of these adaptations' base models.
 
-    Call it before locking the adaptations. A transaction that ends a base model's job locks it
-    first and then the adaptations that wait for it, so the other order could deadlock.
+    The locks are held until the unit of work ends. Call this before locking the adaptations. A
+    transaction that ends a base model's job locks it first and then the adaptations that wait for
+    it, so the other order could deadlock.
     """
     names = session.scalars(select(Job.base_model).where(Job.id.in_(asked))).all()
     session.execute(
@@ -77,9 +78,9 @@ def are_ready(session: Session, asked: Sequence[UUID]) -> bool:
 
 
 def weights(session: Session, resolved: ResolvedSpec) -> Iterator[AdapterWeights]:
-    """The tensors that the checks of a job measure: those of the replicate selected per seed.
+    """Yield the tensors that the checks of a job measure.
 
-    A seed that could not be trained has none.
+    They are those of the replicate selected per seed. A seed that could not be trained has none.
     """
     for place, measured in enumerate(resolved.adaptations):
         rows = session.execute(

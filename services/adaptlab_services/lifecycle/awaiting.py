@@ -1,4 +1,7 @@
-"""Conditions on the jobs that a waiting job waits for: its base model and its adaptations."""
+"""Conditions on the jobs that a waiting job waits for.
+
+Those are the jobs of its base model and of its adaptations.
+"""
 
 from collections.abc import Sequence
 from functools import cache
@@ -35,12 +38,18 @@ def lacks_base_model() -> ColumnElement[bool]:
 
 @cache
 def lacks_adaptation() -> ColumnElement[bool]:
-    """The condition that a job measures an adaptation that will never be ready."""
+    """Return the condition that a job measures a lost adaptation.
+
+    A lost adaptation will never be ready.
+    """
     return (Job.kind == "theory") & _measures_one_of(LOST_STATES)
 
 
 def measured_by(states: Sequence[str]) -> Select[UUID]:
-    """The ids of jobs whose adaptations are measured by theory checks in one of `states`."""
+    """Return the ids of jobs with adaptations that theory checks measure.
+
+    Only theory checks in one of `states` count.
+    """
     check = aliased(Job)
     measured = _measured(check)
     return (
@@ -73,6 +82,9 @@ def _measures_one_of(states: Sequence[str]) -> ColumnElement[bool]:
 
 
 def _measured(job: type[Job] = Job) -> TableValuedAlias:
-    """The adaptations that a job measures, as a table of the jobs that trained them."""
+    """Return the adaptations that a job measures, as a table.
+
+    It is a table of the jobs that trained them.
+    """
     listed = func.jsonb_to_recordset(job.resolved_spec["adaptations"])
     return listed.table_valued(column("job", Uuid), name="measured").render_derived(with_types=True)

@@ -39,7 +39,9 @@ class SavedTraining:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A worker's lease on a job: the fencing token that each of its writes names.
+    """A worker's lease on a job.
+
+    It is the fencing token that each of the worker's writes names.
 
     Attributes:
         claim_id: unique to this claim; numbers of attempts repeat if the database was restored, or
@@ -79,7 +81,10 @@ class Claim(Lease):
 
 @dataclass(frozen=True, slots=True)
 class LeaseParameters:
-    """The parameters of a lease in a statement that is built once; `given` sets their values."""
+    """The parameters of a lease in a statement that is built once.
+
+    `given` sets their values.
+    """
 
     job_id: BindParameter[UUID]
     attempt: BindParameter[int]
@@ -87,11 +92,11 @@ class LeaseParameters:
 
 
 def held(lease: Lease | LeaseParameters) -> list[ColumnElement[bool]]:
-    """The fence: conditions on the job's row that are true exactly while the lease holds.
+    """Return the fence: conditions that are true exactly while a lease holds.
 
-    Every write on behalf of a worker begins with an UPDATE under this condition. It locks the row,
-    so that nobody can take the job away before the commit. If somebody already has, it changes no
-    row.
+    The conditions are on the job's row. Every write on behalf of a worker begins with an UPDATE
+    under this condition. It locks the row, so that nobody can take the job away before the commit.
+    If somebody already has, it changes no row.
     """
     return [
         Job.id == lease.job_id,

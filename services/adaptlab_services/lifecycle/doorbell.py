@@ -1,4 +1,6 @@
-"""The doorbell: wakes the workers of a queue. Nothing depends on it, since workers also poll.
+"""The doorbell, which wakes the workers of a queue.
+
+Nothing depends on it, since workers also poll.
 
 Workers receive it as a Celery message. It is written here in Celery's protocol 2 and pushed onto
 the list that Celery's workers read. Celery itself took 3 ms per message, and 20 MB in every process
@@ -48,7 +50,10 @@ def ring(broker_url: str, queues: Iterable[str]) -> None:
 
 
 def messages(queue: str, count: int) -> list[str]:
-    """Return `count` doorbells of a queue, as workers read them; each wakes one worker."""
+    """Return `count` doorbells of a queue, as workers read them.
+
+    Each wakes one worker.
+    """
     return [json.dumps(_message(queue, str(uuid4()))) for _ in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""Events of a job, in order, and pulses, by which a watcher notices new ones."""
+"""Ordered events of a job, and pulses by which watchers notice new ones."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -34,7 +34,10 @@ class Pulse:
 def after(
     session: Session, job_id: UUID, after: int = 0, limit: int = LARGEST_EVENT_PAGE
 ) -> EventPage:
-    """Return the events of a job numbered above `after`, oldest first; raises `NotFound`."""
+    """Return the events of a job numbered above `after`, oldest first.
+
+    Raises `NotFound` if there is no such job.
+    """
     pulse = pulse_of(session, job_id)
     rows = session.execute(
         select(JobEvent)
@@ -61,7 +64,10 @@ def pulse_of(session: Session, job_id: UUID) -> Pulse:
 
 
 def pulses(session: Session | Connection, job_ids: Collection[UUID]) -> dict[UUID, Pulse]:
-    """Return the pulses of jobs by one statement, without those that do not exist."""
+    """Return the pulses of jobs by one statement.
+
+    Jobs that do not exist are left out.
+    """
     rows = session.execute(_PULSES, {"ids": list(job_ids)})
     return {row.id: Pulse(row.state, row.event_sequence, row.step, row.total_steps) for row in rows}
 
@@ -84,7 +90,10 @@ class Lookout:
         self._connection: Connection | None = None
 
     def __call__(self, job_ids: Collection[UUID]) -> Mapping[UUID, Pulse]:
-        """Return the pulses of these jobs; not to be called by two threads at once."""
+        """Return the pulses of these jobs.
+
+        Two threads must not call this at once.
+        """
         try:
             return self._look(job_ids)
         except DBAPIError as error:

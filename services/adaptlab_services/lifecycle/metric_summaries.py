@@ -1,4 +1,4 @@
-"""Metrics of succeeded jobs, summarised over seeds and stored so that queries can use them."""
+"""Metrics of succeeded jobs, summarised over seeds and stored for queries."""
 
 import math
 import statistics
@@ -34,7 +34,10 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The value of a metric for one seed; `items` is set if it is a share of that many items."""
+    """The value of a metric for one seed.
+
+    `items` is set if the value is a share of that many items.
+    """
 
     seed: int
     value: float
@@ -43,9 +46,9 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A metric over seeds; `sd` divides by n - 1, `low` and `high` limit the mean at 95 %.
+    """A metric over seeds.
 
-    None where one seed is too few.
+    `sd` divides by n - 1; `low` and `high` limit the mean at 95 %. None where one seed is too few.
     """
 
     n: int
@@ -58,7 +61,7 @@ class Summary:
 
 
 def keep(session: Session, job_ids: Collection[UUID]) -> None:
-    """Store the metrics of the latest attempts of jobs that have just succeeded."""
+    """Store the metrics of the latest attempts of jobs that just succeeded."""
     values: dict[tuple[UUID, str], list[Measured]] = defaultdict(list)
     chosen = _chosen(session, job_ids)
     if not chosen:
@@ -129,7 +132,10 @@ def _losses(chosen: Chosen) -> Values:
 
 
 def _scores(session: Session, chosen: Chosen) -> Values:
-    """The scores of adapted and base model on the job's own task, and their difference."""
+    """Yield the scores of adapted and base model, and their difference.
+
+    The scores are those on the job's own task.
+    """
     row = Evaluation
     rows = session.execute(
         select(row.job_id, row.replicate, row.attached, row.correct, row.total)

@@ -1,4 +1,7 @@
-"""Poison jobs: fingerprints of errors, to recognise jobs that fail in the same way again."""
+"""Fingerprints of errors, to recognise poison jobs.
+
+A poison job fails in the same way again.
+"""
 
 import hashlib
 import re
@@ -16,10 +19,10 @@ _OF_THE_MACHINE = re.compile(r"\[Errno 28\]|^(?:StoreNotConfigured|StoreUnreacha
 
 
 def fingerprint(reason: str, error: str) -> str | None:
-    """Return a text that is the same for similar errors; None if the job is not the cause.
+    """Return a text that is the same for similar errors.
 
-    Being killed from outside can happen to any process, and a worker whose disk is full would fail
-    every job.
+    None if the job is not the cause. Being killed from outside can happen to any process, and a
+    worker whose disk is full would fail every job.
     """
     if reason in ("killed", "disk_full") or _OF_THE_MACHINE.search(error):
         return None
@@ -28,7 +31,10 @@ def fingerprint(reason: str, error: str) -> str | None:
 
 
 def has_failed_alike(latest: str | None) -> ColumnElement[bool]:
-    """The condition that the earlier error had this fingerprint, and no step was gained since."""
+    """Return the condition that a job's earlier error had this fingerprint.
+
+    It also requires that no step was gained since.
+    """
     if latest is None:
         return false()
     return (Job.error_fingerprint == latest) & (Job.step <= Job.furthest_step)

@@ -1,4 +1,7 @@
-"""Saved training states, from which an unfinished job resumes after its worker is gone."""
+"""Saved training states of unfinished jobs.
+
+A job resumes from its state after its worker is gone.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +17,7 @@ from adaptlab_services.lifecycle.claims import Lease, SavedTraining
 
 
 def save(session: Session, lease: Lease, step: int, sha256: str) -> None:
-    """Store a state in place of the job's earlier one, whose bytes are discarded.
+    """Store a state and discard the bytes of the job's earlier one.
 
     The caller has passed the fence of `lease` in this unit of work.
     """
@@ -30,9 +33,10 @@ def save(session: Session, lease: Lease, step: int, sha256: str) -> None:
 
 
 def take_over(session: Session, job_id: UUID, attempt: int) -> SavedTraining | None:
-    """Return the state from which a new attempt resumes, and copy the curves up to it.
+    """Return the state for a new attempt, and copy the curves up to it.
 
-    None if there is no state or its bytes are damaged; the attempt then starts from step 0.
+    The attempt resumes from that state. None if there is no state or its bytes are damaged; the
+    attempt then starts from step 0.
     """
     state = session.execute(
         select(TrainingState.attempt, TrainingState.step, TrainingState.artifact_sha256)
@@ -66,7 +70,10 @@ def take_over(session: Session, job_id: UUID, attempt: int) -> SavedTraining | N
 
 
 def saved_step(job_id: ColumnElement[UUID]) -> ScalarSelect[Any]:
-    """The step from which the next attempt resumes, as a member of an event; NULL for step 0."""
+    """Return the step from which the next attempt resumes.
+
+    It is a member of an event; NULL for step 0.
+    """
     return (
         select(func.jsonb_build_object("resumed_from_step", TrainingState.step))
         .join(Artifact, Artifact.sha256 == TrainingState.artifact_sha256)

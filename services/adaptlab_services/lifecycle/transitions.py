@@ -90,7 +90,7 @@ class Change:
 
     @property
     def outcome_of_attempt(self) -> AttemptOutcome:
-        """Outcome of the attempt that was running at the time of the change, if there was one."""
+        """Outcome of the attempt that ran at the time of the change, if any."""
         outcome = self.outcome or STATES[self.to].outcome
         assert outcome is not None, f"no attempt ends when its job becomes {self.to}"
         return outcome
@@ -120,7 +120,9 @@ def transition(
     error: str | None = None,
     data: Json | None = None,
 ) -> bool:
-    """Move one job to another state if it is in one of `from_states`, else change nothing.
+    """Move a job to another state if it is in one of `from_states`.
+
+    Otherwise, nothing is changed.
 
     Args:
         session: the caller's unit of work.
@@ -171,7 +173,10 @@ def append_event(
     data: Json,
     attempt: int | None = None,
 ) -> int:
-    """Append one event to a job that has not ended; return its number within the job."""
+    """Append one event to a job that has not ended.
+
+    Returns the event's number within the job.
+    """
     sequence = session.execute(
         update(Job)
         .where(Job.id == job_id)
@@ -184,7 +189,9 @@ def append_event(
 
 
 def settle_waiting(session: Session, ended: Sequence[UUID] | None = None) -> tuple[Moved, ...]:
-    """Queue jobs whose base model and adaptations are ready, and fail those that lost one.
+    """Queue or fail jobs that wait for a base model or for adaptations.
+
+    Jobs whose base model and adaptations are ready are queued; jobs that lost one of them fail.
 
     Args:
         session: the caller's unit of work.
@@ -207,7 +214,7 @@ def settle_waiting(session: Session, ended: Sequence[UUID] | None = None) -> tup
 
 
 def queues_to_ring(moved: Iterable[Moved]) -> tuple[str, ...]:
-    """Return the queues in which jobs of `moved` now wait for a worker, sorted."""
+    """Return the sorted queues in which jobs of `moved` wait for a worker."""
     return tuple(sorted({job.queue for job in moved if job.state == "queued"}))
 
 
@@ -246,7 +253,10 @@ def _update_jobs(
 
 
 def _record(session: Session, moved: Sequence[Moved], change: Change) -> None:
-    """Append an event to each job, and open or close their attempts, by one statement."""
+    """Append an event to each job, and open or close their attempts.
+
+    One statement does both.
+    """
     data: Json = dict(change.data or {})
     if change.reason is not None:
         data["reason"] = change.reason

@@ -1,4 +1,4 @@
-"""Worker processes: the queues that they serve, and their last sign of life."""
+"""Worker processes: the queues they serve, and their last sign of life."""
 
 import uuid
 from collections.abc import Sequence
@@ -48,7 +48,10 @@ def looks_for_work(session: Session, worker_id: UUID, unschedulable: str | None 
 
 
 def looking(parameter: str) -> Update:
-    """Update the worker whose id is the named parameter: it is alive and takes jobs."""
+    """Return the update of a worker that is alive and takes jobs.
+
+    The worker's id is the named parameter.
+    """
     values = {"heartbeat_at": func.clock_timestamp(), "unschedulable": null()}
     return update(Worker).where(Worker.id == bindparam(parameter)).values(values)
 

@@ -64,7 +64,10 @@ def _base_tensors(
     roots: ModelRoots,
     creator: ResolvedPretrain | ResolvedImport | None,
 ) -> BaseTensors:
-    """Return the tensors of the base model, of which some adapters repeat a few."""
+    """Return the tensors of the base model.
+
+    Some adapters repeat a few of them.
+    """
     if creator is not None:
         return BaseTensors(session, name, roots, creator.model_folder)
     chosen = () if spec.base_replicates == AUTO else spec.base_replicates
@@ -75,9 +78,10 @@ def _base_tensors(
 def _check_base(
     folder: AdapterFolder, name: str, imported_from: str | None, roots: ModelRoots
 ) -> None:
-    """Raise `BadAdapter` if the adapter names a folder below a root, and the base is another.
+    """Raise `BadAdapter` if the adapter names a folder of another base model.
 
-    Other names, such as those of a model hub, are not known here and are not compared.
+    The folder is one below a root. Other names, such as those of a model hub, are not known here
+    and are not compared.
     """
     trained_on = folder.config.get("base_model_name_or_path")
     if not isinstance(trained_on, str):

@@ -77,7 +77,10 @@ def remembered(session: Session, name: str) -> UsableBase:
 
 
 def is_still_ready(session: Session, name: str, job_id: UUID) -> bool:
-    """Return True if a remembered base model is in the database, created by that job."""
+    """Return True if a remembered base model is still in the database.
+
+    The job that created it must be `job_id`.
+    """
     key = {"name": name, "project_id": access.project_of(session), "job_id": job_id}
     return session.execute(_IS_READY, key, execution_options=ACROSS_PROJECTS).scalar_one()
 
@@ -294,7 +297,10 @@ def _rows() -> Select[BaseModel, Job, str, str | None]:
 
 
 def _folder() -> ColumnElement[str | None]:
-    """The folder of an imported model, unless an earlier version stored its weights."""
+    """Return the folder of an imported model.
+
+    NULL if an earlier version stored its weights.
+    """
     is_stored = exists().where(Checkpoint.job_id == Job.id, Checkpoint.attempt == Job.attempt)
     return case((~is_stored, Job.resolved_spec[("model_folder", "folder")].astext))
 

@@ -1,4 +1,7 @@
-"""Single tensors of a base model, from its stored weights or its folder, without torch."""
+"""Single tensors of a base model, read without torch.
+
+They come from its stored weights or its folder.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

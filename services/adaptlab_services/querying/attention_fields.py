@@ -1,4 +1,4 @@
-"""Fields of attention heads: the summaries of attention maps, and the fields of their jobs."""
+"""Fields of attention heads: summaries of maps, and fields of their jobs."""
 
 from functools import cache
 from typing import Any
@@ -14,13 +14,19 @@ SOURCES = ("base", "adapted")
 
 @cache
 def attention_fields() -> Fields:
-    """The fields of heads, followed by those of their jobs; `id` is that of the job."""
+    """Return the fields of heads, followed by those of their jobs.
+
+    `id` is that of the job.
+    """
     jobs = job_fields()
     return Fields("attention", (*_own(), *jobs.fields), jobs.families)
 
 
 def attention_joins(query: Select[Any]) -> Select[Any]:  # Any: the caller's columns
-    """Join a query over heads to their maps and jobs; only the latest attempt of a job counts."""
+    """Join a query over heads to their maps and jobs.
+
+    Only the latest attempt of a job counts.
+    """
     latest = (Job.id == AttentionMap.job_id) & (Job.attempt == AttentionMap.attempt)
     heads = query.select_from(AttentionSummary).join(
         AttentionMap, AttentionMap.id == AttentionSummary.map_id

@@ -1,6 +1,7 @@
-"""Translation of filters to SQL conditions; every value becomes a bound parameter.
+"""Translation of filters to SQL conditions.
 
-A comparison with a missing value is false, never unknown, so NOT selects all other rows.
+Every value becomes a bound parameter. A comparison with a missing value is false, never unknown, so
+NOT selects all other rows.
 """
 
 import math
@@ -31,9 +32,10 @@ TEXT_OPERATORS = ("~", "!~")
 
 
 def condition(text: str, fields: Fields, joins: Joins) -> ColumnElement[bool] | None:
-    """Return the condition of a filter on the rows of a subject; None for an empty filter.
+    """Return the condition of a filter on the rows of a subject.
 
-    `joins` collects the tables to join. Raises `InvalidSpec` for an invalid filter.
+    None for an empty filter. `joins` collects the tables to join. Raises `InvalidSpec` for an
+    invalid filter.
     """
     return _meaning(parse(text), fields, joins) if text.strip() else None
 
@@ -110,7 +112,10 @@ def _among(
 
 
 def _equal(field: Field, column: Column, operand: Operand, joins: Joins) -> ColumnElement[bool]:
-    """Return the equality of a field of kind `any`: as number if one is written, else as text."""
+    """Return the equality of a field of kind `any` with a value.
+
+    They are compared as numbers if a number is written, else as text.
+    """
     assert field.number is not None
     if operand.quoted or _as_number(operand.text) is None:
         return column == operand.text

@@ -1,6 +1,7 @@
-"""Fields of queries: one table per subject, and families such as `labels.<name>`.
+"""Fields of queries: one table per subject, and families of fields.
 
-Filters, orders, groupings and the columns of an answer all use the same table.
+`labels.<name>` is an example of a family. Filters, orders, groupings and the columns of an answer
+all use the same table.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,9 +24,10 @@ NEAR = 0.5
 
 
 class Joins:
-    """The tables that a query joins to the jobs, each once, and only if it is used.
+    """The tables that a query joins to the jobs.
 
-    With a session, rare values are looked up before the query is run.
+    Each is joined once, and only if it is used. With a session, rare values are looked up before
+    the query is run.
     """
 
     def __init__(self, session: Session | None = None) -> None:
@@ -95,7 +97,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Fields that share a prefix; `of` returns the field of a name, or None for an invalid one."""
+    """Fields that share a prefix.
+
+    `of` returns the field of a name, or None for an invalid one.
+    """
 
     prefix: str
     pattern: str
@@ -115,7 +120,10 @@ class Fields:
     families: tuple[Family, ...] = ()
 
     def find(self, name: str) -> Field | None:
-        """Return the field with a name, or with another name that it has; None if there is none."""
+        """Return the field with a name, or None if there is none.
+
+        The name can also be another name that the field has.
+        """
         if (field := self._by_name.get(name)) is not None:
             return field
         for family in self.families:

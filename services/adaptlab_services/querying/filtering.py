@@ -1,4 +1,6 @@
-"""The filter language: `state = queued AND (method IN (lora, ia3) OR NOT task ~ "sort")`.
+"""The filter language and its parser.
+
+An example is `state = queued AND (method IN (lora, ia3) OR NOT task ~ "sort")`.
 
 The grammar is `GRAMMAR`, parsed by lark; AND binds tighter than OR, as in SQL. `conditions`
 translates comparisons to SQL, and `job_fields` and `attention_fields` list the fields.
@@ -61,7 +63,10 @@ NULL = "null"
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A value as written; `quoted` distinguishes the text `"null"` from the word `null`."""
+    """A value as written.
+
+    `quoted` distinguishes the text `"null"` from the word `null`.
+    """
 
     text: str
     quoted: bool
@@ -85,7 +90,10 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """Terms of which all (`AND`) or any (`OR`) must hold, or the one that must not (`NOT`)."""
+    """Terms combined by `AND` or `OR`, or one term negated by `NOT`.
+
+    All terms of `AND` and any term of `OR` must hold; the term of `NOT` must not.
+    """
 
     operator: Literal["AND", "OR", "NOT"]
     terms: "tuple[Filter, ...]"
@@ -95,7 +103,10 @@ Filter = Comparison | Combination
 
 
 def parse(text: str) -> Filter:
-    """Parse a filter; raises `InvalidSpec` with the position of the first error."""
+    """Parse a filter.
+
+    Raises `InvalidSpec` with the position of the first error.
+    """
     if len(text) > LONGEST_FILTER:
         raise invalid_filter(
             f"A filter has at most {LONGEST_FILTER} characters; this has {len(text)}."
@@ -123,7 +134,10 @@ def invalid_filter(
     allowed: Sequence[str] = (),
     nearest: Sequence[str] = (),
 ) -> InvalidSpec:
-    """Return the error for an invalid filter; `position` counts characters from 0."""
+    """Return the error for an invalid filter.
+
+    `position` counts characters from 0.
+    """
     column = None if position is None else position + 1
     return InvalidSpec(
         Problem("/query/filter", "invalid_filter", detail, tuple(allowed), tuple(nearest), column)
@@ -137,7 +151,10 @@ def _grammar() -> Lark:
 
 @v_args(inline=True)
 class _Builder(Transformer[Token, Filter]):
-    """Builds the value of each rule of the grammar; lark calls its methods while parsing."""
+    """Builder of the values of the grammar's rules.
+
+    lark calls its methods while parsing.
+    """
 
     def disjunction(self, *terms: Filter | Token) -> Filter:
         return Combination("OR", tuple(term for term in terms if not isinstance(term, Token)))
@@ -185,7 +202,10 @@ def _place(token: Token) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """The depth of a filter at the token read last, and the number of comparisons so far."""
+    """The depth and the number of comparisons of a filter, as read so far.
+
+    The depth is that at the token read last.
+    """
 
     brackets: int = 0
     negations: int = 0

@@ -62,7 +62,7 @@ _KINDS: Mapping[type, Kind] = MappingProxyType(
 
 
 def _computed() -> tuple[Field, ...]:
-    """Fields that follow from the spec of a job, its owner or its latest attempt."""
+    """Return fields that follow from a job's spec, owner or latest attempt."""
     name, budget = Job.spec["name"].astext, Job.resolved_spec["budget"]
     seeds = func.jsonb_array_length(Job.resolved_spec["seeds"], type_=Integer())
     counted = {
@@ -110,7 +110,10 @@ def _study() -> Field:
 
 
 def in_studies(names: Sequence[str]) -> ColumnElement[bool]:
-    """The condition that a job belongs to one of these studies, given by name or id."""
+    """Return the condition that a job belongs to one of these studies.
+
+    The studies are given by name or id.
+    """
     lowered = [name.lower() for name in names]
     named = or_(Study.name.in_(names), cast(Study.id, Text).in_(lowered))
     members = select(StudyJob.job_id).join(Study, Study.id == StudyJob.study_id).where(named)

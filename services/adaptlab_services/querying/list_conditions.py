@@ -15,13 +15,19 @@ Columns = TypeVarTuple("Columns")
 
 
 def matching(session: Session, query: Select[*Columns], filter_text: str) -> Select[*Columns]:
-    """Narrow a query of jobs down by a filter; raises `InvalidSpec` for an invalid one."""
+    """Narrow a query of jobs down by a filter.
+
+    Raises `InvalidSpec` for an invalid filter.
+    """
     joins = Joins(session)
     holds = condition(filter_text, job_fields(), joins)
     return query if holds is None else joins.onto(query).where(holds)
 
 
 def in_study(study: UUID | Select[UUID]) -> ColumnElement[bool]:
-    """The condition that a job belongs to a study, or to one of those selected."""
+    """Return the condition that a job belongs to a study.
+
+    If `study` selects several, the job belongs to one of them.
+    """
     studies = [study] if isinstance(study, UUID) else study
     return Job.id.in_(select(StudyJob.job_id).where(StudyJob.study_id.in_(studies)))

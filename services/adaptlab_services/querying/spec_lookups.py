@@ -1,7 +1,8 @@
-"""Lookups of jobs with a rare value in their resolved spec, by an index instead of a scan.
+"""Lookups of jobs with a rare value in their resolved spec.
 
-Frequent values need no lookup: a list finds its page among the jobs that it reads first. A GIN
-index finds the jobs with a value, and the table `spec_numbers` the numbers in a range.
+They use an index instead of a scan. Frequent values need no lookup: a list finds its page among the
+jobs that it reads first. A GIN index finds the jobs with a value, and the table `spec_numbers` the
+numbers in a range.
 """
 
 import math
@@ -41,9 +42,10 @@ _PLACE = re.compile(r"-?\d+")
 def rare_jobs(
     joins: Joins, path: Sequence[str], asked: Comparison, holds: ColumnElement[bool]
 ) -> Sequence[UUID] | None:
-    """Return the jobs that match a comparison of a member of the spec; None if there are many.
+    """Return the jobs that match a comparison of a member of the spec.
 
-    `holds` is the condition of the comparison, which rejects what the index finds in excess.
+    None if there are many. `holds` is the condition of the comparison, which rejects what the index
+    finds in excess.
     """
     session = joins.session
     if session is None or joins.lookups >= MOST_LOOKUPS or any(map(_PLACE.fullmatch, path)):
@@ -57,7 +59,10 @@ def rare_jobs(
 
 
 def _values(session: Session, path: Sequence[str], asked: Comparison) -> Sequence[object] | None:
-    """Return the JSON values that can match the comparison; None if they cannot be listed."""
+    """Return the JSON values that can match the comparison.
+
+    None if they cannot be listed.
+    """
     if any(operand.is_null for operand in asked.operands):
         return None
     if asked.operator in ("=", "IN"):

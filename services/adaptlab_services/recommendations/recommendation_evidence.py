@@ -60,9 +60,10 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True)
 class ReadRuns:
-    """Runs that can answer a question, with all measurements, as read in one unit of work.
+    """Runs that can answer a question, with all measurements.
 
-    `base_accuracies` are those of the base model without adaptation, by job.
+    The runs are read in one unit of work. `base_accuracies` are those of the base model without
+    adaptation, by job.
     """
 
     runs: Mapping[UUID, RunFacts]
@@ -296,7 +297,10 @@ def _at_most(rows: Sequence[Row], most: int) -> tuple[Row, ...]:
 
 
 def _base_alone(rows: Sequence[Row], read: ReadRuns) -> float | None:
-    """Return the base model's mean accuracy alone, or None if it was not measured."""
+    """Return the mean accuracy of the base model alone.
+
+    None if it was not measured.
+    """
     jobs = (job for row in rows for job in row.jobs)
     accuracies = [share for job in jobs for share in read.base_accuracies.get(job.id, ())]
     return fmean(accuracies) if accuracies else None

@@ -133,7 +133,10 @@ def _shared_bases(question: ResolvedQuestion, resolved: ResolvedSpec) -> tuple[s
 
 
 def candidates_of(question: ResolvedQuestion, evidence: Evidence) -> Iterator[Candidate]:
-    """Yield the jobs that would settle the evidence's open points, not yet checked."""
+    """Yield the jobs that would settle the evidence's open points.
+
+    They are not checked yet.
+    """
     if evidence.older_code is not None:
         yield from _with_current_code(question, evidence)
     else:

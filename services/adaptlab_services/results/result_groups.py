@@ -120,11 +120,12 @@ def _read(
 
 
 def _grouped(picked: Select[Any], width: int, positions: int) -> Select[Any]:
-    """Return one row per group: key, jobs, most seeds of a job, and lists over seeds.
+    """Return one row per group.
 
-    The lists are seeds, values and items. Jobs with the same seeds and items are summed first,
-    position by position, because a row per seed of every job takes twice as long. Sums are right
-    for jobs of at most `positions` seeds.
+    A row has the key, jobs, most seeds of a job, and lists over seeds. The lists are seeds, values
+    and items. Jobs with the same seeds and items are summed first, position by position, because a
+    row per seed of every job takes twice as long. Sums are right for jobs of at most `positions`
+    seeds.
     """
     inner = picked.subquery("picked")
     sums = array([func.sum(inner.c["values"][n]) for n in range(1, positions + 1)])

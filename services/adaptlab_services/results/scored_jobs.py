@@ -190,7 +190,10 @@ def adapted_scores(
 
 
 def base_accuracies(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, list[float]]:
-    """Return the accuracies of the base models alone on the jobs' own tasks, by job."""
+    """Return the accuracies of the base models alone, by job.
+
+    They are those on the jobs' own tasks.
+    """
     row = tables.Evaluation
     rows = session.execute(
         select(row.job_id, row.correct, row.total)

@@ -1,4 +1,4 @@
-"""Saved training states, from which a job resumes after its worker is gone."""
+"""Saved training states, to resume jobs after their worker is gone."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Trials with more than a learning rate, usage of attempts, and detached scores."""
+"""Trials beyond a learning rate, usage of attempts, and detached scores."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -66,7 +66,10 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them; of trials that differ in more than the rate, the first decay is kept."""
+    """Drop what the upgrade added.
+
+    Of trials that differ in more than the rate, the first decay is kept.
+    """
     with unguarded_jobs():
         op.execute(RATES)
     op.drop_column("replicates", "initial_scale")

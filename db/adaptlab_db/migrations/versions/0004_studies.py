@@ -1,4 +1,4 @@
-"""Studies, the jobs in their cells, and idempotency keys that a study answers."""
+"""Studies, jobs in their cells, and idempotency keys that a study answers."""
 
 import sqlalchemy as sa
 from alembic import op

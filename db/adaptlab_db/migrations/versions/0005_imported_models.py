@@ -16,7 +16,10 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Require a task again; imports, which the earlier version cannot run, get an empty name."""
+    """Require a task again.
+
+    Imports, which the earlier version cannot run, get an empty name.
+    """
     with unguarded_jobs():
         op.execute("UPDATE jobs SET task = '' WHERE task IS NULL")
     op.alter_column("jobs", "task", nullable=False)

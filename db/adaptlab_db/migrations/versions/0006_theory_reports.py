@@ -38,5 +38,8 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop it; jobs of theory checks stay, but the earlier version cannot run or show them."""
+    """Drop the table.
+
+    Jobs of theory checks stay, but the earlier version cannot run or show them.
+    """
     op.drop_table("theory_reports")

@@ -1,4 +1,4 @@
-"""Theory checks as jobs of studies, and the recipe that a study was made from."""
+"""Theory checks as jobs of studies, and the recipe of a study."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Pauses and retries of jobs, with their furthest step and the fingerprint of their error."""
+"""Pauses and retries of jobs, furthest steps, and fingerprints of errors."""
 
 import sqlalchemy as sa
 from alembic import op

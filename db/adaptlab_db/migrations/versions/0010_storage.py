@@ -36,7 +36,10 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them, unless artifacts are in stores that the earlier version cannot read."""
+    """Drop what the upgrade added.
+
+    This is refused if artifacts are in stores that the earlier version cannot read.
+    """
     _refuse_to_forget()
     for table in REFERRING:
         op.drop_index(f"ix_{table}_artifact_sha256", table)

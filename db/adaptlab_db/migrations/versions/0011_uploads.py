@@ -13,7 +13,7 @@ AFTER = "state IN ('ready', 'quarantined', 'collected', 'uploading')"
 
 
 def upgrade() -> None:
-    """Add the tables, and the state of an artifact whose bytes are still arriving."""
+    """Add the tables and the state of an artifact that is still arriving."""
     _check_states(AFTER)
     now = sa.text("clock_timestamp()")
     moment = sa.DateTime(timezone=True)

@@ -36,7 +36,10 @@ TRIGGER = """
 
 
 def upgrade() -> None:
-    """Put all rows into the project `default`, with every user who has a token as a member."""
+    """Put all rows into the project `default`.
+
+    Every user who has a token becomes a member.
+    """
     _create_projects()
     op.add_column(
         "users", sa.Column("is_admin", sa.Boolean(), server_default=sa.false(), nullable=False)

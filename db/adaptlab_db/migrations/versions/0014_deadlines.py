@@ -10,7 +10,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the columns; running jobs were claimed without an id, and continue without one."""
+    """Add the columns.
+
+    Running jobs were claimed without an id, and continue without one.
+    """
     op.add_column("jobs", sa.Column("claim_id", sa.Uuid()))
     op.add_column("attempts", sa.Column("claim_id", sa.Uuid()))
     op.add_column("workers", sa.Column("unschedulable", sa.Text()))

@@ -13,7 +13,10 @@ RUNNING = sa.text("state = 'running'")
 
 
 def upgrade() -> None:
-    """Replace the indexes; expired leases are found among the few running jobs."""
+    """Replace the indexes.
+
+    Expired leases are found among the few running jobs.
+    """
     lane = ["queue", "priority", "owner_id", "created_at", "id"]
     op.create_index("ix_jobs_lanes", "jobs", lane, postgresql_where=QUEUED)
     op.drop_index("ix_jobs_claim", "jobs")

@@ -1,4 +1,4 @@
-"""Checks of curve points once per statement, which makes writing them twice as fast."""
+"""Checks of curve points once per statement, for writes twice as fast."""
 
 from alembic import op
 

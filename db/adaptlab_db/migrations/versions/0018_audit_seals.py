@@ -1,4 +1,4 @@
-"""Seals of the audit log: a chain of digests with which its entries are checked."""
+"""Seals of the audit log: a chain of digests to check its entries."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -15,7 +15,10 @@ TRIGGER = """
 
 
 def upgrade() -> None:
-    """Create the table empty; the next server that starts seals the existing entries."""
+    """Create the table empty.
+
+    The next server that starts seals the existing entries.
+    """
     op.create_table(
         "audit_seals",
         sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),

@@ -1,4 +1,4 @@
-"""Workers that use the API: their tokens, and an index of leases by the claim's id."""
+"""Tokens of workers that use the API, and an index of leases by claim id."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -18,7 +18,10 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop it, and revoke the tokens that would give access to all jobs of their project."""
+    """Drop the column, and revoke the tokens of jobs.
+
+    They would give access to all jobs of their project.
+    """
     op.execute(
         "UPDATE tokens SET revoked_at = clock_timestamp() "
         "WHERE job_id IS NOT NULL AND revoked_at IS NULL"

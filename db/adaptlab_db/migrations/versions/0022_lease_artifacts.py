@@ -1,4 +1,7 @@
-"""Content that was sent under a lease: it counts as stored, and reports name nothing else."""
+"""Content that was sent under a lease.
+
+It counts as stored, and reports name nothing else.
+"""
 
 import sqlalchemy as sa
 from alembic import op

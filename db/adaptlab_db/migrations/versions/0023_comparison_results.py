@@ -1,4 +1,4 @@
-"""Computed tables of comparisons, kept by the digest of their inputs; orders of lists."""
+"""Tables of comparisons by the digest of their inputs; orders of lists."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -27,7 +27,10 @@ ORDERS = (
 
 
 def upgrade() -> None:
-    """Add the indexes, and the table empty: comparisons are computed when they are opened."""
+    """Add the indexes, and the table empty.
+
+    Comparisons are computed when they are opened.
+    """
     op.create_table(
         "comparison_results",
         sa.Column("digest", sa.Text(), nullable=False),

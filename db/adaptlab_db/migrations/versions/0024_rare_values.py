@@ -1,4 +1,4 @@
-"""Indexes for rare values in specs, the numbers that specs have, and an index for groups."""
+"""Indexes for rare values in specs and for groups; numbers in specs."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -20,7 +20,10 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Create the table empty; a server of that version seals the log from its beginning."""
+    """Create the table empty.
+
+    A server of that version seals the log from its beginning.
+    """
     op.create_table(
         "audit_seals",
         sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),

@@ -1,4 +1,4 @@
-"""The project of a job in each of its metrics, so that queries need not look it up."""
+"""The project of a job in each of its metrics, to save queries a lookup."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,1 +1,4 @@
-"""One file a revision, numbered in order; each goes up, down and up again in a test."""
+"""Revisions, one file each, numbered in order.
+
+Each goes up, down and up again in a test.
+"""
