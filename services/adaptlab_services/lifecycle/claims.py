@@ -19,9 +19,10 @@ class BaseWeights:
 
 @dataclass(frozen=True, slots=True)
 class AdapterWeights:
-    """The trained tensors of one seed of an adaptation that is measured, as an artifact.
+    """The trained tensors of one seed of a measured adaptation.
 
-    `adaptation` is its index in the resolved spec, from 0.
+    The tensors are an artifact. `adaptation` is the index of the adaptation in the resolved spec,
+    from 0.
     """
 
     adaptation: int
