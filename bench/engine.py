@@ -163,7 +163,10 @@ def _compared(contest: Contest, precision: str, autocast: bool, fastest: float) 
 
 
 def _plainly(contest: Contest) -> Callable[[], None]:
-    """Return one step without a graph, whose operations would not be seen one by one."""
+    """Return one step without a graph.
+
+    The operations of a graph would not be seen one by one.
+    """
     used = graphs_are_used()
     use_graphs(use=False)
     step = stepper(contest.plan, contest.base)

@@ -1,4 +1,7 @@
-"""The engine on a GPU: replicates in one pass against plain models in turn."""
+"""The engine on a GPU, against plain models in turn.
+
+The engine takes replicates in one pass.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -20,7 +20,10 @@ from adaptlab.plugins.task import DigitTask
 
 
 def items_of_steps(task: DigitTask, batch: int, device: str) -> Iterator[Items]:
-    """Yield the items of every step, made for as many steps at once as the engine does."""
+    """Yield the items of every step.
+
+    They are made for as many steps at once as the engine does.
+    """
     for first in count(0, STEPS_OF_DATA * batch):
         seed = torch.zeros(1, dtype=torch.int64, device=device)
         items = make_items(task, "train", seed, first, STEPS_OF_DATA * batch)

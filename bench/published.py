@@ -1,4 +1,7 @@
-"""LoRA on a GPT-2-shaped model: our decoder, the library's by our engine, and peft."""
+"""LoRA on a GPT-2-shaped model, by our engine and by peft.
+
+The engine runs our decoder, and the library's.
+"""
 
 import json
 import subprocess
@@ -180,7 +183,10 @@ def stacked_step(
 
 
 def peft_step(dtype: torch.dtype = torch.float32, device: str = "cpu") -> Callable[[], None]:
-    """Return a function that takes one step of one model with `transformers` and `peft`."""
+    """Return a function that takes one step of one model.
+
+    It uses `transformers` and `peft`.
+    """
     from peft import LoraConfig, get_peft_model
     from transformers import GPT2LMHeadModel
 

@@ -188,7 +188,10 @@ def difference_coverage(world: World, seeds: int, items: int, studies: int = STU
 
 
 def every_pair(table: Sequence[Scores]) -> list[PairedDifference]:
-    """Return the differences of all pairs of a table's methods, each counted once."""
+    """Return the differences of all pairs of a table's methods.
+
+    Each is counted once.
+    """
     counting = Remembered()
     return [
         paired_difference(first, second, counting=counting)

@@ -184,7 +184,10 @@ def api_error(problem: ProblemDocument) -> ApiError:
 
 
 def _heading(problem: ProblemDocument) -> str:
-    """Return the problem's detail without its first error, which is listed too."""
+    """Return the problem's detail without its first error.
+
+    That error is listed too.
+    """
     heading = problem.detail or problem.title or f"The server answered {problem.status}."
     if problem.errors and heading.endswith(f": {problem.errors[0].detail}"):
         return heading.removesuffix(f" {problem.errors[0].detail}")

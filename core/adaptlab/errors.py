@@ -62,11 +62,17 @@ class BadModelFolder(AdaptlabError):
 
 
 class BadAdapter(AdaptlabError):
-    """A PEFT folder that cannot be imported; the message names the file and what to do."""
+    """A PEFT folder that cannot be imported.
+
+    The message names the file and what to do.
+    """
 
 
 class NoPeftForm(AdaptlabError):
-    """An adaptation that PEFT cannot express; the message names the nearest that it can."""
+    """An adaptation that PEFT cannot express.
+
+    The message names the nearest that PEFT can express.
+    """
 
 
 class BadDataset(AdaptlabError):

@@ -1,4 +1,4 @@
-"""Numbers as sentences show them: counts, shares and differences of scores."""
+"""Numbers in sentences: counts, shares and differences of scores."""
 
 
 def percent(share: float, decimals: int = 1) -> str:

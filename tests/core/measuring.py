@@ -43,7 +43,10 @@ AT_REST: dict[str, Any] = {
 
 
 def a_recipe_document(**changes: Any) -> dict[str, Any]:
-    """A recipe of one table: a base model on its own, a prefix, and a control that is new."""
+    """Return a recipe of one table.
+
+    The table has a base model on its own, a prefix, and a control that is new.
+    """
     columns = [TableColumn(label=way, task=chosen(f"sort_{way}")) for way in ("ascending",)]
     columns += [TableColumn(label="descending", task=chosen("sort_descending", length=3))]
     rows = [
@@ -79,7 +82,10 @@ def a_recipe(*tests: ClaimTest, **changes: Any) -> Recipe:
 
 
 def a_claim_of(test: ClaimTest, name: str = "claim", **changes: Any) -> Claim:
-    """A claim that a test decides, with the controls that a success and a failure need."""
+    """Return a claim that a test decides.
+
+    It has the controls that a success and a failure need.
+    """
     given = {"given": (IS_NEW,), "controls": (CAN_BE_LEARNED,)}
     return Claim(id=name, iclr=Wording(text="It does.", test=test), **(given | changes))
 
@@ -99,7 +105,10 @@ def a_study(**changes: Any) -> StudySpec:
 
 
 def right(*counts: int, items: int = ITEMS) -> Scores:
-    """Scores of as many seeds, each of which has its first so many items right."""
+    """Return scores of as many seeds as there are counts.
+
+    Each seed has its first so many items right.
+    """
     return scores([[item < count for item in range(items)] for count in counts])
 
 
@@ -112,7 +121,10 @@ def a_row(method: str | None = "prefix", **changes: Any) -> MeasuredRow:
 
 
 def on_descending(*counts: int, method: str | None = "prefix", **changes: Any) -> MeasuredRow:
-    """A row that was scored on descending order alone, one count of right items a seed."""
+    """Return a row that was scored on descending order alone.
+
+    There is one count of right items per seed.
+    """
     seeds = tuple(range(len(counts)))
     return a_row(method, **{"seeds": seeds, "scores": ((DOWN, right(*counts)),), **changes})
 

@@ -1,4 +1,4 @@
-"""Makes scores out of matrices and out of nothing but a number of right items."""
+"""Scores from matrices, or from nothing but a number of right items."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,10 @@ def scores(
     trials: int | None = None,
     first_seed: int = 0,
 ) -> Scores:
-    """The scores of a method of which `right` [seed, item] says what it got right."""
+    """Return the scores of a method.
+
+    `right` [seed, item] says what the method got right.
+    """
     rows = np.asarray(right, dtype=bool)
     return Scores(
         method=method,

@@ -1,4 +1,7 @@
-"""The budget solver against the counts of research and paper, and what it says when it cannot."""
+"""The budget solver against the counts of research and paper.
+
+Its message when it cannot solve a budget is checked, too.
+"""
 
 import pytest
 from hypothesis import given

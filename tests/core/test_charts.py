@@ -1,4 +1,7 @@
-"""Charts: what they hold, that Vega-Lite draws them, and that strangers' names stay data."""
+"""Charts: their contents, and their drawing by Vega-Lite.
+
+Strangers' names stay data.
+"""
 
 import json
 import struct

@@ -1,4 +1,7 @@
-"""The score of a method that was chosen for its score, corrected for the choice."""
+"""The score of a method that was chosen for its score.
+
+The score is corrected for the choice.
+"""
 
 import numpy as np
 import pytest
@@ -9,7 +12,10 @@ from adaptlab.statistics.intervals import Interval
 
 
 def test_the_score_of_the_best_of_six_alike_is_too_high_and_the_corrected_one_is_not():
-    """Six methods of 60 % whose seeds deviate by 10 points: the best of them seems better."""
+    """The best of six methods of 60 % seems better.
+
+    The seeds of each method deviate by 10 points.
+    """
     generator = np.random.Generator(np.random.Philox(key=11))
     plain: list[float] = []
     corrected: list[float] = []

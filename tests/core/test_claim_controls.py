@@ -1,4 +1,7 @@
-"""Claims of every recipe on invented scores: what nothing has learned shows nothing."""
+"""Claims of every recipe on invented scores.
+
+What nothing has learned shows nothing.
+"""
 
 from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import replace
@@ -63,7 +66,10 @@ def recipe(request: pytest.FixtureRequest) -> Recipe:
 
 
 def task_of(table: PublishedTable, trained: Collection[str]) -> Choice | None:
-    """The task that a row of these trained columns is of; None for a base model on its own."""
+    """Return the task of a row of these trained columns.
+
+    None for a base model on its own.
+    """
     columns = [column.task for column in table.columns if column.label in trained]
     return columns[0] if columns else None
 
@@ -71,9 +77,9 @@ def task_of(table: PublishedTable, trained: Collection[str]) -> Choice | None:
 def invented(
     recipe: Recipe, scores: Mapping[Cell, float], *, labels: Set[str | None] | None = None
 ) -> Measured:
-    """Every row with these scores, the rest 0; untrained, so that no attention moved.
+    """Return every row with these scores, the rest 0.
 
-    With `labels`, only rows of these methods.
+    The rows are untrained, so that no attention moved. With `labels`, only rows of these methods.
     """
     declared = recipe.declared_rows()
     rows = tuple(
@@ -189,7 +195,10 @@ def test_nothing_is_reproduced_by_invented_scores(recipe: Recipe, invention: str
 
 
 def measured_together(recipe: Recipe) -> set[frozenset[str | None]]:
-    """All methods of the recipe's rows, and those that each preset measures, each set once."""
+    """Return the sets of methods that are measured together.
+
+    They are all methods of the recipe's rows, and those that each preset measures, each set once.
+    """
     rows = frozenset(row.of.method for table in recipe.tables for row in table.rows)
     return {rows, *(rows & {None, *methods_of(recipe, preset)} for preset in recipe.presets)}
 
@@ -209,7 +218,10 @@ def test_nothing_is_reproduced_where_everything_has_a_quarter_right(recipe: Reci
 
 
 def ideal(claim: Claim, wording: Wording) -> dict[Cell, float]:
-    """Scores with which a claim is true and its controls are met; where none is named it is 0."""
+    """Return scores with which a claim is true and its controls are met.
+
+    Where none is named, the score is 0.
+    """
     return {
         (test.row, test.column): 1.0
         for test in (*plain_tests(wording.test), *claim.given, *claim.controls)
@@ -218,14 +230,20 @@ def ideal(claim: Claim, wording: Wording) -> dict[Cell, float]:
 
 
 def verdict_on(recipe: Recipe, claim: Claim, wording: str, measured: Measured) -> ClaimVerdict:
-    """The verdict on one claim in one wording; it stands alone, so the others are not computed."""
+    """Return the verdict on one claim in one wording.
+
+    The claim stands alone, so the others are not computed.
+    """
     alone = recipe.model_copy(update={"claims": (claim,)})
     (found,) = [one for one in claim_verdicts(alone, measured) if one.wording == wording]
     return found
 
 
 def moving(found: Measured, claim: Claim, recipe: Recipe) -> Measured:
-    """The same, with attention that moved in the rows that the claim says it moves in."""
+    """Return the same measurements, with attention that moved.
+
+    It moved in the rows that the claim says it moves in.
+    """
     tests = [test for wording in claim.wordings().values() for test in plain_tests(wording.test)]
     moved = {recipe.row(one.row).of.method for one in tests if isinstance(one, DeviationAtLeast)}
     rows = [
@@ -242,7 +260,10 @@ def without(test: PlainTest, scores: dict[Cell, float]) -> dict[Cell, float]:
 
 
 def test_every_control_is_needed(recipe: Recipe) -> None:
-    """A claim is reproduced on ideal scores, and not without any one of its controls."""
+    """A claim is reproduced on ideal scores only with all of its controls.
+
+    It is not reproduced without any one of them.
+    """
     for claim in recipe.claims:
         for name, wording in claim.wordings().items():
             if not recipe.tables or claim.id == "base-knows-all":

@@ -1,4 +1,7 @@
-"""Verdicts of claims on tables that were made up: each of the four, and what keeps one away."""
+"""Verdicts of claims on tables that were made up.
+
+Tests cover each of the four verdicts, and what keeps one away.
+"""
 
 from typing import Any
 
@@ -62,7 +65,10 @@ def of_checks(test: CheckHolds, *checks: MeasuredCheck) -> Decision:
 def test_a_score_is_held_against_its_whole_interval(
     counts: tuple[int, ...], finding: ClaimFinding
 ) -> None:
-    """Of 400 items 4 are the 1 % that is claimed: on the edge nothing is decided."""
+    """On the edge of the claimed share, nothing is decided.
+
+    Of 400 items, 4 are the 1 % that is claimed.
+    """
     assert found(FAILS, on_descending(*counts)).finding == finding
 
 
@@ -81,7 +87,10 @@ def test_a_score_that_is_to_be_large_is_judged_from_the_other_side(
 
 
 def test_the_evidence_names_the_figures_and_the_seeds() -> None:
-    """400 wrong of 400 leave at most 1 - 0.025^(1/400) = 0.92 % (Clopper and Pearson)."""
+    """400 wrong items of 400 leave at most 0.92 %.
+
+    This is 1 - 0.025^(1/400), by Clopper and Pearson.
+    """
     said = found(FAILS, on_descending(0, 0, 0)).evidence
     assert said == (
         "Prefix scores 0.0 % on descending (95 % interval 0.0 % to 0.92 %; "
@@ -168,7 +177,10 @@ def test_one_trial_of_one_seed_refutes_a_cannot() -> None:
 
 
 def test_the_best_of_many_trials_is_not_taken_for_a_trial() -> None:
-    """14 of 640 exceed 1 % by themselves; the best of 240 trials may well by chance."""
+    """The best of 240 trials may well exceed 1 % by chance.
+
+    14 of 640 exceed it by themselves.
+    """
     alone = binomtest(14, 640).proportion_ci(0.95, method="exact")
     assert alone.low > 0.01 > binomtest(14, 640).proportion_ci(1 - 0.05 / 240, "exact").low
     rest = [[0] * 8 for _ in range(29)]
@@ -334,7 +346,10 @@ def test_what_is_missing_is_told_once() -> None:
 
 
 def test_the_two_versions_of_a_claim_are_decided_apart() -> None:
-    """A rate that learned the task refutes "cannot", though it was not the one that is chosen."""
+    """A rate that learned the task refutes "cannot".
+
+    It was not the one that is chosen.
+    """
     claim = Claim(
         id="fails",
         arxiv_v1=Wording(text="It cannot.", test=EVERY),
@@ -366,6 +381,9 @@ def test_a_row_that_fits_two_results_stands_for_neither() -> None:
 
 
 def test_more_is_claimed_of_a_score_than_its_mean() -> None:
-    """A mean of 1.0 % below a claimed 1.1 % is no reproduction with seeds that lie far apart."""
+    """A mean below the claimed one is no reproduction if seeds differ.
+
+    The mean of 1.0 % is below a claimed 1.1 %, with seeds that lie far apart.
+    """
     loose = ScoreAtMost(row="prefix", column="descending", value=0.011)
     assert found(loose, on_descending(0, 0, 12)).finding == "undecided"

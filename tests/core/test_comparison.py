@@ -1,4 +1,7 @@
-"""The comparison of a task: cells, pairs, curves, crossings, the cheapest, and warnings."""
+"""The comparison of a task.
+
+It has cells, pairs, curves, crossings, the cheapest, and warnings.
+"""
 
 import math
 from collections.abc import Mapping
@@ -144,7 +147,10 @@ def test_what_a_reader_must_know_is_told():
 
 
 def test_a_crossing_lies_where_the_straight_lines_meet():
-    """Differences -0.15 and +0.2 of methods whose lines over the log of the budget are straight."""
+    """Two methods differ by -0.15 and then by +0.2.
+
+    Their lines over the log of the budget are straight.
+    """
     table = a_table()
     (found,) = crossings([table[2], table[3]], [table[4], table[5]])
     place = 0.15 / (0.15 + 0.185)
@@ -157,7 +163,10 @@ def test_a_crossing_lies_where_the_straight_lines_meet():
 
 
 def test_methods_that_are_equally_good_are_seldom_said_to_cross():
-    """Differences of noise have unlike signs half of the time, and are rarely told from zero."""
+    """Differences of noise are rarely told from zero.
+
+    They have unlike signs half of the time.
+    """
     generator = np.random.Generator(np.random.Philox(key=6))
     found: list[Crossing] = []
     for _ in range(200):

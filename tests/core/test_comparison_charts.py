@@ -1,4 +1,7 @@
-"""Charts of a comparison: the numbers that they hold, their colours, and strangers' names."""
+"""Charts of a comparison: numbers, colours and strangers' names.
+
+The numbers are those that the charts hold.
+"""
 
 import json
 import math
@@ -29,7 +32,10 @@ METHODS = ("frozen", "full_finetuning", "lora", "adapter")
 
 
 def scores(method: str, budget: int | None, right: int) -> Scores:
-    """Seeds that agree, enough to exclude unseen failures: the first `right` of 400 are right."""
+    """Return scores of seeds that agree.
+
+    There are enough to exclude unseen failures. The first `right` of 400 are right.
+    """
     packed = np.packbits(np.arange(ITEMS) < right).tobytes().hex()
     return Scores(
         method=method,
@@ -43,7 +49,10 @@ def scores(method: str, budget: int | None, right: int) -> Scores:
 
 
 def comparison(second: str = "lora") -> Comparison:
-    """Method `second` is behind the adapter at 100 by as much as it is ahead at 10,000."""
+    """Return a comparison of the adapter with method `second`.
+
+    The method is behind the adapter at 100 by as much as it is ahead at 10,000.
+    """
     return compare(
         "sort_descending",
         [

@@ -1,4 +1,7 @@
-"""What a job computes, against counts by hand on a model small enough for that."""
+"""The operations of a job, against counts by hand.
+
+The model is small enough for that.
+"""
 
 from typing import Any
 
@@ -39,7 +42,10 @@ def adaptation(method: str, *, trials: int = 1, samples: int = 16, **training: A
 
 
 def test_pretraining_multiplies_forward_and_twice_as_much_backward() -> None:
-    """Two seeds of four items; norms and residuals are 8 operations a feature, twice a layer."""
+    """The counts are those of two seeds of four items.
+
+    Norms and residuals are 8 operations per feature, twice per layer.
+    """
     norms = 2 * 8 * 3 * 8
     forward = 2 * PRODUCTS + 2 * SCORES_AND_SUMS
     backward = 2 * 2 * PRODUCTS + 2 * SCORES_AND_SUMS  # attention has no weights of its own
@@ -61,7 +67,10 @@ def test_training_is_proportional_to_steps_and_to_items() -> None:
 
 
 def test_jobs_that_share_counts_of_their_model_are_counted_as_if_alone() -> None:
-    """The counts of a forward pass through the base are kept by what it depends on."""
+    """The counts of a forward pass through the base are kept.
+
+    They are kept by what they depend on.
+    """
     methods = ("lora", "prefix_tuning", "head_only", "full_finetuning", "lora")
     together = [adaptation(method, trials=2) for method in methods]
     for method, shared in zip(methods, together, strict=True):
@@ -70,7 +79,10 @@ def test_jobs_that_share_counts_of_their_model_are_counted_as_if_alone() -> None
 
 
 def test_a_frozen_base_has_no_weight_gradients() -> None:
-    """Nothing goes back below the head, and the head's own gradient asks for nothing below it."""
+    """Nothing goes back below the head.
+
+    The head's own gradient asks for nothing below it.
+    """
     full, head = adaptation("full_finetuning").training, adaptation("head_only").training
     norms = 2 * 8 * 3 * 8
     more = 4 * (PRODUCTS - HEAD) + 2 * SCORES_AND_SUMS + 2 * HEAD + norms
@@ -96,7 +108,10 @@ def test_accumulation_needs_less_memory_for_the_same_arithmetic() -> None:
 
 
 def test_memory_is_weights_trained_tensors_and_what_a_step_keeps() -> None:
-    """Without items there would be the weights, two moments and the gradient of two seeds."""
+    """Without items there are the weights, two moments and the gradient.
+
+    They are those of two seeds.
+    """
     spec = a_resolved_job(a_pretrain_spec(seeds=2))
     state = 2 * 4 * 4 * spec.budget.trainable_parameters
     small, large = (pretraining(batch_size=size).memory_bytes - state for size in (64, 128))
@@ -105,7 +120,10 @@ def test_memory_is_weights_trained_tensors_and_what_a_step_keeps() -> None:
 
 
 def test_memory_of_scoring_grows_with_the_items_up_to_one_pass() -> None:
-    """A pass reads at most 65,536 tokens, here 6,553 items of 5 tokens for each of two seeds."""
+    """A pass reads at most 65,536 tokens.
+
+    Here that is 6,553 items of 5 tokens for each of two seeds.
+    """
     few, more, most, beyond = (
         adaptation("head_only", samples=count).memory_bytes for count in (2000, 4000, 7000, 14_000)
     )

@@ -1,4 +1,6 @@
-"""Promises of the statistics, checked on simulated studies with known truth.
+"""Promises of the statistics, checked on simulated studies.
+
+The truth of these studies is known.
 
 The long version, 2,000 studies a figure, is `python -m bench.statistics`, and its tables are in
 docs/reference/simulations.md. Here each figure has fewer studies, and one standard deviation of
@@ -60,12 +62,18 @@ def test_at_the_borders_they_hold_it_always(accuracy: float):
 
 
 def test_what_no_seed_shows_is_not_covered():
-    """The figure that the docstring admits; it fails if it gets better or worse unseen."""
+    """The coverage is the figure that the docstring admits.
+
+    The test fails if it gets better or worse unseen.
+    """
     assert 0.43 <= coverage(lottery(0.2), 3, 500, STUDIES) <= 0.55
 
 
 def test_a_student_interval_of_seeds_would_break_the_promises():
-    """Shows that the bounds above can fail: items that all seeds share are outside of it."""
+    """A Student interval of seeds shows that the bounds above can fail.
+
+    Items that all seeds share are outside of it.
+    """
     hits = 0
     for number in range(100):
         (scores,) = study({"method": fixed(0.7)}, 3, 500, number)
@@ -103,7 +111,10 @@ def test_without_the_correction_it_would_say_so_too_often():
     ],
 )
 def test_failures_that_no_seed_showed_are_no_reason_for_better(name: str, seeds: int):
-    """Means over all seeds are equal; the crossed analysis alone finds an order far too often."""
+    """The crossed analysis alone finds an order far too often.
+
+    Means over all seeds are equal.
+    """
     studies = 40
     before, after = false_order(name, seeds, studies)
     assert before > 0.15

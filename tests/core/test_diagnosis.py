@@ -1,4 +1,7 @@
-"""Diagnoses: which measurements lead to which cause, and that the text cites them."""
+"""Diagnoses: the causes that measurements lead to, and their text.
+
+The text cites the measurements.
+"""
 
 import json
 import math

@@ -1,4 +1,6 @@
-"""Cases of which the cause is known: no false reach, and true reach is found.
+"""Cases of which the cause is known.
+
+There is no false reach, and true reach is found.
 
 The real ones are read from what `python -m bench.diagnosis_runs` trained.
 """

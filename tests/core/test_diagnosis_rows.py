@@ -1,4 +1,7 @@
-"""Which row of a table says what about which: equivalents, sizes, durations, rivals, controls."""
+"""Rows of a table, and what each says about another.
+
+They are equivalents, sizes, durations, rivals and controls.
+"""
 
 from collections.abc import Mapping
 

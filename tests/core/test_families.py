@@ -1,4 +1,7 @@
-"""What families declare: dimensions, counts from algebra, and faults with the nearest remedy."""
+"""Declarations of families: dimensions, counts and faults.
+
+Counts are from algebra. Faults have the nearest remedy.
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""Successive halving: when trials are compared, what is refused, and what it costs and weighs."""
+"""Successive halving: comparisons, refusals, costs and weights.
+
+Tests cover when trials are compared, what is refused, and what it costs and weighs.
+"""
 
 import pytest
 from tests.core.comparable import a_job, pointers

@@ -1,4 +1,7 @@
-"""Imports: what becomes of their specs, and what tells one model folder from another."""
+"""Imports: their specs, and the identity of model folders.
+
+Tests cover what becomes of the specs, and what tells one folder from another.
+"""
 
 import json
 import shutil

@@ -1,4 +1,7 @@
-"""The methods' own ranges of learning rates leave room on both sides of what was measured."""
+"""The methods' own ranges of learning rates.
+
+They leave room on both sides of what was measured.
+"""
 
 import re
 from pathlib import Path
@@ -35,7 +38,10 @@ LEARNS, DONE = 1.0, 99.0
 
 
 def best_rates(study: str) -> list[tuple[str, float]]:
-    """The methods of a study's page with the rate that was best, where rates matter."""
+    """Return the methods of a study's page with the rate that was best.
+
+    Only methods for which rates matter are included.
+    """
     found: list[tuple[str, float]] = []
     for method, rates in SWEEP.findall((RESULTS / f"{study}.md").read_text()):
         right = {float(rate): float(score) for rate, score in RATE.findall(rates)}
@@ -96,6 +102,9 @@ def test_a_combination_on_a_large_base_goes_by_the_rates_of_its_parts_there() ->
 
 
 def test_the_largest_model_that_was_measured_as_small_is_small() -> None:
-    """The paper's model of 4 layers and width 256 keeps the rates that its studies are based on."""
+    """The paper's model keeps the rates that its studies are based on.
+
+    It has 4 layers and width 256.
+    """
     paper = MiniGPT(layers=4, heads=4, width=256).resolved(vocabulary=17, context=40)
     assert paper.shape().parameters < LARGE_BASE <= LARGE.shape().parameters

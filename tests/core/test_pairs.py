@@ -1,4 +1,7 @@
-"""Paired differences, against scipy and statsmodels where those offer the same test."""
+"""Paired differences, against scipy and statsmodels.
+
+They are compared where those offer the same test.
+"""
 
 import itertools
 from dataclasses import asdict
@@ -121,7 +124,10 @@ def test_counting_says_the_same_as_the_outcomes_themselves(seeds: int, items: in
 
 @pytest.mark.parametrize("key", range(8))
 def test_a_p_value_is_the_level_at_which_the_interval_reaches_zero(key: int):
-    """Found by halving levels, which needs nothing that the p-value is found with."""
+    """The level is found by halving.
+
+    That needs nothing that the p-value is found with.
+    """
     ours = scores(independent_items([0.6, 0.7, 0.65, 0.6][: 2 + key % 3], 200, key))
     theirs = scores(independent_items([0.5, 0.55, 0.6, 0.6][: 2 + key % 3], 200, 50 + key), "ia3")
     low, high = 0.0, 1.0

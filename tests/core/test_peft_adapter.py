@@ -1,4 +1,7 @@
-"""Adapters from PEFT's folders: what they become, and what is refused by name."""
+"""Adapters from PEFT's folders: conversions and refusals.
+
+Tests cover what adapters become, and what is refused by name.
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""Decoders that the library computes: sites from names and shapes, and folders that are refused."""
+"""Decoders that the library computes: sites, and refused folders.
+
+Sites are from names and shapes.
+"""
 
 import json
 from pathlib import Path
@@ -32,7 +35,10 @@ def of_each_layer(name: str, *shape: int) -> dict[str, object]:
 
 
 def fused(folder: Path) -> CheckedFolder:
-    """Return the folder as a Phi-3, whose queries, keys and values are one matrix."""
+    """Return the folder as a Phi-3.
+
+    Its queries, keys and values are one matrix.
+    """
     tensors = load_file(folder / WEIGHTS)
     for layer in range(2):
         attention, mlp = f"model.layers.{layer}.self_attn", f"model.layers.{layer}.mlp"

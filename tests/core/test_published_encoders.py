@@ -1,4 +1,7 @@
-"""Encoders that the library computes: sites from names and shapes, and folders that are refused."""
+"""Encoders that the library computes: sites, and refused folders.
+
+Sites are from names and shapes.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,7 @@
-"""What recipes ask for against the paper's settings; sizes are counted from its architecture."""
+"""Settings of recipes, against those of the paper.
+
+Sizes are counted from the paper's architecture.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -33,12 +36,18 @@ def recipe(request: pytest.FixtureRequest) -> Recipe:
 
 @cache
 def plan_of(name: str, preset: Preset) -> StudyPlan:
-    """Made once for all tests, because hundreds of jobs take seconds to resolve."""
+    """Return the plan of a recipe's study, made once for all tests.
+
+    Hundreds of jobs take seconds to resolve.
+    """
     return planned(recipe_named(name).study(preset))
 
 
 def jobs_of(name: str, preset: Preset, method: str) -> list[ResolvedAdapt]:
-    """What the jobs of one method of a recipe run, on whatever base model and task."""
+    """Return what the jobs of one method of a recipe run.
+
+    The jobs are on whatever base model and task.
+    """
     plan = plan_of(f"{PAPER}/{name}", preset)
     known = {job.digest: job.resolved for job in plan.jobs}
     return [known[cell.digest] for cell in plan.cells if cell.method == method]
@@ -92,7 +101,10 @@ def test_lora_and_prefix_are_equal_in_every_preset(preset: Preset) -> None:
 
 @pytest.mark.parametrize("rank", [1, 2, 4])
 def test_small_lora_and_prefix_are_equal_at_every_rank(rank: int) -> None:
-    """Two layers of width 64: (64 + 64) + 2 * (64 + 256) parameters a layer and rank."""
+    """LoRA and prefix-tuning have equal sizes at every rank.
+
+    With two layers of width 64 they have (64 + 64) + 2 * (64 + 256) parameters per layer and rank.
+    """
     names = ("LoRA", "prefix-tuning")
     if rank > 1:
         names = (f"LoRA of rank {rank}", f"prefix-tuning as large as LoRA of rank {rank}")
@@ -137,7 +149,10 @@ def test_loras_for_words_has_the_papers_count() -> None:
     ],
 )
 def test_base_models_are_the_papers(name: str, layers: int, positions: int, norms: int) -> None:
-    """3,169,536 for table 3 and so on, with a head, and with a token more for a count of ten."""
+    """The base models have the sizes of the paper's.
+
+    They are 3,169,536 for table 3 and so on, with a head, and with a token more for a count of ten.
+    """
     base = base_of(name)
     tokens = 10 if name == "table-2" else 11
     rest = WIDTH * (2 * tokens + positions) + 2 * WIDTH
@@ -251,7 +266,10 @@ def has_trials(recipe: Recipe, preset: Preset, test: EveryTrialAtMost) -> bool:
 
 
 def test_a_name_stands_for_one_base_model() -> None:
-    """Recipes that share a base model share its training; only its seeds may differ."""
+    """Recipes that share a base model share its training.
+
+    Only its seeds may differ.
+    """
     specs: dict[str, set[str]] = defaultdict(set)
     for name in RECIPES.names():
         for base in chain.from_iterable(bases(recipe_named(name))):

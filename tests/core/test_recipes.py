@@ -1,4 +1,7 @@
-"""Recipes as they are declared, the studies that they ask for, and their reports."""
+"""Recipes as they are declared, with their studies and reports.
+
+The studies are those that the recipes ask for.
+"""
 
 import re
 from statistics import stdev

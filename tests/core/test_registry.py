@@ -1,4 +1,7 @@
-"""How plug-ins are found: at any depth, and all of them before anybody gets an answer."""
+"""The discovery of plug-ins, at any depth.
+
+All of them are found before anybody gets an answer.
+"""
 
 import sys
 from collections.abc import Iterator

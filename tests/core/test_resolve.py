@@ -1,4 +1,7 @@
-"""Specs: what every `auto` becomes, what is refused and where, and what decides the digest."""
+"""Specs: values of `auto`, refusals and the digest.
+
+Tests cover what every `auto` becomes, what is refused and where, and what decides the digest.
+"""
 
 import json
 from itertools import combinations
@@ -234,7 +237,10 @@ def test_a_combination_has_the_geometric_mean_of_its_parts_learning_rates():
 
 
 def test_the_shape_of_a_family_is_made_once_and_is_that_of_its_configuration():
-    """Families that differ in one switch have a shape each, whichever was asked for before."""
+    """Families that differ in one switch have a shape each.
+
+    It does not matter which was asked for before.
+    """
     families = (
         {"name": "minigpt"},
         {"name": "minigpt", "attention_norm": False},

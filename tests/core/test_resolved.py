@@ -1,4 +1,7 @@
-"""Resolved specs as values: read from JSON, written as JSON, and unread where a plug-in lacks."""
+"""Resolved specs as values, read from JSON and written as JSON.
+
+They are unread where a plug-in is lacking.
+"""
 
 import tempfile
 from pathlib import Path
@@ -79,7 +82,10 @@ def job_of(kind: str) -> Resolved:
 
 
 def stored(document: ResolvedSpec, **changes: object) -> ResolvedSpec:
-    """The document as it comes back from a database, with some members changed."""
+    """Return the document as it comes back from a database.
+
+    Some members are changed.
+    """
     return ResolvedSpec.model_validate(document.model_dump(mode="json") | changes)
 
 
@@ -144,7 +150,10 @@ def published() -> Family:
 
 
 def configurations(plug_in: type[Family] | type[Task] | type[Method] | type[TheoryCheck]):
-    """Configurations of a plug-in: its defaults, and those that differ from them in some knobs."""
+    """Return configurations of a plug-in.
+
+    They are its defaults, and those that differ from them in some knobs.
+    """
     named = {"name": plug_in.model_fields["name"].default}
     plain = published() if plug_in is Transformers else plug_in.model_validate(named)
     knobs: dict[str, st.SearchStrategy[object]] = {}

@@ -1,4 +1,7 @@
-"""Scores side by side: what tasks are called, and the change from the base model to the adapted."""
+"""Scores side by side: names of tasks, and changes of scores.
+
+A change is from the base model to the adapted one.
+"""
 
 from dataclasses import dataclass
 

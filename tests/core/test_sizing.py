@@ -1,4 +1,7 @@
-"""The largest size within a budget, against trying them all; and how few costs are asked for."""
+"""The largest size within a budget, against trying them all.
+
+Tests also cover how few costs are asked for.
+"""
 
 from itertools import accumulate
 
@@ -9,7 +12,10 @@ from adaptlab.plugins.sizing import largest_within
 
 
 def tried(budget: int, costs: list[int]) -> int:
-    """The last size whose cost is within the budget, where the first is of size 1."""
+    """Return the last size whose cost is within the budget.
+
+    The first cost is that of size 1.
+    """
     return max(size for size, cost in enumerate(costs, 1) if cost <= budget)
 
 

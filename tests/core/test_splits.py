@@ -1,4 +1,7 @@
-"""Tasks so small that a split of them is empty are refused before anything is trained."""
+"""Tasks with an empty split are refused.
+
+They are so small that a split is empty, and are refused before anything is trained.
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""Intervals for means, against scipy and statsmodels; their coverage is in test_coverage.py."""
+"""Intervals for means, against scipy and statsmodels.
+
+Their coverage is in test_coverage.py.
+"""
 
 import math
 
@@ -104,7 +107,10 @@ def log_odds(share: float) -> float:
 
 @pytest.mark.parametrize("accuracies", [(0.45, 0.5, 0.55), (0.86, 0.9, 0.88, 0.91, 0.87)])
 def test_seeds_that_differ_reach_as_far_as_student_on_the_log_odds(accuracies: tuple[float, ...]):
-    """Items matter little here: many, and none harder for all seeds than another."""
+    """Items matter little here.
+
+    There are many, and none is harder for all seeds than another.
+    """
     found = mean_interval(drawn(accuracies, 4000, key=1))
     observed = drawn(accuracies, 4000, key=1).matrix().mean(axis=1)
     step = stats.t.ppf(0.975, len(accuracies) - 1) * stats.sem(observed)

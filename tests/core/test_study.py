@@ -1,4 +1,7 @@
-"""Studies on paper: which cells there are, what stands in them, and what is refused."""
+"""Studies on paper: their cells and refusals.
+
+Tests cover which cells there are, what is in them, and what is refused.
+"""
 
 import json
 from typing import Any
@@ -166,7 +169,10 @@ def test_a_budget_that_only_references_meet_is_refused_with_the_nearest():
 def test_a_budget_that_a_method_leaves_unused_is_refused_with_the_nearest(
     budget: int, nearest: tuple[int, ...]
 ):
-    """LoRA's sizes are multiples of 32 = 4 * 8, a prefix's of 8; 64 of 90 are 29 % too few."""
+    """LoRA's sizes are multiples of 32 = 4 * 8, a prefix's of 8.
+
+    64 of 90 are 29 % too few.
+    """
     document: dict[str, Any] = {
         "methods": ["frozen", "lora", "prefix_tuning"],
         "budgets": [budget],
@@ -313,7 +319,10 @@ def test_a_clone_keeps_what_is_not_given():
 
 
 def test_a_method_of_another_package_needs_no_edit_here():
-    """Nothing asks which method it is: what a cell is follows from what the method declares."""
+    """A cell follows from what its method declares.
+
+    Nothing asks which method it is.
+    """
     plan = planned(methods="all", budgets=[32, 4096])
     for cell in plan.cells:
         declared = METHODS.get(cell.method)

@@ -1,4 +1,7 @@
-"""Theory checks in studies on paper: what each measures, and what is refused."""
+"""Theory checks in studies on paper: measurements and refusals.
+
+Tests cover what each check measures, and what is refused.
+"""
 
 import json
 from typing import Any

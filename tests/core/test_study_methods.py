@@ -1,4 +1,7 @@
-"""Methods of a study that are trained otherwise, or only on some of its tasks and base models."""
+"""Methods of a study with training, tasks or base models of their own.
+
+They are trained otherwise, or only on some of the study's tasks and base models.
+"""
 
 import json
 from typing import Any

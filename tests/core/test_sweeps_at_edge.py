@@ -1,4 +1,7 @@
-"""Sweeps whose best value is at an end are warned of, with what to try next."""
+"""Warnings of sweeps whose best value is at an end.
+
+They say what to try next.
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""Tasks made of other tasks: which fit together, and where it is said that some do not."""
+"""Tasks made of other tasks.
+
+Tests cover which fit together, and where it is said that some do not.
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""Specs of theory checks: what they become, and what is refused with a pointer."""
+"""Specs of theory checks: conversions and refusals.
+
+Tests cover what specs become, and what is refused with a pointer.
+"""
 
 from collections.abc import Sequence
 from typing import Any

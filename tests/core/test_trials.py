@@ -1,4 +1,7 @@
-"""Trials: what the knobs make, and that a number of them never changes silently."""
+"""The trials that the knobs make.
+
+Their number never changes silently.
+"""
 
 import json
 

@@ -1,4 +1,7 @@
-"""Means over all seeds: what n seeds may have missed, against closed forms and exact tests."""
+"""Means over all seeds, and what n seeds may have missed.
+
+The references are closed forms and exact tests.
+"""
 
 import itertools
 
@@ -23,7 +26,10 @@ from adaptlab.statistics.unseen import (
 def test_seeds_that_agree_have_the_chance_that_neither_showed_its_exceptions(
     seeds: int, high: float, low: float
 ):
-    """2 sup [μ (1 - μ) / (a (1 - b))]ⁿ over μ from b to a, whose μ (1 - μ) is largest at 1/2."""
+    """The chance is 2 sup [μ (1 - μ) / (a (1 - b))]ⁿ over μ from b to a.
+
+    μ (1 - μ) is largest at 1/2.
+    """
     mean = min(max(0.5, low), high)
     expected = min(1.0, 2 * (mean * (1 - mean) / (high * (1 - low))) ** seeds)
     first, second = evidence(np.full(seeds, high)), evidence(np.full(seeds, low))
@@ -35,7 +41,10 @@ def test_seeds_that_agree_have_the_chance_that_neither_showed_its_exceptions(
 def test_it_is_the_likelihood_ratio_of_distributions_on_the_whole_scale(
     first: tuple[float, ...], second: tuple[float, ...]
 ):
-    """By optimising the weights of the scores seen and of both ends, which needs no multiplier."""
+    """The reference is found by optimising weights, without a multiplier.
+
+    The weights are those of the scores seen and of both ends.
+    """
 
     def log_ratio(scores: tuple[float, ...], mean: float) -> float:
         points = np.unique([*scores, 0.0, 1.0])
@@ -69,7 +78,10 @@ def test_limits_of_successes_alone_are_those_of_clopper_and_pearson(seeds: int):
 
 
 def test_the_limits_of_a_difference_are_where_the_p_value_of_equal_means_crosses():
-    """1.0 against 0.0 in n seeds: μ₁ⁿ (1 - μ₂)ⁿ = 2.5 % with the least μ₁ - μ₂."""
+    """The limit is the least μ₁ - μ₂ at which μ₁ⁿ (1 - μ₂)ⁿ = 2.5 %.
+
+    The scores are 1.0 against 0.0 in n seeds.
+    """
     first, second = evidence(np.ones(6)), evidence(np.zeros(6))
     least = 2 * 0.025 ** (1 / 12) - 1
     assert difference_limits(first, second, 0.95) == pytest.approx((least, 1.0), abs=1e-3)
@@ -88,7 +100,10 @@ def test_no_p_value_is_below_what_an_exact_test_on_seeds_allows(seeds: int):
 
 @pytest.mark.parametrize(("seeds", "alpha"), [(4, 0.05), (5, 0.05), (5, 0.05 / 15), (8, 0.05 / 15)])
 def test_lotteries_with_equal_means_are_seldom_told_apart(seeds: int, alpha: float):
-    """Every pair of lotteries [0, x] and [y, 1] with equal means, by exact enumeration."""
+    """Every pair of lotteries [0, x] and [y, 1] with equal means.
+
+    The pairs are enumerated exactly.
+    """
     tables = list(itertools.product(range(seeds + 1), repeat=2))
     for x, y, mean in itertools.product((0.6, 0.9, 1.0), (0.0, 0.1, 0.4), (0.41, 0.5, 0.59)):
         wins, wins_y = mean / x, (mean - y) / (1 - y)

@@ -1,4 +1,7 @@
-"""What is said of a document that does not validate: for people, with the names there are."""
+"""Messages about a document that does not validate.
+
+They are for people, with the names there are.
+"""
 
 import json
 

@@ -1,4 +1,7 @@
-"""Verdicts of pairs: what is said, on which numbers, and how many seeds would decide."""
+"""Verdicts of pairs: their words, numbers and seeds.
+
+Tests cover what is said, on which numbers, and how many seeds would decide.
+"""
 
 import itertools
 import math
@@ -22,7 +25,10 @@ def a_pair(
     seeds: int = 10,
     unseen_evidence: float = 1000.0,
 ) -> PairedDifference:
-    """A difference whose single seeds deviate by `seed_sd`; `p_value` is of seeds like those."""
+    """Return a difference whose single seeds deviate by `seed_sd`.
+
+    `p_value` is of seeds like those.
+    """
     reach = 2 * (seed_sd**2 / seeds + item_sd**2) ** 0.5
     return PairedDifference(
         first="lora",
@@ -81,7 +87,10 @@ def test_three_seeds_never_show_an_order_over_all_seeds():
 
 
 def test_a_score_that_unseen_failures_would_undo_is_not_called_better():
-    """Five seeds at 1.0 against 0.8 in every seed: one failing seed in five makes them equal."""
+    """One failing seed in five makes the two methods equal.
+
+    They have five seeds at 1.0 against 0.8 in every seed.
+    """
     high, low = drawn([1.0] * 5, key=1), drawn([0.8] * 5, method="adapter", key=2)
     pair = paired_difference(high, low)
     assert pair.seen_p is not None
@@ -97,7 +106,10 @@ def test_a_score_that_unseen_failures_would_undo_is_not_called_better():
 
 @pytest.fixture(scope="module")
 def verdicts_with_failing_seeds() -> tuple[Verdict, ...]:
-    """Verdicts of all against a lottery, of all against none, and of the lottery against none."""
+    """Return the verdicts of three methods with failing seeds.
+
+    They are of all against a lottery, of all against none, and of the lottery against none.
+    """
     steady = drawn([0.8] * 10, key=1)
     lottery = drawn([1.0] * 8 + [0.0] * 2, method="prefix_tuning", key=2)
     never = drawn([0.0] * 10, method="ia3", key=3)
@@ -149,9 +161,10 @@ def test_p_values_are_corrected_for_all_pairs_and_only_for_those():
 
 
 def test_seeds_are_asked_for_as_many_as_give_the_power():
-    """With normal quantiles: n = ((1.96 + 0.84) · sd / δ)², where δ² is d² less its own variance.
+    """With normal quantiles, n = ((1.96 + 0.84) · sd / δ)².
 
-    The lower end takes d itself and the variance over its upper chi-square quantile.
+    Here δ² is d² less its own variance. The lower end takes d itself and the variance over its
+    upper chi-square quantile.
     """
     deviation, difference, seeds = 0.03, 0.02, 10
     (found,) = verdicts([a_pair(difference, deviation, 1e-6, 0.2)], margin=0.0)

@@ -52,7 +52,10 @@ def test_chance_is_no_success():
 
 
 def test_a_lucky_item_is_no_success():
-    """One right item in one seed is above the others' median of none, and does not work."""
+    """A method with one right item in one seed does not work.
+
+    It is above the others' median of none.
+    """
     lucky = drawn([0.001, 0.0, 0.0, 0.0, 0.0], method="lora", key=1)
     none = drawn([0.0] * 5, method="adapter", key=2)
     found = compare("add", [lucky, none])

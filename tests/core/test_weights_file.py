@@ -1,4 +1,7 @@
-"""Headers of safetensors files, written here by hand: what is read, and what is refused and why."""
+"""Headers of safetensors files, written here by hand.
+
+Tests cover what is read, and what is refused and why.
+"""
 
 import json
 import tracemalloc
@@ -124,7 +127,10 @@ def test_a_bad_header_is_refused_with_the_file_and_the_fault(tmp_path: Path, fau
 
 @contextmanager
 def in_little_memory() -> Iterator[None]:
-    """What is read or made of a file is held, if only for a moment: that takes time as well."""
+    """Check that little memory is used.
+
+    What is read or made of a file is held, if only for a moment: that takes time as well.
+    """
     tracemalloc.start()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Small random models of every architecture that the library computes for us."""
+"""Small random models of every architecture that the library computes."""
 
 from collections.abc import Callable
 from typing import Any

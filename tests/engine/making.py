@@ -37,9 +37,10 @@ SMALL = MiniGPT(layers=2, heads=2, width=12)
 
 
 def formal(width: int, size: int, hidden: int) -> Formal:
-    """Return a model of two attention layers with unlike heads after a linear one.
+    """Return a model of two attention layers after a linear one.
 
-    At the sizes below every ReLU fires for some item; one that never did would learn nothing.
+    The attention layers have unlike heads. At the sizes below every ReLU fires for some item; one
+    that never did would learn nothing.
     """
     heads = (Head(key_size=size - 1, value_size=size), Head(key_size=size + 1, value_size=size))
     return Formal(
@@ -56,7 +57,10 @@ def formal(width: int, size: int, hidden: int) -> Formal:
 
 
 def qwen3(width: int, head_size: int, hidden: int, *, tied: bool = False) -> Transformers:
-    """Return a published model of two layers, with one head of keys for two of queries."""
+    """Return a published model of two layers.
+
+    It has one head of keys for two of queries.
+    """
     queries, block = 2 * head_size, "model.layers.*"
     stored = {
         "model.embed_tokens.weight": (8, width),
@@ -96,7 +100,10 @@ def qwen3(width: int, head_size: int, hidden: int, *, tied: bool = False) -> Tra
 
 
 def mixtral(width: int, head_size: int, hidden: int) -> Transformers:
-    """Return a published model of two layers, with two of three experts for each token."""
+    """Return a published model of two layers with experts.
+
+    Each token has two of three experts.
+    """
     plain = qwen3(width, head_size, hidden)
     block = "model.layers.*"
     left_out = (".bias", "q_norm.weight", "k_norm.weight")

@@ -1,4 +1,7 @@
-"""Adapters with random tensors, by method, and the folders that we export them to."""
+"""Adapters with random tensors, and the folders that we export them to.
+
+The adapters are given by method.
+"""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,7 +23,10 @@ FIRST_QKV, EACH_QKV = ("blocks.0.attn.q", "blocks.0.attn.qkv"), ("q", "v", "qkv"
 
 
 def lora(*sites: str, **options: Any) -> Callable[[Pair], Lora]:
-    """LoRA at those of the sites that a model has; GPT-NeoX has one for q, k and v."""
+    """Return a function that makes LoRA at sites of a model.
+
+    The sites are those of the given ones that the model has. GPT-NeoX has one for q, k and v.
+    """
 
     def made(both: Pair) -> Lora:
         shape = both.ours.family.shape()

@@ -1,7 +1,8 @@
-"""A plain miniGPT, written independently of the engine: one model, one sample, explicit loops.
+"""A plain miniGPT, written independently of the engine.
 
-Learned rows are put in front of the sequence and carried through every layer, as the paper's
-description has it; nothing is shared, sliced or batched.
+It computes one model and one sample, with explicit loops. Learned rows are put in front of the
+sequence and carried through every layer, as the paper's description has it; nothing is shared,
+sliced or batched.
 """
 
 import math
@@ -27,12 +28,13 @@ def plain_logits(
     sublayer: Callable[[str, Tensor, Tensor], Tensor] = lambda name, x, y: y,
     mix: Callable[[str, Tensor], Tensor] = lambda name, gathered: gathered,
 ) -> Tensor:
-    """Logits [T, V]; `prefixes` replace the first rows at every layer, `prompt` at one.
+    """Return logits [T, V].
 
-    `sublayer` gets the normed input and the output of attention and MLP, `mix` what the heads
-    gathered, and each gives what takes its place. The rows of `suffixes` are seen at every layer
-    by the tokens from `answer_start` on. So are the virtual tokens of `late_prompt`, which are
-    carried through all layers behind the last token and see what stands up to `answer_start`.
+    `prefixes` replace the first rows at every layer, `prompt` at one. `sublayer` gets the normed
+    input and the output of attention and MLP, `mix` what the heads gathered, and each gives what
+    takes its place. The rows of `suffixes` are seen at every layer by the tokens from
+    `answer_start` on. So are the virtual tokens of `late_prompt`, which are carried through all
+    layers behind the last token and see what stands up to `answer_start`.
     """
     x = torch.stack([w["embed.weight"][t] for t in tokens]) + w["positions.weight"][: len(tokens)]
     learned = 0
@@ -67,7 +69,10 @@ def plain_logits(
 
 
 def _seen(family: MiniGPT, row: int, first: int, late: int, stop: int) -> list[int]:
-    """The rows that a row sees; rows from `first` on see the virtual tokens from `late` on."""
+    """Return the rows that a row sees.
+
+    Rows from `first` on see the virtual tokens from `late` on.
+    """
     causal = family.attention == "causal"
     if row < late:
         return [*range(row + 1 if causal else late), *(range(late, stop) if row >= first else ())]

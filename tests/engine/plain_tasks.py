@@ -1,4 +1,7 @@
-"""Plain solutions of the tasks, one item at a time, that share nothing with the engine."""
+"""Plain solutions of the tasks, one item at a time.
+
+They share nothing with the engine.
+"""
 
 import hashlib
 import json
@@ -14,7 +17,10 @@ Solution = Callable[[Any, list[int], int], list[int]]
 
 
 def plain_answer(task: Any, digits: list[int], draw: int) -> list[int]:
-    """The right answer to one question; `draw` is the item's own random number below 2⁶³."""
+    """Return the right answer to one question.
+
+    `draw` is the item's own random number below 2⁶³.
+    """
     return SOLUTIONS[task.name](task, digits, draw)
 
 
@@ -42,7 +48,10 @@ def plain_stream(name: str) -> int:
 
 
 def plain_bits(*counters: int) -> int:
-    """The counters mixed one after the other by SplitMix64's finaliser; the upper 63 bits."""
+    """Return the counters, mixed by SplitMix64's finaliser.
+
+    They are mixed one after the other. The result is the upper 63 bits.
+    """
     value = 0
     for counter in counters:
         value = ((value ^ counter) + 0x9E3779B97F4A7C15) % WORD
@@ -98,7 +107,10 @@ def _counterpart(task: Any, digits: list[int]) -> str:
 
 @cache
 def _lines(words: WordList) -> dict[str, dict[str, str]]:
-    """The lines of a list's content by their English word, which no two of them share."""
+    """Return the lines of a list's content by their English word.
+
+    No two lines share that word.
+    """
     lines = [json.loads(line) for line in content_of(words.triples).splitlines()]
     found = {line["english"]: line for line in lines}
     assert len(found) == len(lines)

@@ -1,8 +1,9 @@
-"""Small random models of `transformers`, saved as folders, and the engine's reading of them.
+"""Small random models of `transformers`, as the engine reads them.
 
-The library computes norms, rotary positions and softmax in float32 whatever the model's dtype is;
-the engine's `Float64` makes it mean float64 wherever it says float32, so that it can serve as a
-reference to 1e-10. Its own tests of itself are in float32.
+The models are saved as folders, which the engine reads. The library computes norms, rotary
+positions and softmax in float32 whatever the model's dtype is; the engine's `Float64` makes it mean
+float64 wherever it says float32, so that it can serve as a reference to 1e-10. Its own tests of
+itself are in float32.
 """
 
 from collections.abc import Callable, Mapping
@@ -102,9 +103,10 @@ MODELS: dict[str, Callable[[], PreTrainedModel]] = {
 
 @dataclass(frozen=True)
 class Pair:
-    """A model of `transformers` and the engine's reading of the folder it was saved to.
+    """A model of `transformers` and the engine's reading of it.
 
-    `theirs` is Any, because the library finds the parts of its models at run time.
+    The engine reads the folder that the model was saved to. `theirs` is Any, because the library
+    finds the parts of its models at run time.
     """
 
     theirs: Any
@@ -156,7 +158,10 @@ def pair(make: Callable[[], PreTrainedModel], folder: Path, *, double: bool) -> 
 
 
 def randomised(make: Callable[[], PreTrainedModel], *, double: bool) -> PreTrainedModel:
-    """A model with larger weights than it starts with, so that all matter, ready to be asked."""
+    """Return a model with larger weights than it starts with.
+
+    All of them then matter, and the model is ready to be used.
+    """
     generator = torch.Generator().manual_seed(3)
     with Float64() if double else torch.no_grad():
         model = make().eval().requires_grad_(False)

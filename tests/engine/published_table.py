@@ -1,4 +1,7 @@
-"""The table of docs/reference/published-models.md: `python -m tests.engine.published_table`."""
+"""The table of docs/reference/published-models.md.
+
+Run it with `python -m tests.engine.published_table`.
+"""
 
 import tempfile
 from collections.abc import Iterator
@@ -19,7 +22,10 @@ EVERY_MODEL = {**MODELS, **LIBRARY_MODELS}
 
 @dataclass(frozen=True)
 class Row:
-    """An architecture with its sites, and its largest differences from the library."""
+    """An architecture with its sites and its largest differences.
+
+    The differences are those from the library.
+    """
 
     architecture: str
     family: str

@@ -1,4 +1,7 @@
-"""The GELU of bfloat16 against torch's in float64, at every bfloat16 number."""
+"""The GELU of bfloat16 against torch's, at every bfloat16 number.
+
+Torch computes in float64.
+"""
 
 import pytest
 import torch

@@ -1,8 +1,9 @@
-"""Methods against `peft` with equal weights, on our own decoder and on the library's.
+"""Methods against `peft` with equal weights.
 
-`peft` puts learned positions at 0 … P-1 and content after them; here content keeps its own
-positions. Rotary models see only distances, so nothing needs to be done; the reference of GPT-2
-gets its table of positions moved by P rows, and none for virtual tokens.
+The models are our own decoder and the library's. `peft` puts learned positions at 0 … P-1 and
+content after them; here content keeps its own positions. Rotary models see only distances, so
+nothing needs to be done; the reference of GPT-2 gets its table of positions moved by P rows, and
+none for virtual tokens.
 """
 
 import re
@@ -73,7 +74,10 @@ def wrapped(both: Pair, config: PeftConfig) -> Any:
 
 
 def tolerance(both: Pair) -> float:
-    """Return what rounding may do; the library's table of frequencies is in float32."""
+    """Return the tolerance for rounding.
+
+    The library's table of frequencies is in float32.
+    """
     if not both.double:
         return 1e-4
     return 1e-6 if both.ours.family.name == "transformers" else 1e-10
@@ -195,7 +199,10 @@ def test_keys_and_values_of_a_prefix(name: str, double: bool, tmp_path: Path):
 @both_precisions
 @every_model
 def test_a_prefix_that_starts_as_tokens(name: str, double: bool, tmp_path: Path):
-    """`peft` starts a prefix with the keys and values that the model caches for tokens."""
+    """A prefix of `peft` starts with cached keys and values.
+
+    They are those that the model caches for tokens.
+    """
     both = pair(MODELS[name], tmp_path, double=double)
     if name == "gpt2":  # learned rows get no position here
         both.theirs.transformer.wpe.weight.data.zero_()
@@ -256,7 +263,10 @@ def test_soft_prompt(name: str, double: bool, tmp_path: Path):
 
 
 def make_room_for_learned_positions(both: Pair) -> None:
-    """Shift GPT-2's position vectors by P, with none for the first P positions."""
+    """Shift GPT-2's position vectors by P.
+
+    The first P positions have none.
+    """
     if both.ours.family.name != "gpt2":
         return
     table = both.theirs.transformer.wpe.weight.data

@@ -31,7 +31,10 @@ print(plain, kept, (held - held_bytes(torch.device("cpu"))) // 2**20)
 
 
 def measured() -> tuple[int, int, int]:
-    """Page faults of forty blocks, plain and kept, and the MiB that were handed back at last."""
+    """Return the page faults of forty blocks, and the MiB handed back.
+
+    The faults are those of plain and of kept blocks. The MiB were handed back at last.
+    """
     run = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
     plain, kept, returned = map(int, run.stdout.split())
     return plain, kept, returned

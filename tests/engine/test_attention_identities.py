@@ -1,4 +1,7 @@
-"""Equations 6 and 7 of the paper on the engine's own recordings, and figures of patterns."""
+"""Equations 6 and 7 of the paper, and figures of patterns.
+
+The equations are checked on the engine's own recordings.
+"""
 
 import math
 

@@ -1,4 +1,7 @@
-"""The recipe `capacity`: its base with many tokens, and a tiny version of it from end to end."""
+"""The recipe `capacity`: its base, and a tiny version of it.
+
+The base has many tokens. The tiny version runs from end to end.
+"""
 
 from pathlib import Path
 

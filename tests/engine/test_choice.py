@@ -25,7 +25,10 @@ def decided(
     losses: list[list[float]],
     diverged: tuple[int, ...] = (),
 ) -> tuple[ReplicateResult, ...]:
-    """Return the choice, given correct items of ten and losses, by seed and trial."""
+    """Return the choice, given correct items and losses.
+
+    `right` are correct items of ten. Items and losses are by seed and trial.
+    """
     plan = adaptation(
         {"name": "lora", "rank": 1},
         base_replicates=len(right),

@@ -1,4 +1,7 @@
-"""Compiled kernels against torch in float64, and machines without compiler."""
+"""Compiled kernels against torch, and machines without compiler.
+
+Torch computes in float64.
+"""
 
 import shutil
 from collections.abc import Callable, Iterator

@@ -266,7 +266,7 @@ def test_a_tied_head_that_is_trained_alone_leaves_the_embedding():
 
 
 def as_first_input(prompt: torch.Tensor, base: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """Return virtual tokens [R, P, C] as the first block of their model reads them."""
+    """Return virtual tokens [R, P, C] as their model's first block reads them."""
     if "embed_norm.weight" not in base:
         return prompt
     weight, bias = base["embed_norm.weight"][0], base["embed_norm.bias"][0]

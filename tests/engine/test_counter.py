@@ -1,4 +1,7 @@
-"""The counter-based generator against SplitMix64's published outputs and simple statistics."""
+"""The counter-based generator against published outputs.
+
+They are those of SplitMix64. Simple statistics are checked, too.
+"""
 
 import torch
 

@@ -1,4 +1,7 @@
-"""Items of the digit tasks: reproducible, split for ever, sampled by the rule."""
+"""Items of the digit tasks: reproduction, splits and sampling.
+
+Items are reproducible, split for ever, and sampled by the rule.
+"""
 
 from itertools import product
 

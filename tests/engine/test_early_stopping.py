@@ -42,7 +42,10 @@ SpecWithWeights = tuple[ResolvedAdapt, tuple[Path, ...]]
 
 @pytest.fixture(scope="module")
 def spec(tmp_path_factory: pytest.TempPathFactory) -> SpecWithWeights:
-    """Five rates for two seeds in float64, without early stopping, and the base's files."""
+    """Return a spec of five rates for two seeds, with the base's files.
+
+    The runs are in float64, without early stopping.
+    """
     base = pretraining(training={"steps": 200, "batch_size": 16})
     facts, files = made_base(base, tmp_path_factory.mktemp("base"))
     training = {
@@ -64,7 +67,10 @@ def completed(spec: SpecWithWeights, folder: Path, **training: object) -> Rememb
 
 
 def expected_end(curve: dict[int, float], patience: int, min_delta: float) -> tuple[int, int, bool]:
-    """The step after which to stop, the step of the weights to keep, and whether it stops early."""
+    """Return the expected end of a training.
+
+    It is the step after which to stop, the step of the weights to keep, and whether it stops early.
+    """
     best_step, lowest, waited = 0, math.inf, 0
     for step in range(EVERY, STEPS + 1, EVERY):
         if curve[step] < lowest - min_delta:
@@ -164,7 +170,10 @@ def test_when_all_have_stopped_the_training_is_over(spec: SpecWithWeights, tmp_p
 
 
 def evaluations(spec: SpecWithWeights) -> float:
-    """Evaluations for each checkpoint: every task with and without the adaptation."""
+    """Return the number of evaluations for each checkpoint.
+
+    Every task is evaluated with and without the adaptation.
+    """
     return 2.0 * len(scored_tasks(spec[0]))
 
 

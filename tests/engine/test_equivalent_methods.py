@@ -1,4 +1,7 @@
-"""Configurations that say they compute one function do, and where they differ they say nothing."""
+"""Configurations that say they compute one function do.
+
+Where they differ, they say nothing.
+"""
 
 import pytest
 from tests.engine.making import (
@@ -21,7 +24,10 @@ every_family = pytest.mark.parametrize("family", SMALL_OF_EACH)
 
 
 def difference(method: dict[str, object], family: Family) -> tuple[str, float]:
-    """The configuration that stands for it, and how far apart they are with the same tensors."""
+    """Return the equivalent configuration, and the difference from it.
+
+    The difference is how far apart they are with the same tensors.
+    """
     given = adaptation(method, family=family)
     assert given.method is not None
     standing = given.method.equivalent_on(given.shape)

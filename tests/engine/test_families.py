@@ -1,4 +1,7 @@
-"""Every family from pretraining to an adapted, evaluated and recorded model."""
+"""Every family from pretraining to the recording of a model.
+
+The recorded model is adapted and evaluated.
+"""
 
 from pathlib import Path
 

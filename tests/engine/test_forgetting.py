@@ -28,7 +28,10 @@ Bases = tuple[BaseModelFacts, tuple[Path, ...], list[Evaluation]]
 
 @pytest.fixture(scope="module")
 def trained_bases(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Bases]:
-    """Two replicates of a base that sorts upwards, and its own scores, by kind of attention."""
+    """Return two replicates of a base that sorts upwards, and its scores.
+
+    The scores are the base's own. Both are given by kind of attention.
+    """
     return {kind: pretrained(kind, tmp_path_factory.mktemp(kind)) for kind in ATTENTION}
 
 

@@ -1,4 +1,7 @@
-"""The theory's transformer against plain formulas, and a construction of the paper built in it."""
+"""The theory's transformer against plain formulas.
+
+A construction of the paper is built in it.
+"""
 
 import itertools
 import math
@@ -47,7 +50,9 @@ def plain_logits(
     late: Tensor | None = None,
     first: int = 0,
 ) -> Tensor:
-    """Logits [T, V] by the formulas of the paper, one position, head and sum at a time.
+    """Return logits [T, V] by the formulas of the paper.
+
+    They are computed one position, head and sum at a time.
 
     The virtual tokens `late` stand behind the content; they see it up to place `first`, or all of
     it in the bidirectional model, and are seen from there on.
@@ -74,7 +79,10 @@ def plain_logits(
 
 
 def who_sees(family: Formal, place: int, first: int, late: int, stop: int) -> set[int]:
-    """The places that one of the places below `stop` sees, of which late ones begin with `late`."""
+    """Return the places that one of the places below `stop` sees.
+
+    Late places begin with `late`.
+    """
     causal, virtual = family.attention == "causal", set(range(late, stop))
     if place in virtual:
         return set(range(first + 1 if causal else late)) | {
@@ -193,7 +201,9 @@ def test_equation_seven_holds_for_every_head_of_the_first_attention():
 
 
 def theorem_one(vocabulary: int, length: int) -> tuple[Formal, dict[str, Tensor]]:
-    """Theorem 1: one virtual token decides all of a sequence, whatever the content.
+    """Return the model of theorem 1, with its weights.
+
+    One virtual token decides all of a sequence, whatever the content.
 
     With N + 1 positions: the engine reads answers at content positions, so that content begins
     with a token that says nothing, and what position 1, the virtual token's, answers goes unread.
@@ -258,7 +268,10 @@ def test_theorem_one_gives_every_sequence_from_one_virtual_token(attention: str)
 
 
 def test_theorem_one_fails_when_attention_is_not_sharp():
-    """The bound on T is what makes it work: at T = 0 heads average, and no place is singled out."""
+    """Without sharp attention, no place is singled out.
+
+    The bound on T is what makes the theorem work: at T = 0 heads average.
+    """
     family, weights = theorem_one(3, 4)
     blunt = family.model_copy(update={"inverse_temperature": 0.0})
     virtual = torch.zeros(1, 1, 10).double()

@@ -1,4 +1,7 @@
-"""The engine's forward pass against a plain model that shares nothing and slices nothing."""
+"""The engine's forward pass against a plain model.
+
+The plain model shares nothing and slices nothing.
+"""
 
 import math
 
@@ -116,7 +119,10 @@ def plain_mix(family: MiniGPT, trained):
 
 
 def plain_network(plan, trained) -> list[torch.Tensor]:
-    """Li and Liang's network, row by row: the prefixes of all layers beside each other."""
+    """Return the output of Li and Liang's network, row by row.
+
+    It is the prefixes of all layers beside each other.
+    """
     down, below, up, above = (
         trained[f"reparameterisation.{name}"]
         for name in ("down.weight", "down.bias", "up.weight", "up.bias")

@@ -1,4 +1,7 @@
-"""A control: nothing of the base's weights is left, and what takes their place is fresh."""
+"""A control in which nothing of the base's weights is left.
+
+What takes their place is fresh.
+"""
 
 import pytest
 import torch

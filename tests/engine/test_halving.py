@@ -1,4 +1,7 @@
-"""Successive halving: who goes on, at what cost, and what is left of it after a break."""
+"""Successive halving: survivors, cost, and continuation after a break.
+
+Tests cover who goes on, at what cost, and what is left of it after a break.
+"""
 
 import math
 from collections import defaultdict
@@ -41,7 +44,10 @@ Unbroken = Callable[[str, int | None], Remembering]
 
 @pytest.fixture(scope="module")
 def spec(tmp_path_factory: pytest.TempPathFactory) -> SpecWithWeights:
-    """Eight rates for two seeds in float64, without halving, and the base's files."""
+    """Return a spec of eight rates for two seeds, with the base's files.
+
+    The runs are in float64, without halving.
+    """
     base = pretraining(training={"steps": 120, "batch_size": 16})
     facts, files = made_base(base, tmp_path_factory.mktemp("base"))
     training = {
@@ -89,7 +95,10 @@ def halved(spec: SpecWithWeights, tmp_path_factory: pytest.TempPathFactory) -> H
 
 @pytest.fixture(scope="module")
 def unbroken(spec: SpecWithWeights, tmp_path_factory: pytest.TempPathFactory) -> Unbroken:
-    """The halved run in float32 of a selection and a limit on memory, made once."""
+    """Return a function that makes the halved run, once.
+
+    The run is in float32, and is that of a selection and a limit on memory.
+    """
 
     def made(selection: str, limit: int | None) -> Remembering:
         observer, folder = Remembering(), tmp_path_factory.mktemp("unbroken")
@@ -115,7 +124,10 @@ def curve(observer: Remembering, name: str) -> Curves:
 
 
 def expected_ends(unhalved: Remembering, selection: str) -> dict[int, int]:
-    """After how many steps each replicate should end, from the curves of a run without halving."""
+    """Return the steps after which each replicate should end.
+
+    They follow from the curves of a run without halving.
+    """
     accuracy, loss = curve(unhalved, "validation_accuracy"), curve(unhalved, "train_loss")
     trials = len(RATES)
     ends: dict[int, int] = {}

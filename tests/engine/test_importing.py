@@ -1,4 +1,7 @@
-"""Imports: the weights of a folder as a base model, which is then adapted like any other."""
+"""Imports: the weights of a folder as a base model.
+
+The base model is then adapted like any other.
+"""
 
 import errno
 import json
@@ -309,7 +312,10 @@ def test_a_float32_file_is_mapped_and_not_read(tmp_path: Path) -> None:
 
 
 def _mapped(file: Path) -> tuple[int, int]:
-    """The bytes of this process that a file backs, and those of them in memory."""
+    """Return the bytes that a file backs, and those of them in memory.
+
+    They are bytes of this process.
+    """
     size = resident = 0
     counts = False
     for line in Path("/proc/self/smaps").read_text().splitlines():

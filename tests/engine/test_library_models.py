@@ -1,4 +1,6 @@
-"""Published decoders that the library computes: its own model of the same weights is the reference.
+"""Published decoders that the library computes.
+
+The reference is the library's own model of the same weights.
 
 Each way in which a foreign model can be misread silently has a test here: no mask, attention that
 does not go through our function, tied weights, fused matrices, windows and positions.

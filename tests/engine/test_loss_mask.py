@@ -1,4 +1,7 @@
-"""Answers of several lengths: what stands behind the first end token is not looked at."""
+"""Answers of several lengths, up to their first end token.
+
+What is behind that token is not looked at.
+"""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,7 +43,10 @@ def model_of(plan: Plan) -> Model:
 
 
 def plain_losses(model: Model, made: Items, task_rows: slice) -> list[float]:
-    """For every replicate the mean over tokens up to each item's first end token, one by one."""
+    """Return the mean loss over tokens for every replicate.
+
+    The tokens are those up to each item's first end token, taken one by one.
+    """
     scores = model.logits(made.tokens, task_rows).log_softmax(-1)
     found: list[float] = []
     for logs, answers in zip(scores, made.targets.tolist(), strict=True):
@@ -143,7 +149,10 @@ def test_a_score_is_that_of_generating_until_an_end_token(tmp_path: Path):
 
 
 def generated(model: Model, question: list[int]) -> list[int]:
-    """The most likely token again and again, until an end token or three tokens."""
+    """Return the tokens that the model generates.
+
+    Each is the most likely token, until an end token or three tokens.
+    """
     shown = list(question)
     while len(shown) < 6 and shown[-1] != END:
         tokens = torch.tensor([[shown]])

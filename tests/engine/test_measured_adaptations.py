@@ -1,4 +1,7 @@
-"""Theory checks of adaptations as runs: files in, reports out, with numbers known from algebra."""
+"""Theory checks of adaptations as runs: files in, reports out.
+
+The reports have numbers known from algebra.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +44,10 @@ Prefix = dict[str, Tensor]
 
 @dataclass
 class Bench:
-    """A base with replicates of random weights, and adaptations of it with tensors of any kind."""
+    """A base with replicates of random weights, and its adaptations.
+
+    The adaptations have tensors of any kind.
+    """
 
     folder: Path
     family: Family
@@ -112,7 +118,10 @@ def bench(folder: Path, family: str | Family = "minigpt", replicates: int = 1) -
 
 
 def prefix_of(base: FrozenBase, rows: Tensor) -> Prefix:
-    """Prefix tensors of which every layer has the given rows [P, ...] in its first features."""
+    """Return prefix tensors with the given rows [P, ...] in every layer.
+
+    The rows are in the layer's first features.
+    """
     found: Prefix = {}
     for site in base.family.shape().layer_sites("attention_input"):
         tensor = torch.zeros(1, len(rows), site.inputs)

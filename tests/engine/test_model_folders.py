@@ -63,7 +63,10 @@ def test_a_gpt2_of_the_first_days_is_read(tmp_path: Path):
     new, old = saved(gpt2, tmp_path / "new"), saved(gpt2, tmp_path / "old")
 
     def age(tensors: Tensors) -> None:
-        """No prefix, masks stored as if they were weights, and the tied head stored twice."""
+        """Remove the prefix, and store masks and the tied head as well.
+
+        Masks are stored as if they were weights, and the tied head is stored twice.
+        """
         for name in list(tensors):
             tensors[name.removeprefix("transformer.")] = tensors.pop(name)
         tensors["h.0.attn.bias"] = torch.ones(1, 1, 19, 19).tril()

@@ -1,4 +1,7 @@
-"""The two ways of moving many replicates at once against torch's optimiser for each alone."""
+"""The two ways of moving many replicates at once.
+
+The reference is torch's optimiser for each alone.
+"""
 
 import pytest
 import torch

@@ -97,7 +97,10 @@ def test_dropout_has_to_know_where_a_part_stands(monkeypatch: pytest.MonkeyPatch
 
 
 class Refusing:
-    """A model whose memory suffices for a limited number of replicates and training items."""
+    """A model with memory for limited replicates and training items.
+
+    The memory suffices for a limited number of them.
+    """
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, most: int, error: Exception, items: int = 100

@@ -1,4 +1,7 @@
-"""Imported adapters: our engine next to `peft`, with folders of ours and of `peft` itself."""
+"""Imported adapters: our engine next to `peft`.
+
+The folders are ours and those of `peft` itself.
+"""
 
 from pathlib import Path
 
@@ -101,7 +104,10 @@ def test_we_compute_what_peft_has_saved(chosen: str, tmp_path: Path):
 )
 @pytest.mark.filterwarnings("ignore:fan_in_fan_out is set to False:UserWarning")
 def test_a_fused_module_that_peft_has_adapted(config: PeftConfig, tmp_path: Path):
-    """One update of c_attn becomes three of q, k and v; c_proj is also in the MLP."""
+    """One update of c_attn becomes three of q, k and v.
+
+    c_proj is also in the MLP.
+    """
     check_against_peft(pair(gpt2, tmp_path / "base", double=False), config, tmp_path / "adapter")
 
 

@@ -1,4 +1,4 @@
-"""Exported adapters: what `peft` computes with our folders, next to our engine."""
+"""Exported adapters: our folders in `peft`, next to our engine."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""Training in bfloat16: weights and optimiser in float32, arithmetic of eight binary digits."""
+"""Training in bfloat16.
+
+Weights and optimiser are in float32. Arithmetic has eight binary digits.
+"""
 
 from pathlib import Path
 

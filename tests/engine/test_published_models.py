@@ -1,4 +1,7 @@
-"""Published families against `transformers`: logits and attention patterns of random models."""
+"""Published families against `transformers`, on random models.
+
+Logits and attention patterns are compared.
+"""
 
 from pathlib import Path
 from typing import Any

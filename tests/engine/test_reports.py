@@ -46,7 +46,10 @@ TRAININGS: dict[str, dict[str, Any]] = {
 
 
 def check_adaptation(folder: Path, base: dict[str, Any], **changes: Any) -> list[Any]:
-    """Run a pretraining and an adaptation; every event of both has to be as expected."""
+    """Run a pretraining and an adaptation, and check their events.
+
+    Every event of both has to be as expected.
+    """
     pretraining = PretrainSpec.model_validate(a_pretrain_document(**base))
     made = Remembering()
     facts, files = made_base(pretraining, folder, made)

@@ -1,4 +1,7 @@
-"""A training that was broken off goes on as if nothing had happened, to the last bit."""
+"""A training that was broken off goes on as if nothing had happened.
+
+It is the same to the last bit.
+"""
 
 from pathlib import Path
 
@@ -44,7 +47,10 @@ def broken_off(folder: Path, step: int, resume: Path | None = None) -> tuple[Rem
 def test_weights_scores_and_curve_are_those_of_the_unbroken_run(
     unbroken: Remembering, tmp_path: Path, steps: tuple[int, ...]
 ):
-    """However often it is broken off, at the points of its curve and between them."""
+    """The run is the same, however often it is broken off.
+
+    It is broken off at the points of its curve and between them.
+    """
     curve: list[MetricPoint] = []
     done, state = 0, None
     for step in steps:

@@ -1,4 +1,7 @@
-"""Checks of tensor shapes: which calls they refuse, and that only tests pay for them."""
+"""Checks of tensor shapes, and the calls that they refuse.
+
+Only tests pay for the checks.
+"""
 
 import inspect
 import subprocess

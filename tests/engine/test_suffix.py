@@ -111,7 +111,10 @@ def test_its_virtual_tokens_see_the_question_and_never_the_answer(family: str):
 
 @pytest.mark.parametrize("model", [llama, qwen2], ids=["llama", "qwen2"])
 def test_with_rotary_positions_its_virtual_tokens_agree_with_the_library(model, tmp_path: Path):
-    """`transformers` gets them behind the content, with a mask and positions of our making."""
+    """`transformers` gets the virtual tokens behind the content.
+
+    The mask and the positions are of our making.
+    """
     both, count, start = pair(model, tmp_path, double=True), 3, 4
     generator = torch.Generator().manual_seed(7)
     late = torch.randn(count, 24, generator=generator, dtype=torch.float64)

@@ -1,4 +1,7 @@
-"""The switches of miniGPT: what attention sees, dropout, and pads before the content."""
+"""The switches of miniGPT.
+
+They are what attention sees, dropout, and pads before the content.
+"""
 
 import pytest
 import torch
@@ -184,7 +187,10 @@ def test_a_method_counts_right_and_changes_the_model_or_is_refused(name: str, fa
 
 
 def padded_logits(w: dict[str, torch.Tensor], tokens: list[int]) -> torch.Tensor:
-    """The plain model over pads and content alike, as the paper runs it; content rows only."""
+    """Return the logits of content rows from the plain model.
+
+    The model runs over pads and content alike, as the paper runs it.
+    """
     pads = PADDED.pad_positions
     return plain_logits(PADDED, w, [0] * pads + tokens)[pads:]
 
@@ -284,7 +290,10 @@ def test_a_replicate_in_a_stack_drops_what_it_would_alone():
 )
 @pytest.mark.parametrize("scope", ["per_layer", "input_only"])
 def test_learned_positions_of_every_kind_at_once_do_not_mix_samples(family: Family, scope: str):
-    """Virtual tokens that see content need keys of a sample's own beside those that all share."""
+    """Virtual tokens that see content need keys of a sample's own.
+
+    These are beside the keys that all samples share.
+    """
     parts = [
         {"name": "soft_prompt", "length": 2},
         {"name": "prefix_tuning", "length": 1},

@@ -52,7 +52,10 @@ def pretrained(
 
 @pytest.fixture(scope="module")
 def reported(pretrained, tmp_path_factory: pytest.TempPathFactory) -> Remembering:
-    """The reports of a run of three trials for each of two seeds, with attention captured."""
+    """Return the reports of a run of three trials for each of two seeds.
+
+    The run captures attention.
+    """
     facts, bases = pretrained
     spec = adapting(
         {"name": "prefix_tuning", "length": 2},

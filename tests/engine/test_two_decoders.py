@@ -1,7 +1,7 @@
-"""GPT-2 and Llama by our own decoder and by the library: each is a test of the other.
+"""GPT-2 and Llama by our own decoder and by the library.
 
-Both attach every method by code of their own: here a stream for learned positions, there positions
-before the content and a mask.
+Each of the two is a test of the other. Both attach every method by code of their own: here a stream
+for learned positions, there positions before the content and a mask.
 """
 
 import json

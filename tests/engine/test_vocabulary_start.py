@@ -1,4 +1,6 @@
-"""Learned positions that start as tokens of the vocabulary: which, for whom, and what it costs.
+"""Learned positions that start as tokens of the vocabulary.
+
+Tests cover which tokens they are, for whom, and what it costs.
 
 The rows of a layer start as the activations of the base model, so that a prefix computes at first
 what a soft prompt of the same tokens computes: learned in every layer or at the input alone, the
@@ -65,7 +67,10 @@ def started(plan: Plan, groups: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def drawn(table: torch.Tensor, rows: torch.Tensor) -> list[list[int]]:
-    """The tokens [R][P] whose embeddings, bit for bit, the rows start with; zeros follow."""
+    """Return the tokens [R][P] whose embeddings the rows start with.
+
+    The embeddings are the same bit for bit. Zeros follow.
+    """
     width = table.shape[-1]
     assert rows[..., width:].count_nonzero() == 0
     each = table.repeat_interleave(len(rows) // len(table), 0)  # R, V, C
@@ -265,7 +270,10 @@ def test_it_takes_the_place_of_pads_like_a_soft_prompt():
 
 
 def test_where_tokens_would_see_the_content_they_see_each_other_alone():
-    """The first layer reads the same as of a soft prompt, whose deeper layers see the content."""
+    """The first layer reads the same as of a soft prompt.
+
+    The deeper layers of a soft prompt see the content.
+    """
     family = SMALL_OF_EACH["minigpt"].model_copy(update={"attention": "bidirectional"})
     plan, prompt = (
         adaptation(from_vocabulary(method), family=family) for method in (PREFIX, SOFT_PROMPT)
@@ -320,7 +328,10 @@ def test_parts_of_a_combination_draw_tokens_of_their_own():
 
 @layered
 def test_a_run_starts_so(method: dict[str, object], tmp_path: Path):
-    """After a step that moves nothing the checkpoint holds what training started with."""
+    """The checkpoint holds what training started with.
+
+    Training takes a step that moves nothing.
+    """
     family: Family = SMALL_OF_EACH["minigpt"]
     task = {"name": "sort_descending", "length": 5, "alphabet": 6}
     few = {"steps": 1, "batch_size": 2}

@@ -1,4 +1,7 @@
-"""Words as items: which are asked in which split, and that a run learns to spell them."""
+"""Words as items, and a run that learns to spell them.
+
+Tests cover which words are asked in which split.
+"""
 
 from pathlib import Path
 

@@ -223,7 +223,11 @@ class Attempt:
         return file
 
     def _locate_folder(self) -> PlacedFolder | None:
-        """Return the model folder that the run reads; `InvalidSpec` if this worker lacks it."""
+        """Return the model folder that the run reads.
+
+        Raises:
+            InvalidSpec: this worker lacks it.
+        """
         needed = self._claim.model_folder
         if needed is None:
             return None
@@ -231,7 +235,11 @@ class Attempt:
         return PlacedFolder(path=path, name=needed.folder, files=needed.files)
 
     def _locate_adapter(self) -> PlacedAdapter | None:
-        """Return the folder of an imported adapter; `InvalidSpec` if this worker lacks it."""
+        """Return the folder of an imported adapter.
+
+        Raises:
+            InvalidSpec: this worker lacks it.
+        """
         needed = self._claim.resolved_spec.adapter
         if needed is None:
             return None

@@ -21,7 +21,10 @@ def not_begun(error: Exception) -> Ended:
 
 
 def misplaced(error: InvalidSpec) -> Ended:
-    """Return the end of a run whose folder, of a model or adapter, this worker cannot reach."""
+    """Return the end of a run whose folder this worker cannot reach.
+
+    The folder is that of a model or an adapter.
+    """
     message = (
         f"The worker cannot reach the folder. {error.problems[0].detail} Give every worker "
         "of the queue this folder below the same alias, and retry the job."

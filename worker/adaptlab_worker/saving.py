@@ -8,9 +8,10 @@ Full fine-tuning of 100 million parameters has a state of over a gigabyte per re
 
 
 class SaveTimes:
-    """The times at which a training saves its state: every `seconds`, and large states less often.
+    """The times at which a training saves its state.
 
-    Times are those of one clock, in seconds; `begun` is that of the start.
+    It is saved every `seconds`, and large states less often. Times are those of one clock, in
+    seconds; `begun` is that of the start.
     """
 
     def __init__(self, seconds: float, begun: float) -> None:

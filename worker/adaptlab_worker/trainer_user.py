@@ -60,7 +60,10 @@ def trainer_user(
 
 
 def _check_files_are_closed(limits: Limits) -> None:
-    """Raise `TrainerUserBarred` if trainers of the worker's user had all of root's files."""
+    """Raise `TrainerUserBarred` if trainers had all of root's files.
+
+    The trainers are those of the worker's user.
+    """
     if os.geteuid() == 0 and limits.files is None:
         raise TrainerUserBarred(
             "Trainers would run as root and could change every file of this machine, because the "

@@ -16,7 +16,10 @@ from adaptlab_api.requests.routing import modules_of
 
 @cache
 def page_renderer() -> Renderer:
-    """Return the process's renderer, with the navigation that the wings declare."""
+    """Return the process's renderer.
+
+    It has the navigation that the wings declare.
+    """
     entries = (entry for module in _modules() for entry in _navigation(module))
     return Renderer.load(load_assets(), tuple(sorted(entries)))
 

@@ -57,7 +57,10 @@ class ClosedRoute(APIRoute):
         return checked
 
     def check(self, request: Request) -> None:
-        """Raise `Refused` or `InvalidSpec` for a request that must not reach the route."""
+        """Raise an error for a request that must not reach the route.
+
+        The error is `Refused` or `InvalidSpec`.
+        """
         may_call(request, self.rule)
 
 

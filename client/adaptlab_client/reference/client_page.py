@@ -72,7 +72,10 @@ def _attributes() -> dict[str, list[str]]:
 
 
 def _resource(attributes: Sequence[str], kind: str) -> str:
-    """Return the section on a class, with the first of its attributes in the signatures."""
+    """Return the section on a class.
+
+    The signatures use the first of its attributes.
+    """
     source = class_source(home_of(CLIENT, kind), kind)
     inherited = [
         method
@@ -110,7 +113,7 @@ def _public() -> tuple[list[ClassSource], list[ClassSource]]:
 
 
 def _whole(name: str) -> ClassSource:
-    """Return a class with what it inherits from classes that are not on this page."""
+    """Return a class with what it inherits from classes not on this page."""
     kind: type = getattr(adaptlab_client, name)
     bases = [base for base in reversed(kind.__mro__) if base.__module__.startswith("adaptlab")]
     public = _public_bases(kind)
@@ -135,7 +138,10 @@ def _public_bases(kind: type) -> list[type]:
 
 
 def _answer(answer: ClassSource) -> str:
-    """Return the section on a class: its members as in its source, then its methods."""
+    """Return the section on a class.
+
+    It has the class's members as in its source, then its methods.
+    """
     parts = [f"### {answer.name}\n", f"{answer.about}\n"]
     if answer.bases:
         names = " and ".join(f"`{base}`" for base in answer.bases)

@@ -1,4 +1,7 @@
-"""A report as a Markdown page: the findings, the tables, the claims and the run."""
+"""A report as a Markdown page.
+
+The page has the findings, the tables, the claims and the run.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -199,7 +202,7 @@ def _claims(report: StudyReport) -> Iterator[str]:
 
 
 def _numbered_controls(report: StudyReport) -> dict[Decision, str]:
-    """Return the controls of all claims with the names that the page gives them."""
+    """Return the controls of all claims with their names on the page."""
     controls = dict.fromkeys(c for verdict in report.claims for c in verdict.controls)
     return {control: f"C{place}" for place, control in enumerate(controls, start=1)}
 

@@ -144,10 +144,11 @@ class Checkpoints:
         *,
         format: Literal["peft"] = "peft",  # noqa: A002 - the word of the command line
     ) -> Path:
-        """Write an adapter to a folder that `peft.PeftModel.from_pretrained` loads.
+        """Write an adapter to a folder that PEFT loads.
 
-        The folder is created, and existing files of the same names are replaced. Raises
-        `InvalidRequest` if the method or the base model has no PEFT form.
+        `peft.PeftModel.from_pretrained` loads the folder. The folder is created, and existing files
+        of the same names are replaced. Raises `InvalidRequest` if the method or the base model has
+        no PEFT form.
         """
         identity = checkpoint.id if isinstance(checkpoint, CheckpointView) else checkpoint
         return save_folder(self._connection, path_of("checkpoints", identity, format), Path(folder))
@@ -155,7 +156,9 @@ class Checkpoints:
     def import_folder(
         self, base_model: str, folder: str, task: Choice, **members: object
     ) -> JobView:
-        """Submit a job that imports and evaluates an adapter that PEFT has saved on the server.
+        """Submit a job that imports and evaluates an adapter.
+
+        The adapter is one that PEFT has saved on the server.
 
         `folder` is `ALIAS/SUB/PATH`, a path below one of the server's model roots. `members` are
         further members of the spec, such as `evaluation` and `capture`. Raises `InvalidRequest` if

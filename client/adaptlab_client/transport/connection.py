@@ -223,5 +223,8 @@ def _retry_after(error: Passing) -> float | None:
 
 
 def _seconds(header: str | None) -> float | None:
-    """Return the delay in a `Retry-After` header in seconds; dates are ignored."""
+    """Return the delay in a `Retry-After` header in seconds.
+
+    Dates are ignored.
+    """
     return float(header) if header is not None and header.isdecimal() else None

@@ -63,7 +63,10 @@ class Attachments:
         return any(site in hooks for hooks in (self.outputs, self.products, self.inputs))
 
     def adapted(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return base weights with their replacements; a tied head is the embedding."""
+        """Return base weights with their replacements.
+
+        A tied head is the embedding.
+        """
         replaced = {**weights, **self.weights}
         return {"unembed.weight": replaced["embed.weight"], **replaced}
 

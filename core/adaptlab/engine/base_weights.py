@@ -19,10 +19,11 @@ from adaptlab.weights.placed_folder import PlacedFolder
 
 @dataclass(frozen=True)
 class BaseWeights:
-    """The weights of a base model: stored `files` of its replicates, or the model's `folder`.
+    """The weights of a base model, from its files or from a folder.
 
-    Replicates of a model from a folder are all the same. `memory_bytes` is the memory of a run,
-    None for all that the process may have.
+    They are the stored `files` of its replicates, or those of the model's `folder`. Replicates of a
+    model from a folder are all the same. `memory_bytes` is the memory of a run, None for all that
+    the process may have.
     """
 
     files: tuple[Path, ...] = ()
@@ -32,7 +33,9 @@ class BaseWeights:
     def read(
         self, plan: Plan, replicates: Sequence[int], dtype: torch.dtype
     ) -> dict[str, Float[Tensor, "G ..."]]:
-        """Return the weights of some replicates, one group for all that are the same.
+        """Return the weights of some replicates.
+
+        There is one group for all replicates that are the same.
 
         Weights in a folder are mapped if possible; see `huggingface.mapped_tensors`. The import has
         checked their numbers.
@@ -50,7 +53,10 @@ class BaseWeights:
         return {name: tensor.unsqueeze(0) for name, tensor in tensors.items()}
 
     def check_unchanged(self) -> None:
-        """Raise `BadModelFolder` if the folder has changed, as it can while it is mapped."""
+        """Raise `BadModelFolder` if the folder has changed.
+
+        It can change while it is mapped.
+        """
         if self.folder is not None:
             self.folder.checked()
 
@@ -58,7 +64,7 @@ class BaseWeights:
 def checked_folder(
     plan: Plan, folder: PlacedFolder, dtype: torch.dtype, memory_bytes: int | None
 ) -> CheckedFolder:
-    """Return the folder, if it is the one that was imported and its model fits in memory.
+    """Return the folder if it is the imported one and fits in memory.
 
     Raises:
         BadModelFolder: it is not the one.

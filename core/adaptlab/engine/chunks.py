@@ -29,7 +29,10 @@ def memory_limit(device: torch.device, given: int | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """A pass has at most `most` replicates, and takes a batch in `parts` equal parts."""
+    """A limit on the replicates of a pass, and the parts of a batch.
+
+    A pass has at most `most` replicates, and takes a batch in `parts` equal parts.
+    """
 
     most: int
     parts: int
@@ -38,7 +41,9 @@ class Division:
 def fitting(
     one: Pass, items: Items, parts: int, limit: int | None, base: Mapping[str, Tensor], scalars: int
 ) -> Division | None:
-    """Return the largest division that fits in memory; None if there is no limit.
+    """Return the largest division that fits in memory.
+
+    None if there is no limit.
 
     `one` is a pass of a single replicate. Its forward pass over the first of `parts` of a batch is
     measured, and every other replicate is assumed to need as much, although trials of a seed share
@@ -66,7 +71,10 @@ def fitting(
 
 
 def more_parts(parts: int, size: int) -> int:
-    """Return the next larger number of equal parts of a batch, at most one item each."""
+    """Return the next larger number of equal parts of a batch.
+
+    A batch has at most as many parts as items.
+    """
     return next((p for p in range(parts + 1, size) if size % p == 0), size)
 
 

@@ -41,7 +41,7 @@ def random_bits(*counters: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
 
 
 def constant(number: int, device: torch.device) -> Int[Tensor, ""]:
-    """Return a number as a counter, without a copy that a GPU would be waited for."""
+    """Return a number as a counter, without a copy that waits for a GPU."""
     return torch.full((), number, dtype=torch.int64, device=device)
 
 

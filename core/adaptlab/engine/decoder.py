@@ -100,7 +100,10 @@ class Decoder:
 
 
 def decoding(name: str) -> Callable[[Callable[[F], Decoder]], Callable[[F], Decoder]]:
-    """Return a decorator that registers a family by a function that describes its decoder."""
+    """Return a decorator that registers a family.
+
+    It decorates a function that describes the family's decoder.
+    """
 
     def register(describe: Callable[[F], Decoder]) -> Callable[[F], Decoder]:
         ENGINE_FAMILIES.register(name)(_forward(describe))
@@ -168,7 +171,10 @@ def read_tokens(
     weights: Mapping[str, Float[Tensor, "G ..."]],
     embeddings: Float[Tensor, "G P C"],
 ) -> dict[str, Float[Tensor, "G P _"]]:
-    """Return what attention reads of virtual tokens; see `plugins.TokenStates`."""
+    """Return what attention reads of virtual tokens.
+
+    See `plugins.TokenStates`.
+    """
     rotary = None
     if decoder.frequencies is not None:
         rotary = Rotary.over(0, embeddings.shape[1], decoder.frequencies, embeddings)

@@ -134,7 +134,10 @@ class Descent:
         )
 
     def restore(self, state: TrainingState) -> None:
-        """Resume from a saved state; passes and parts are no larger than they were."""
+        """Resume from a saved state.
+
+        Passes and parts are no larger than they were.
+        """
         self._all.flat.copy_(state.flat)
         if list(state.live) != self.live:
             self._narrow(list(state.live), self._place(state.live))

@@ -54,7 +54,9 @@ def imported_model(plan: Plan, folder: PlacedFolder | None, memory_bytes: int | 
 
 
 def adapted_model(plan: Plan, placed: PlacedAdapter | None, source: BaseWeights) -> Model:
-    """Return the base model with the adapter of a folder, [1, ...], as if trained.
+    """Return the base model with the adapter of a folder, as if trained.
+
+    The adapter's tensors have the shape [1, ...].
 
     Raises:
         BadAdapter: the folder has changed since the job was created, or is read differently.

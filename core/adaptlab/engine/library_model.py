@@ -1,4 +1,4 @@
-"""A model of the library `transformers` that computes with the engine's tensors.
+"""A model of `transformers` that computes with the engine's tensors.
 
 The library's module gives the architecture. Its matrices are multiplied by the engine, so that
 methods attach to them as everywhere. Its norms and embeddings are called with the engine's tensors.
@@ -45,7 +45,9 @@ class LibraryModel:
         self._normed = frozenset(self._bind(self._checked()))
 
     def _checked(self) -> Transformers:
-        """Return the family as the module declares it; its names may differ from those of files.
+        """Return the family as the module declares it.
+
+        Its names may differ from those of files.
 
         Raises:
             BadModelFolder: its tensors are not those of the family.
@@ -121,7 +123,7 @@ class LibraryModel:
         return logits.unflatten(0, (at.replicates, -1))
 
     def _after_learned(self, tokens: Int[Tensor, "N T"], at: Pass) -> dict[str, Any]:
-        """Return the options of a pass in which learned positions precede the content."""
+        """Return the options of a pass with learned positions before the content."""
         content = self._embedding(tokens)
         samples, length = len(tokens) // at.replicates, tokens.shape[1]
 
@@ -146,7 +148,9 @@ class LibraryModel:
         }
 
     def _bind(self, found: Transformers) -> Iterator[str]:
-        """Have every module with weights, and every attention, compute what the pass says.
+        """Connect the library's modules to the pass.
+
+        Every module with weights, and every attention, then computes what the pass says.
 
         Yields the attention sublayers with a norm before them.
         """
@@ -219,7 +223,10 @@ class LibraryModel:
         mask: Tensor | None,
         **options: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the output [N, Q, H, D] of a layer's attention, learned keys included."""
+        """Return the output [N, Q, H, D] of a layer's attention.
+
+        Learned keys are included.
+        """
         at = self._at
         assert mask is not None, "the registered mask function makes one"
         at.attended.add(layer)
@@ -251,7 +258,10 @@ class LibraryModel:
     def _with_learned(
         self, mask: Bool[Tensor, "1 1 Q T"], seen: Bool[Tensor, "Q T"]
     ) -> Bool[Tensor, "1 1 Q T"]:
-        """Return the library's mask of the content beside what learned positions may see."""
+        """Return the mask of the content and of learned positions.
+
+        The content's part is the library's. The rest is what learned positions may see.
+        """
         start, whole = self._at.virtual, seen.expand_as(mask).clone()
         whole[..., start:, start:] = mask[..., start:, start:]
         return whole
@@ -334,7 +344,10 @@ def _registered() -> str:
 
 
 class Float64(TorchFunctionMode):
-    """Reads float32 as float64: the library computes norms and positions in float32 otherwise."""
+    """A function mode that reads float32 as float64.
+
+    Otherwise the library computes norms and positions in float32.
+    """
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

@@ -56,7 +56,10 @@ class Pass:
         return self.positions.visible(self.length, device)
 
     def with_rows(self, sublayer: str, x: Float[Tensor, "R B N C"]) -> Float[Tensor, "R B N C"]:
-        """Return the input of attention, before its norm, with the layer's learned rows."""
+        """Return the input of attention with the layer's learned rows.
+
+        It is the input before attention's norm.
+        """
         site, at = f"{sublayer}.input", self.positions
         if self.taken is not None:
             self.taken[site] = x[:, 0]
@@ -73,7 +76,10 @@ class Pass:
         return torch.cat([suffix, late, rows, rest], 2)
 
     def linear(self, names: tuple[str, ...], rows: Tensor) -> Tensor:
-        """Return the outputs, side by side, of linear sites that read the same rows [R·B, ...]."""
+        """Return the outputs of linear sites that read the same rows [R·B, ...].
+
+        The outputs are side by side.
+        """
         x = rows.unflatten(0, (self.replicates, -1))
         if x.dim() == 3:  # some modules see the tokens of all items in one axis
             x = x.unflatten(1, (-1, self.virtual + self.length))
@@ -98,9 +104,10 @@ class Pass:
     def _by_kind(
         self, site: str, compute: Callable[..., Tensor], *tensors: Float[Tensor, "R B T _"]
     ) -> Float[Tensor, "R B T _"]:
-        """Compute the content and every kind of learned position of a hooked site apart.
+        """Compute a hooked site separately for each kind of position.
 
-        The content comes first. Hooks thus see the rows that they see in other families.
+        The kinds are the content and every kind of learned position. The content comes first. Hooks
+        thus see the rows that they see in other families.
         """
         at = self.positions
         has_learned = self.virtual and tensors[0].shape[2] == at.count + self.length
@@ -120,7 +127,10 @@ class Pass:
         return torch.cat([before, mix(content, slice(None))], 2)
 
     def mlp(self, sublayer: str, rows: Float[Tensor, "N T C"], output: Tensor) -> Tensor:
-        """Return the output of an MLP of experts with the attachments of the sublayer."""
+        """Return the output of an MLP of experts with its attachments.
+
+        The attachments are those of the sublayer.
+        """
         x, y = (tensor.unflatten(0, (self.replicates, -1)) for tensor in (rows, output))
         hook = partial(sites.hooked, self.attached, sublayer)
         return self._by_kind(sublayer, hook, x, y).flatten(0, 1)
@@ -151,9 +161,9 @@ class Pass:
         return pytree.tree_map(lambda *several: torch.cat(several), *parts)
 
     def called(self, module: nn.Module, names: Mapping[str, str], *args: Any, **named: Any) -> Any:
-        """Call a norm or an embedding with the engine's tensors, of which each group has its own.
+        """Call a norm or an embedding with the engine's tensors.
 
-        `names` are those of the tensors by the module's own.
+        Each group has tensors of its own. `names` are those of the tensors by the module's own.
         """
         own = {mine: self.weights[name] for mine, name in names.items()}
         groups = {len(tensor) for tensor in own.values()}

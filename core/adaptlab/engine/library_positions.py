@@ -1,4 +1,7 @@
-"""Learned positions in a pass of the library's model: order, numbers, and who sees whom."""
+"""Learned positions in a pass of the library's model.
+
+This module decides their order, their numbers, and who sees whom.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +16,9 @@ from adaptlab.families.transformers import Transformers
 
 @dataclass(frozen=True)
 class Positions:
-    """The learned positions of a pass, which come before the content in the tensors.
+    """The learned positions of a pass.
+
+    They come before the content in the tensors.
 
     In order: rows of a suffix, tokens of a late prompt, rows of a prefix, tokens of a prompt.
     `keys` are learned directly and come before all of these in attention. `answer_start` is the
@@ -65,7 +70,10 @@ class Positions:
         return torch.cat([torch.arange(*part, device=device) for part in parts])
 
     def absolute(self, length: int, device: torch.device) -> Int[Tensor, "N"]:
-        """Return the absolute positions of all; those of learned positions are not used."""
+        """Return the absolute positions of learned positions and content.
+
+        Those of learned positions are not used.
+        """
         return torch.arange(-self.count, length, device=device).clamp_min(0) + self.first
 
     def visible(self, length: int, device: torch.device) -> Bool[Tensor, "N N"]:

@@ -52,7 +52,10 @@ def available_bytes(device: torch.device) -> int | None:
 
 
 def all_bytes(device: torch.device) -> int:
-    """Return the memory of a GPU, or on a CPU of this process: the machine's, or its limit."""
+    """Return the memory of a GPU, or on a CPU that of this process.
+
+    The memory of the process is the machine's, or its limit.
+    """
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[1]
     machine = psutil.virtual_memory().total

@@ -37,9 +37,10 @@ def initial_trainables(plan: Plan, base: Mapping[str, Float[Tensor, "G ..."]]) -
 def _token_states(
     plan: Plan, base: Mapping[str, Float[Tensor, "G ..."]]
 ) -> dict[str, Float[Tensor, "S P _"]]:
-    """Return the initial values of all tensors that start as activations, for every seed.
+    """Return the initial values of all tensors that start as activations.
 
-    Seeds are computed one by one, so that those of a seed do not depend on the others.
+    There are values for every seed. Seeds are computed one by one, so that those of a seed do not
+    depend on the others.
     """
     starting = {
         name: shape

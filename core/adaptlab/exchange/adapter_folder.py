@@ -38,9 +38,9 @@ class AdapterFolder:
 
 
 def read_adapter(folder: Path, within: Path | None = None) -> AdapterFolder:
-    """Read `adapter_config.json` and `adapter_model.safetensors`; nothing is unpickled.
+    """Read `adapter_config.json` and `adapter_model.safetensors`.
 
-    See `adaptlab.weights.weights_file.opened` for `within`.
+    Nothing is unpickled. See `adaptlab.weights.weights_file.opened` for `within`.
 
     Raises:
         BadAdapter: a file is missing, damaged or too large, or numbers are not finite.

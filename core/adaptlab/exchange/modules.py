@@ -1,4 +1,4 @@
-"""Linear modules of a published model, as the library `transformers` names them."""
+"""Linear modules of a published model, as `transformers` names them."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,7 +24,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A linear module; the sites of a fused one are `parts`, side by side along its outputs."""
+    """A linear module, which can be a fused one.
+
+    The sites of a fused module are `parts`, side by side along its outputs.
+    """
 
     name: str
     transposed: bool

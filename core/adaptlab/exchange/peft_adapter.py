@@ -1,6 +1,6 @@
-"""Adapters that PEFT has saved, in the engine's form; the reverse of `peft_folder`.
+"""Adapters that PEFT has saved, in the engine's form.
 
-Nothing here needs torch or PEFT.
+This is the reverse of `peft_folder`. Nothing here needs torch or PEFT.
 """
 
 from adaptlab.errors import BadAdapter
@@ -13,9 +13,10 @@ from adaptlab.wording import value_excerpt
 
 
 def imported_adapter(family: Family, folder: AdapterFolder, base_tensors: BaseTensors) -> Adapter:
-    """Return the method and the tensors of an adapter of a base model of `family`.
+    """Return the method and the tensors of an adapter.
 
-    `base_tensors` is called for the few tensors of the base model that some forms repeat.
+    The adapter is one of a base model of `family`. `base_tensors` is called for the few tensors of
+    the base model that some forms repeat.
 
     Raises:
         BadAdapter: the adapter is one of another base model, or has no exact form here.

@@ -1,4 +1,7 @@
-"""Members of `adapter_config.json`; those without a form here are refused by name."""
+"""Members of `adapter_config.json`.
+
+Members without a form here are refused by name.
+"""
 
 from collections.abc import Mapping
 from typing import ClassVar, Literal, Self
@@ -61,7 +64,7 @@ class PeftMembers(BaseModel):
 
 
 def refuse_saved_modules(members: PeftMembers) -> None:
-    """Raise `BadAdapter` if the adapter contains whole modules of the base model."""
+    """Raise `BadAdapter` if the adapter has whole modules of the base model."""
     if members.modules_to_save:
         raise BadAdapter(
             f"{ADAPTER_CONFIG} has modules_to_save, which are trained copies of modules of the "

@@ -63,7 +63,9 @@ def learned_rows(
     base: BaseTensors,
     width: int,
 ) -> Numbers:
-    """Return the learned rows [P, width], if content has the base's position vectors.
+    """Return the learned rows [P, width].
+
+    The content must have the base's position vectors.
 
     Raises:
         BadAdapter: it has others, or the tensors are not those of such an adapter.

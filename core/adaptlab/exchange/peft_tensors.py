@@ -1,4 +1,7 @@
-"""Tensors of PEFT's adapters by the module that they adapt, checked against the base model."""
+"""Tensors of PEFT's adapters by the module that they adapt.
+
+They are checked against the base model.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -71,7 +74,10 @@ def adapted_modules(
 
 
 def check_shape(name: str, tensor: Numbers, *shapes: tuple[int | None, ...]) -> None:
-    """Raise `BadAdapter` unless a tensor has one of the shapes, in which None is any size."""
+    """Raise `BadAdapter` unless a tensor has one of the shapes.
+
+    None in a shape is any size.
+    """
     if not any(_fits(tensor.shape, shape) for shape in shapes):
         wanted = " or ".join(map(_shown, shapes))
         raise BadAdapter(

@@ -1,4 +1,7 @@
-"""Registries of what methods and PEFT call the same thing, in both directions."""
+"""Registries of conversions between methods and PEFT.
+
+The conversions go in both directions.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -44,7 +47,10 @@ PEFT_FORMS: Registry[ToPeft] = Registry("PEFT form", "adaptlab.exchange.peft_met
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """An adapter as the engine attaches it: a method and the tensors of one replicate."""
+    """An adapter as the engine attaches it.
+
+    It has a method and the tensors of one replicate.
+    """
 
     method: Method
     tensors: Mapping[str, Numbers] = field(repr=False)

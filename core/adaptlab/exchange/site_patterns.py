@@ -6,7 +6,9 @@ from adaptlab.plugins.shapes import ModelShape
 
 
 def site_patterns(shape: ModelShape, chosen: Collection[str]) -> Iterator[str]:
-    """Yield few and short patterns that match these linear sites and no others.
+    """Yield few and short patterns that match only these linear sites.
+
+    Together they match all of these sites.
 
     A pattern consists of adjacent parts of names. The one that matches most of the remaining sites
     is taken first, the shortest of several.
@@ -24,7 +26,10 @@ def site_patterns(shape: ModelShape, chosen: Collection[str]) -> Iterator[str]:
 
 
 def _parts(name: str) -> Iterator[str]:
-    """Yield every run of adjacent parts of a dotted name, except those that begin with a number."""
+    """Yield every run of adjacent parts of a dotted name.
+
+    Runs that begin with a number are left out.
+    """
     parts = name.split(".")
     for start in (index for index, part in enumerate(parts) if not part.isdecimal()):
         for stop in range(start + 1, len(parts) + 1):

@@ -139,11 +139,17 @@ class Transformers(PublishedFamily):
 
     @property
     def mixes_experts(self) -> bool:
-        """True if the MLPs of blocks are experts that a router chooses for each token."""
+        """True if the MLPs of blocks are experts.
+
+        A router chooses among them for each token.
+        """
         return self.dimensions().experts is not None
 
     def with_tensors(self, stored: Mapping[str, tuple[int, ...]]) -> Self:
-        """Return the model with tensors of these names and shapes; may raise `BadModelFolder`."""
+        """Return the model with tensors of these names and shapes.
+
+        May raise `BadModelFolder`.
+        """
         return self.from_published(self.architecture, self.config, stored)
 
     def resolved(self, vocabulary: int, context: int) -> Self:
@@ -222,7 +228,9 @@ class Transformers(PublishedFamily):
         return _dimensions(self.architecture, self.config)
 
     def places(self) -> tuple[Place, ...]:
-        """Return every tensor once, those of blocks with `*` for the block's number.
+        """Return every tensor once.
+
+        Those of blocks have `*` for the block's number.
 
         Raises:
             BadModelFolder: a tensor is unknown, or not as large as the configuration says.
@@ -239,7 +247,10 @@ class Transformers(PublishedFamily):
         return self.architecture in TIED_BY_DEFAULT if tied is None else tied
 
     def _flops_of_experts(self, tensors: Mapping[str, TensorShape]) -> int:
-        """Return the operations per token of routers, and of the experts that a token reaches."""
+        """Return the operations per token of routers and experts.
+
+        Only the experts that a token reaches count.
+        """
         dimensions = self.dimensions()
         if dimensions.experts is None:
             return 0

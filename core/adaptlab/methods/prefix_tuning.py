@@ -70,7 +70,10 @@ class PrefixTuning(LearnedPositions):
         }
 
     def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
-        """Return the problems, with that of a generated prefix that starts as tokens."""
+        """Return the problems of the method on a model.
+
+        A generated prefix that starts as tokens is one of them.
+        """
         problems = super().problems(shape)
         if self.initialisation == "normal" or self.reparameterisation is None:
             return problems

@@ -46,18 +46,24 @@ class Family(Value, ABC):
         return False
 
     def mask_token(self) -> int:
-        """Return the id of the mask: by default the size of the vocabulary, which no token has."""
+        """Return the id of the mask.
+
+        By default it is the size of the vocabulary, which no token has.
+        """
         return self.shape().vocabulary
 
     def predicts_in_place(self) -> bool:
-        """Return True if logits at a position are of its own token, and not of the next.
+        """Return True if logits are of a position's own token, not the next.
 
         The content is then one position longer: the last answer token has one as well.
         """
         return False
 
     def content_length(self, sequence_length: int) -> int:
-        """Return the content positions of an item of a task with `sequence_length`."""
+        """Return the number of content positions of an item.
+
+        The item is one of a task with `sequence_length`.
+        """
         return sequence_length + self.predicts_in_place()
 
     def answer_start(self, input_length: int) -> int:

@@ -19,7 +19,7 @@ Published models were measured from 22 million parameters, and models pretrained
 
 
 class LearningRates(NamedTuple):
-    """The learning rate of a single trial, and the limits of those of several trials."""
+    """The learning rate of one trial, and the limits of those of several."""
 
     default: float
     limits: tuple[float, float]
@@ -143,7 +143,10 @@ class Method(Value, ABC):
         return tried[largest_within(budget, trained, self.largest_size(shape))]
 
     def learning_rates(self, trials: int, shape: ModelShape) -> tuple[float, ...]:
-        """Return the learning rates of `auto` on a model: the default, or a log-spaced grid."""
+        """Return the learning rates of `auto` on a model.
+
+        They are the default, or a log-spaced grid.
+        """
         rates = self._rates_on(shape)
         return (rates.default,) if trials == 1 else log_spaced(*rates.limits, trials)
 

@@ -114,7 +114,10 @@ class ModelShape:
         return sum(tensor.size for tensor in self.tensors.values())
 
     def rows_of(self, tensor: str) -> int:
-        """Return the length of a tensor's first axis; the tensor may be a tied one."""
+        """Return the length of a tensor's first axis.
+
+        The tensor may be a tied one.
+        """
         return self.tensors[self.tied.get(tensor, tensor)].shape[0]
 
     def owns(self, tensor: str) -> bool:

@@ -118,7 +118,9 @@ def resolve_adapter(
     folder: ModelFolder,
     datasets: Datasets = NO_DATASETS,
 ) -> ResolvedAdapt:
-    """Return the evaluation of an adapter in a folder, which was read as `method`.
+    """Return the evaluation of an adapter in a folder.
+
+    The adapter was read as `method`.
 
     Raises:
         InvalidSpec: the spec cannot run, or has settings of a training.

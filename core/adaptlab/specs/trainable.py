@@ -37,7 +37,7 @@ class Trainable:
 
     @property
     def kept_hooked(self) -> int:
-        """The scalars per token at these sites that are kept for the backward pass."""
+        """The scalars per token at these sites kept for the backward pass."""
         return self.hooked * KEPT_PER_HOOKED_OUTPUT // VALUES_PER_HOOKED_OUTPUT
 
 

@@ -56,7 +56,10 @@ class PublishedTensor:
         return whole[::-1] if self.transposed else whole
 
     def part_of(self, stored: Any, outputs: int) -> Any:  # Any: arrays of numpy or of torch
-        """Return this tensor of `outputs` rows, in our layout, as a view of the stored one."""
+        """Return this tensor of `outputs` rows, in our layout.
+
+        It is a view of the stored tensor.
+        """
         whole = stored.T if self.transposed else stored
         return whole[self.start : self.start + outputs]
 
@@ -93,14 +96,16 @@ class PublishedFamily(Family):
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A model as its `config.json` describes it, of a family that adaptlab knows."""
+    """A model of a known family, as its `config.json` describes it."""
 
     architecture: str
     family: type[PublishedFamily]
     config: Mapping[str, object]
 
     def model(self, stored: Mapping[str, tuple[int, ...]]) -> PublishedFamily:
-        """Return family and dimensions; `stored` are the shapes of the stored tensors by name.
+        """Return the family with its dimensions.
+
+        `stored` are the shapes of the stored tensors by name.
 
         Raises:
             BadModelFolder: the family does not support the model.
@@ -219,7 +224,9 @@ def _json_object(path: Path, within: Path | None) -> dict[str, object]:
 
 
 def json_object(name: str, text: bytes) -> dict[str, object]:
-    """Return the object in the first `LARGEST_JSON` + 1 bytes of the small JSON file `name`.
+    """Return the object in the small JSON file `name`.
+
+    `text` is the first `LARGEST_JSON` + 1 bytes of the file.
 
     Raises:
         BadModelFolder: the file is too large, or not a JSON object.

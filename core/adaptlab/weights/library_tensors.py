@@ -1,8 +1,8 @@
-"""The tensors of published models: the library's names for them, ours, and their shapes.
+"""The tensors of published models: their names and their shapes.
 
-The names of the library's modules decide: `self_attn.q_proj` is the site `attn.q` whatever the
-architecture. A fused matrix whose parts lie side by side has a site for each part; one whose parts
-are interleaved is a single site.
+A tensor has a name in the library and one of ours. The names of the library's modules decide:
+`self_attn.q_proj` is the site `attn.q` whatever the architecture. A fused matrix whose parts lie
+side by side has a site for each part; one whose parts are interleaved is a single site.
 """
 
 import re
@@ -156,7 +156,10 @@ class Dimensions(PublishedConfig):
         return (self.query_width, self.key_value_width, self.key_value_width)
 
     def matrices(self) -> dict[str, tuple[int | None, int | None]]:
-        """Return the shapes of our matrices by name; None where every size will do."""
+        """Return the shapes of our matrices by name.
+
+        A size is None where every size will do.
+        """
         sizes = {"up": (None, self.width), "gate": (None, self.width), "down": (self.width, None)}
         tokens, queries, keys = self.vocabulary, self.query_width, self.key_value_width
         return {
@@ -181,7 +184,10 @@ class Dimensions(PublishedConfig):
 
 
 class EncoderDimensions(Dimensions):
-    """Likewise for encoders, which see all positions and predict masked tokens in place."""
+    """The members of `config.json` that decide sites and shapes of encoders.
+
+    Encoders see all positions and predict masked tokens in place.
+    """
 
     mask_token_id: int | None = Field(default=None, ge=0)
     pad_token_id: int = 1
@@ -208,10 +214,10 @@ class EncoderDimensions(Dimensions):
 
 @dataclass(frozen=True)
 class Place:
-    """A tensor of ours, and where it is stored; both names have `*` for the block's number.
+    """A tensor of ours, and the place where it is stored.
 
     It begins at row `start` of the stored tensor, which has `rows` in all. `first` is the first
-    block that has it.
+    block that has it. Both names have `*` for the block's number.
     """
 
     name: str
@@ -293,7 +299,10 @@ def placed(stored: str, shape: tuple[int, ...], dimensions: Dimensions) -> Itera
 
 
 def _stacked(stored: str, parts: tuple[str, ...], shape: tuple[int, ...]) -> Iterator[Place]:
-    """Yield the matrices of all experts in one tensor, whose first two axes count as one."""
+    """Yield the matrices of all experts that are in one tensor.
+
+    The first two axes of the tensor count as one.
+    """
     experts, outputs, inputs = shape
     size = outputs // len(parts)
     for expert in range(experts):
@@ -315,7 +324,10 @@ def _outer(path: str) -> str | None:
 
 
 def check_size(place: Place, dimensions: Dimensions) -> None:
-    """Raise `BadModelFolder` if a matrix or bias is not of the configuration's size."""
+    """Raise `BadModelFolder` if a matrix or bias has the wrong size.
+
+    The right size is that of the configuration.
+    """
     sizes = dimensions.matrices().get(place.name)
     if sizes is None and place.role != "bias":
         return

@@ -23,7 +23,10 @@ class Placed(Value):
     within: Path | None = None
 
     def changes(self, present: Iterable[ModelFile]) -> str:
-        """Return the names of files that changed, as part of a refusal; empty if none did."""
+        """Return the names of files that changed, as part of a refusal.
+
+        The text is empty if none did.
+        """
         expected = {file.name: file for file in self.files}
         found = {file.name: file for file in present}
         names = sorted(expected.keys() | found.keys())

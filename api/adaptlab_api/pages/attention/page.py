@@ -78,10 +78,11 @@ class HeadColumn:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One output token: the token at its position, None for a mask, and the answers there.
+    """One output token, with the answers at its position.
 
-    `before` and `after` are the answers of the base and the adapted model, `learned` the attention
-    on learned positions, and `followed` the next token of the sample.
+    `token` is the token at that position, None for a mask. `before` and `after` are the answers of
+    the base and the adapted model, `learned` the attention on learned positions, and `followed` the
+    next token of the sample.
     """
 
     number: int

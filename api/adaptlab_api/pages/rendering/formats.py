@@ -177,7 +177,10 @@ def use(value: object, pointer: str) -> str:
 
 
 def model_shape(family: Mapping[str, object]) -> ModelShape | None:
-    """Return the shape of a stored family, or None if this server cannot read it."""
+    """Return the shape of a stored family.
+
+    None if this server cannot read it.
+    """
     try:
         return family_shape(by_name(FAMILIES, family))
     except AdaptlabError:

@@ -1,4 +1,7 @@
-"""Colours and marks of states: those of jobs from their table, those of other resources here."""
+"""Colours and marks of states.
+
+Those of jobs are from their table, those of other resources are here.
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType

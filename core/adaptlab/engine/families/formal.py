@@ -54,7 +54,10 @@ def token_states(
     weights: Mapping[str, Float[Tensor, "G ..."]],
     embeddings: Float[Tensor, "G P C"],
 ) -> dict[str, Float[Tensor, "G P _"]]:
-    """Return what attention reads of virtual tokens; see `plugins.TokenStates`."""
+    """Return what attention reads of virtual tokens.
+
+    See `plugins.TokenStates`.
+    """
     model = _Model(family, weights, Attachments(prompt=embeddings), None, samples=1, length=0)
     states: dict[str, Tensor] = {}
     x = model.for_samples(embeddings)
@@ -118,7 +121,10 @@ class _Model:
     def layer(
         self, index: int, layer: Layer, x: Float[Tensor, "R B N C"], rows: slice | None
     ) -> Float[Tensor, "R B Q C2"]:
-        """Return the output of a layer; attention can keep `rows` of the content alone."""
+        """Return the output of a layer.
+
+        Attention can keep `rows` of the content alone.
+        """
         if isinstance(layer, AttentionLayer):
             return self.attention(index, layer, x, rows)
         x = self.linear(f"blocks.{index}.{layer.kind}", x)

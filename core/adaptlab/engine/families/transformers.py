@@ -24,7 +24,10 @@ def forward(
     recorder: PatternRecorder | None = None,
     training: TrainingStep | None = None,
 ) -> Float[Tensor, "R B Q V"]:
-    """Return logits at the given rows. There is no dropout: a model is adapted as it is used."""
+    """Return logits at the given rows, without dropout.
+
+    A model is adapted as it is used.
+    """
     groups = (len(tensor) for tensor in (*weights.values(), *attachments.weights.values()))
     tokens = grouped.lifted(tokens, max((attachments.replicates, *groups)))
     return library_model(family).logits(weights, tokens, attachments, rows, recorder)
@@ -36,7 +39,10 @@ def token_states(
     weights: Mapping[str, Float[Tensor, "G ..."]],
     embeddings: Float[Tensor, "G P C"],
 ) -> dict[str, Float[Tensor, "G P _"]]:
-    """Return what attention reads of virtual tokens; see `plugins.TokenStates`."""
+    """Return what attention reads of virtual tokens.
+
+    See `plugins.TokenStates`.
+    """
     no_content = torch.zeros(len(embeddings), 1, 0, dtype=torch.int64, device=embeddings.device)
     states: dict[str, Tensor] = {}
     attached = Attachments(prompt=embeddings, replicates=len(embeddings))

@@ -29,7 +29,10 @@ INPUTS_OF = ".mlp.down"
 def to_peft(
     method: IA3, model: PublishedModel, tensors: Mapping[str, Numbers], base: BaseTensors
 ) -> PeftForm:
-    """Return the scales by module; sites of a fused module that are not scaled have ones."""
+    """Return the scales by module.
+
+    Sites of a fused module that are not scaled have ones.
+    """
     import numpy as np
 
     scales = {name.removesuffix(".scale"): scale for name, scale in tensors.items()}

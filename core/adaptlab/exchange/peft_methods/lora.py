@@ -66,7 +66,10 @@ def _alpha(method: Lora, sites: int) -> float:
 
 
 def _row_norms(module: Module, tensors: Mapping[str, Numbers], base: BaseTensors) -> Numbers:
-    """Return the learned row norms, and those of the base at sites that are not adapted."""
+    """Return the row norms of a module.
+
+    They are the learned ones, and those of the base at sites that are not adapted.
+    """
     import numpy as np
 
     learned = {part.site.name: f"{part.site.name}.magnitude" for part in module.parts}

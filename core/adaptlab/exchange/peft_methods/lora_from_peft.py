@@ -77,9 +77,9 @@ def _first_match(patterns: Mapping[str, N], module: str, default: N) -> N:
 
 @dataclass(frozen=True, slots=True)
 class _Update:
-    """The update B A of one module, with its alpha; `norms` are DoRA's learned row norms.
+    """The update B A of one module, with its alpha.
 
-    `active` are the sites whose outputs it changes.
+    `active` are the sites whose outputs it changes. `norms` are DoRA's learned row norms.
     """
 
     module: Module
@@ -100,7 +100,10 @@ class _Update:
         return {rank for rank in wanted if rank and self.blocks(rank) is not None}
 
     def blocks(self, rank: int) -> tuple[tuple[Part, slice], ...] | None:
-        """Return each adapted site with its rows of A, `rank` each; None if that is impossible."""
+        """Return each adapted site with its rows of A.
+
+        Each site has `rank` rows. None if that is impossible.
+        """
         if rank == self.rank:
             whole = slice(0, rank)
             return tuple((part, whole) for part in self.active or self.module.parts)
@@ -181,7 +184,10 @@ def _update(members: LoraMembers, adapted: AdaptedModule, base: BaseTensors) -> 
 def _active_parts(
     module: Module, b: Numbers, norms: "Numbers | None", base: BaseTensors
 ) -> Iterator[Part]:
-    """Yield the sites whose outputs the update of a fused module changes, or the only site."""
+    """Yield the sites whose outputs the update of a fused module changes.
+
+    If the module has only one site, yield that one.
+    """
     import numpy as np
 
     for part in module.parts:
@@ -210,7 +216,10 @@ def _common_rank(updates: list[_Update]) -> int:
 
 
 def _method(members: LoraMembers, model: PublishedModel, updates: list[_Update], rank: int) -> Lora:
-    """Return the method; the factor of the update must be the same at all modules."""
+    """Return the method that the updates express.
+
+    The factor of the update must be the same at all modules.
+    """
     root = 0.5 if members.use_rslora else 1.0
     first = min(updates, key=lambda update: update.rank)
     for update in updates:
@@ -238,7 +247,10 @@ def _method(members: LoraMembers, model: PublishedModel, updates: list[_Update],
 
 
 def _undone(product: float, factor: float) -> float:
-    """Return the number with the fewest digits whose product with `factor` is this one."""
+    """Return the number whose product with `factor` is `product`.
+
+    Of several such numbers, it is the one with the fewest digits.
+    """
     quotient = product / factor
     short = (float(f"{quotient:.{digits}g}") for digits in range(1, 17))
     return next((number for number in short if number * factor == product), quotient)

@@ -21,7 +21,9 @@ from adaptlab.methods.prefix_tuning import PrefixTuning
 def to_peft(
     method: PrefixTuning, model: PublishedModel, tensors: Mapping[str, Numbers], base: BaseTensors
 ) -> PeftForm:
-    """Return the keys and values [P, layers · 2 · K], keys before values in every layer.
+    """Return the keys and values [P, layers · 2 · K].
+
+    Keys come before values in every layer.
 
     Raises:
         NoPeftForm: the prefix is at the input of attention.
