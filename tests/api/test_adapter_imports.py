@@ -1,4 +1,4 @@
-"""Imported adapters over HTTP: what they become, and what is refused where."""
+"""Imported adapters over HTTP: their jobs, and what is refused where."""
 
 import io
 import json
@@ -46,7 +46,10 @@ def settings(database_url: str, broker_url: str, tmp_path: Path, root: Path) -> 
 
 
 def refusal(api: TestClient, root: Path, **changes: object) -> dict[str, Any]:
-    """The only problem of a spec, which is the same before and at its creation."""
+    """The only problem of a spec.
+
+    It is the same before and at its creation.
+    """
     document = {name: value for name, value in {**ADAPTER, **changes}.items() if value is not None}
     answers = [api.post(f"/v1/jobs{query}", json=document) for query in ("?validate_only=true", "")]
     for answer in answers:
@@ -168,7 +171,7 @@ def test_a_base_model_that_peft_cannot_adapt_is_refused(api: TestClient, root: P
 def test_an_export_is_imported_as_what_it_was(
     api: TestClient, sessions: sessionmaker[Session], root: Path, method: dict[str, object]
 ) -> None:
-    """Forms that repeat tensors of the base are checked against the replicate's own."""
+    """Tensors of the base in a form are compared with the replicate's own."""
     with sessions.begin() as session:
         checkpoint, trained, _, _ = an_adapter(session, method)
     content = api.get(f"/v1/checkpoints/{checkpoint}/peft").content

@@ -196,7 +196,7 @@ def test_what_makes_no_sense_is_refused(invoke: Invoke, study: str) -> None:
 def test_a_comparison_that_is_being_computed_is_waited_for(
     client: Client, invoke: Invoke, study: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first answers say how far it is; the deadline is said with what is ready."""
+    """The first answers and the deadline say how much is ready."""
     answer, asked = ComparisonRuns.answer, list[int]()
 
     def late(runs: ComparisonRuns, units: Any, question: Any) -> Any:

@@ -1,4 +1,4 @@
-"""These tests run where torch finds a CUDA device, and are skipped elsewhere."""
+"""Tests of a GPU, skipped where torch finds no CUDA device."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The memory of a GPU: measured, divided when it is small, and named when it is not enough."""
+"""The memory of a GPU: measured, and divided when it is small."""
 
 import gc
 from collections.abc import Iterator
@@ -42,7 +42,10 @@ def wide(trials: int, batch: int = 64) -> Plan:
 
 @pytest.fixture
 def little_memory() -> Iterator[None]:
-    """Leave the process 160 MiB of the card, besides what other tests still hold."""
+    """Leave the process 160 MiB of the card.
+
+    What other tests still hold is not counted.
+    """
     gc.collect()
     torch.cuda.empty_cache()
     most = torch.cuda.memory_reserved() + 160 * MEGABYTE

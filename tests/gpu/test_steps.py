@@ -1,4 +1,4 @@
-"""A training on a GPU is the training on the CPU, whatever the method and the model."""
+"""Trainings on a GPU, compared with the CPU for every method and family."""
 
 import warnings
 from pathlib import Path
