@@ -68,7 +68,7 @@ def _connect(path: Path) -> None:
 
 
 def _name_a_thread() -> None:
-    """As CUDA does when it looks for a GPU: it names a thread that it has started."""
+    """Name a thread that was started, as CUDA does to find a GPU."""
     done = threading.Event()
     other = threading.Thread(target=done.wait)
     other.start()

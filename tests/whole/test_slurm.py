@@ -64,7 +64,10 @@ def log_of(slurm: Slurm, number: str) -> str:
 def test_scancel_saves_what_ran_and_nothing_is_requeued(
     stack: Stack, client: Client, slurm: Slurm, eventually: Eventually, options: tuple[str, ...]
 ) -> None:
-    """Either reaches the script and the worker at once, and the script passes it on."""
+    """Either signal reaches the script and the worker at once.
+
+    The script passes it on.
+    """
     job, number = submitted(stack, client, slurm)
     eventually(lambda: client.jobs.get(job).progress.step > 0)
     slurm.call("scancel", *options, number)

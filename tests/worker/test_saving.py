@@ -10,7 +10,10 @@ from adaptlab_worker.trainer import PipeObserver
 
 
 def times(size: int, until: int) -> list[int]:
-    """The seconds at which a state of `size` bytes is saved, every 30 s if it is small."""
+    """The seconds at which a state of `size` bytes is saved.
+
+    A small one is saved every 30 s.
+    """
     saves = SaveTimes(30, 0)
     made: list[int] = []
     for now in range(until):
