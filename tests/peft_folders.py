@@ -34,7 +34,8 @@ LORA: Mapping[str, object] = {
 def lora_tensors(**changes: NDArray[Any] | None) -> Arrays:
     """LoRA of q and v of the Llama in `tests.folders`.
 
-    `changes` are tensors of the first layer. Their names are those of module and matrix, such as `q_proj_lora_A`; None leaves one out.
+    `changes` are tensors of the first layer. Their names are those of module and matrix, such as
+    `q_proj_lora_A`; None leaves one out.
     """
     generator = np.random.default_rng(5)
     width, rank = int(str(CONFIG["hidden_size"])), 2
