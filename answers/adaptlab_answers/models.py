@@ -98,7 +98,10 @@ class PlugIn(Value):
 
 
 class LargeBaseRates(Value):
-    """A method's learning rates on base models with at least `from_parameters` parameters."""
+    """A method's learning rates on large base models.
+
+    Those have at least `from_parameters` parameters.
+    """
 
     from_parameters: int
     default_learning_rate: float

@@ -347,7 +347,10 @@ class ResolvedTraining(Value):
 
 
 class ModelFolder(Value):
-    """The folder of an imported model or adapter, below a model root, with its files."""
+    """The folder of an imported model or adapter, with its files.
+
+    It is below a model root.
+    """
 
     folder: str
     files: tuple[ModelFile, ...]
