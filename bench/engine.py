@@ -1,7 +1,6 @@
 """The engine: replicates in one pass against plain models in turn."""
 
 import statistics
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -23,7 +22,7 @@ from adaptlab.tasks.sort_ascending import SortAscending
 from bench.figures import Figure, Section, alternating, spread
 from bench.peak import SIZE, operations, peak
 from bench.plain_loop import PlainLoop
-from bench.stepping import stepper
+from bench.stepping import milliseconds, stepper
 
 ROUNDS = 5
 TASK = SortAscending(name="sort_ascending")
@@ -148,8 +147,8 @@ def _compared(contest: Contest, precision: str, autocast: bool, fastest: float) 
     plain.step()  # what only the first step does is not measured
     stacked()
     ours, theirs = alternating(
-        lambda: _milliseconds(stacked, contest.steps) / replicates,
-        lambda: _milliseconds(plain.step, 4 * contest.steps),
+        lambda: milliseconds(stacked, contest.steps) / replicates,
+        lambda: milliseconds(plain.step, 4 * contest.steps),
         ROUNDS,
     )
     ratio = sorted(t / o for t, o in zip(theirs, ours, strict=True))[ROUNDS // 2]
@@ -184,8 +183,8 @@ def _evaluation() -> Figure:
     model = Model(plan, {}, {name: tensor.detach() for name, tensor in tensors.items()})
     plain = PlainLoop(TASK, ONE_LAYER.layers, ONE_LAYER.heads, ONE_LAYER.width, batch=64)
     ours, theirs = alternating(
-        lambda: _milliseconds(lambda: outcomes(model, plan.task, "test", 3200, 1), 1),
-        lambda: _milliseconds(lambda: _generate(plain), 1),
+        lambda: milliseconds(lambda: outcomes(model, plan.task, "test", 3200, 1), 1),
+        lambda: milliseconds(lambda: _generate(plain), 1),
         ROUNDS,
     )
     ratio = sorted(t / o for t, o in zip(theirs, ours, strict=True))[ROUNDS // 2]
@@ -203,12 +202,3 @@ def _generate(plain: PlainLoop) -> None:
         items = make_items(TASK, "test", torch.tensor([ITEM_SEED]), first, 100)
         questions = items.tokens[0, :, : TASK.input_length()]
         (plain.answer(questions) == items.targets[0]).all(-1)
-
-
-def _milliseconds(work: Callable[[], object], times: int) -> float:
-    begin = time.perf_counter()
-    for _ in range(times):
-        work()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return (time.perf_counter() - begin) * 1000 / times

@@ -6,29 +6,15 @@ the batch and all gradients are computed, as the published code does. In bfloat1
 is under `torch.autocast`.
 """
 
-from collections.abc import Iterator
-from itertools import count
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from adaptlab.engine.digits import make_items, target_rows
-from adaptlab.engine.items import Items
-from adaptlab.engine.train import STEPS_OF_DATA
+from adaptlab.engine.digits import target_rows
+from adaptlab.engine.train import items_of_steps
 from adaptlab.plugins.task import DigitTask
 
-
-def items_of_steps(task: DigitTask, batch: int, device: str) -> Iterator[Items]:
-    """Yield the items of every step.
-
-    They are made for as many steps at once as the engine does.
-    """
-    for first in count(0, STEPS_OF_DATA * batch):
-        seed = torch.zeros(1, dtype=torch.int64, device=device)
-        items = make_items(task, "train", seed, first, STEPS_OF_DATA * batch)
-        for start in range(0, STEPS_OF_DATA * batch, batch):
-            yield items.part(slice(start, start + batch))
+STEPS = range(10**9)  # more than any benchmark takes
 
 
 class Block(nn.Module):
@@ -97,7 +83,9 @@ class PlainLoop:
         trained = [self.prefixes] if self.prefixes is not None else list(self.model.parameters())
         self.optimiser = torch.optim.AdamW(trained, 1e-3, betas=(0.9, 0.95), weight_decay=0.1)
         self.trained, self.bfloat16, self.device = trained, bfloat16, device
-        self.items = items_of_steps(task, batch, device)
+        self.items = items_of_steps(
+            task, torch.zeros(1, dtype=torch.int64, device=device), batch, STEPS
+        )
 
     def step(self) -> None:
         """Take one step on fresh items."""

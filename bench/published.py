@@ -6,7 +6,6 @@ The engine runs our decoder, and the library's.
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from adaptlab.engine.allocator import keep_freed_memory
 from adaptlab.engine.compiled import compile_kernels
 from adaptlab.engine.digits import target_rows
 from adaptlab.engine.plan import Plan, make_plan
+from adaptlab.engine.train import items_of_steps
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.transformers import Transformers
 from adaptlab.plugins.family import Family
@@ -25,8 +25,8 @@ from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.spec import AdaptSpec, Precision
 from adaptlab.tasks.sort_ascending import SortAscending
 from bench.figures import Figure, Section, alternating, spread
-from bench.plain_loop import items_of_steps
-from bench.stepping import stepper
+from bench.plain_loop import STEPS
+from bench.stepping import milliseconds, stepper
 
 if TYPE_CHECKING:
     from transformers import GPT2Config
@@ -111,8 +111,8 @@ def row(
     ours()
     theirs()
     mine, peft = alternating(
-        lambda: _milliseconds(ours) / replicates,
-        lambda: _milliseconds(theirs) / theirs_replicates,
+        lambda: milliseconds(ours) / replicates,
+        lambda: milliseconds(theirs) / theirs_replicates,
         ROUNDS,
     )
     ratio = sorted(p / m for p, m in zip(peft, mine, strict=True))[ROUNDS // 2]
@@ -199,7 +199,8 @@ def peft_step(dtype: torch.dtype = torch.float32, device: str = "cpu") -> Callab
     model = get_peft_model(gpt2, lora).to(device)
     trained = [p for p in model.parameters() if p.requires_grad]
     optimiser = torch.optim.AdamW(trained, 1e-3)
-    each_step = items_of_steps(TASK, BATCH, device)
+    seed = torch.zeros(1, dtype=torch.int64, device=device)
+    each_step = items_of_steps(TASK, seed, BATCH, STEPS)
 
     def step() -> None:
         items = next(each_step)
@@ -232,14 +233,6 @@ def _added_megabytes(seeds: int, rates: int) -> float:
     command = [sys.executable, "-m", "bench.published", str(seeds), str(rates)]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     return float(run.stdout)
-
-
-def _milliseconds(work: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    work()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return (time.perf_counter() - begin) * 1000
 
 
 def _peak_megabytes() -> float:

@@ -1,7 +1,9 @@
-"""One training step of the engine, repeatable."""
+"""One training step of the engine, repeatable, and its time."""
 
+import time
 from collections.abc import Callable, Mapping
 
+import torch
 from torch import Tensor
 
 from adaptlab.engine.allocate import allocate
@@ -24,3 +26,13 @@ def stepper(plan: Plan, base: Mapping[str, Tensor]) -> Callable[[], None]:
         optimiser.step(gradient, plan.replicate_rates)
 
     return step
+
+
+def milliseconds(work: Callable[[], object], times: int = 1) -> float:
+    """Return the mean time of `work`, a GPU's part included."""
+    begin = time.perf_counter()
+    for _ in range(times):
+        work()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return (time.perf_counter() - begin) * 1000 / times

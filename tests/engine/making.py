@@ -1,7 +1,7 @@
 """Small models in float64, and an observer that remembers."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -231,6 +231,13 @@ def rounding(values: torch.Tensor, roundings: int = ROUNDINGS) -> float:
 
 LACKING = {("adapter", "formal"), ("layernorm_tuning", "formal")}
 """Methods and variants that name sites which the family does not have, and so are refused."""
+WITHOUT_BIASES = {("bitfit", "mixtral")}
+
+
+def method_pairs(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Every small family with each of the methods that it has sites for."""
+    crossed = [(name, family) for family in SMALL_OF_EACH | OTHER_SMALL for name in names]
+    return [pair for pair in crossed if pair not in LACKING | WITHOUT_BIASES]
 
 
 class Remembering:

@@ -21,6 +21,7 @@ from tests.engine.making import (
     adaptation,
     base_tensors,
     items,
+    method_pairs,
     one_larger,
     one_layer,
     perturbed,
@@ -49,7 +50,6 @@ from adaptlab.specs.budget import budget_vector, solve, trainable_parameters
 
 NAMES = (*METHODS.names(), *VARIANTS)
 SMALL, TINY = SMALL_OF_EACH | OTHER_SMALL, TINY_OF_EACH | OTHER_TINY
-WITHOUT_BIASES = {("bitfit", "mixtral")}
 every_family = pytest.mark.parametrize("family", SMALL)
 
 
@@ -61,10 +61,7 @@ SMOOTH = [name for name in TRAINED if name not in HELD]
 
 def pairs(names: Iterable[str]) -> pytest.MarkDecorator:
     """Every family with each of the methods that it has sites for."""
-    crossed = [(name, family) for family in SMALL for name in names]
-    return pytest.mark.parametrize(
-        ("name", "family"), [pair for pair in crossed if pair not in LACKING | WITHOUT_BIASES]
-    )
+    return pytest.mark.parametrize(("name", "family"), method_pairs(names))
 
 
 every_pair, trained_pair, smooth_pair = pairs(NAMES), pairs(TRAINED), pairs(SMOOTH)

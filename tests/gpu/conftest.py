@@ -6,8 +6,6 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from adaptlab.engine.step_graph import use_graphs
-
 # Read when `transformers` is imported, which the test modules do after this.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -23,6 +21,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def without_graphs() -> Iterator[None]:
     """Compute steps plainly, unless a test asks for graphs."""
+    # Here, because what is imported with this file escapes the checks of shapes.
+    from adaptlab.engine.step_graph import use_graphs
+
     use_graphs(use=False)
     yield
     use_graphs(use=False)

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 from tests.engine.making import (
-    LACKING,
     OTHER_SMALL,
     SMALL,
     SMALL_OF_EACH,
@@ -14,6 +13,7 @@ from tests.engine.making import (
     adaptation,
     base_tensors,
     items,
+    method_pairs,
     sized,
     trainables,
 )
@@ -28,13 +28,7 @@ from adaptlab.plugins.method import METHODS
 pytestmark = pytest.mark.gpu
 
 MODELS = SMALL_OF_EACH | OTHER_SMALL
-WITHOUT_BIASES = {("bitfit", "mixtral")}
-PAIRS = [
-    (name, family)
-    for family in MODELS
-    for name in (*METHODS.names(), *VARIANTS)
-    if name != "frozen" and (name, family) not in LACKING | WITHOUT_BIASES
-]
+NAMES = [name for name in (*METHODS.names(), *VARIANTS) if name != "frozen"]
 TRAINING = {"precision": "float64", "steps": 3, "batch_size": 6, "validations": 1}
 
 
@@ -48,7 +42,7 @@ def planned(method: object, family: str, **training: object) -> Plan:
     )
 
 
-@pytest.mark.parametrize(("name", "family"), PAIRS)
+@pytest.mark.parametrize(("name", "family"), method_pairs(NAMES))
 def test_a_training_ends_with_the_weights_that_the_cpu_finds(
     name: str, family: str, tmp_path: Path
 ):

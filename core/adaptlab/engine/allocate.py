@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from adaptlab.engine.counter import normal, random_bits, stream, uniform
+from adaptlab.engine.counter import constant, normal, random_bits, stream, uniform
 from adaptlab.engine.tensors import Float, Int
 from adaptlab.plugins.shapes import TensorShape
 
@@ -116,7 +116,7 @@ def _initial(name: str, shape: TensorShape, seeds: Tensor, bases: Mapping[str, T
         value = {"zeros": 0.0, "ones": 1.0, "constant": start.scale}[start.kind]
         return torch.full((replicates, shape.size), value, device=device)
     counters = (
-        torch.tensor(stream(f"initial/{name}"), device=device),
+        constant(stream(f"initial/{name}"), device),
         seeds.unsqueeze(1),
         torch.arange(shape.size, device=device).unsqueeze(0),
     )
@@ -151,5 +151,5 @@ def drawn_rows(name: str, available: int, count: int, seed: Int[Tensor, ""]) -> 
     device = seed.device
     orders = torch.arange(-(-count // available), device=device).unsqueeze(1)
     places = torch.arange(available, device=device)
-    start = torch.tensor(stream(f"initial/{name}"), device=device)
+    start = constant(stream(f"initial/{name}"), device)
     return random_bits(start, seed, orders, places).argsort(stable=True).flatten()[:count]

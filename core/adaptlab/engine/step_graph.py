@@ -13,6 +13,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from adaptlab.engine.counter import constant
 from adaptlab.engine.items import Items
 from adaptlab.engine.tensors import Float, Int
 from adaptlab.errors import is_out_of_memory
@@ -63,7 +64,7 @@ class StepGraph:
 
         `compute` is the same at every call. It is not kept, as its pass keeps this graph.
         """
-        place = torch.full((), step, dtype=torch.int64, device=items.tokens.device)
+        place = constant(step, items.tokens.device)
         if self.fault is not None:
             return compute(items, place)
         if self._graph is None or self._results is None:

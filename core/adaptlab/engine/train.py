@@ -18,9 +18,11 @@ from adaptlab.engine.observer import Observer
 from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.passes import Pass
 from adaptlab.engine.plan import Plan
+from adaptlab.engine.tensors import Int
 from adaptlab.engine.training_state import TrainingState, read_state, write_state
 from adaptlab.errors import TrainingDiverged, TrainingStopped
 from adaptlab.measurements.results import MetricPoint, Metrics, Progress, TrainingSaved, is_loss
+from adaptlab.plugins.task import DigitTask
 from adaptlab.specs.curve_steps import CurveSteps
 
 STEPS_OF_DATA = 16
@@ -230,10 +232,15 @@ def batches(plan: Plan, first: int = 0, seeds: Sequence[int] | None = None) -> I
     once, because a few cost as much as many.
     """
     training = plan.training
-    size = training.batch_size
     chosen = plan.seeds if seeds is None else plan.seeds[list(seeds)]
-    for step in range(first, training.steps, STEPS_OF_DATA):
-        steps = min(STEPS_OF_DATA, training.steps - step)
-        items = make_items(plan.task, "train", chosen, step * size, steps * size)
-        for start in range(0, steps * size, size):
+    return items_of_steps(plan.task, chosen, training.batch_size, range(first, training.steps))
+
+
+def items_of_steps(
+    task: DigitTask, seeds: Int[Tensor, "S"], size: int, steps: range
+) -> Iterator[Items]:
+    """Yield the training items [S, size, ...] of each step."""
+    for some in (steps[at : at + STEPS_OF_DATA] for at in range(0, len(steps), STEPS_OF_DATA)):
+        items = make_items(task, "train", seeds, some.start * size, len(some) * size)
+        for start in range(0, len(some) * size, size):
             yield items.part(slice(start, start + size))

@@ -1,0 +1,113 @@
+"""What a step graph does around a recording, with stand-ins for CUDA's.
+
+Real recordings are in `tests/gpu`.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+
+from adaptlab.engine import step_graph
+from adaptlab.engine.items import Items
+from adaptlab.engine.step_graph import StepGraph
+
+CANNOT = "operation not permitted when stream is capturing"
+NO_MEMORY = "CUDA out of memory. Tried to allocate 2 GiB"
+
+
+class Recording:
+    """Repeats the last computation, on the tensors that it read."""
+
+    work: ClassVar[list[Callable[[], None]]] = []
+
+    def replay(self) -> None:
+        self.work[-1]()
+
+
+class Cuda:
+    """A computation that notes its calls, and the recording of it."""
+
+    def __init__(self, fault: str | None = None) -> None:
+        self.fault, self.calls, self.recording = fault, 0, False
+
+    def compute(self, items: Items, step: Tensor) -> tuple[Tensor, Tensor]:
+        if self.recording and self.fault is not None:
+            raise RuntimeError(self.fault)
+        self.calls += 1
+        gradient, losses = torch.empty(2, 3), torch.empty(2)
+
+        def work() -> None:
+            gradient.fill_(float(items.tokens.sum()))
+            losses.fill_(float(step + items.targets.sum()))
+
+        work()
+        Recording.work.append(work)
+        return gradient, losses
+
+    @contextmanager
+    def graph(self, *_: object, **__: object) -> Iterator[None]:
+        self.recording = True
+        try:
+            yield
+        finally:
+            self.recording = False
+
+
+def items(number: int) -> Items:
+    return Items(torch.full((1, 2, 3), number), torch.full((1, 2, 1), number))
+
+
+@pytest.fixture
+def cuda(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cuda:
+    stand_in = Cuda(getattr(request, "param", None))
+    stream = SimpleNamespace(wait_stream=lambda _: None)
+    monkeypatch.setattr(step_graph, "_stream", lambda _: stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+    monkeypatch.setattr(torch.cuda, "graph", stand_in.graph)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Recording)
+    monkeypatch.setattr(Tensor, "record_stream", lambda *_: None)
+    return stand_in
+
+
+def asked(graph: StepGraph, cuda: Cuda, step: int) -> tuple[float, float]:
+    gradient, losses = graph(cuda.compute, items(step), step)
+    return float(gradient[0, 0]), float(losses[0])
+
+
+def expected(step: int) -> tuple[float, float]:
+    return 6.0 * step, 3.0 * step
+
+
+def test_later_steps_replay_with_their_own_items_and_number(cuda: Cuda) -> None:
+    graph = StepGraph()
+    assert [asked(graph, cuda, step) for step in range(1, 5)] == [*map(expected, range(1, 5))]
+    assert graph.is_recorded
+    assert cuda.calls == 2, "computed once and recorded once"
+
+
+def test_the_items_that_were_recorded_stay_as_they_are(cuda: Cuda) -> None:
+    graph, first = StepGraph(), items(1)
+    graph(cuda.compute, first, 1)
+    asked(graph, cuda, 2)
+    assert torch.equal(first.tokens, items(1).tokens)
+
+
+@pytest.mark.parametrize("cuda", [CANNOT], indirect=True)
+def test_what_cannot_be_recorded_is_computed_at_every_step(cuda: Cuda) -> None:
+    graph = StepGraph()
+    assert [asked(graph, cuda, step) for step in range(1, 5)] == [*map(expected, range(1, 5))]
+    assert not graph.is_recorded
+    assert graph.fault == CANNOT
+    assert cuda.calls == 4
+
+
+@pytest.mark.parametrize("cuda", [NO_MEMORY], indirect=True)
+def test_a_recording_without_memory_is_the_descents_to_handle(cuda: Cuda) -> None:
+    with pytest.raises(RuntimeError, match="out of memory"):
+        asked(StepGraph(), cuda, 1)
