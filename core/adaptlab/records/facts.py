@@ -1,0 +1,66 @@
+"""What is known about a dataset of records without its content."""
+
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from adaptlab.records.buckets import BUCKETS
+from adaptlab.records.record import MOST_FIELDS, FieldName
+from adaptlab.values import Name, Value
+
+MOST_VALUES = 64
+"""The most different values of a field that are counted one by one."""
+
+
+class ValueCount(Value):
+    """A value of a field, and how many records have it."""
+
+    value: str
+    count: int
+
+
+class FieldFacts(Value):
+    """One field of all records.
+
+    Attributes:
+        name: its name.
+        longest: bytes of its longest value in UTF-8.
+        empty: records whose value is empty or has spaces only.
+        values: its values with their counts, sorted by value; None if there are more than 64 or one
+            of them has more than 256 characters.
+        buckets: records by the bucket of their value; see `adaptlab.records.buckets`.
+    """
+
+    name: FieldName
+    longest: int
+    empty: int
+    values: tuple[ValueCount, ...] | None
+    buckets: Annotated[tuple[int, ...], Field(min_length=BUCKETS, max_length=BUCKETS)]
+
+
+class RecordsFacts(Value):
+    """The facts about a dataset of records.
+
+    Attributes:
+        name: its name on the server.
+        digest: the SHA-256 of its canonical content.
+        records: the number of records.
+        copies: records that are equal to an earlier one in every field.
+        fields: its fields, in the order of the content.
+    """
+
+    kind: Literal["records"] = "records"
+    name: Name
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    records: int
+    copies: int
+    fields: Annotated[tuple[FieldFacts, ...], Field(min_length=1, max_length=MOST_FIELDS)]
+
+    def field(self, name: str) -> FieldFacts | None:
+        """Return the facts about a field, None if there is no such field."""
+        return next((field for field in self.fields if field.name == name), None)
+
+    def names(self) -> Iterable[str]:
+        """Return the names of all fields, in order."""
+        return (field.name for field in self.fields)

@@ -1,0 +1,48 @@
+"""One record of a dataset, and its canonical line.
+
+The content of a dataset of records is canonical: one JSON object per line, every value a text, the
+fields in the same order in all lines. Its SHA-256 is the dataset's digest. A record is known by its
+place in the content, counted from 0.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+Record = Mapping[str, str]
+"""A value by field; the order of the fields is the dataset's."""
+
+MOST_RECORDS = 2_000_000
+MOST_BYTES = 2**30
+"""Limit of the canonical content."""
+
+MOST_FIELDS = 32
+LONGEST_LINE = 2**20
+"""Limit of a record in bytes, in a file of any form and as a canonical line."""
+
+LONGEST_FIELD_NAME = 63
+FORBIDDEN_IN_NAMES = "{}"
+"""Braces enclose the name of a field in a template."""
+
+
+def _checked(name: str) -> str:
+    """Return the name of a field if a template can contain it."""
+    if name != name.strip() or not name.isprintable() or set(name) & set(FORBIDDEN_IN_NAMES):
+        raise PydanticCustomError(
+            "not_a_field_name",
+            "the name of a field has printable characters without braces, and no space at its ends",
+        )
+    return name
+
+
+FieldName = Annotated[
+    str, Field(min_length=1, max_length=LONGEST_FIELD_NAME), AfterValidator(_checked)
+]
+
+
+def canonical_line(record: Record) -> bytes:
+    """Return the line of a record, with its end."""
+    return (json.dumps(dict(record), ensure_ascii=False, separators=(",", ":")) + "\n").encode()
