@@ -1,0 +1,142 @@
+"""Check that values are records, and that all records have the same fields."""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from pydantic import TypeAdapter, ValidationError
+
+from adaptlab.records.problems import GroupedProblems, NotARecord
+from adaptlab.records.record import LONGEST_FIELD_NAME, MOST_FIELDS, FieldName, Record
+
+_FIELD_NAME: TypeAdapter[str] = TypeAdapter(FieldName)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_KINDS = {type(None): "null", list: "a list", dict: "an object"}
+_MOST_BITS = 4096
+"""Limit of a whole number; Python refuses to write those of more than 4,300 digits."""
+
+
+class RecordChecker:
+    """Makes records of values, with the fields of the first one in their order."""
+
+    def __init__(self) -> None:
+        self.fields: tuple[str, ...] = ()
+
+    def begin(self, place: int, names: Sequence[str]) -> None:
+        """Take the names of the fields; raise `NotARecord` if they cannot be used."""
+        if not names:
+            raise NotARecord(place, "no_fields", "there are no fields", "Give at least one.")
+        if len(names) > MOST_FIELDS:
+            what = f"there are {len(names):,} fields, more than {MOST_FIELDS}"
+            raise NotARecord(place, "too_many_fields", what, "Leave some of them out.")
+        for position, name in enumerate(names, 1):
+            if name in names[: position - 1]:
+                what = f"the field {name!r} occurs twice"
+                raise NotARecord(place, "field_twice", what, "Rename or remove one of them.")
+            _check_name(place, position, name)
+        self.fields = tuple(names)
+
+    def checked(self, place: int, values: Mapping[str, object]) -> Record:
+        """Return the record with these values; raise `NotARecord` if it is none."""
+        if not self.fields:
+            self.begin(place, tuple(values))
+        if len(values) != len(self.fields) or not all(name in values for name in self.fields):
+            raise self._other_fields(place, values)
+        return {name: _text(place, name, values[name]) for name in self.fields}
+
+    def _other_fields(self, place: int, values: Mapping[str, object]) -> NotARecord:
+        missing = [name for name in self.fields if name not in values]
+        if missing:
+            code, what = "missing_field", f"{_names(missing)} missing"
+        else:
+            extra = [name for name in values if name not in self.fields]
+            code, what = "unknown_field", f"{_names(extra)} not in the first record"
+        listed = ", ".join(map(repr, self.fields))
+        return NotARecord(place, code, what, f"Give every record the same fields: {listed}.")
+
+
+def checked_records(
+    records: Iterable[Mapping[str, object]], pointer: str = "/records"
+) -> Iterator[Record]:
+    """Yield the records with these values.
+
+    Raises:
+        InvalidSpec: after the last record, with grouped problems of records counted from 1; none
+            is yielded after the first problem.
+    """
+    problems, checker = GroupedProblems(pointer, "record"), RecordChecker()
+    for place, values in enumerate(records, 1):
+        try:
+            record = checker.checked(place, values)
+        except NotARecord as error:
+            problems.add(error)
+            continue
+        if not problems:
+            yield record
+    problems.raise_any()
+
+
+def _check_name(place: int, position: int, name: str) -> None:
+    try:
+        _FIELD_NAME.validate_python(name, strict=True)
+    except ValidationError as error:
+        what = f"field {position} has no name"
+        advice = "Name it, or remove its column."
+        if name.strip():
+            what = f"the name of field {position}, {_shortened(name)!r}, cannot be used"
+            advice = (
+                f"A name has 1 to {LONGEST_FIELD_NAME} printable characters without braces, and "
+                "no space at its ends."
+            )
+        raise NotARecord(place, "bad_field_name", what, advice) from error
+
+
+def _text(place: int, field: str, value: object) -> str:
+    """Return a value as text: `true`, `false`, numbers as Python writes them."""
+    match value:
+        case str():
+            _check_text(place, field, value)
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int() if value.bit_length() <= _MOST_BITS:
+            return str(value)
+        case float() if math.isfinite(value):
+            return repr(value)
+        case int() | float():
+            kind = "a number that is too large or not finite"
+        case _:
+            kind = _KINDS.get(type(value), "neither text nor a number")
+    raise NotARecord(
+        place,
+        "wrong_value",
+        f"the value of {field!r} is {kind}",
+        "Give a text, a number, true or false; an empty text where there is no value.",
+    )
+
+
+def _check_text(place: int, field: str, value: str) -> None:
+    if "\0" in value:
+        raise NotARecord(
+            place,
+            "nul_character",
+            f"the value of {field!r} has a NUL character",
+            "Remove it: it cannot be stored in a text.",
+        )
+    if not value.isascii() and _SURROGATE.search(value):
+        raise NotARecord(
+            place,
+            "lone_surrogate",
+            f"the value of {field!r} has half of a surrogate pair, such as \\ud83d alone",
+            "Write the whole character in UTF-8, or both halves of the pair.",
+        )
+
+
+def _names(names: Sequence[str]) -> str:
+    listed = ", ".join(repr(_shortened(name)) for name in names[:3])
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{listed}{more} {'is' if len(names) == 1 else 'are'}"
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= LONGEST_FIELD_NAME else f"{name[:LONGEST_FIELD_NAME]}…"

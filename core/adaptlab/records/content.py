@@ -1,0 +1,55 @@
+"""Records from the canonical content of a dataset."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+
+from adaptlab.errors import BadDataset
+from adaptlab.records.lines import Line, lines_of
+from adaptlab.records.problems import NotARecord
+from adaptlab.records.record import Record, canonical_line
+
+
+def read_content(pieces: Iterable[bytes], digest: str) -> Iterator[Record]:
+    """Yield the records of canonical content, cut anywhere, such as an open file.
+
+    Raises:
+        BadDataset: the content is not canonical, or, after the last record, it has another
+            SHA-256.
+    """
+    content, fields = hashlib.sha256(), None
+    try:
+        for line in lines_of(_hashed(pieces, content)):
+            record = _record(line)
+            fields = fields or list(record or ())
+            if record is None or list(record) != fields:
+                raise _not_canonical(digest, line.number)
+            yield record
+    except NotARecord as error:
+        raise _not_canonical(digest, error.place) from error
+    if (actual := content.hexdigest()) != digest:
+        raise BadDataset(f"The dataset {digest} arrived with the SHA-256 {actual}. Fetch it again.")
+
+
+def _hashed(pieces: Iterable[bytes], content: "hashlib._Hash") -> Iterator[bytes]:
+    for piece in pieces:
+        content.update(piece)
+        yield piece
+
+
+def _record(line: Line) -> Record | None:
+    """Return the record of a line; None unless it is as `canonical_line` writes it."""
+    try:
+        record = json.loads(line.content)
+        is_record = isinstance(record, dict) and all(isinstance(v, str) for v in record.values())
+        is_canonical = is_record and canonical_line(record) == line.content + b"\n" * line.is_ended
+    except (ValueError, RecursionError):
+        return None
+    return record if is_canonical and record else None
+
+
+def _not_canonical(digest: str, line: int) -> BadDataset:
+    return BadDataset(
+        f"The dataset {digest} is not canonical: line {line:,} is not a record with the fields of "
+        "the first. Upload it again."
+    )

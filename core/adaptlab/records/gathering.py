@@ -1,0 +1,156 @@
+"""The canonical content of records, and the facts about it, in one pass."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.records.buckets import BUCKETS, bucket_of
+from adaptlab.records.facts import MOST_VALUES, FieldFacts, RecordsFacts, ValueCount
+from adaptlab.records.record import (
+    LONGEST_LINE,
+    MOST_BYTES,
+    MOST_RECORDS,
+    Record,
+    canonical_line,
+)
+
+LONGEST_VALUE = 256
+"""Characters up to which values of a field are counted one by one."""
+
+_HASH_BYTES = 16
+
+
+class Gatherer:
+    """Facts about records that are added one by one.
+
+    All records have the same fields in the same order, as those of `read_records` have. It keeps
+    16 bytes per record.
+    """
+
+    def __init__(self, pointer: str = "/upload") -> None:
+        self._pointer = pointer
+        self._fields: dict[str, _Field] = {}
+        self._hashes = bytearray()
+        self._content = hashlib.sha256()
+        self.records = 0
+        self.size_bytes = 0
+
+    def lines(self, records: Iterable[Record]) -> Iterator[bytes]:
+        """Add records, and yield the canonical line of each.
+
+        Raises:
+            InvalidSpec: there are no or too many records, or too many bytes.
+        """
+        for record in records:
+            yield self.add(record)
+        if not self.records:
+            raise self._wrong("wrong_number_of_records", "There are no records. Give at least one.")
+
+    def add(self, record: Record) -> bytes:
+        """Add a record and return its canonical line; raise `InvalidSpec` beyond a limit."""
+        line = canonical_line(record)
+        self.records += 1
+        self.size_bytes += len(line)
+        self._check(len(line) - 1)
+        self._content.update(line)
+        self._hashes += hashlib.blake2b(line, digest_size=_HASH_BYTES).digest()
+        if not self._fields:
+            self._fields = {name: _Field() for name in record}
+        for field, value in zip(self._fields.values(), record.values(), strict=True):
+            field.add(value)
+        return line
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the canonical content so far."""
+        return self._content.hexdigest()
+
+    def facts(self, name: str, digest: str) -> RecordsFacts:
+        """Return the facts about the records added so far."""
+        fields = tuple(field.facts(title) for title, field in self._fields.items())
+        return RecordsFacts(
+            name=name,
+            digest=digest,
+            records=self.records,
+            copies=self.records - _distinct(self._hashes),
+            fields=fields,
+        )
+
+    def _check(self, length: int) -> None:
+        if length > LONGEST_LINE:
+            detail = (
+                f"Record {self.records:,} has {length:,} bytes as a line of JSON. The limit is "
+                f"{LONGEST_LINE:,}. Shorten its values."
+            )
+            raise self._wrong("line_too_long", detail)
+        if self.records > MOST_RECORDS:
+            detail = f"There are more than {MOST_RECORDS:,} records. Give fewer."
+            raise self._wrong("wrong_number_of_records", detail)
+        if self.size_bytes > MOST_BYTES:
+            detail = (
+                f"The first {self.records:,} records have more than {MOST_BYTES:,} bytes as lines "
+                "of JSON. Give fewer, or leave out fields that no task needs."
+            )
+            raise self._wrong("too_many_bytes", detail)
+
+    def _wrong(self, code: str, detail: str) -> InvalidSpec:
+        return InvalidSpec(Problem(self._pointer, code, detail))
+
+
+class _Field:
+    """What is gathered about one field."""
+
+    def __init__(self) -> None:
+        self._longest = 0
+        self._empty = 0
+        self._values: Counter[str] | None = Counter()
+        self._buckets = [0] * BUCKETS
+
+    def add(self, value: str) -> None:
+        """Add the value of one record."""
+        self._longest = max(self._longest, _bytes_of(value))
+        self._empty += not value.strip()
+        if self._values is None:
+            self._buckets[bucket_of(value)] += 1
+            return
+        self._values[value] += 1
+        if len(value) > LONGEST_VALUE or len(self._values) > MOST_VALUES:
+            self._buckets = self._all_buckets()
+            self._values = None
+
+    def facts(self, name: str) -> FieldFacts:
+        """Return the facts under the name of the field."""
+        counts = None
+        if self._values is not None:
+            ordered = sorted(self._values.items())
+            counts = tuple(ValueCount(value=value, count=count) for value, count in ordered)
+        return FieldFacts(
+            name=name,
+            longest=self._longest,
+            empty=self._empty,
+            values=counts,
+            buckets=tuple(self._all_buckets()),
+        )
+
+    def _all_buckets(self) -> list[int]:
+        """Return the buckets with those of the values that are counted one by one."""
+        buckets = list(self._buckets)
+        for value, count in (self._values or {}).items():
+            buckets[bucket_of(value)] += count
+        return buckets
+
+
+def _bytes_of(value: str) -> int:
+    return len(value) if value.isascii() else len(value.encode())
+
+
+def _distinct(hashes: bytearray) -> int:
+    """Return how many of the hashes differ."""
+    pairs = np.frombuffer(bytes(hashes), np.uint64).reshape(-1, 2)
+    if not len(pairs):
+        return 0
+    ordered = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+    return 1 + int((ordered[1:] != ordered[:-1]).any(axis=1).sum())

@@ -1,0 +1,112 @@
+"""Lines of a text file, cut from pieces of any size."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from adaptlab.records.problems import NotARecord
+from adaptlab.records.record import LONGEST_LINE, MOST_RECORDS
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class Line(NamedTuple):
+    """A line without its line feed.
+
+    Attributes:
+        number: its number, from 1.
+        content: its bytes.
+        is_ended: False for the last line if no line feed follows it.
+    """
+
+    number: int
+    content: bytes
+    is_ended: bool = True
+
+    @property
+    def is_blank(self) -> bool:
+        """True if the line has spaces only."""
+        return not self.content.strip()
+
+
+def lines_of(pieces: Iterable[bytes]) -> Iterator[Line]:
+    """Yield the lines that end with a line feed, and the rest if there is one.
+
+    Raises:
+        NotARecord: a line has more than `LONGEST_LINE` bytes; no piece behind it is read.
+    """
+    number, rest = 1, bytearray()
+    for piece in pieces:
+        *ended, last = piece.split(b"\n")
+        for end in ended:
+            rest += end
+            _check_length(number, len(rest))
+            yield Line(number, bytes(rest))
+            number += 1
+            rest.clear()
+        rest += last
+        _check_length(number, len(rest))
+    if rest:
+        yield Line(number, bytes(rest), is_ended=False)
+
+
+def without_mark(lines: Iterable[Line]) -> Iterator[Line]:
+    """Yield the lines, the first one without a byte order mark."""
+    for line in lines:
+        if line.number == 1:
+            line = line._replace(content=line.content.removeprefix(_BYTE_ORDER_MARK))
+        yield line
+
+
+def _check_length(number: int, length: int) -> None:
+    if length > LONGEST_LINE:
+        raise NotARecord(
+            number,
+            "line_too_long",
+            f"the line has more than {LONGEST_LINE:,} bytes",
+            "Shorten its values, and end each line with a line feed.",
+            is_final=True,
+        )
+
+
+class BlankLines:
+    """Counts blank lines, which are ignored up to a limit."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def skip(self, line: Line) -> bool:
+        """Return True if the line is blank; raise `NotARecord` after too many."""
+        if not line.is_blank:
+            return False
+        self._count += 1
+        if self._count > MOST_RECORDS:
+            raise NotARecord(
+                line.number,
+                "too_many_blank_lines",
+                f"more than {MOST_RECORDS:,} lines are blank",
+                "Remove them.",
+                is_final=True,
+            )
+        return True
+
+
+def text_of(line: Line) -> str:
+    """Return the text of a line; raise `NotARecord` if it is not UTF-8 or has a NUL byte."""
+    if b"\0" in line.content:
+        raise NotARecord(
+            line.number,
+            "nul_character",
+            "there is a NUL byte",
+            "Remove it. If the file is UTF-16, save it as UTF-8.",
+            column=line.content.index(b"\0") + 1,
+        )
+    try:
+        return line.content.decode()
+    except UnicodeDecodeError as error:
+        raise NotARecord(
+            line.number,
+            "not_utf8",
+            f"the byte 0x{line.content[error.start]:02x} is not UTF-8",
+            "Save the file as UTF-8.",
+            column=len(line.content[: error.start].decode()) + 1,
+        ) from error
