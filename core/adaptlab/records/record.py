@@ -43,6 +43,9 @@ FieldName = Annotated[
 ]
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
 def canonical_line(record: Record) -> bytes:
     """Return the line of a record, with its end."""
-    return (json.dumps(dict(record), ensure_ascii=False, separators=(",", ":")) + "\n").encode()
+    return (_ENCODER.encode(dict(record)) + "\n").encode()

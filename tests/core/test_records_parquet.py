@@ -1,0 +1,83 @@
+"""Records from Parquet, written by DuckDB and by arro3."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+from arro3.core import Array, DataType, RecordBatch
+from arro3.io import write_parquet
+
+from adaptlab.errors import InvalidSpec
+from adaptlab.records.parquet import read_parquet
+
+
+def written(path: Path, query: str) -> Path:
+    with duckdb.connect() as database:
+        database.sql(query).write_parquet(str(path))
+    return path
+
+
+def refusal(path: Path) -> list[str]:
+    with pytest.raises(InvalidSpec) as caught:
+        list(read_parquet(path, "/file"))
+    assert {problem.pointer for problem in caught.value.problems} == {"/file"}
+    return [f"{problem.code}: {problem.detail}" for problem in caught.value.problems]
+
+
+def test_scalars_become_text_row_by_row(tmp_path: Path):
+    path = written(
+        tmp_path / "scalars",
+        "select 'text ' || i as text, i as n, i / 2.0 as half, i % 2 = 0 as even "
+        "from range(3000) t(i)",
+    )
+    placed = list(read_parquet(path))
+    assert [row for row, _ in placed] == [*range(1, 3001)]
+    assert placed[1].record == {"text": "text 1", "n": "1", "half": "0.5", "even": "false"}
+    assert placed[2999].record["text"] == "text 2999"
+
+
+def test_dictionary_encoded_text_is_text(tmp_path: Path):
+    labels = Array(["pos", "neg", "pos"], type=DataType.string())
+    encoded = labels.cast(DataType.dictionary(DataType.int8(), DataType.string()))
+    write_parquet(RecordBatch.from_pydict({"label": encoded}), tmp_path / "labels")
+    values = [record["label"] for _, record in read_parquet(tmp_path / "labels")]
+    assert values == ["pos", "neg", "pos"]
+
+
+def test_values_without_a_text_are_refused_by_row_and_column(tmp_path: Path):
+    path = written(
+        tmp_path / "nulls", "select if(i in (5, 7), null, 'x') as text from range(10) t(i)"
+    )
+    (detail,) = refusal(path)
+    assert detail.startswith(
+        "wrong_value: Row 6: the value of 'text' is null; 1 more row has the same problem."
+    )
+    (detail,) = refusal(written(tmp_path / "lists", "select [1] as messages"))
+    assert "Row 1: the value of 'messages' is a list." in detail
+    (detail,) = refusal(written(tmp_path / "dates", "select date '2026-01-01' as day"))
+    assert "Row 1: the value of 'day' is neither text nor a number." in detail
+
+
+def test_a_file_has_rows_and_usable_columns(tmp_path: Path):
+    (detail,) = refusal(written(tmp_path / "empty", "select 1 as a where false"))
+    assert detail.startswith("no_records: Row 1: the file has no rows.")
+    (detail,) = refusal(written(tmp_path / "names", 'select 1 as "{a}"'))
+    assert detail.startswith("bad_field_name: Columns of the file: the name of field 1, '{a}',")
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path):
+    path = written(tmp_path / "whole", "select 'text ' || i as text from range(1000) t(i)")
+    content = path.read_bytes()
+    for name, damaged in {
+        "nothing": b"",
+        "short": b"PAR1PAR1",
+        "cut": content[: len(content) // 2],
+        "length": content[:-8] + b"\xff\xff\xff\x7fPAR1",
+        "footer": content[:-40] + b"\xff" * 32 + content[-8:],
+        "pages": content[:4] + b"\xff" * 40 + content[44:],
+    }.items():
+        damaged_path = tmp_path / name
+        damaged_path.write_bytes(damaged)
+        assert [detail.partition(":")[0] for detail in refusal(damaged_path)] == ["not_parquet"]
+    with pytest.raises(FileNotFoundError):
+        list(read_parquet(tmp_path / "none"))
