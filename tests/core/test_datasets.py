@@ -18,6 +18,8 @@ from adaptlab.plugins.dataset import (
 from adaptlab.plugins.generated_words import COUNT, generated_words
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.task import Task
+from adaptlab.records.buckets import BUCKETS
+from adaptlab.records.facts import FieldFacts, RecordsFacts
 from adaptlab.specs.resolve import resolve, resolve_task
 from adaptlab.specs.resolved import datasets_of
 from adaptlab.specs.spec import Choice, PretrainSpec
@@ -31,7 +33,17 @@ ANIMALS = word_list(
         Triple("butterfly", "Schmetterling", "mariposa"),
     ]
 )
-KNOWN = {"animals": ANIMALS.facts("animals", "imported")}
+REVIEWS = RecordsFacts(
+    name="reviews",
+    digest="a" * 64,
+    records=2,
+    copies=0,
+    fields=tuple(
+        FieldFacts(name=name, longest=4, empty=0, values=None, buckets=(2,) + (0,) * (BUCKETS - 1))
+        for name in ("text", "label")
+    ),
+)
+KNOWN = {"animals": ANIMALS.facts("animals", "imported"), "reviews": REVIEWS}
 
 
 def word_task(**knobs: object) -> WordTranslation:
@@ -189,6 +201,15 @@ def test_what_a_dataset_has_not_is_said_with_what_it_has():
     assert fault(dataset={**another, "characters": "abc"}).code == "dataset_differs"
     mixed = {"tasks": [{"name": "word_translation", "dataset": "plants"}, "copy"]}
     assert fault(name="mixture", **mixed).pointer == "/task/tasks/0/dataset"
+
+
+def test_records_are_no_words():
+    problem = fault(dataset="reviews")
+    assert (problem.pointer, problem.code) == ("/task/dataset", "not_words")
+    assert "the fields text, label" in problem.detail
+    assert problem.nearest == ("generated",)
+    forged = word_task(dataset="animals").model_dump(mode="json")["dataset"]
+    assert fault(dataset={**forged, "name": "reviews"}).code == "not_words"
 
 
 def test_tasks_without_the_same_words_do_not_mix():

@@ -18,6 +18,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
 from adaptlab.errors import BadDataset, InvalidSpec, Problem
+from adaptlab.records.facts import RecordsFacts
 from adaptlab.values import Name, Value
 
 LONGEST_WORD = 48
@@ -91,8 +92,8 @@ class DatasetFacts(DatasetReference):
         )
 
 
-Datasets = Mapping[str, DatasetFacts]
-"""Uploaded datasets by name; the generated list is not among them."""
+Datasets = Mapping[str, DatasetFacts | RecordsFacts]
+"""Uploaded datasets of both kinds by name; the generated list is not among them."""
 
 NO_DATASETS: Datasets = MappingProxyType({})
 

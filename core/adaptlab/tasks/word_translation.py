@@ -20,6 +20,7 @@ from adaptlab.plugins.dataset import (
 )
 from adaptlab.plugins.splits import Split, first_of_splits
 from adaptlab.plugins.task import TASKS, DigitTask, QuestionLaw
+from adaptlab.records.facts import RecordsFacts
 from adaptlab.values import Name
 
 Target = Literal["german", "spanish", "german_reversed"]
@@ -61,11 +62,10 @@ class WordTranslation(DigitTask):
         """Return the task with its dataset's digest, `longest` and `words` set."""
         name = self.dataset if isinstance(self.dataset, str) else self.dataset.name
         facts = generated_facts() if name == generated_words.NAME else datasets.get(name)
-        problems = () if facts is None else tuple(self._misfits(facts))
-        if facts is None or problems:
-            kept = self.model_copy()
-            kept._problems = problems or (_unknown(name),)
-            return kept
+        if facts is None or isinstance(facts, RecordsFacts):
+            return self._refused(_unknown(name) if facts is None else _not_words(facts))
+        if problems := self._misfits(facts):
+            return self._refused(*problems)
         longest = self.longest or facts.longest
         return self.model_copy(
             update={
@@ -210,6 +210,11 @@ class WordTranslation(DigitTask):
             raise BadDataset(f"The dataset {self.dataset!r} has not been looked up yet.")
         return self.dataset
 
+    def _refused(self, *problems: Problem) -> "WordTranslation":
+        task = self.model_copy()
+        task._problems = problems
+        return task
+
     def _misfits(self, facts: DatasetFacts) -> "list[Problem]":
         """Return the problems of options that the dataset cannot satisfy."""
         if not isinstance(self.dataset, str) and self.dataset != facts.reference():
@@ -239,6 +244,17 @@ class WordTranslation(DigitTask):
 def generated_facts() -> DatasetFacts:
     """Return the facts about the generated list."""
     return generated_words.generated_words().facts(generated_words.NAME, "generated")
+
+
+def _not_words(facts: RecordsFacts) -> Problem:
+    names = ", ".join(facts.names())
+    return Problem(
+        "/dataset",
+        "not_words",
+        f"{facts.name!r} is a dataset of records with the fields {names}, but this task needs "
+        "words. Name a dataset of words, or use the generated list.",
+        nearest=(generated_words.NAME,),
+    )
 
 
 def _unknown(name: str) -> Problem:
