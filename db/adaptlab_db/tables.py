@@ -461,21 +461,42 @@ class BaseModel(Table):
 
 
 class Dataset(Table):
-    """Uploaded words in three languages.
+    """An uploaded dataset; the artifact is its canonical content.
 
-    The artifact is their canonical content. `lengths` counts triples by the characters of their
-    longest form, and `sources` are the packages that they come from.
+    `sources` are the packages that it comes from. For words, `lengths` counts triples by the
+    characters of their longest form. For records, `fields` has the facts about each field except
+    its values with their counts (`field_values`) and its buckets, which have a row of numbers per
+    field. These two are large, and loaded only when needed.
     """
 
     __tablename__ = "datasets"
+    __table_args__ = (
+        CheckConstraint(
+            "CASE kind "
+            "WHEN 'words' THEN num_nonnulls(triples, characters, lengths) = 3 "
+            "AND num_nonnulls(records, copies, fields, field_values, buckets) = 0 "
+            "WHEN 'records' THEN num_nonnulls(triples, characters, lengths) = 0 "
+            "AND num_nonnulls(records, copies, fields, field_values, buckets) = 5 "
+            "ELSE false END",
+            name="kind",
+        ),
+    )
 
     project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"), primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
     owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
     artifact_sha256: Mapped[str] = mapped_column(ForeignKey("artifacts.sha256"), index=True)
-    triples: Mapped[int]
-    characters: Mapped[str]
-    lengths: Mapped[list[int]] = mapped_column(ARRAY(Integer))
+    kind: Mapped[str] = mapped_column(server_default=text("'words'"))
+    triples: Mapped[int | None]
+    characters: Mapped[str | None]
+    lengths: Mapped[list[int] | None] = mapped_column(ARRAY(Integer))
+    records: Mapped[int | None]
+    copies: Mapped[int | None]
+    fields: Mapped[list[Any] | None] = mapped_column(JSONB(none_as_null=True))
+    field_values: Mapped[list[Any] | None] = mapped_column(JSONB(none_as_null=True), deferred=True)
+    buckets: Mapped[list[list[int]] | None] = mapped_column(
+        ARRAY(Integer, dimensions=2), deferred=True
+    )
     sources: Mapped[list[Any]] = mapped_column(JSONB)
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
 

@@ -63,6 +63,31 @@ def write_import(connection: psycopg.Connection) -> None:
     _write(connection, "jobs", [{**_job("succeeded", "0005"), **imported}])
 
 
+def write_words(connection: psycopg.Connection) -> None:
+    """Write a dataset of words, from revision 0008 on."""
+    words = {"triples": 2, "characters": "ab", "lengths": "{2}"}
+    _write(connection, "datasets", [_dataset("words") | words])
+
+
+def write_records(connection: psycopg.Connection, **changes: object) -> None:
+    """Write a dataset of records, from revision 0027 on, with columns replaced."""
+    field = {"name": "text", "longest": 1, "empty": 0}
+    columns = {
+        "kind": "records",
+        "records": 2,
+        "copies": 0,
+        "fields": [field],
+        "field_values": [None],
+        "buckets": "{{1,1}}",
+    }
+    _write(connection, "datasets", [_dataset("records") | columns | changes])
+
+
+def _dataset(name: str) -> dict[str, object]:
+    owned = {"project_id": 1, "owner_id": USER, "artifact_sha256": ARTIFACT}
+    return {"name": name, "sources": [], **owned}
+
+
 def _write(connection: psycopg.Connection, table: str, rows: Sequence[Row]) -> None:
     query = """
         SELECT column_name FROM information_schema.columns

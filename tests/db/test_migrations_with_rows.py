@@ -9,7 +9,14 @@ import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import make_url
-from tests.db.rows_of_revisions import TRAINING, job_id, write_import, write_rows
+from tests.db.rows_of_revisions import (
+    TRAINING,
+    job_id,
+    write_import,
+    write_records,
+    write_rows,
+    write_words,
+)
 
 from adaptlab_db.job_states import JOB_STATES
 from adaptlab_db.migrate import downgrade, drift, upgrade
@@ -151,3 +158,45 @@ def test_what_the_newest_revision_holds_is_taken_back_to_the_first_one(
     with connected(empty_database_url) as connection:
         tasks = connection.execute("SELECT task FROM jobs WHERE kind = 'import'").fetchall()
     assert tasks == [("",)]
+
+
+def kinds(url: str, column: str = "kind") -> list[tuple[str, object]]:
+    """The name of each dataset, and one column of it."""
+    with connected(url) as connection:
+        query = f"SELECT name, {column} FROM datasets ORDER BY name"
+        return connection.execute(query.encode()).fetchall()
+
+
+def test_words_stay_in_every_direction_and_records_where_they_can_be_described(
+    empty_database_url: str,
+) -> None:
+    upgrade(empty_database_url, "0026")
+    with connected(empty_database_url) as connection:
+        write_rows(connection, "0026")
+        write_words(connection)
+    upgrade(empty_database_url)
+    assert kinds(empty_database_url) == [("words", "words")]
+    with connected(empty_database_url) as connection:
+        write_records(connection)
+    assert kinds(empty_database_url) == [("records", "records"), ("words", "words")]
+    downgrade(empty_database_url, "0026")
+    assert kinds(empty_database_url, "triples") == [("words", 2)]
+    upgrade(empty_database_url)
+    assert kinds(empty_database_url) == [("words", "words")]
+    assert drift(empty_database_url) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({column: None} for column in ("records", "copies", "fields", "field_values", "buckets")),
+        *({"triples": 2}, {"characters": "ab"}, {"lengths": "{2}"}),
+        *({"kind": "words"}, {"kind": "pictures"}),
+    ],
+    ids=str,
+)
+def test_a_dataset_has_the_columns_of_its_kind(
+    database_url: str, changes: Mapping[str, object]
+) -> None:
+    with connected(database_url) as connection, pytest.raises(psycopg.errors.CheckViolation):
+        write_records(connection, **changes)
