@@ -9,6 +9,7 @@ from adaptlab.plugins.dataset import (
     Source,
 )
 from adaptlab.plugins.method import AttentionClaim
+from adaptlab.records.facts import ValueCount
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.values import Value
 from adaptlab_answers.documents import JsonObject
@@ -45,11 +46,12 @@ class BaseModelView(Value):
     links: BaseModelLinks
 
 
+DatasetKind = Literal["words", "records"]
 Label = Annotated[str, Field(min_length=1, max_length=128)]
 
 
 class DatasetOrigin(Value):
-    """A package that words come from; `sha256` is the digest of the file read."""
+    """A package that a dataset comes from; `sha256` is the digest of the file read."""
 
     package: Label
     version: Label
@@ -64,24 +66,45 @@ class DatasetLinks(Value):
     content: str | None
 
 
-class DatasetView(Value):
-    """A dataset without its words.
+class DatasetField(Value):
+    """One field of the records of a dataset.
 
-    `digest` is the SHA-256 of the canonical content. `lengths` counts triples by the number of
-    characters of their longest word, beginning with one. `characters` are all characters that
-    occur. The generated list belongs to no project.
+    `longest` is its longest value in bytes of UTF-8. `empty` counts the records whose value is
+    empty or has spaces only. `values` are all its values with their counts; null if there are more
+    than 64 or one has more than 256 characters, and in lists of datasets.
+    """
+
+    name: str
+    longest: int
+    empty: int
+    values: tuple[ValueCount, ...] | None
+
+
+class DatasetView(Value):
+    """A dataset without its content.
+
+    `digest` is the SHA-256 of the canonical content. The generated list belongs to no project.
+
+    A dataset of `words` has `triples`. `lengths` counts them by the number of characters of their
+    longest word, beginning with one; `characters` are all characters that occur. A dataset of
+    `records` has `records`, of which `copies` are equal to an earlier one, and their `fields`. The
+    members of the other kind are null.
     """
 
     name: str
     object: Literal["dataset"] = "dataset"
     project: str | None
     source: Source
+    kind: DatasetKind = "words"
     digest: str
     size: int
-    triples: int
-    longest: int
-    lengths: tuple[int, ...]
-    characters: str
+    triples: int | None
+    longest: int | None
+    lengths: tuple[int, ...] | None
+    characters: str | None
+    records: int | None = None
+    copies: int | None = None
+    fields: tuple[DatasetField, ...] | None = None
     sources: tuple[DatasetOrigin, ...]
     created_at: Moment | None
     links: DatasetLinks

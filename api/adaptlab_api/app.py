@@ -37,6 +37,7 @@ from adaptlab_services.comparisons.plot_drawing import DRAWERS
 from adaptlab_services.leases.token_leases import sessions_of_workers
 from adaptlab_services.lifecycle import events
 from adaptlab_services.lifecycle.doorbell import Bell
+from adaptlab_services.models.record_datasets import READERS
 from adaptlab_services.people import admission
 from adaptlab_services.people.admission import Admissions, Admitted
 from adaptlab_services.server.readiness import Readiness
@@ -136,6 +137,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
             buckets=buckets,
             readiness=readiness,
             drawings=Turns(DRAWERS),
+            readings=Turns(READERS),
             comparisons=comparisons,
         )
         try:

@@ -60,6 +60,7 @@ class Settings(BaseSettings):
         stall_steps: how many of its own median steps a run may report nothing for.
         max_body_bytes: size limit of a request body.
         max_upload_bytes: size limit of an upload.
+        max_dataset_bytes: size limit of an upload that is read as records.
         max_uploads: limit on an owner's uploads at a time, complete or not.
         read_rate: reads per second and user; `read_burst` is the limit at once.
         write_rate: likewise for requests that change something, with `write_burst`.
@@ -120,6 +121,7 @@ class Settings(BaseSettings):
     stall_steps: float = Field(default=20, gt=0)
     max_body_bytes: int = Field(default=2**20, gt=0)
     max_upload_bytes: int = Field(default=2**30, gt=0)
+    max_dataset_bytes: int = Field(default=2**28, gt=0)
     max_uploads: int = Field(default=8, gt=0)
     read_rate: int = Field(default=100, gt=0)
     read_burst: int = Field(default=200, gt=0)

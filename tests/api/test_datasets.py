@@ -1,6 +1,5 @@
 """Words are uploaded, found and used by jobs; others are refused."""
 
-import base64
 import hashlib
 import json
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
+from tests.api.sending import sent
 from tests.making import a_pretrain_document, a_token
 
 from adaptlab.plugins.generated_words import generated_words
@@ -169,20 +169,6 @@ def test_what_is_not_there_is_not_found(api: TestClient) -> None:
 
 
 # Words that come as an upload
-
-
-def sent(api: TestClient, content: bytes) -> str:
-    """The id of a complete upload of that content."""
-    digest = hashlib.sha256(content)
-    body = {"size_bytes": len(content), "sha256": digest.hexdigest()}
-    links = api.post("/v1/uploads", json=body).json()["links"]
-    headers = {
-        "Content-Type": "application/octet-stream",
-        "Content-Digest": f"sha-256=:{base64.b64encode(digest.digest()).decode()}:",
-    }
-    api.put(f"{links['chunks']}/0", content=content, headers=headers)
-    assert api.post(links["complete"]).status_code == 200
-    return str(links["self"].rpartition("/")[2])
 
 
 def from_upload(content: bytes, api: TestClient, **changes: Any) -> httpx2.Response:

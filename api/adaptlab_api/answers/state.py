@@ -24,7 +24,8 @@ class Resources:
     A session of `sessions` sees nothing that belongs to a project, unless it is opened on behalf
     of a user: see `adaptlab_services.people.access.unit`. `worker_sessions` are only for the leases
     of workers: see `adaptlab_services.leases.token_leases`. `drawings` limits how many plots are
-    drawn at a time; `comparisons` computes one comparison at a time.
+    drawn at a time, and `readings` how many uploads are read as records; `comparisons` computes one
+    comparison at a time.
     """
 
     settings: Settings
@@ -37,6 +38,7 @@ class Resources:
     buckets: Buckets
     readiness: Readiness
     drawings: Turns
+    readings: Turns
     comparisons: ComparisonRuns
 
     @property

@@ -14,7 +14,8 @@ from adaptlab_services.people.tokens import without_tokens
 SLOW_FACTOR = 10
 """For routes that read or write files of any size, or draw."""
 _SLOW_ROUTES = re.compile(
-    r"/v1/(studies/[^/]+/bundle|uploads/[^/]+/complete|leases/[^/]+/(artifacts|records))"
+    r"POST /v1/datasets"
+    r"|\w+ /v1/(studies/[^/]+/bundle|uploads/[^/]+/complete|leases/[^/]+/(artifacts|records))"
 )
 
 log = logging.getLogger(__name__)
@@ -29,8 +30,8 @@ class TimeLimit:
     wait of a long poll is added.
 
     Args:
-        seconds: until the answer begins; ten times as long for bundles, uploads and results of
-            workers.
+        seconds: until the answer begins; ten times as long for bundles, uploads, new datasets and
+            results of workers.
     """
 
     def __init__(self, app: ASGIApp, seconds: float) -> None:
@@ -50,8 +51,8 @@ class TimeLimit:
             await exchange.end()
 
     def _allowed(self, scope: Scope) -> float:
-        path: str = scope["path"]
-        slow = SLOW_FACTOR if _SLOW_ROUTES.fullmatch(path) else 1
+        route = f"{scope['method']} {scope['path']}"
+        slow = SLOW_FACTOR if _SLOW_ROUTES.fullmatch(route) else 1
         return self._seconds * slow + _asked_to_wait(scope["query_string"])
 
 

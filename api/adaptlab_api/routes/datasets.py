@@ -1,6 +1,6 @@
-"""`/v1/datasets`: words for tasks."""
+"""`/v1/datasets`: words and records for tasks."""
 
-from typing import Annotated
+from typing import Annotated, cast
 
 from fastapi import Path, Request
 from pydantic import Discriminator, Tag
@@ -10,11 +10,16 @@ from adaptlab_answers.models import DatasetView
 from adaptlab_answers.paging import Page
 from adaptlab_api.answers.answers import json_answer
 from adaptlab_api.answers.files import file_answer
+from adaptlab_api.answers.problems import TOO_MANY, problem
+from adaptlab_api.answers.state import Resources
+from adaptlab_api.doors.time_limit import SLOW_FACTOR
+from adaptlab_api.limits.turns import Turn, turn_of
 from adaptlab_api.requests.bodies import Body, json_body
 from adaptlab_api.requests.dependencies import (
     ResourcesDep,
     SessionDep,
     SubmitterDep,
+    Units,
     UnitsDep,
 )
 from adaptlab_api.requests.describing import WITH_BODY, created, failures
@@ -22,25 +27,42 @@ from adaptlab_api.requests.routing import api_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.routes.files import file_route
 from adaptlab_api.routes.jobs import PageSize, PageToken
-from adaptlab_services.models import datasets
-from adaptlab_services.models.dataset_uploads import DatasetFromUpload, from_upload
-from adaptlab_services.models.datasets import NewDataset
+from adaptlab_services.models import dataset_uploads, datasets, record_datasets
+from adaptlab_services.models.dataset_uploads import DatasetFromUpload
+from adaptlab_services.models.datasets import NewDataset, Uploaded
+from adaptlab_services.models.record_datasets import (
+    NewRecords,
+    ReadingLimits,
+    RecordsFromUpload,
+)
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
+from adaptlab_services.people.tokens import Principal
 
 Named = Annotated[str, Path(max_length=63)]
+PATIENCE_SECONDS = 60.0
+RETRY_SECONDS = 5
+OTHERS = "The server is reading other uploads; try again in a few seconds."
+READING_SHARE = 0.6
+"""Share of a request's time for reading; the rest is for waiting and storing."""
 
 
 def _form(document: object) -> str:
-    is_upload = isinstance(document, dict) and "upload" in document
-    return "of_upload" if is_upload else "of_triples"
+    members = cast("dict[str, object]", document) if isinstance(document, dict) else {}
+    kind = "records" if "records" in (members.get("kind"), *members) else "words"
+    return f"{kind}_of_upload" if "upload" in members else f"{kind}_of_body"
 
 
+Whole = NewDataset | NewRecords
 _NEW = Annotated[
-    Annotated[NewDataset, Tag("of_triples")] | Annotated[DatasetFromUpload, Tag("of_upload")],
+    Annotated[NewDataset, Tag("words_of_body")]
+    | Annotated[DatasetFromUpload, Tag("words_of_upload")]
+    | Annotated[NewRecords, Tag("records_of_body")]
+    | Annotated[RecordsFromUpload, Tag("records_of_upload")],
     Discriminator(_form),
 ]
 NewDatasetBody = Annotated[
-    Body[NewDataset | DatasetFromUpload], json_body(_NEW, NewDataset, DatasetFromUpload)
+    Body[Whole | DatasetFromUpload | RecordsFromUpload],
+    json_body(_NEW, NewDataset, DatasetFromUpload, NewRecords, RecordsFromUpload),
 ]
 
 
@@ -53,20 +75,54 @@ router = api_router("/datasets", tag="datasets")
     response_model=DatasetView,
     responses={
         **created("dataset"),
-        200: {"model": DatasetView, "description": "A dataset with these words existed already."},
-        **failures(404, 409, *WITH_BODY),
+        200: {"model": DatasetView, "description": "An equal dataset existed already."},
+        **failures(404, 409, 429, *WITH_BODY),
     },
 )
 @needs("submitter")
-def upload_dataset(
-    body: NewDatasetBody, session: SessionDep, who: SubmitterDep, opened: ResourcesDep
+async def upload_dataset(
+    body: NewDatasetBody,
+    request: Request,
+    units: UnitsDep,
+    who: SubmitterDep,
+    opened: ResourcesDep,
 ) -> Response:
-    """Create a dataset from words in the body or in an upload; safe to repeat."""
-    new = body.read()
-    if isinstance(new, DatasetFromUpload):
-        stored = from_upload(session, opened.sessions, who, new)
-    else:
-        stored = datasets.upload(session, who, new)
+    """Create a dataset from words or records in the body or an upload; safe to repeat."""
+    turn = turn_of(request)
+    new = await turn.call(body.read)
+    if not isinstance(new, RecordsFromUpload):
+        return _answer(await turn.call(_created, units, opened, who, new))
+    # The wait is here and not in one of the few threads, which other requests need.
+    reading = Turn(opened.readings)
+    if not await reading.take(PATIENCE_SECONDS):
+        return problem(TOO_MANY, OTHERS, headers={"Retry-After": str(RETRY_SECONDS)})
+    try:
+        return _answer(await turn.call(_read, units, opened, who, new))
+    finally:
+        reading.give_back()
+
+
+def _created(
+    units: Units, opened: Resources, who: Principal, new: Whole | DatasetFromUpload
+) -> Uploaded:
+    with units() as session:
+        match new:
+            case NewDataset():
+                return datasets.upload(session, who, new)
+            case NewRecords():
+                return record_datasets.create(session, who, new)
+            case DatasetFromUpload():
+                return dataset_uploads.from_upload(session, opened.sessions, who, new)
+
+
+def _read(units: Units, opened: Resources, who: Principal, new: RecordsFromUpload) -> Uploaded:
+    settings = opened.settings
+    seconds = READING_SHARE * SLOW_FACTOR * settings.answer_seconds
+    limits = ReadingLimits(settings.max_dataset_bytes, seconds)
+    return record_datasets.from_upload(units, opened.sessions, who, new, limits)
+
+
+def _answer(stored: Uploaded) -> Response:
     if not stored.is_new:
         return json_answer(stored.dataset)
     headers = {"Location": stored.dataset.links.self}
@@ -94,7 +150,7 @@ def get_dataset(name: Named, session: SessionDep) -> Response:
 def get_dataset_content(
     name: Named, request: Request, opened: ResourcesDep, opens: UnitsDep
 ) -> Response:
-    """Get the words of an uploaded dataset, one JSON object per line."""
+    """Get the words or records of an uploaded dataset, one JSON object per line."""
     with opens() as session:
         file = datasets.content(session, name)
     return file_answer(opened.sessions, file, request.headers, head=request.method == "HEAD")

@@ -1,19 +1,18 @@
 """Datasets from uploads, for word lists too large for one request."""
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Literal
+from typing import Literal
 from uuid import UUID
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.dataset import MOST_TRIPLES, Triple
 from adaptlab.values import Name, Value
-from adaptlab_answers.models import DatasetOrigin
 from adaptlab_db.artifacts import streamed
 from adaptlab_services.models import datasets
-from adaptlab_services.models.datasets import NewDataset, Uploaded
+from adaptlab_services.models.datasets import NewDataset, Origins, Uploaded
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.storage import uploads
 
@@ -38,14 +37,15 @@ _TRIPLE: TypeAdapter[Triple] = TypeAdapter(Triple)
 
 
 class DatasetFromUpload(Value):
-    """A dataset to create from a complete upload with one triple per line.
+    """A dataset of words to create from a complete upload, a triple per line.
 
     A line of `jsonl` is a triple as in `triples`; a line of `tsv` is the English, German and
     Spanish word, separated by tabs. Empty lines are ignored.
     """
 
     name: Name
-    sources: Annotated[tuple[DatasetOrigin, ...], Field(max_length=16)] = ()
+    kind: Literal["words"] = "words"
+    sources: Origins = ()
     upload: UUID
     format: Literal["jsonl", "tsv"] = "jsonl"
 

@@ -1,13 +1,13 @@
-"""Datasets: word lists for tasks, uploaded or generated."""
+"""Datasets of words and of records; a list of words is generated."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from sqlalchemy import Select, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, undefer
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.dataset import (
@@ -16,16 +16,22 @@ from adaptlab.plugins.dataset import (
     DatasetFacts,
     Datasets,
     Triple,
-    WordList,
     content_of,
     word_list,
 )
 from adaptlab.plugins.generated_words import NAME as GENERATED
 from adaptlab.plugins.generated_words import generated_words
+from adaptlab.records.facts import FieldFacts, RecordsFacts
 from adaptlab.values import Name, Value
-from adaptlab_answers.models import DatasetLinks, DatasetOrigin, DatasetView
+from adaptlab_answers.models import (
+    DatasetField,
+    DatasetKind,
+    DatasetLinks,
+    DatasetOrigin,
+    DatasetView,
+)
 from adaptlab_answers.paging import Page
-from adaptlab_db.artifacts import ArtifactStore
+from adaptlab_db.artifacts import ArtifactStore, StoredArtifact
 from adaptlab_db.tables import Artifact, Dataset, Project
 from adaptlab_services import paging
 from adaptlab_services.errors import Conflict, NotFound
@@ -36,17 +42,19 @@ from adaptlab_services.people.tokens import Principal
 from adaptlab_services.storage.stored_files import StoredFile
 
 MEDIA_TYPE = "application/jsonl"
+Origins = Annotated[tuple[DatasetOrigin, ...], Field(max_length=16)]
 
 
 class NewDataset(Value):
-    """A dataset to create: triples of an English, a German and a Spanish word.
+    """A dataset of words to create: triples of an English, a German and a Spanish word.
 
     English words must be unique. Words are made of letters in Unicode's form NFC, with spaces,
     hyphens, apostrophes or dots between them.
     """
 
     name: Name
-    sources: Annotated[tuple[DatasetOrigin, ...], Field(max_length=16)] = ()
+    kind: Literal["words"] = "words"
+    sources: Origins = ()
     triples: Annotated[
         tuple[Triple, ...], Field(min_length=FEWEST_TRIPLES, max_length=MOST_TRIPLES)
     ]
@@ -60,27 +68,42 @@ class Uploaded:
     is_new: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Content of a dataset that is about to be created.
+
+    `columns` are those of the dataset's kind.
+    """
+
+    kind: DatasetKind
+    artifact: StoredArtifact
+    columns: Mapping[str, Any]
+
+
 class _Stored(Datasets):
     """The uploaded datasets, queried when a task names one."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def __getitem__(self, name: str) -> DatasetFacts:
-        row = self._session.scalars(self._here().where(Dataset.name == name)).one_or_none()
+    def __getitem__(self, name: str) -> DatasetFacts | RecordsFacts:
+        mine = (Dataset.project_id == self._project(), Dataset.name == name)
+        whole = (undefer(Dataset.field_values), undefer(Dataset.buckets))
+        row = self._session.scalars(select(Dataset).where(*mine).options(*whole)).one_or_none()
         if row is None:
             raise KeyError(name)
-        return _facts(row)
+        return _records_facts(row) if row.kind == "records" else _facts(row)
 
     def __iter__(self) -> Iterator[str]:
-        return iter([row.name for row in self._session.scalars(self._here())])
+        mine = Dataset.project_id == self._project()
+        names = select(Dataset.name).where(mine).order_by(Dataset.name)
+        return iter(self._session.scalars(names).all())
 
     def __len__(self) -> int:
         return len(list(iter(self)))
 
-    def _here(self) -> Select[Dataset]:
-        project = access.project_of(self._session)
-        return select(Dataset).where(Dataset.project_id == project).order_by(Dataset.name)
+    def _project(self) -> int:
+        return access.project_of(self._session)
 
 
 def known(session: Session) -> Datasets:
@@ -89,23 +112,55 @@ def known(session: Session) -> Datasets:
 
 
 def upload(session: Session, principal: Principal, new: NewDataset) -> Uploaded:
-    """Create a dataset.
+    """Create a dataset of words.
 
     Raises:
         InvalidSpec: the name is reserved, or the words are not a valid list.
-        Conflict: the name belongs to other words.
+        Conflict: the name belongs to another dataset.
     """
-    if new.name == GENERATED:
+    check_name(new.name)
+    words = word_list(new.triples)
+    lines = content_of(words.triples)
+    quotas.check_room(session, principal.user_id, len(lines))
+    facts = words.facts(new.name, "imported")
+    columns = {
+        "triples": len(words.triples),
+        "characters": facts.characters,
+        "lengths": list(facts.lengths),
+    }
+    content = Content("words", ArtifactStore(session).write([lines]), columns)
+    return keep(session, principal, new.name, new.sources, content)
+
+
+def check_name(name: str) -> None:
+    """Raise `InvalidSpec` if no dataset can be created under this name."""
+    if name == GENERATED:
         detail = f"{GENERATED!r} is the name of the generated list. Choose another name."
         raise InvalidSpec(Problem("/name", "reserved_name", detail))
-    words = word_list(new.triples)
-    is_new = _insert(session, principal, new, words)
+
+
+def keep(
+    session: Session,
+    principal: Principal,
+    name: str,
+    sources: Sequence[DatasetOrigin],
+    content: Content,
+) -> Uploaded:
+    """Create a dataset with stored content, unless an equal one exists already.
+
+    Raises:
+        Conflict: the name belongs to another dataset.
+    """
+    is_new = _insert(session, principal, name, sources, content)
     with access.inside(session, access.to_create(session)):
-        dataset = get(session, new.name)
-    if dataset.digest != words.digest:
+        dataset = get(session, name)
+    if dataset.kind != content.kind:
+        detail = f"The dataset {name!r} already exists, with {dataset.kind}. Choose another name."
+        raise Conflict(detail)
+    if dataset.digest != content.artifact.sha256:
         raise Conflict(
-            f"The dataset {new.name!r} already exists, with other words: its SHA-256 is "
-            f"{dataset.digest}, that of these {words.digest}. Choose another name."
+            f"The dataset {name!r} already exists, with other {dataset.kind}: its SHA-256 is "
+            f"{dataset.digest}, that of these {content.artifact.sha256}. Choose another name."
         )
     return Uploaded(dataset, is_new)
 
@@ -118,11 +173,12 @@ def get(session: Session, name: str) -> DatasetView:
     """
     if name == GENERATED:
         return _generated_view()
-    rows = session.execute(_rows().where(Dataset.name == name)).all()
+    whole = _rows().options(undefer(Dataset.field_values))
+    rows = session.execute(whole.where(Dataset.name == name)).all()
     row = access.nearest(session, [(candidate.Dataset.project_id, candidate) for candidate in rows])
     if row is None:
         raise NotFound("dataset", name)
-    return _view(*row)
+    return _view(*row, values=row.Dataset.field_values)
 
 
 def page(session: Session, page_size: int, page_token: str | None = None) -> Page[DatasetView]:
@@ -153,21 +209,22 @@ def content(session: Session, name: str) -> StoredFile:
     )
 
 
-def _insert(session: Session, principal: Principal, new: NewDataset, words: WordList) -> bool:
+def _insert(
+    session: Session,
+    principal: Principal,
+    name: str,
+    sources: Sequence[DatasetOrigin],
+    content: Content,
+) -> bool:
     """Insert the dataset; return False if its name is taken."""
-    lines = content_of(words.triples)
-    quotas.check_room(session, principal.user_id, len(lines))
-    stored = ArtifactStore(session).write([lines])
-    facts = words.facts(new.name, "imported")
     row = {
-        "name": new.name,
+        "name": name,
         "project_id": access.to_create(session),
         "owner_id": principal.user_id,
-        "artifact_sha256": stored.sha256,
-        "triples": len(words.triples),
-        "characters": facts.characters,
-        "lengths": list(facts.lengths),
-        "sources": [origin.model_dump(mode="json") for origin in new.sources],
+        "artifact_sha256": content.artifact.sha256,
+        "kind": content.kind,
+        "sources": [origin.model_dump(mode="json") for origin in sources],
+        **content.columns,
     }
     inserted = session.execute(
         insert(Dataset).values(row).on_conflict_do_nothing().returning(Dataset.name)
@@ -196,7 +253,42 @@ def _after(cursor: Cursor) -> tuple[str, int]:
     return cursor.key, cursor.row()
 
 
+def records_columns(facts: RecordsFacts) -> Mapping[str, Any]:
+    """Return the columns of a dataset with these facts."""
+    return {
+        "records": facts.records,
+        "copies": facts.copies,
+        "fields": [
+            {"name": field.name, "longest": field.longest, "empty": field.empty}
+            for field in facts.fields
+        ],
+        "field_values": [
+            None if field.values is None else [value.model_dump() for value in field.values]
+            for field in facts.fields
+        ],
+        "buckets": [list(field.buckets) for field in facts.fields],
+    }
+
+
+def _records_facts(row: Dataset) -> RecordsFacts:
+    assert row.records is not None
+    assert row.copies is not None
+    columns = (row.fields or (), row.field_values or (), row.buckets or ())
+    return RecordsFacts(
+        name=row.name,
+        digest=row.artifact_sha256,
+        records=row.records,
+        copies=row.copies,
+        fields=tuple(
+            FieldFacts.model_validate({**field, "values": values, "buckets": buckets})
+            for field, values, buckets in zip(*columns, strict=True)
+        ),
+    )
+
+
 def _facts(row: Dataset) -> DatasetFacts:
+    assert row.characters is not None
+    assert row.lengths is not None
     return DatasetFacts(
         name=row.name,
         digest=row.artifact_sha256,
@@ -206,22 +298,41 @@ def _facts(row: Dataset) -> DatasetFacts:
     )
 
 
-def _view(row: Dataset, size: int, project: str) -> DatasetView:
+def _view(
+    row: Dataset, size: int, project: str, values: Sequence[Any] | None = None
+) -> DatasetView:
+    """Return the view of a dataset; `values` are those of the fields of records."""
     return DatasetView(
         name=row.name,
         project=project,
         source="imported",
+        kind="records" if row.kind == "records" else "words",
         digest=row.artifact_sha256,
         size=size,
         triples=row.triples,
-        longest=len(row.lengths),
-        lengths=tuple(row.lengths),
+        longest=None if row.lengths is None else len(row.lengths),
+        lengths=None if row.lengths is None else tuple(row.lengths),
         characters=row.characters,
+        records=row.records,
+        copies=row.copies,
+        fields=_fields_view(row.fields, values),
         sources=tuple(DatasetOrigin.model_validate(origin) for origin in row.sources),
         created_at=row.created_at,
         links=DatasetLinks(
             self=f"/v1/datasets/{row.name}", content=f"/v1/datasets/{row.name}/content"
         ),
+    )
+
+
+def _fields_view(
+    fields: Sequence[Any] | None, values: Sequence[Any] | None
+) -> tuple[DatasetField, ...] | None:
+    if fields is None:
+        return None
+    values = values or [None] * len(fields)
+    return tuple(
+        DatasetField.model_validate({**field, "values": listed})
+        for field, listed in zip(fields, values, strict=True)
     )
 
 
