@@ -20,6 +20,7 @@ from tests.adapters import an_adapter
 from tests.client.conftest import Address, Invoke
 from tests.client.dictionary_texts import GERMAN, SPANISH
 from tests.client.finished import a_finished_job
+from tests.client.tokenizers_of_words import a_tokenizer_file
 from tests.comparing import Run, run_all
 from tests.folders import a_model_folder
 from tests.making import a_base_model, a_job, a_study_document, an_adapt_document
@@ -51,7 +52,7 @@ LOOKS = {
     *("list", "show", "wait", "events", "metrics", "evaluations", "outcomes", "replicates"),
     *("attempts", "fields", "heads", "groups", "solve", "health", "capabilities", "storage"),
     *("whoami", "verify", "compare", "recommend", "attention", "methods", "tasks", "families"),
-    "workers",
+    *("workers", "inspect"),
 }
 """Words at the end of commands that only look, so that they can be run once for each format."""
 
@@ -90,6 +91,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: Address) ->
     (place / "job.yaml").write_text(json.dumps(an_adapt_document()))
     (place / "study.yaml").write_text(json.dumps(a_study_document()))
     (place / "words.tsv").write_text("dog\tHund\tperro\nbark\tRinde\tcorteza\n")
+    (place / "reviews.csv").write_text("text,label\nfine,pos\ndull,neg\n")
+    a_tokenizer_file(place / "tokenizer.json", "fine", "dull")
     (place / "de-en.txt").write_text(GERMAN)
     (place / "en-es.txt").write_text(SPANISH)
     (place / "token").write_text(address.token)

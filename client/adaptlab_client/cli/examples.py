@@ -61,6 +61,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "base-models import": ("adaptlab base-models import my-llama models/llama --output id",),
     "datasets list": ("adaptlab datasets list",),
     "datasets show": ("adaptlab datasets show words",),
+    "datasets inspect": (
+        "adaptlab datasets inspect reviews.csv",
+        "adaptlab datasets inspect reviews.csv --tokenizer tokenizer.json --output json",
+    ),
     "datasets upload": ("adaptlab datasets upload words words.tsv",),
     "datasets download": ("adaptlab datasets download words words.jsonl",),
     "datasets import-dictionaries": (

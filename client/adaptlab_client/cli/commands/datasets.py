@@ -1,6 +1,8 @@
-"""`adaptlab datasets`: list, show, upload, download, import-dictionaries."""
+"""`adaptlab datasets`: list, show, inspect, upload, download, import-dictionaries."""
 
+import shlex
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,10 +13,12 @@ from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.printing.terminal import (
     Output,
+    RowOutput,
     one_line,
     print_in_full,
     print_list,
     print_one,
+    print_value,
     say,
 )
 from adaptlab_client.cli.session import OutputOption, open_client
@@ -22,10 +26,30 @@ from adaptlab_client.cli.session import OutputOption, open_client
 if TYPE_CHECKING:
     from adaptlab_answers.models import DatasetView
     from adaptlab_client.machine.dictionaries import Imported
+    from adaptlab_client.machine.record_files import FileForm
 
 COLUMNS = ("name", "source", "triples", "longest", "digest", "from")
 NameArgument = Annotated[
     str, typer.Argument(help="Name of a dataset.", autocompletion=suggestions.datasets)
+]
+FileArgument = Annotated[
+    Path,
+    typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="CSV, TSV, JSONL, Parquet."),
+]
+
+
+class FormName(StrEnum):
+    """Forms of files with records."""
+
+    CSV = "csv"
+    TSV = "tsv"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+
+FormatOption = Annotated[
+    FormName | None,
+    typer.Option("--format", help="Form of the file. Default: by the end of its name."),
 ]
 
 
@@ -39,6 +63,38 @@ def show(context: typer.Context, name: NameArgument, output: OutputOption = Outp
     """Show one dataset."""
     with open_client(context) as client:
         print_in_full(client.datasets.get(name), output, "name")
+
+
+def inspect(
+    file: FileArgument,
+    form: FormatOption = None,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, help="A base model's tokenizer.json, or its folder: counts tokens."
+        ),
+    ] = None,
+    output: Annotated[
+        RowOutput, typer.Option("--output", "-o", help="Format of the result.")
+    ] = RowOutput.TABLE,
+) -> None:
+    """Show what is in a file of records, and the task that fits, without a server."""
+    from adaptlab_client.cli.printing.inspection_report import print_fields, print_inspection
+    from adaptlab_client.machine.inspection import inspected
+    from adaptlab_client.machine.record_files import dataset_name
+    from adaptlab_client.machine.token_counts import BadTokenizer
+
+    try:
+        report = inspected(file, _form(file, form), tokenizer)
+    except BadTokenizer as error:
+        raise UsageError(str(error)) from error
+    if output is RowOutput.CSV:
+        print_fields(report)
+    elif output is not RowOutput.TABLE:
+        print_value(report, Output(output), "digest")
+    else:
+        print_inspection(report)
+        say(f"Next: adaptlab datasets upload {dataset_name(file)} {shlex.quote(str(file))}")
 
 
 def upload(
@@ -115,15 +171,25 @@ def application() -> typer.Typer:
     """Return the commands of `adaptlab datasets`."""
     return group(
         "datasets",
-        "List, show, upload, download and import the words that tasks use.",
+        "Inspect, upload, list, show and download the records and words that tasks use.",
         {
             "list": list_datasets,
             "show": show,
+            "inspect": inspect,
             "upload": upload,
             "download": download,
             "import-dictionaries": import_dictionaries,
         },
     )
+
+
+def _form(file: Path, wanted: FormName | None) -> "FileForm":
+    from adaptlab_client.machine.record_files import UnknownForm, form_of
+
+    try:
+        return form_of(file, wanted.value if wanted else None)
+    except UnknownForm as error:
+        raise UsageError(str(error)) from error
 
 
 def _imported(german: Path | None, spanish: Path | None) -> "Imported":

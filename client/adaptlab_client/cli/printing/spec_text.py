@@ -1,0 +1,43 @@
+"""A spec as YAML that is read and edited by people."""
+
+from collections.abc import Mapping
+from typing import cast
+
+import yaml
+
+
+def spec_text(spec: Mapping[str, object]) -> str:
+    """Return a spec as YAML, with the mappings inside of its parts on one line each."""
+    parts = {name: _with_lines(part) for name, part in spec.items()}
+    return yaml.dump(parts, Dumper=_SpecDumper, sort_keys=False, allow_unicode=True, width=88)
+
+
+class _OneLine(dict[str, object]):
+    """A mapping that is written on one line."""
+
+
+class _SpecDumper(yaml.SafeDumper):
+    """Writes texts with line feeds, or with spaces at their ends, in double quotes."""
+
+
+def _with_lines(part: object) -> object:
+    if not isinstance(part, dict):
+        return part
+    items = cast("dict[str, object]", part).items()
+    return {
+        key: _OneLine(cast("dict[str, object]", value)) if isinstance(value, dict) else value
+        for key, value in items
+    }
+
+
+def _text_node(_: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    quote = '"' if "\n" in text or text != text.strip() else None
+    return yaml.ScalarNode("tag:yaml.org,2002:str", text, style=quote)
+
+
+def _one_line_node(dumper: yaml.SafeDumper, value: _OneLine) -> yaml.MappingNode:
+    return dumper.represent_mapping("tag:yaml.org,2002:map", value, flow_style=True)
+
+
+_SpecDumper.add_representer(str, _text_node)
+_SpecDumper.add_representer(_OneLine, _one_line_node)

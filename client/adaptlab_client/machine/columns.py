@@ -1,0 +1,140 @@
+"""Figures of one field over all records, from hashes of its values."""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from adaptlab.records.buckets import normalised
+from adaptlab.values import Value
+from adaptlab_client.machine.token_counts import TokenCounter
+
+_MOST_REMEMBERED = 1000
+"""Limit of the values whose normalised form is remembered: those of labels, above all."""
+
+_EMPTY_FORM = hash("")
+
+
+class Spread(Value):
+    """Lengths of the values of a field."""
+
+    least: int
+    median: int
+    percentile_95: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Values of a column that are nearly equal.
+
+    Attributes:
+        count: values that are nearly equal to an earlier one.
+        records: records with a value that is nearly equal to another one.
+        places: two records for each group of such values, counted from 0.
+    """
+
+    count: int
+    records: int
+    places: list[tuple[int, int]]
+
+
+class Column:
+    """The values of one field: 28 bytes each."""
+
+    def __init__(self, counter: TokenCounter | None = None) -> None:
+        # A value's hash is that of Python, whose key differs in every process; among two million
+        # values the probability of one collision is 1e-7.
+        self.values = array("q")
+        self.forms = array("q")
+        self._bytes = array("L")
+        self._tokens = counter and counter.column()
+        self._are_numbers = True
+        self._remembered: dict[str, int] = {}
+
+    def add(self, value: str) -> None:
+        """Add the value of one record."""
+        self.values.append(hash(value))
+        self.forms.append(self._form(value))
+        self._bytes.append(len(value) if value.isascii() else len(value.encode()))
+        if self._tokens is not None:
+            self._tokens.add(value)
+        self._are_numbers = self._are_numbers and _is_number(value)
+
+    @property
+    def distinct(self) -> int:
+        """The number of different values."""
+        return len(np.unique(self.values))
+
+    @property
+    def bytes(self) -> Spread:
+        """Lengths of the values in bytes."""
+        return _spread(self._bytes)
+
+    @property
+    def median(self) -> int:
+        """Median length of the values in bytes."""
+        return self.bytes.median
+
+    @property
+    def tokens(self) -> Spread | None:
+        """Lengths of the values in tokens, None without a tokeniser."""
+        return None if self._tokens is None else _spread(self._tokens.lengths())
+
+    @property
+    def is_empty_form(self) -> int:
+        """The form that empty values have."""
+        return _EMPTY_FORM
+
+    def nearly_equal(self) -> Found:
+        """Return the values that are nearly equal; numbers and empty values never are."""
+        if self._are_numbers:
+            return Found(0, 0, [])
+        return pairs_of(self.forms, self.values, _EMPTY_FORM)
+
+    def _form(self, value: str) -> int:
+        form = self._remembered.get(value)
+        if form is None:
+            form = hash(normalised(value))
+            if len(self._remembered) < _MOST_REMEMBERED:
+                self._remembered[value] = form
+        return form
+
+
+def pairs_of(forms: Sequence[int], values: Sequence[int], ignored: int) -> Found:
+    """Return the records that have equal forms and different values.
+
+    Args:
+        forms: one number per record.
+        values: another one per record.
+        ignored: a form that is left out.
+    """
+    both = np.stack([np.asarray(forms, np.int64), np.asarray(values, np.int64)], axis=1)
+    pairs, first = np.unique(both, axis=0, return_index=True)  # sorted by form
+    first = first[pairs[:, 0] != ignored]
+    pairs = pairs[pairs[:, 0] != ignored]
+    starts = np.flatnonzero(np.diff(pairs[:, 0], prepend=pairs[:1, 0] - 1))
+    ends = np.append(starts[1:], len(pairs))
+    several = ends - starts > 1
+    groups = [first[start:end] for start, end in zip(starts[several], ends[several], strict=True)]
+    places = sorted((int(min(group)), int(sorted(group)[1])) for group in groups)
+    return Found(
+        count=sum(len(group) - 1 for group in groups),
+        records=int(np.isin(both[:, 0], pairs[starts[several], 0]).sum()),
+        places=places,
+    )
+
+
+def _spread(lengths: Sequence[int]) -> Spread:
+    quantiles = np.quantile(np.asarray(lengths), [0, 0.5, 0.95, 1], method="higher")
+    least, median, percentile_95, most = map(int, quantiles)
+    return Spread(least=least, median=median, percentile_95=percentile_95, most=most)
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value or "0")
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,175 @@
+"""What is in a file of records, before anything is uploaded."""
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from adaptlab.records.facts import FieldFacts, RecordsFacts, ValueCount
+from adaptlab.records.gathering import Gatherer
+from adaptlab.values import Value
+from adaptlab_answers.documents import JsonObject
+from adaptlab_client.machine.columns import Column, Spread, pairs_of
+from adaptlab_client.machine.fitting_task import Roles, roles_of, spec_of
+from adaptlab_client.machine.record_files import FileForm, dataset_name, records_of
+from adaptlab_client.machine.token_counts import TokenCounter
+
+MOST_EXAMPLES = 3
+LONGEST_EXAMPLE = 60
+"""Characters of a value that is shown as an example."""
+
+
+class Example(Value):
+    """Two values of a field with their lines, cut to 60 characters."""
+
+    lines: tuple[int, int]
+    values: tuple[str, str]
+
+
+class Pairs(Value):
+    """Values or records that are nearly equal to an earlier one; the first three as examples."""
+
+    count: int
+    examples: tuple[Example, ...]
+
+
+class FieldReport(Value):
+    """One field of a file.
+
+    Attributes:
+        name: its name.
+        distinct: the number of different values.
+        empty: records whose value is empty or has spaces only.
+        bytes: lengths of the values in UTF-8.
+        tokens: lengths in tokens, without those that a tokeniser adds; None without a tokeniser.
+        values: all values with their counts; None if there are more than 64.
+        nearly_equal: values that differ from an earlier one in case, spaces or punctuation only.
+    """
+
+    name: str
+    distinct: int
+    empty: int
+    bytes: Spread
+    tokens: Spread | None
+    values: tuple[ValueCount, ...] | None
+    nearly_equal: Pairs
+
+
+class Inspection(Value):
+    """A file of records.
+
+    Attributes:
+        file: its name.
+        form: its form.
+        digest: the SHA-256 that its dataset will have.
+        size_bytes: the size of its dataset's content.
+        records: the number of records.
+        copies: records that are equal to an earlier one in every field.
+        fields: its fields, in order.
+        roles: the fields that the fitting task would use; None if no task fits.
+        contradictions: records whose text is nearly equal to that of a record with another answer.
+        spec: the part of a spec with the task that fits; None if no task fits.
+        notes: what to know before using the spec.
+    """
+
+    file: str
+    form: FileForm
+    digest: str
+    size_bytes: int
+    records: int
+    copies: int
+    fields: tuple[FieldReport, ...]
+    roles: Roles | None
+    contradictions: Pairs | None
+    spec: JsonObject | None
+    notes: tuple[str, ...]
+
+
+def inspected(path: Path, form: FileForm, tokenizer: Path | None = None) -> Inspection:
+    """Return what is in a file of records; it is read at most twice, and never whole.
+
+    Raises:
+        OSError: the file cannot be read.
+        BadTokenizer: the tokenizer cannot be read.
+        InvalidSpec: the file has problems, or is beyond a limit of datasets.
+    """
+    counter = None if tokenizer is None else TokenCounter(tokenizer)
+    gatherer, columns = Gatherer(path.name), list[Column]()
+    lines = array("Q")
+    for line, record in records_of(path, form):
+        gatherer.add(record)
+        columns = columns or [Column(counter) for _ in record]
+        lines.append(line)
+        for column, value in zip(columns, record.values(), strict=True):
+            column.add(value)
+    facts = gatherer.facts(dataset_name(path), gatherer.digest)
+    by_name = dict(zip(facts.names(), columns, strict=True))
+    return _Measured(path, form, facts, by_name, lines).inspection(gatherer.size_bytes, counter)
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """A file that was read, with its columns by name and the line of every record."""
+
+    path: Path
+    form: FileForm
+    facts: RecordsFacts
+    columns: Mapping[str, Column]
+    lines: Sequence[int]
+
+    def inspection(self, size_bytes: int, counter: TokenCounter | None) -> Inspection:
+        """Return everything that is known of the file."""
+        reports = tuple(self._report(field) for field in self.facts.fields)
+        roles = roles_of(self.facts, {name: c.median for name, c in self.columns.items()})
+        fit = roles and spec_of(self.facts, roles, self.columns, counter)
+        return Inspection(
+            file=self.path.name,
+            form=self.form,
+            digest=self.facts.digest,
+            size_bytes=size_bytes,
+            records=self.facts.records,
+            copies=self.facts.copies,
+            fields=reports,
+            roles=roles,
+            contradictions=roles and self._contradictions(roles),
+            spec=fit and fit.spec,
+            notes=fit.notes if fit else (),
+        )
+
+    def _report(self, field: FieldFacts) -> FieldReport:
+        column = self.columns[field.name]
+        nearly_equal = column.nearly_equal()
+        return FieldReport(
+            name=field.name,
+            distinct=column.distinct,
+            empty=field.empty,
+            bytes=column.bytes,
+            tokens=column.tokens,
+            values=field.values,
+            nearly_equal=Pairs(
+                count=nearly_equal.count, examples=self._examples(field.name, nearly_equal.places)
+            ),
+        )
+
+    def _contradictions(self, roles: Roles) -> Pairs:
+        text, answer = self.columns[roles.text], self.columns[roles.answer]
+        found = pairs_of(text.forms, answer.values, text.is_empty_form)
+        return Pairs(count=found.records, examples=self._examples(roles.text, found.places))
+
+    def _examples(self, field: str, places: Iterable[tuple[int, int]]) -> tuple[Example, ...]:
+        """Return the first examples; their values are read from the file again."""
+        chosen = list(islice(places, MOST_EXAMPLES))
+        if not chosen:
+            return ()
+        wanted = {place for pair in chosen for place in pair}
+        records = islice(records_of(self.path, self.form), max(wanted) + 1)
+        values = {
+            place: placed.record[field][:LONGEST_EXAMPLE]
+            for place, placed in enumerate(records)
+            if place in wanted
+        }
+        return tuple(
+            Example(lines=(self.lines[one], self.lines[other]), values=(values[one], values[other]))
+            for one, other in chosen
+        )

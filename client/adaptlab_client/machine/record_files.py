@@ -1,0 +1,116 @@
+"""Files of records on this machine, and the kind of dataset that a file holds."""
+
+import json
+import re
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal, cast, get_args
+
+from adaptlab.records.gathering import Gatherer
+from adaptlab.records.parquet import read_parquet
+from adaptlab.records.reading import PlacedRecord, read_with_lines
+from adaptlab.records.record import LONGEST_LINE
+
+FileForm = Literal["csv", "tsv", "jsonl", "parquet"]
+Kind = Literal["words", "records"]
+FORMS: tuple[FileForm, ...] = get_args(FileForm)
+
+_PIECE_BYTES = 2**20
+_LANGUAGES = {"english", "german", "spanish"}
+_COLUMNS_OF_WORDS = 3
+_FIELDS = {
+    *("answer", "category", "class", "completion", "id", "idx", "index", "label", "prompt"),
+    *("question", "sentence", "sentiment", "split", "target", "text", "title"),
+}
+"""Usual names of fields; a first line with two of them is a header and not a triple of words."""
+
+
+class UnknownForm(ValueError):
+    """A file whose name does not show its form."""
+
+
+def form_of(path: Path, wanted: FileForm | None = None) -> FileForm:
+    """Return the form of a file, `wanted` or by the end of its name.
+
+    Raises:
+        UnknownForm: the name has another end.
+    """
+    suffix = path.suffix.lower().removeprefix(".").replace("ndjson", "jsonl")
+    if wanted is None and suffix not in FORMS:
+        raise UnknownForm(
+            f"The form of {path.name!r} is not known by its name. Add --format with one of "
+            f"{', '.join(FORMS)}, or let the name end in .csv, .tsv, .jsonl, .ndjson or .parquet."
+        )
+    return wanted or cast("FileForm", suffix)
+
+
+def records_of(path: Path, form: FileForm) -> Iterator[PlacedRecord]:
+    """Yield the records of a file with their lines, or rows for Parquet.
+
+    Raises:
+        OSError: the file cannot be read.
+        InvalidSpec: with grouped problems; see `read_records`.
+    """
+    if form == "parquet":
+        yield from read_parquet(path, path.name)
+        return
+    with path.open("rb") as file:
+        pieces = iter(lambda: file.read(_PIECE_BYTES), b"")
+        yield from read_with_lines(pieces, form, path.name)
+
+
+@contextmanager
+def canonical(path: Path, form: FileForm) -> Generator[Path]:
+    """Give a temporary file with the records of a file as canonical JSON lines.
+
+    Raises:
+        InvalidSpec: the file has problems or is beyond a limit of datasets.
+    """
+    with tempfile.TemporaryDirectory(prefix="adaptlab-") as folder:
+        target = Path(folder) / "records.jsonl"
+        with target.open("wb") as lines:
+            records = (placed.record for placed in records_of(path, form))
+            lines.writelines(Gatherer(path.name).lines(records))
+        yield target
+
+
+def dataset_name(path: Path) -> str:
+    """Return a name for a dataset from that of its file."""
+    name = re.sub(r"[^a-z0-9._-]+", "-", path.stem.lower()).strip("-._")
+    return name[:63] or "records"
+
+
+def kind_of(path: Path, form: FileForm | None) -> Kind:
+    """Return the kind of dataset that a file holds, by its first line.
+
+    Three columns of TSV are words, unless two are usual names of fields; so are a JSON list, and an
+    object with the three languages. Everything else is records.
+    """
+    form = form or cast("FileForm", path.suffix.lower().removeprefix("."))
+    if form in ("csv", "parquet"):
+        return "records"
+    line = _first_line(path)
+    if form == "tsv":
+        cells = {cell.strip().lower() for cell in line.split("\t")}
+        is_header = len(cells & _FIELDS) > 1
+        is_triple = line.count("\t") == _COLUMNS_OF_WORDS - 1
+        return "words" if is_triple and not is_header else "records"
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return "records"
+    is_of_words = isinstance(value, list) or (
+        isinstance(value, dict) and value.keys() >= _LANGUAGES
+    )
+    return "words" if is_of_words else "records"
+
+
+def _first_line(path: Path) -> str:
+    """Return the first line that is not blank; the beginning of one that is too long."""
+    with path.open("rb") as file:
+        while line := file.readline(LONGEST_LINE):
+            if line.strip():
+                return line.decode("utf-8-sig", "replace").rstrip("\r\n")
+    return ""
