@@ -1,4 +1,4 @@
-"""The datasets of a server: words for tasks."""
+"""The datasets of a server: words and records for tasks."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import JsonValue, TypeAdapter
 
-from adaptlab_answers.models import DatasetView
+from adaptlab_answers.models import DatasetKind, DatasetView
 from adaptlab_answers.storage import UploadView
 from adaptlab_client.errors import ApiError
 from adaptlab_client.resources.uploads import Report, Uploads
@@ -17,10 +17,12 @@ from adaptlab_client.transport.paging import entries
 
 INLINE_BYTES = 2**19
 """Larger datasets are sent as an upload: a server accepts bodies of up to 1 MiB."""
+READING_SECONDS = 300.0
+"""Time limit for a dataset from an upload, which the server reads as a whole."""
 
 
 class Datasets:
-    """Datasets of words in English, German and Spanish."""
+    """Datasets of records, and of words in English, German and Spanish."""
 
     def __init__(self, connection: Connection, uploads: Uploads) -> None:
         self._connection = connection
@@ -52,41 +54,73 @@ class Datasets:
             return self._keep(name, sources, words)
         return self._keep_upload(name, sources, self._uploads.send_bytes(content), "jsonl")
 
+    def upload_records(
+        self,
+        name: str,
+        records: Iterable[Mapping[str, str | float | bool]],
+        sources: Iterable[Mapping[str, str]] = (),
+    ) -> DatasetView:
+        """Upload records, which all have the same fields, as a dataset.
+
+        Values that are not text become text. Their order is kept. `sources` and repetitions are as
+        for words. For records that do not fit in memory, use `upload_file`.
+        """
+        lines = [json.dumps(dict(record), ensure_ascii=False) for record in records]
+        content = "\n".join(lines).encode()
+        if len(content) <= INLINE_BYTES:
+            return self._keep(name, sources, {"records": [json.loads(line) for line in lines]})
+        upload = self._uploads.send_bytes(content)
+        return self._keep_upload(name, sources, upload, "jsonl", "records")
+
     def upload_file(
         self,
         name: str,
         path: str | Path,
         sources: Iterable[Mapping[str, str]] = (),
         *,
+        kind: DatasetKind = "words",
         report: Report | None = None,
     ) -> DatasetView:
-        """Upload the words of a file of any size; a second call resumes.
+        """Upload the words or records of a file of any size; a second call resumes.
 
-        A line of a `.tsv` file is a triple with tabs between the words; a line of any other file
-        is JSON.
+        A `.tsv` file has tabs between the words of a triple or the fields of a record. With `kind`
+        `records`, the first line of it, or of a `.csv` file, has the names of the fields. A line of
+        any other file is JSON.
         """
-        form = "tsv" if Path(path).suffix.lower() == ".tsv" else "jsonl"
-        return self._keep_upload(name, sources, self._uploads.send(path, report=report), form)
+        forms = {".tsv": "tsv"} | ({".csv": "csv"} if kind == "records" else {})
+        form = forms.get(Path(path).suffix.lower(), "jsonl")
+        upload = self._uploads.send(path, report=report)
+        return self._keep_upload(name, sources, upload, form, kind)
 
     def _keep_upload(
-        self, name: str, sources: Iterable[Mapping[str, str]], upload: UploadView, form: str
+        self,
+        name: str,
+        sources: Iterable[Mapping[str, str]],
+        upload: UploadView,
+        form: str,
+        kind: DatasetKind = "words",
     ) -> DatasetView:
-        dataset = self._keep(name, sources, {"upload": str(upload.id), "format": form})
+        content = {"upload": str(upload.id), "format": form}
+        # Left out for words, so that servers of earlier versions accept it.
+        named = {"kind": kind} if kind != "words" else {}
+        dataset = self._keep(name, sources, content | named)
         with suppress(ApiError):  # otherwise it expires a day later
             self._uploads.delete(upload.id)
         return dataset
 
     def _keep(
-        self, name: str, sources: Iterable[Mapping[str, str]], words: Mapping[str, object]
+        self, name: str, sources: Iterable[Mapping[str, str]], content: Mapping[str, object]
     ) -> DatasetView:
-        body = {"name": name, "sources": [dict(source) for source in sources], **words}
+        body = {"name": name, "sources": [dict(source) for source in sources], **content}
         sent = TypeAdapter[JsonValue](JsonValue).validate_python(body)
-        return self._connection.ask(Request("POST", path_of("datasets"), body=sent), DatasetView)
+        seconds = READING_SECONDS if "upload" in content else None
+        request = Request("POST", path_of("datasets"), body=sent, seconds=seconds)
+        return self._connection.ask(request, DatasetView)
 
     def download(
         self, name: str, target: str | Path, *, report: download.Report | None = None
     ) -> Path:
-        """Download the words to `target` as JSON lines, and verify the digest."""
+        """Download the words or records to `target` as JSON lines, and verify the digest."""
         dataset = self.get(name)
         path = path_of("datasets", name, "content")
         return download.save(self._connection, path, Path(target), dataset.digest, report)
