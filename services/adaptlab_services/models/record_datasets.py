@@ -22,7 +22,7 @@ from adaptlab_services.models.datasets import Content, Origins, Uploaded
 from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.storage import uploads
-from adaptlab_services.storage.staged_content import StagedContent, staged
+from adaptlab_services.storage.staged_content import staged
 
 INLINE = "/records"
 POINTER = "/upload"
@@ -79,7 +79,8 @@ def create(session: Session, principal: Principal, new: NewRecords) -> Uploaded:
     content = b"".join(gatherer.lines(checked_records(new.records, INLINE)))
     quotas.check_room(session, principal.user_id, len(content))
     stored = ArtifactStore(session).write([content])
-    return _kept(session, principal, new, stored, gatherer)
+    made = _content(new.name, stored, gatherer)
+    return datasets.keep(session, principal, new.name, new.sources, made)
 
 
 def from_upload(
@@ -108,32 +109,17 @@ def from_upload(
     gatherer = Gatherer(POINTER)
     pieces = _in_time(streamed(sessions, upload.sha256), upload.size, limits.seconds)
     lines = gatherer.lines(read_records(pieces, new.format, POINTER))
-    with staged(sessions, lines) as content:
-        return _settled(units, principal, new, content, gatherer)
+    with staged(sessions, lines) as waiting:
+        content = _content(new.name, waiting.artifact, gatherer)
+        with units() as session:
+            quotas.check_room(session, principal.user_id, content.artifact.size)
+            waiting.settle(session)
+            return datasets.keep(session, principal, new.name, new.sources, content)
 
 
-def _settled(
-    units: Units,
-    principal: Principal,
-    new: RecordsFromUpload,
-    content: StagedContent,
-    gatherer: Gatherer,
-) -> Uploaded:
-    with units() as session:
-        quotas.check_room(session, principal.user_id, content.artifact.size)
-        return _kept(session, principal, new, content.settle(session), gatherer)
-
-
-def _kept(
-    session: Session,
-    principal: Principal,
-    new: NewRecords | RecordsFromUpload,
-    stored: StoredArtifact,
-    gatherer: Gatherer,
-) -> Uploaded:
-    columns = datasets.records_columns(gatherer.facts(new.name, stored.sha256))
-    content = Content("records", stored, columns)
-    return datasets.keep(session, principal, new.name, new.sources, content)
+def _content(name: str, artifact: StoredArtifact, gatherer: Gatherer) -> Content:
+    facts = gatherer.facts(name, artifact.sha256)
+    return Content("records", artifact, datasets.records_columns(facts))
 
 
 def _check_size(upload: StoredArtifact, limits: ReadingLimits) -> None:

@@ -22,13 +22,12 @@ class StagedContent:
     name: str
     artifact: StoredArtifact
 
-    def settle(self, session: Session) -> StoredArtifact:
+    def settle(self, session: Session) -> None:
         """Make the content an artifact, in the caller's unit of work."""
         # Another request may be storing equal content, and a slow store can cause long pauses.
         session.execute(text(f"SET LOCAL lock_timeout = '{LONGEST_WAIT}'"))
         session.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{LONGEST_PAUSE}'"))
         ArtifactStore(session).settle(self.name, self.artifact)
-        return self.artifact
 
 
 @contextmanager
