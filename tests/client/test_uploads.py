@@ -129,6 +129,6 @@ def test_more_words_than_a_body_may_have(client: Client, invoke: Invoke, tmp_pat
         assert json.loads(done.stdout)["digest"] == made.digest
     broken = tmp_path / "broken.tsv"
     broken.write_text("one\ttwo\n")
-    done = invoke("datasets", "upload", "broken", str(broken))
+    done = invoke("datasets", "upload", "broken", str(broken), "--kind", "words")
     assert done.exit_code != 0
     assert "Line 1 is not a triple" in done.output

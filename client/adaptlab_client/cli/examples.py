@@ -65,7 +65,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adaptlab datasets inspect reviews.csv",
         "adaptlab datasets inspect reviews.csv --tokenizer tokenizer.json --output json",
     ),
-    "datasets upload": ("adaptlab datasets upload words words.tsv",),
+    "datasets upload": (
+        "adaptlab datasets upload reviews reviews.csv",
+        "adaptlab datasets upload words words.tsv --kind words",
+    ),
     "datasets download": ("adaptlab datasets download words words.jsonl",),
     "datasets import-dictionaries": (
         "adaptlab datasets import-dictionaries --german de-en.txt --spanish en-es.txt",

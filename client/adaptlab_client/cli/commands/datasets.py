@@ -1,6 +1,7 @@
 """`adaptlab datasets`: list, show, inspect, upload, download, import-dictionaries."""
 
 import shlex
+from contextlib import ExitStack
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -24,11 +25,16 @@ from adaptlab_client.cli.printing.terminal import (
 from adaptlab_client.cli.session import OutputOption, open_client
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from adaptlab_answers.models import DatasetView
     from adaptlab_client.machine.dictionaries import Imported
     from adaptlab_client.machine.record_files import FileForm
 
-COLUMNS = ("name", "source", "triples", "longest", "digest", "from")
+COLUMNS = ("name", "kind", "count", "fields", "digest", "from")
+MOST_OF_FIELDS = 30
+"""Characters of the names of fields in a table."""
+
 NameArgument = Annotated[
     str, typer.Argument(help="Name of a dataset.", autocompletion=suggestions.datasets)
 ]
@@ -45,6 +51,13 @@ class FormName(StrEnum):
     TSV = "tsv"
     JSONL = "jsonl"
     PARQUET = "parquet"
+
+
+class KindName(StrEnum):
+    """Kinds of datasets."""
+
+    WORDS = "words"
+    RECORDS = "records"
 
 
 FormatOption = Annotated[
@@ -100,24 +113,37 @@ def inspect(
 def upload(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the dataset.")],
-    file: Annotated[
-        Path,
-        typer.Argument(
-            exists=True,
-            dir_okay=False,
+    file: FileArgument,
+    kind: Annotated[
+        KindName | None,
+        typer.Option(
             help=(
-                "One English, German and Spanish word triple per line: JSON, or tab-separated "
-                "if the name ends in .tsv."
-            ),
+                "records, or words: a word in English, German and Spanish per line. Default: by "
+                "the first line."
+            )
         ),
-    ],
+    ] = None,
+    form: FormatOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Upload words from a file; after an interruption, run it again to send the rest."""
-    from adaptlab_client.cli.printing.progress import byte_bar  # loads rich, only needed here
+    """Upload a file; after an interruption, run it again to send the rest.
 
-    with open_client(context) as client, byte_bar(file.name) as report:
-        entry = client.datasets.upload_file(name, file, report=report)
+    A file of words has a JSON list per line, or tabs between the three words if its name ends in
+    .tsv. Records of any form are checked here, and sent as JSON lines.
+    """
+    from adaptlab_client.cli.printing.progress import byte_bar  # loads rich, only needed here
+    from adaptlab_client.machine.record_files import canonical, kind_of
+
+    chosen = kind or KindName(kind_of(file, form.value if form else None))
+    if kind is None:
+        say(f"{file.name} is read as {chosen}; --kind chooses")
+    with ExitStack() as stack:
+        content = file
+        if chosen is KindName.RECORDS:
+            content = stack.enter_context(canonical(file, _form(file, form)))
+        client = stack.enter_context(open_client(context))
+        report = stack.enter_context(byte_bar(file.name))
+        entry = client.datasets.upload_file(name, content, kind=chosen.value, report=report)
     print_one(entry, COLUMNS, _row, output, "name")
 
 
@@ -126,7 +152,7 @@ def download(
     name: NameArgument,
     file: Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="File to write.")],
 ) -> None:
-    """Download and verify the words of a dataset, one JSON object per line."""
+    """Download and verify the content of a dataset, one JSON object per line."""
     from adaptlab_client.cli.printing.progress import byte_bar  # loads rich, only needed here
 
     with open_client(context) as client, byte_bar(name) as report:
@@ -204,4 +230,18 @@ def _imported(german: Path | None, spanish: Path | None) -> "Imported":
 
 def _row(entry: "DatasetView") -> list[object]:
     origins = ", ".join(origin.package for origin in entry.sources)
-    return [entry.name, entry.source, entry.triples, entry.longest, entry.digest[:12], origins]
+    count = entry.records if entry.triples is None else entry.triples
+    return [
+        entry.name,
+        entry.kind,
+        count,
+        _some(field.name for field in entry.fields or ()),
+        entry.digest[:12],
+        origins or entry.source,
+    ]
+
+
+def _some(names: "Iterable[str]") -> str:
+    """Return the names of fields as far as a table has room for them."""
+    text = ", ".join(names)
+    return text if len(text) <= MOST_OF_FIELDS else f"{text[: MOST_OF_FIELDS - 1]}…"
