@@ -25,7 +25,7 @@ from adaptlab_api.app import create_app
 from adaptlab_api.routes import datasets as routes
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Artifact, ArtifactChunk, Dataset
-from adaptlab_services.models import datasets
+from adaptlab_services.models import datasets, record_datasets
 from adaptlab_services.settings import Settings
 from adaptlab_services.storage import staged_content
 from adaptlab_services.storage.collecting import collect
@@ -337,9 +337,22 @@ def test_projects_do_not_see_each_other(api: TestClient, sessions: Sessions) -> 
     assert [one["name"] for one in listed] == ["generated"]
     other = api.post("/v1/datasets", json=new(records=REVIEWS[:2]), headers=theirs)
     assert (other.status_code, other.json()["project"]) == (201, "theirs")
+
+
+def test_a_role_in_another_project_is_refused_before_anything_is_read(
+    api: TestClient, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mixed = person(sessions, "eve", {"ours": "reader", "theirs": "submitter"})
-    at = api.post("/v1/datasets?project=ours", json=new(name="x"), headers=mixed)
-    assert at.status_code == 403
+    api.headers.update(mixed)
+    body = {"name": "reviews", "kind": "records", "upload": sent(api, LINES)}
+    before = left(sessions)
+    with monkeypatch.context() as patched:
+        patched.setattr(record_datasets, "streamed", None)
+        for document in (body, new()):
+            refused = api.post("/v1/datasets?project=ours", json=document)
+            assert refused.status_code == 403
+    assert left(sessions) == before
+    assert api.post("/v1/datasets?project=theirs", json=body).status_code == 201
 
 
 # Storage

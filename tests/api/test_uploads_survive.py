@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from adaptlab_client import Client
 from adaptlab_client.errors import ServerUnreachable
 from adaptlab_client.transport.connection import Retries
 from adaptlab_db.artifacts import streamed
-from adaptlab_db.tables import Artifact, ArtifactChunk, UploadChunk
+from adaptlab_db.tables import Artifact, ArtifactChunk, Dataset, UploadChunk
 from adaptlab_services.settings import Settings
+from adaptlab_services.storage.collecting import collect
 from adaptlab_services.storage.scrubbing import scrub
 
 Sessions = sessionmaker[Session]
@@ -98,6 +100,43 @@ def test_an_upload_outlives_its_server(
     assert (found.checked, found.quarantined) == (1, ())
     with sessions() as session:
         assert len(session.scalars(select(ArtifactChunk.number)).all()) == 25
+
+
+WHILE_READING = {
+    "a row has arrived": ("adaptlab_services.storage.staged_content", "put_rows", 2),
+    "the rows were renamed": ("adaptlab_services.models.datasets", "_insert", 1),
+    "all is done but the commit": ("adaptlab_services.models.datasets", "get", 1),
+}
+RECORDS = b"text\n" + b"".join(b"%d %s\n" % (n, b"x" * 2**16) for n in range(40))
+
+
+@pytest.mark.parametrize("moment", WHILE_READING.values(), ids=WHILE_READING)
+def test_a_server_killed_while_it_reads_records_leaves_no_dataset(
+    settings: Settings,
+    sessions: Sessions,
+    token: str,
+    tmp_path: Path,
+    moment: tuple[str, str, int],
+) -> None:
+    file = tmp_path / "records.csv"
+    file.write_bytes(RECORDS)
+    once = Retries(attempts=1)
+    with a_server(settings, token, tmp_path / "first.log", killed_at(*moment)) as server:
+        with Client(server.url, token, retries=once) as client, pytest.raises(ServerUnreachable):
+            client.datasets.upload_file("records", file, kind="records")
+        assert server.process.wait(60) == -9
+    with sessions() as session:
+        assert session.scalars(select(Dataset)).all() == []
+        assert set(session.scalars(select(Artifact.state))) == {"ready", "uploading"}
+    with (
+        a_server(settings, token, tmp_path / "second.log") as server,
+        Client(server.url, token) as client,
+    ):
+        made = client.datasets.upload_file("records", file, kind="records")
+    collect(sessions, unreferenced_for=timedelta(0))
+    with sessions() as session:
+        assert session.scalars(select(Artifact.sha256)).all() == [made.digest]
+        assert set(session.scalars(select(ArtifactChunk.sha256))) == {made.digest}
 
 
 def test_keeping_before_reading_again_would_be_noticed(
