@@ -1,4 +1,4 @@
-"""`adaptlab datasets inspect`: a file of one's own, before anything is uploaded."""
+"""`adaptlab datasets inspect`: files are described without a server."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""`adaptlab datasets upload` of files that people have, and which kind it takes them for."""
+"""`adaptlab datasets upload`: files of all forms, words or records."""
 
 import json
 from pathlib import Path

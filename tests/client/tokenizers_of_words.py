@@ -1,4 +1,4 @@
-"""A small `tokenizer.json`, trained on the spot: one token per word or sign."""
+"""A small `tokenizer.json` with one token per word or sign."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 
 def a_tokenizer_file(path: Path, *words: str) -> Path:
-    """Write a tokenizer of whole words that truncates, pads and adds two tokens."""
+    """Write a tokenizer that truncates, pads and adds two tokens."""
     vocabulary = {word: number for number, word in enumerate(("[UNK]", "[CLS]", "[SEP]", *words))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()

@@ -1,4 +1,4 @@
-"""The canonical content of records, the facts about it, and how it is read."""
+"""The canonical content of records: writing, facts, reading."""
 
 import hashlib
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Records from CSV, TSV and JSON lines, and what is wrong with files that are none."""
+"""Records from CSV, TSV and JSON lines, and refusals of bad files."""
 
 from collections.abc import Iterator
 

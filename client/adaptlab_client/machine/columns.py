@@ -88,7 +88,7 @@ class Column:
         return _EMPTY_FORM
 
     def nearly_equal(self) -> Found:
-        """Return the values that are nearly equal; numbers and empty values never are."""
+        """Return the nearly equal values, except numbers and empty ones."""
         if self._are_numbers:
             return Found(0, 0, [])
         return pairs_of(self.forms, self.values, _EMPTY_FORM)

@@ -28,7 +28,7 @@ class Example(Value):
 
 
 class Pairs(Value):
-    """Values or records that are nearly equal to an earlier one; the first three as examples."""
+    """Values or records nearly equal to an earlier one, with examples."""
 
     count: int
     examples: tuple[Example, ...]
@@ -87,7 +87,9 @@ class Inspection(Value):
 
 
 def inspected(path: Path, form: FileForm, tokenizer: Path | None = None) -> Inspection:
-    """Return what is in a file of records; it is read at most twice, and never whole.
+    """Return what is in a file of records.
+
+    The file is read at most twice, and never as a whole.
 
     Raises:
         OSError: the file cannot be read.
@@ -110,7 +112,7 @@ def inspected(path: Path, form: FileForm, tokenizer: Path | None = None) -> Insp
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """A file that was read, with its columns by name and the line of every record."""
+    """The columns of a file by name, and the line of every record."""
 
     path: Path
     form: FileForm

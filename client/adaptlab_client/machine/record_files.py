@@ -1,4 +1,4 @@
-"""Files of records on this machine, and the kind of dataset that a file holds."""
+"""Files of records on this machine, and their form and kind."""
 
 import json
 import re
@@ -63,7 +63,7 @@ def records_of(path: Path, form: FileForm) -> Iterator[PlacedRecord]:
 
 @contextmanager
 def canonical(path: Path, form: FileForm) -> Generator[Path]:
-    """Give a temporary file with the records of a file as canonical JSON lines.
+    """Yield a temporary file with the records as canonical JSON lines.
 
     Raises:
         InvalidSpec: the file has problems or is beyond a limit of datasets.
@@ -108,7 +108,7 @@ def kind_of(path: Path, form: FileForm | None) -> Kind:
 
 
 def _first_line(path: Path) -> str:
-    """Return the first line that is not blank; the beginning of one that is too long."""
+    """Return the first line that is not blank, or its first mebibyte."""
     with path.open("rb") as file:
         while line := file.readline(LONGEST_LINE):
             if line.strip():

@@ -18,9 +18,10 @@ class BadTokenizer(ValueError):
 
 
 class TokenCounter:
-    """Counts tokens of texts, without those that a tokeniser adds at their ends.
+    """Counts the tokens of texts.
 
-    Truncation and padding that the file asks for are switched off.
+    Tokens that a tokeniser adds at the ends of a text are not counted. Truncation and padding
+    that the file asks for are switched off.
     """
 
     def __init__(self, path: Path) -> None:
@@ -43,7 +44,7 @@ class TokenCounter:
 
 
 class TokenLengths:
-    """Lengths in tokens of values that are added one by one and counted together."""
+    """Lengths in tokens of values, which are counted in batches."""
 
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter

@@ -1,4 +1,4 @@
-"""Datasets of records: what a line is, how files are read, what is known about them.
+"""Datasets of records: their lines, facts and files.
 
 This wing imports words and errors of core only.
 """

@@ -10,7 +10,7 @@ BUCKETS = 1000
 
 
 class _Kept(dict[int, int]):
-    """Code points by code point: letters, digits and marks stay, others become a space.
+    """Code points of letters, digits and marks; of others, a space.
 
     `str.translate` with it is twice to three times as fast as a loop over the signs.
     """
@@ -31,9 +31,10 @@ _KEPT = _Kept()
 
 
 def normalised(value: str) -> str:
-    """Return the letters, digits and marks of a text in one form, words apart by one space.
+    """Return a text without case and punctuation, words apart by one space.
 
-    Texts that differ in case, spaces, punctuation or Unicode's compatible forms alone become equal.
+    Letters, digits and marks remain. Texts that differ in case, spaces, punctuation or Unicode's
+    compatible forms alone become equal.
     If nothing would remain, it is the text without spaces at its ends.
     """
     folded = unicodedata.normalize("NFKC", value).casefold()
@@ -41,6 +42,9 @@ def normalised(value: str) -> str:
 
 
 def bucket_of(value: str) -> int:
-    """Return the bucket of a value, 0 to 999, by the SHA-256 of its normalised form."""
+    """Return the bucket of a value, from 0 to 999.
+
+    It follows from the SHA-256 of the normalised form.
+    """
     digest = hashlib.sha256(normalised(value).encode()).digest()
     return int.from_bytes(digest[:8]) % BUCKETS

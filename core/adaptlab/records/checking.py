@@ -1,4 +1,4 @@
-"""Check that values are records, and that all records have the same fields."""
+"""Checks that values are records, and that records have equal fields."""
 
 import math
 import re
@@ -11,13 +11,13 @@ from adaptlab.records.record import LONGEST_FIELD_NAME, MOST_FIELDS, FieldName, 
 
 _FIELD_NAME: TypeAdapter[str] = TypeAdapter(FieldName)
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_KINDS = {type(None): "null", list: "a list", dict: "an object"}
+_KINDS: Mapping[type, str] = {type(None): "null", list: "a list", dict: "an object"}
 _MOST_BITS = 4096
 """Limit of a whole number; Python refuses to write those of more than 4,300 digits."""
 
 
 class RecordChecker:
-    """Makes records of values, with the fields of the first one in their order."""
+    """Turns values into records with the fields of the first one."""
 
     def __init__(self) -> None:
         self.fields: tuple[str, ...] = ()

@@ -1,17 +1,31 @@
 """Records from the canonical content of a dataset."""
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from pydantic import TypeAdapter
 
 from adaptlab.errors import BadDataset
 from adaptlab.records.lines import Line, lines_of
 from adaptlab.records.problems import NotARecord
 from adaptlab.records.record import Record, canonical_line
 
+_RECORD: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])
+
+
+class Hash(Protocol):
+    """A digest that grows with what is added."""
+
+    def update(self, data: bytes, /) -> None:
+        """Add bytes."""
+        ...
+
 
 def read_content(pieces: Iterable[bytes], digest: str) -> Iterator[Record]:
-    """Yield the records of canonical content, cut anywhere, such as an open file.
+    """Yield the records of canonical content, such as an open file.
+
+    The pieces can be cut anywhere.
 
     Raises:
         BadDataset: the content is not canonical, or, after the last record, it has another
@@ -31,21 +45,20 @@ def read_content(pieces: Iterable[bytes], digest: str) -> Iterator[Record]:
         raise BadDataset(f"The dataset {digest} arrived with the SHA-256 {actual}. Fetch it again.")
 
 
-def _hashed(pieces: Iterable[bytes], content: "hashlib._Hash") -> Iterator[bytes]:
+def _hashed(pieces: Iterable[bytes], content: "Hash") -> Iterator[bytes]:
     for piece in pieces:
         content.update(piece)
         yield piece
 
 
 def _record(line: Line) -> Record | None:
-    """Return the record of a line; None unless it is as `canonical_line` writes it."""
+    """Return the record of a canonical line, None for another line."""
     try:
-        record = json.loads(line.content)
-        is_record = isinstance(record, dict) and all(isinstance(v, str) for v in record.values())
-        is_canonical = is_record and canonical_line(record) == line.content + b"\n" * line.is_ended
-    except (ValueError, RecursionError):
+        record = _RECORD.validate_json(line.content, strict=True)
+    except ValueError:  # no JSON, or no mapping of texts
         return None
-    return record if is_canonical and record else None
+    is_canonical = canonical_line(record) == line.content + b"\n" * line.is_ended
+    return record if record and is_canonical else None
 
 
 def _not_canonical(digest: str, line: int) -> BadDataset:

@@ -48,7 +48,11 @@ class Gatherer:
             raise self._wrong("wrong_number_of_records", "There are no records. Give at least one.")
 
     def add(self, record: Record) -> bytes:
-        """Add a record and return its canonical line; raise `InvalidSpec` beyond a limit."""
+        """Add a record and return its canonical line.
+
+        Raises:
+            InvalidSpec: it exceeds a limit.
+        """
         line = canonical_line(record)
         self.records += 1
         self.size_bytes += len(line)

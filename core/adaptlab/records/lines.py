@@ -91,7 +91,11 @@ class BlankLines:
 
 
 def text_of(line: Line) -> str:
-    """Return the text of a line; raise `NotARecord` if it is not UTF-8 or has a NUL byte."""
+    """Return the text of a line.
+
+    Raises:
+        NotARecord: it is not UTF-8 or has a NUL byte.
+    """
     if b"\0" in line.content:
         raise NotARecord(
             line.number,

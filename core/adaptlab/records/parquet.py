@@ -6,7 +6,7 @@ sends its records as JSON lines.
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.records.checking import RecordChecker
@@ -14,7 +14,7 @@ from adaptlab.records.problems import GroupedProblems, NotARecord
 from adaptlab.records.reading import PlacedRecord
 
 if TYPE_CHECKING:
-    from arro3.core import RecordBatch
+    from arro3.core import Array, RecordBatch
 
 _ROWS_AT_ONCE = 1024
 _MAGIC = b"PAR1"
@@ -23,9 +23,10 @@ _SHORTEST = 12
 
 
 def read_parquet(path: Path, pointer: str = "/upload") -> Iterator[PlacedRecord]:
-    """Yield the records of a Parquet file with their rows, counted from 1, batch by batch.
+    """Yield the records of a Parquet file with the numbers of their rows.
 
-    Columns are text, also dictionary-encoded, whole numbers, fractions, or true and false.
+    Rows are counted from 1 and read in batches. Columns are text, also dictionary-encoded, whole
+    numbers, fractions, or true and false.
 
     Raises:
         OSError: the file cannot be opened.
@@ -59,9 +60,14 @@ def _rows(path: Path, pointer: str, checker: RecordChecker) -> Iterator[Mapping[
             except NotARecord as error:
                 detail = f"Columns of the file: {error.what}. {error.advice}"
                 raise InvalidSpec(Problem(pointer, error.code, detail)) from error
-        columns = [column.to_pylist() for column in batch.columns]
+        columns = [_values(column) for column in batch.columns]
         for values in zip(*columns, strict=True):
             yield dict(zip(names, values, strict=True))
+
+
+def _values(column: "Array") -> list[object]:
+    # Its type is that of an array of NumPy, but it is a list.
+    return cast("list[object]", column.to_pylist())  # pyright: ignore[reportUnknownMemberType]
 
 
 def _batches(path: Path, pointer: str) -> "Iterator[RecordBatch]":

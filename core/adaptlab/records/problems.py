@@ -14,7 +14,7 @@ Unit = Literal["line", "row", "record"]
 
 
 class NotARecord(AdaptlabError):
-    """A place of a file without a valid record; other places can still be read.
+    """A place of a file without a valid record.
 
     Attributes:
         place: the number of the line, row or record.
@@ -45,7 +45,7 @@ class NotARecord(AdaptlabError):
 
 
 class GroupedProblems:
-    """The problems of one file: the first of each code, and how many more have it."""
+    """The problems of one file, the first of each code with a count."""
 
     def __init__(self, pointer: str, unit: Unit) -> None:
         self._pointer = pointer

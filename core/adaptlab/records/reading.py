@@ -241,7 +241,7 @@ class _CsvRows(_TableRows):
 
 
 def _explained(message: str) -> tuple[str, str]:
-    """Return what is wrong and what to change, for an error of Python's reader."""
+    """Return the error and the advice for a message of Python's reader."""
     if "unexpected end" in message:
         return "a quote is opened here and never closed", "Close it."
     if "expected after" in message:
