@@ -28,7 +28,7 @@ from adaptlab_api.limits.turns import Turns
 from adaptlab_api.openapi import describe
 from adaptlab_api.pages.rendering import problem_pages
 from adaptlab_api.pages.rendering.problem_pages import ProblemPages
-from adaptlab_api.pages.routes import mount_static, page_renderer, page_routes
+from adaptlab_api.pages.routes import page_renderer, page_routes, static_routes
 from adaptlab_api.requests.routing import modules_of, routers_of
 from adaptlab_db.session import close
 from adaptlab_db.visibility import guarded
@@ -100,19 +100,22 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     problems.install(app)
     problem_pages.install(app, renderer)
     app.router.routes.extend(_routes())
-    mount_static(app)
     return app
 
 
 @cache
 def _routes() -> tuple[BaseRoute, ...]:
-    """Return every route but the static files, created once per process.
+    """Return every route, created once per process.
 
     No route depends on settings or application. Reading the parameters of all routes takes a
     quarter of a second, which every application of a test process would spend again.
     """
     of_api = (router for module in modules_of(routes, ORDER) for router in routers_of(module))
-    return (*(route for router in of_api for route in router.routes), *page_routes())
+    return (
+        *(route for router in of_api for route in router.routes),
+        *page_routes(),
+        *static_routes(),
+    )
 
 
 def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

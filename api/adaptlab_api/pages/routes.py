@@ -3,14 +3,13 @@
 from functools import cache
 from types import ModuleType
 
-from fastapi import FastAPI
 from starlette.routing import BaseRoute, Route
 
 from adaptlab_api import pages
 from adaptlab_api.pages.rendering.assets import load_assets
 from adaptlab_api.pages.rendering.navigation import NavigationEntry
 from adaptlab_api.pages.rendering.renderer import Renderer
-from adaptlab_api.pages.rendering.static_files import add_static_routes
+from adaptlab_api.pages.rendering.static_files import static_router
 from adaptlab_api.requests.routing import modules_of
 
 
@@ -34,9 +33,9 @@ def page_routes() -> tuple[BaseRoute, ...]:
     return tuple(sorted((route for router in routers for route in router.routes), key=_precedence))
 
 
-def mount_static(app: FastAPI) -> None:
-    """Serve the pages' own files and the chart library below `/static/`."""
-    add_static_routes(app, load_assets())
+def static_routes() -> tuple[BaseRoute, ...]:
+    """Return the routes of the pages' own files and the chart library."""
+    return tuple(static_router(load_assets()).routes)
 
 
 @cache

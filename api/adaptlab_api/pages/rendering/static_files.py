@@ -1,6 +1,6 @@
 """Routes of the static files and the chart library."""
 
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import Response
 
 from adaptlab_api.pages.rendering.assets import Assets, charts_name, charts_script, plain
@@ -10,14 +10,15 @@ FOR_EVER = "public, max-age=31536000, immutable"  # the address changes with the
 SAFE = {"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin"}
 
 
-def add_static_routes(app: FastAPI, assets: Assets) -> None:
-    """Serve assets and the chart library below `/static/`."""
+def static_router(assets: Assets) -> APIRouter:
+    """Return the routes of assets and the chart library below `/static/`."""
+    router = APIRouter()
 
-    @app.get(f"/static/{charts_name()}", include_in_schema=False)
+    @router.get(f"/static/{charts_name()}", include_in_schema=False)
     def charts(request: Request, resources: ResourcesDep) -> Response:
         return _script(request, charts_script(resources.settings.data_dir / "cache"))
 
-    @app.get("/static/{name}", include_in_schema=False)
+    @router.get("/static/{name}", include_in_schema=False)
     def asset(name: str, request: Request) -> Response:
         file = assets.by_name.get(name)
         if file is None:
@@ -26,6 +27,8 @@ def add_static_routes(app: FastAPI, assets: Assets) -> None:
         keep = FOR_EVER if versioned else "no-cache"
         headers = {"Cache-Control": keep, "ETag": f'"{file.digest}"', **SAFE}
         return Response(file.content, media_type=file.media_type, headers=headers)
+
+    return router
 
 
 def _script(request: Request, compressed: bytes) -> Response:
