@@ -24,7 +24,11 @@ from adaptlab_services.settings import Settings
 
 __all__ = ["patient_comparisons"]  # found here by pytest
 
-CHROMIUM = Path("/usr/bin/chromium")
+BROWSERS = (Path("/usr/bin/chromium-headless-shell"), Path("/usr/bin/chromium"))
+"""Debian's Chromium, without the parts for windows if installed.
+
+Both have the same engine; the smaller one takes a quarter less processor time per test.
+"""
 # The sandbox needs rights that a container has not; the rest keeps the browser from phoning home.
 FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -129,14 +133,15 @@ def reading(settings: Settings, token: str) -> Generator[TestClient]:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """Debian's Chromium; without it, tests skip on a laptop and fail in CI."""
-    if not CHROMIUM.exists():
-        missing = f"Chromium is not installed at {CHROMIUM}; `apt-get install chromium`."
+    path = next((path for path in BROWSERS if path.exists()), None)
+    if path is None:
+        missing = "Chromium is not installed; `apt-get install chromium-headless-shell`."
         if os.environ.get("CI") == "true":
             pytest.fail(missing)
         pytest.skip(missing)
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        launched = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
         yield launched
         launched.close()
 
