@@ -19,6 +19,7 @@ from adaptlab.studies.study_methods import (
     label_of,
     place_of_base,
     place_of_task,
+    task_labels,
 )
 from adaptlab.studies.study_plan import Cell, PlannedCheck, PlannedJob
 
@@ -187,7 +188,7 @@ def _groups(
         cell for cell in cells if (cell.base_model, cell.method) == (base.name, entry.given.of)
     ]
     if entry.task is not None:
-        task = label_of(spec.tasks[entry.task])
+        task = task_labels(spec.tasks)[entry.task]
         matches = [cell for cell in matches if cell.task == task]
     if entry.given.budget is not None:
         limit = budget_limit(entry.given.budget, family_shape(base.family))

@@ -10,7 +10,7 @@ from adaptlab.specs.spec import AdaptSpec, TuningSpec
 from adaptlab.studies.budget_tolerance import check_tolerance
 from adaptlab.studies.study import StudySpec
 from adaptlab.studies.study_checks import check_jobs, planned_checks
-from adaptlab.studies.study_methods import StudyEntry, label_of, study_entries, study_tasks
+from adaptlab.studies.study_methods import StudyEntry, study_entries, study_tasks, task_labels
 from adaptlab.studies.study_plan import Cell, PlannedJob, StudyPlan
 from adaptlab.studies.study_sizes import (
     SizedMethod,
@@ -49,6 +49,7 @@ def expand(
         check_tolerance(spec.budget_tolerance, sized_bases, sized)
     jobs: dict[str, PlannedJob] = {}
     cells: list[Cell] = []
+    labels = task_labels(spec.tasks)
     for base, methods in zip(sized_bases, sized, strict=True):
         for index in range(len(tasks)):
             here = [method for method in methods if index in method.entry.tasks]
@@ -56,7 +57,7 @@ def expand(
             for method in here:
                 job = planned[method.key]
                 jobs.setdefault(job.digest, job)
-                cells.append(_cell(base, label_of(spec.tasks[index]), method, job))
+                cells.append(_cell(base, labels[index], method, job))
     return StudyPlan(
         base_models=tuple(base.facts.name for base in sized_bases),
         jobs=tuple(jobs.values()),

@@ -18,6 +18,9 @@ from adaptlab.values import Value
 
 T = TypeVar("T", bound=Value)
 
+LONGEST_LABEL, LONGEST_KNOB = 80, 24
+"""Characters of a task's label, and of a knob in one that would be longer."""
+
 
 @dataclass(frozen=True)
 class StudyEntry:
@@ -96,12 +99,32 @@ def label_of(choice: Choice) -> str:
     return f"{choice.name}({given})" if given else choice.name
 
 
+def task_labels(tasks: Sequence[Choice]) -> tuple[str, ...]:
+    """Return the labels of a study's tasks.
+
+    A long label goes without the knobs that make it long, unless it would be that of another task.
+    """
+    labels = [label_of(task) for task in tasks]
+    shorter = [
+        label if len(label) <= LONGEST_LABEL else label_of(_without_long_knobs(task))
+        for label, task in zip(labels, tasks, strict=True)
+    ]
+    pairs = zip(labels, shorter, strict=True)
+    return tuple(short if shorter.count(short) == 1 else label for label, short in pairs)
+
+
+def _without_long_knobs(task: Choice) -> Choice:
+    knobs = task.model_dump(mode="json")
+    short = {name: knob for name, knob in knobs.items() if len(json.dumps(knob)) <= LONGEST_KNOB}
+    return Choice.model_validate(short)
+
+
 def place_of_task(spec: StudySpec, wanted: Choice, pointer: str, datasets: Datasets) -> int:
     """Return the index of a task; raises `InvalidSpec` for any other."""
     task, tasks = resolve_task(wanted, pointer, datasets), study_tasks(spec, datasets)
     if task in tasks:
         return tasks.index(task)
-    labels = tuple(label_of(choice) for choice in spec.tasks)
+    labels = task_labels(spec.tasks)
     detail = (
         f"{label_of(wanted)} is not one of the study's tasks. Give one exactly as in the study."
     )

@@ -1,5 +1,6 @@
 """The page of one job: its spec, progress and results."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import cast
@@ -37,6 +38,8 @@ from adaptlab_services.results.attention_heads import MapOutline
 MOST_EVENTS = 500
 MOST_FILES = 100
 HEADS_SHOWN = 12
+DIGEST_LENGTH, SHOWN_OF_DIGEST = 64, 12
+"""Digits of a SHA-256, and those that a page shows."""
 
 
 def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]:
@@ -48,6 +51,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
     evaluations = results.evaluations(session, job_id).data
     latest = _latest_events(session, job_id)
     return {
+        "attention_problem": attention_problem(spec),
         "job": job,
         "title": job_title(job),
         "seconds": running_seconds(job, now),
@@ -117,6 +121,13 @@ def unread_text(spec: ResolvedSpec) -> str | None:
     """Return what this server lacks to read the spec, or None if nothing."""
     resolved = read_resolved(spec)
     return resolved.text if isinstance(resolved, UnreadSpec) else None
+
+
+def attention_problem(spec: ResolvedSpec) -> str | None:
+    """Return the reason why the job's attention cannot be recorded, if any."""
+    resolved = read_resolved(spec)
+    task = None if isinstance(resolved, UnreadSpec) else resolved.task
+    return None if task is None else task.attention_problem()
 
 
 def spec_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
@@ -246,6 +257,18 @@ def _knob(value: object) -> str:
         return "none" if value is None else significant(value)
     if isinstance(value, list | tuple):
         return " + ".join(map(_knob, cast("Sequence[object]", value)))
-    if isinstance(value, dict) and "name" in value:
-        return _configuration(cast("Mapping[str, object]", value))
-    return str(value)  # pyright: ignore[reportUnknownArgumentType] - JSON
+    if isinstance(value, dict):
+        members = cast("Mapping[str, object]", value)
+        if "name" in members:
+            return _configuration(members)
+        return f"({', '.join(f'{name} {_knob(member)}' for name, member in members.items())})"
+    if isinstance(value, str):
+        return _text(value)
+    return str(value)
+
+
+def _text(value: str) -> str:
+    """Return a text in quotes if spaces matter, and a digest by its start."""
+    if len(value) == DIGEST_LENGTH and set(value) <= set("0123456789abcdef"):
+        return value[:SHOWN_OF_DIGEST]
+    return json.dumps(value, ensure_ascii=False) if any(map(str.isspace, value)) else value
