@@ -11,7 +11,8 @@ from adaptlab.engine.allocate import allocate
 from adaptlab.engine.allocator import keep_freed_memory
 from adaptlab.engine.compiled import compile_kernels
 from adaptlab.engine.digits import make_items
-from adaptlab.engine.evaluate import ITEM_SEED, outcomes
+from adaptlab.engine.evaluate import outcomes
+from adaptlab.engine.making import ITEM_SEED
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.engine.step_graph import graphs_are_used, use_graphs

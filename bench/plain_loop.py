@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from adaptlab.engine.digits import target_rows
-from adaptlab.engine.train import items_of_steps
+from adaptlab.engine.making import items_of_steps
 from adaptlab.plugins.task import DigitTask
 
 STEPS = range(10**9)  # more than any benchmark takes

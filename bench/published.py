@@ -16,8 +16,8 @@ from torch.nn import functional
 from adaptlab.engine.allocator import keep_freed_memory
 from adaptlab.engine.compiled import compile_kernels
 from adaptlab.engine.digits import target_rows
+from adaptlab.engine.making import items_of_steps
 from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.train import items_of_steps
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.transformers import Transformers
 from adaptlab.plugins.family import Family

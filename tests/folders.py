@@ -31,15 +31,21 @@ def a_model_folder(folder: Path, *, seed: int = 1) -> Path:
     return _written(folder, CONFIG, _shapes(), seed)
 
 
-def a_qwen3_folder(folder: Path, *, seed: int = 1) -> Path:
+def a_qwen3_folder(folder: Path, *, seed: int = 1, vocabulary: int = 12) -> Path:
     """A complete Qwen3 with random weights, in the new folder `folder`."""
-    config = {**CONFIG, "architectures": ["Qwen3ForCausalLM"], "head_dim": 4}
+    config = {
+        **CONFIG,
+        "architectures": ["Qwen3ForCausalLM"],
+        "head_dim": 4,
+        "vocab_size": vocabulary,
+        "eos_token_id": 1,
+    }
     norms = {
         f"model.layers.{layer}.self_attn.{part}_norm.weight": (4,)
         for layer in range(2)
         for part in "qk"
     }
-    return _written(folder, config, _shapes() | norms, seed)
+    return _written(folder, config, _shapes(vocabulary) | norms, seed)
 
 
 MASK = 11
@@ -105,11 +111,11 @@ def with_weights(folder: Path, **changed: NDArray[np.float32] | None) -> None:
     save_file({name: t for name, t in tensors.items() if t is not None}, folder / WEIGHTS)
 
 
-def _shapes() -> dict[str, tuple[int, ...]]:
+def _shapes(vocabulary: int = 12) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {
-        "model.embed_tokens.weight": (12, 8),
+        "model.embed_tokens.weight": (vocabulary, 8),
         "model.norm.weight": (8,),
-        "lm_head.weight": (12, 8),
+        "lm_head.weight": (vocabulary, 8),
     }
     for layer in range(2):
         parts: dict[str, tuple[int, ...]] = {

@@ -26,7 +26,7 @@ from adaptlab.plugins.family import Family
 from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.shapes import ModelShape
-from adaptlab.plugins.task import TASKS
+from adaptlab.plugins.task import TASKS, DigitTask
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import spec_digest
 from adaptlab.specs.spec import AdaptSpec, PretrainSpec
@@ -34,6 +34,7 @@ from adaptlab.specs.spec import AdaptSpec, PretrainSpec
 E = TypeVar("E")
 
 SMALL = MiniGPT(layers=2, heads=2, width=12)
+DIGIT_TASKS = tuple(name for name in TASKS.names() if issubclass(TASKS.get(name), DigitTask))
 
 
 def formal(width: int, size: int, hidden: int) -> Formal:

@@ -7,9 +7,11 @@ import pytest
 import torch
 from tests.engine.making import SMALL
 
-from adaptlab.engine import evaluate
+from adaptlab.engine import evaluate, making
 from adaptlab.engine.digits import make_items
-from adaptlab.engine.evaluate import ITEM_SEED, outcomes
+from adaptlab.engine.evaluate import outcomes
+from adaptlab.engine.items import Items
+from adaptlab.engine.making import ITEM_SEED
 from adaptlab.measurements.results import Split
 from adaptlab.tasks.add import Add
 from adaptlab.tasks.copy import Copy
@@ -27,22 +29,22 @@ class Watching:
         )
         self.shown = torch.empty(0)
 
-    def logits(self, tokens: torch.Tensor, rows: slice, *, task: Add) -> torch.Tensor:
-        self.shown = tokens
-        return torch.eye(task.vocabulary())[torch.zeros_like(tokens[:, :, rows])]
+    def answers(self, items: Items, *, task: Add, attached: bool) -> torch.Tensor:
+        self.shown = items.tokens
+        return torch.eye(task.vocabulary())[torch.zeros_like(items.targets)]
 
 
 def test_each_task_and_split_has_its_own_items_the_second_time_too(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    evaluate._held_out.cache_clear()  # whatever was asked for in this process before
+    making._held_out.cache_clear()  # whatever was asked for in this process before
     made: list[object] = []
 
     def noting(task: Add, split: Split, *rest: Any):
         made.append((task, split))
         return make_items(task, split, *rest)
 
-    monkeypatch.setattr(evaluate, "make_items", noting)
+    monkeypatch.setattr(making.digits, "make_items", noting)
     one, two = TASK, Add(name="add", k=2, length=9)
     wanted: list[tuple[Add, Split]] = [(one, "test"), (two, "test"), (one, "validation")]
     for task, split in (*wanted, *wanted):

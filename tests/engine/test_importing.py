@@ -21,9 +21,8 @@ from tests.folders import QUERY, WEIGHTS, a_qwen3_folder
 from transformers import PreTrainedModel
 
 from adaptlab.engine.digits import make_items, target_rows
-from adaptlab.engine.evaluate import ITEM_SEED
 from adaptlab.engine.huggingface import load_folder, mapped_tensors
-from adaptlab.engine.plan import as_digit_task
+from adaptlab.engine.making import ITEM_SEED, as_digit_task
 from adaptlab.engine.run import run
 from adaptlab.errors import BadModelFolder, OutOfMemory, TrainingStopped
 from adaptlab.measurements.results import (

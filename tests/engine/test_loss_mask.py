@@ -20,9 +20,10 @@ from tests.engine.making import (
 )
 
 from adaptlab.engine.digits import make_items, target_rows
-from adaptlab.engine.evaluate import ITEM_SEED, outcomes, validation
+from adaptlab.engine.evaluate import outcomes, validation
 from adaptlab.engine.items import Items
 from adaptlab.engine.loss import mean_losses
+from adaptlab.engine.making import ITEM_SEED
 from adaptlab.engine.model import Model
 from adaptlab.engine.passes import passes
 from adaptlab.engine.plan import Plan
@@ -117,9 +118,9 @@ class Saying:
         )
         self.last = last
 
-    def logits(self, tokens: torch.Tensor, rows: slice, *, task: Any) -> torch.Tensor:
+    def answers(self, items: Items, *, task: Any, attached: bool) -> torch.Tensor:
         said: list[list[int]] = []
-        for question in tokens[0, :, : task.length].tolist():
+        for question in items.tokens[0, :, : task.length].tolist():
             kept = [digit for digit in question if digit < question[0]]
             said.append([*kept, self.last, *[0] * task.length][: task.length])
         return torch.eye(task.vocabulary())[torch.tensor([said])]

@@ -21,12 +21,13 @@ NO_MEMORY = "CUDA out of memory. Tried to allocate 2 GiB"
 
 
 class Recording:
-    """Repeats the last computation, on the tensors that it read."""
+    """Repeats the recorded computation, on the tensors that it read."""
 
     work: ClassVar[list[Callable[[], None]]] = []
+    recorded: ClassVar[list[Callable[[], None]]] = []
 
     def replay(self) -> None:
-        self.work[-1]()
+        self.recorded[-1]()
 
 
 class Cuda:
@@ -54,6 +55,7 @@ class Cuda:
         self.recording = True
         try:
             yield
+            Recording.recorded.append(Recording.work[-1])
         finally:
             self.recording = False
 
@@ -111,3 +113,22 @@ def test_what_cannot_be_recorded_is_computed_at_every_step(cuda: Cuda) -> None:
 def test_a_recording_without_memory_is_the_descents_to_handle(cuda: Cuda) -> None:
     with pytest.raises(RuntimeError, match="out of memory"):
         asked(StepGraph(), cuda, 1)
+
+
+def of_length(number: int, length: int, first: int) -> Items:
+    tokens, targets = torch.full((1, 2, length), number), torch.full((1, 2, 1), number)
+    return Items(tokens, targets, None, torch.zeros_like(targets), first, 1)
+
+
+@pytest.mark.parametrize("other", [of_length(2, 4, 0), of_length(2, 3, 1)])
+def test_items_of_another_length_are_computed_without_the_recording(
+    cuda: Cuda, other: Items
+) -> None:
+    graph = StepGraph()
+    graph(cuda.compute, of_length(1, 3, 0), 1)
+    gradient, _ = graph(cuda.compute, other, 2)
+    assert float(gradient[0, 0]) == float(other.tokens.sum())
+    assert cuda.calls == 3, "computed, recorded, and computed again"
+    gradient, _ = graph(cuda.compute, of_length(3, 3, 0), 3)
+    assert float(gradient[0, 0]) == 18.0
+    assert cuda.calls == 3, "replayed"

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.engine.making import Remembering
+from tests.engine.making import DIGIT_TASKS, Remembering
 from tests.engine.plain_tasks import plain_answer, plain_counted, plain_draw, plain_share
 
 from adaptlab.engine.digits import items_of, make_items, split_of, target_rows
 from adaptlab.engine.run import run
 from adaptlab.engine.tasks.mixture import drawn_tasks
 from adaptlab.measurements.results import AttentionCaptured, Evaluated, Split
-from adaptlab.plugins.task import TASKS, DigitTask
+from adaptlab.plugins.task import DigitTask
 from adaptlab.specs.resolve import resolve, resolve_task
 from adaptlab.specs.spec import Choice, PretrainSpec
 from adaptlab.tasks.composition import Composition
@@ -66,7 +66,7 @@ VARIANTS: dict[str, dict[str, object]] = {
         "name": "mixture", "tasks": [{"name": "composition"}, "sort_then_add", "modulo"],
     },
 }  # fmt: skip
-every_task = pytest.mark.parametrize("name", [*TASKS.names(), *VARIANTS])
+every_task = pytest.mark.parametrize("name", [*DIGIT_TASKS, *VARIANTS])
 
 
 def made(name: str) -> DigitTask:
@@ -105,7 +105,7 @@ def test_an_answer_counts_up_to_its_first_end_token(name: str):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in [*TASKS.names(), *VARIANTS] if name != "filtered-last"]
+    "name", [name for name in [*DIGIT_TASKS, *VARIANTS] if name != "filtered-last"]
 )
 def test_the_counted_length_is_the_mean_of_what_counts(name: str):
     task = made(name)  # except a filter of sorted digits, as composition documents
@@ -193,7 +193,7 @@ GUESSED = {"double_histogram": 10, "filter_less_than_first": 9, "inverse_binary"
 OF_OTHERS = ("mixture", "composition", "word_translation")
 
 
-@pytest.mark.parametrize("name", [n for n in TASKS.names() if n not in OF_OTHERS])
+@pytest.mark.parametrize("name", [n for n in DIGIT_TASKS if n not in OF_OTHERS])
 def test_chance_is_that_of_uniform_guesses(name: str):
     task, guessed = made(name), GUESSED.get(name, 8)
     assert task.chance_loss() == pytest.approx(math.log(guessed), rel=1e-12)

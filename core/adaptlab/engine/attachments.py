@@ -7,7 +7,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from adaptlab.engine.tensors import Float
+from adaptlab.engine.tensors import Float, Int
 
 T = TypeVar("T")
 
@@ -38,6 +38,9 @@ class Attachments:
     to them from position `answer_start` on, the one that produces the first answer token.
     `late_prompt` holds virtual tokens at the same place, which attend to the question.
 
+    `answer_rows` are the rows whose logits are needed where items differ in length, counted from
+    the first of the rows that are asked for; None if all of these are needed.
+
     `replicates` is R. Shared activations may have fewer rows; hooks receive all R.
     """
 
@@ -56,6 +59,7 @@ class Attachments:
     suffixes: Mapping[str, Float[Tensor, "R P3 _"]] = field(default_factory=dict[str, Tensor])
     late_prompt: Float[Tensor, "R P4 C"] | None = None
     answer_start: int = 0
+    answer_rows: Int[Tensor, "A B M"] | None = None
     replicates: int = 1
 
     def changes(self, site: str) -> bool:

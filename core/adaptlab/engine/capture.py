@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.digits import items_of, make_items, target_rows
-from adaptlab.engine.evaluate import ITEM_SEED
 from adaptlab.engine.items import Items
+from adaptlab.engine.making import ITEM_SEED, as_digit_task
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.tensors import Float
@@ -51,6 +51,7 @@ def capture_attention(
     `replicates` name the rows of the model for the report.
     """
     assert plan.spec.attention is not None
+    task = as_digit_task(plan.task)
     family, items = plan.family, _items(plan, plan.spec.attention, len(seeds))
     content = torch.cat([items.tokens, items.targets[..., -1:]], -1)
     content = content[..., : family.content_length(items.tokens.shape[-1])]
@@ -78,7 +79,7 @@ def capture_attention(
                     learned_positions=array.shape[-1] - content.shape[-1],
                     target_start=family.answer_start(plan.task.input_length()),
                     tokens=_rows_of(content[row]),
-                    predictions=_rows_of(logits[row].argmax(-1)[:, target_rows(plan.task)]),
+                    predictions=_rows_of(logits[row].argmax(-1)[:, target_rows(task)]),
                     summaries=tuple(_summaries(recorder, base, row)),
                 ),
             )
@@ -86,12 +87,12 @@ def capture_attention(
 
 def _items(plan: Plan, attention: AttentionSpec, replicates: int) -> Items:
     """Return the items to record: those given, or test items."""
-    seeds = torch.tensor([ITEM_SEED], device=plan.device)
+    task, seeds = as_digit_task(plan.task), torch.tensor([ITEM_SEED], device=plan.device)
     if attention.inputs:
         inputs = torch.tensor(attention.inputs, dtype=torch.int64, device=plan.device)
-        items = items_of(plan.task, inputs.unsqueeze(0))
+        items = items_of(task, inputs.unsqueeze(0))
     else:
-        items = make_items(plan.task, "test", seeds, 0, attention.samples)
+        items = make_items(task, "test", seeds, 0, attention.samples)
     return items.each(lambda tensor: tensor.expand(replicates, -1, -1).contiguous())
 
 

@@ -223,8 +223,9 @@ class _Model:
             x = grouped.plus(x, grouped.positions(places, replicates, length))
         return self.dropped("embed", x, length, EVERY_ROW)
 
-    def unembedded(self, x: Float[Tensor, "A B Q C"]) -> Float[Tensor, "R B Q V"]:
+    def unembedded(self, x: Float[Tensor, "A B Q C"]) -> Float[Tensor, "R B M V"]:
         """Return the logits for the output of the last layer."""
+        x = grouped.picked(x, self.attachments.answer_rows)
         return self.linear("unembed", self.norm("final_norm", x))
 
     @property

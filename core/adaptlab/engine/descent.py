@@ -175,11 +175,14 @@ class Descent:
             self._cut(self._most)
 
     def _divide(self, items: Items) -> None:
-        """Measure how much fits in memory, and divide replicates and batches."""
+        """Measure how much fits in memory, and divide replicates and batches.
+
+        Items may be shorter than those of later steps, so they are padded for that.
+        """
         self._cut(1)
         division = fitting(
             self._passes[0],
-            items,
+            items.padded(self._plan.task.sequence_length()),
             self._parts,
             self._memory_bytes,
             self._base,

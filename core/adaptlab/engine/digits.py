@@ -76,10 +76,7 @@ def _draws(split: Split, seeds: Tensor, index: Tensor) -> Tensor:
 
 
 def _listed(task: DigitTask, split: Split, seeds: Tensor, index: Tensor) -> Tensor:
-    """Return questions [S, B, N] of a list.
-
-    They are drawn for training, and in order, cyclically, otherwise.
-    """
+    """Return questions [S, B, N] of a list."""
     asker = task.asker()
     listed = ENGINE_QUESTIONS.get(asker.name)(asker, seeds.device)
     if task.questions().held_out:
@@ -90,12 +87,20 @@ def _listed(task: DigitTask, split: Split, seeds: Tensor, index: Tensor) -> Tens
             "more of them."
         )
         raise InvalidSpec(Problem("/task", "empty_split", detail))
+    return listed[listed_places(split, seeds, index, len(listed))]
+
+
+def listed_places(
+    split: Split, seeds: Int[Tensor, "S 1"], index: Int[Tensor, "1 B"], count: int
+) -> Int[Tensor, "S B"]:
+    """Return the places of items in a list of `count`.
+
+    They are drawn for training, and in order, cyclically, otherwise.
+    """
     if split == "train":
         drawn = constant(stream("listed/train"), seeds.device)
-        place = (random_bits(drawn, seeds, index) >> 20) % len(listed)
-    else:
-        place = index.expand(torch.broadcast_shapes(seeds.shape, index.shape)) % len(listed)
-    return listed[place]
+        return (random_bits(drawn, seeds, index) >> 20) % count
+    return index.expand(torch.broadcast_shapes(seeds.shape, index.shape)) % count
 
 
 def _accepted_digits(task: DigitTask, split: Split, seeds: Tensor, index: Tensor) -> Tensor:

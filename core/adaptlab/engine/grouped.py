@@ -24,6 +24,16 @@ def lifted(x: Shaped[Tensor, "A *N"], replicates: int) -> Shaped[Tensor, "R *N"]
     return x if len(x) >= replicates else x.repeat_interleave(replicates // len(x), 0)
 
 
+def picked(
+    x: Float[Tensor, "R B Q C"], rows: Int[Tensor, "A B M"] | None
+) -> Float[Tensor, "R B M C"]:
+    """Return some rows of every item; all of them if `rows` is None."""
+    if rows is None:
+        return x
+    index = lifted(rows, len(x)).unsqueeze(-1).expand(-1, -1, -1, x.shape[-1])
+    return lifted(x, len(index)).gather(2, index)
+
+
 def plus(x: Float[Tensor, "A ..."], y: Float[Tensor, "A2 ..."]) -> Float[Tensor, "R ..."]:
     """Add x and y; of A and A2 one divides the other, and R is the larger."""
     if len(x) == len(y) or 1 in (len(x), len(y)):

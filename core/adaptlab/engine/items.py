@@ -1,11 +1,14 @@
 """Items for training and scoring: tokens, targets, counted targets."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from adaptlab.engine.grouped import lifted
 from adaptlab.engine.plugins import ENGINE_MASKS
 from adaptlab.engine.tensors import Bool, Float, Int
 from adaptlab.plugins.task import Task
@@ -17,25 +20,71 @@ class Items:
 
     `counted` marks the targets that loss and score consider, at least the first of every item; None
     if they consider all.
+
+    Where items have one length, their answers are the last rows of the tokens. Where they differ,
+    tokens are padded on the right, `answer_rows` has the rows of each item's answer, and `first`
+    and `length` the rows from the first to the last of any; `answer_rows` are counted from `first`.
     """
 
     tokens: Int[Tensor, "S B T"]
     targets: Int[Tensor, "S B M"]
     counted: Bool[Tensor, "S B M"] | None = None
+    answer_rows: Int[Tensor, "S B M"] | None = None
+    first: int = 0
+    length: int = 0
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> "Items":
+    @property
+    def span(self) -> slice:
+        """The rows whose logits predict answers."""
+        if self.answer_rows is not None:
+            return slice(self.first, self.first + self.length)
+        read, answered = self.tokens.shape[-1], self.targets.shape[-1]
+        return slice(read - answered, read)
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Self:
         """Return the items with the same change made to every tensor."""
-        counted = None if self.counted is None else change(self.counted)
-        return Items(change(self.tokens), change(self.targets), counted)
+        counted, rows = (
+            None if tensor is None else change(tensor)
+            for tensor in (self.counted, self.answer_rows)
+        )
+        return replace(
+            self,
+            tokens=change(self.tokens),
+            targets=change(self.targets),
+            counted=counted,
+            answer_rows=rows,
+        )
 
-    def part(self, span: slice) -> "Items":
+    def part(self, span: slice) -> Self:
         """Return some of the items of every seed."""
         return self.each(lambda tensor: tensor[:, span])
 
-    def right(self, logits: Float[Tensor, "A B M V"]) -> Bool[Tensor, "A B"]:
-        """Return a mask of the items that greedy generation answers correctly."""
+    def padded(self, length: int) -> Self:
+        """Return the items with their tokens padded to a length."""
+        added = length - self.tokens.shape[-1]
+        if self.answer_rows is None or added <= 0:
+            return self
+        return replace(self, tokens=functional.pad(self.tokens, (0, added)))
+
+    def right(
+        self, logits: Float[Tensor, "A B M V"], answer: "Answer | None" = None
+    ) -> Bool[Tensor, "A B"]:
+        """Return a mask of the items that greedy generation answers correctly.
+
+        `answer` computes the logits of other items, for tasks that compare several answers.
+        """
         correct = logits.argmax(-1) == self.targets
         return (correct if self.counted is None else correct | ~self.counted).all(-1)
+
+    def token_losses(self, logits: Float[Tensor, "A B M V"]) -> Float[Tensor, "A B M"]:
+        """Return the cross-entropy of every target, 0 where it is not counted."""
+        targets = lifted(self.targets, len(logits))
+        losses = functional.cross_entropy(
+            logits.flatten(0, 2), targets.flatten(), reduction="none"
+        ).view(targets.shape)
+        if self.counted is None:
+            return losses
+        return torch.where(lifted(self.counted, len(logits)), losses, 0)
 
     def weight(self, span: slice) -> Float[Tensor, "S"] | None:
         """Return the share of each seed's counted targets in some items.
@@ -45,6 +94,10 @@ class Items:
         if self.counted is None:
             return None
         return self.counted[:, span].sum((1, 2)) / self.counted.sum((1, 2)).double()
+
+
+Answer = Callable[[Items], Float[Tensor, "A B M V"]]
+"""Computes the logits of items' answers."""
 
 
 def counted_targets(

@@ -16,6 +16,7 @@ from adaptlab.engine.plugins import PatternRecorder
 from adaptlab.engine.tensors import Bool, Float, Int
 from adaptlab.weights.library_tensors import STACKED_PARTS
 
+HEAD = "unembed"
 READERS = ("q", "k", "v", "qkv")
 """Parts that read the input of attention."""
 FIRST_PARTS = ("q", "qkv", "up", "gate")
@@ -81,6 +82,9 @@ class Pass:
         The outputs are side by side.
         """
         x = rows.unflatten(0, (self.replicates, -1))
+        if HEAD in names and self.attached.answer_rows is not None:
+            x = grouped.picked(x, self.attached.answer_rows)
+            rows = x.flatten(0, 1)
         if x.dim() == 3:  # some modules see the tokens of all items in one axis
             x = x.unflatten(1, (-1, self.virtual + self.length))
         outputs = [self._site(name, x) for name in names]

@@ -4,7 +4,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from adaptlab.engine.digits import target_rows
 from adaptlab.engine.dropout import TrainingStep
 from adaptlab.engine.grouped import lifted
 from adaptlab.engine.items import Items
@@ -17,7 +16,7 @@ def mean_losses(
 ) -> Float[Tensor, "{replicates}"]:
     """Return each replicate's mean cross-entropy over counted tokens."""
     plan = model.plan
-    logits = model.for_training().logits(items.tokens, target_rows(plan.task), training=at)
+    logits = model.for_training().answers(items, at)
     logits, targets = (lifted(part, replicates) for part in (logits.to(plan.dtype), items.targets))
     losses = functional.cross_entropy(logits.flatten(0, 2), targets.flatten(), reduction="none")
     losses = losses.view(replicates, -1)

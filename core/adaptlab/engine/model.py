@@ -10,6 +10,7 @@ from torch import Tensor
 
 from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
 from adaptlab.engine.dropout import TrainingStep
+from adaptlab.engine.items import Items
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_FOLDS, ENGINE_METHODS, PatternRecorder
 from adaptlab.engine.tensors import Float, Int
@@ -59,17 +60,36 @@ class Model:
         training: TrainingStep | None = None,
         *,
         task: Task | None = None,
+        answer_rows: Int[Tensor, "A B M"] | None = None,
     ) -> Float[Tensor, "R B Q V"]:
         """Return logits at the given rows with the adaptation attached.
 
         A row is that of the token before the one it predicts, wherever the model predicts it.
         Each row of tokens may serve R/A consecutive replicates, which saves time. If nothing
         depends on the replicate, the logits have A rows as well. `task`, by default the plan's own,
-        determines where in the tokens the answer starts.
+        determines where in the tokens the answer starts. With `answer_rows`, only these rows of
+        each item have logits; they are counted from the first of `rows`.
         """
         replicates = max((len(tensor) for tensor in self.trained.values()), default=1)
-        attached = replace(self.attachments, replicates=replicates)
+        attached = replace(self.attachments, replicates=replicates, answer_rows=answer_rows)
         return self._forward(tokens, attached, rows, recorder, training, task)
+
+    def answers(
+        self,
+        items: Items,
+        training: TrainingStep | None = None,
+        *,
+        task: Task | None = None,
+        attached: bool = True,
+    ) -> Float[Tensor, "R B M V"]:
+        """Return logits of the items' answers.
+
+        Without `attached`, the base model answers alone.
+        """
+        tokens, rows, each = items.tokens, items.span, items.answer_rows
+        if not attached:
+            return self.base_logits(tokens, rows, task=task, answer_rows=each)
+        return self.logits(tokens, rows, training=training, task=task, answer_rows=each)
 
     def kept(self) -> Self:
         """Return the model as stored: tensors that only help training folded."""
@@ -86,9 +106,11 @@ class Model:
         recorder: PatternRecorder | None = None,
         *,
         task: Task | None = None,
+        answer_rows: Int[Tensor, "A B M"] | None = None,
     ) -> Float[Tensor, "R B Q V"]:
         """Return logits with the adaptation detached."""
-        return self._forward(tokens, NOTHING_ATTACHED, rows, recorder, None, task)
+        attached = replace(NOTHING_ATTACHED, answer_rows=answer_rows)
+        return self._forward(tokens, attached, rows, recorder, None, task)
 
     def _forward(
         self,

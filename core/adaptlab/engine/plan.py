@@ -13,9 +13,10 @@ from adaptlab.plugins.dataset import WordList
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.shapes import ModelShape, TensorShape
-from adaptlab.plugins.task import DigitTask, Task
+from adaptlab.plugins.task import Task
 from adaptlab.specs.resolved import Resolved, ResolvedTheory, Trained, scored_tasks
 from adaptlab.specs.spec import ResolvedTraining
+from adaptlab.text.source import TextSource
 
 
 @dataclass(frozen=True)
@@ -24,12 +25,15 @@ class Plan:
 
     spec: Resolved
     shape: ModelShape
-    own_task: DigitTask | None
+    own_task: Task | None
     method: Method | None
     device: torch.device
     dtype: torch.dtype
     lists: Mapping[str, WordList] = field(default_factory=dict[str, WordList])
     """The word lists of the tasks' datasets, by digest."""
+
+    texts: Mapping[str, TextSource] = field(default_factory=dict[str, TextSource])
+    """The records of the tasks' datasets, by digest."""
 
     @property
     def family(self) -> Family:
@@ -49,7 +53,7 @@ class Plan:
         return self.trained.training
 
     @property
-    def task(self) -> DigitTask:
+    def task(self) -> Task:
         """The task that is trained; `AdaptlabError` for an import."""
         if self.own_task is None:
             raise AdaptlabError("An imported model has no task of its own; name one to score.")
@@ -112,42 +116,37 @@ class Plan:
             raise AdaptlabError("Theory checks score no test items.")
         return self.spec.evaluation_samples
 
-    def evaluation_tasks(self) -> tuple[DigitTask, ...]:
+    def evaluation_tasks(self) -> tuple[Task, ...]:
         """Return the tasks to score after training, including the base's own."""
-        return tuple(_ready_task(task, self.lists) for task in scored_tasks(self.spec))
+        return tuple(_ready_task(task, self.lists, self.texts) for task in scored_tasks(self.spec))
 
 
 def make_plan(
-    spec: Resolved, device: str, lists: Mapping[str, WordList] = MappingProxyType({})
+    spec: Resolved,
+    device: str,
+    lists: Mapping[str, WordList] = MappingProxyType({}),
+    texts: Mapping[str, TextSource] = MappingProxyType({}),
 ) -> Plan:
     """Return the plan of a resolved spec on a device.
 
     The device `auto` is a GPU if there is one.
 
-    `lists` are the words of the datasets that its tasks need, by digest.
+    `lists` and `texts` are the words and the records of the datasets that its tasks need, by
+    digest.
     """
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     return Plan(
         spec=spec,
         shape=spec.family.shape(),
-        own_task=None if spec.task is None else _ready_task(spec.task, lists),
+        own_task=None if spec.task is None else _ready_task(spec.task, lists, texts),
         method=spec.method,
         device=torch.device(chosen),
         dtype=torch.float64 if spec.precision == "float64" else torch.float32,
         lists=lists,
+        texts=texts,
     )
 
 
-def _ready_task(task: Task, lists: Mapping[str, WordList]) -> DigitTask:
-    """Return the task with its words, ready to generate items."""
-    return as_digit_task(task.with_words(lists))
-
-
-def as_digit_task(task: Task) -> DigitTask:
-    """Return the task if the engine can generate its items.
-
-    Raises `AdaptlabError` for any other.
-    """
-    if isinstance(task, DigitTask):
-        return task
-    raise AdaptlabError(f"The engine makes items of digit tasks only, not of {task.name!r}.")
+def _ready_task(task: Task, lists: Mapping[str, WordList], texts: Mapping[str, TextSource]) -> Task:
+    """Return the task with the content of its datasets, ready for items."""
+    return task.with_words(lists).with_texts(texts)

@@ -16,6 +16,7 @@ from adaptlab.engine.checkpoint import write_checkpoint
 from adaptlab.engine.choice import decide
 from adaptlab.engine.chunks import memory_limit
 from adaptlab.engine.compiled import are_compiled
+from adaptlab.engine.datasets import read_datasets
 from adaptlab.engine.importing import AS_FOUND, adapted_model, imported_model
 from adaptlab.engine.meter import Clock, Meter
 from adaptlab.engine.model import Model
@@ -24,7 +25,6 @@ from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.engine.scoring import score
 from adaptlab.engine.starting import initial_trainables
 from adaptlab.engine.train import Training
-from adaptlab.engine.word_lists import read_lists
 from adaptlab.errors import TrainingDiverged, TrainingStopped
 from adaptlab.exchange.adapter_folder import PlacedAdapter
 from adaptlab.measurements.results import (
@@ -75,7 +75,8 @@ def run(
     """
     base = BaseWeights(bases, folder, memory_bytes)
     is_theory = isinstance(spec, ResolvedTheory)
-    plan = make_plan(spec, "cpu" if is_theory else device, read_lists(datasets))
+    contents = read_datasets(spec, datasets, folder)
+    plan = make_plan(spec, "cpu" if is_theory else device, contents.lists, contents.texts)
     meter = None if clock is None else Meter(plan.device, clock)
     observer.emit(Started(environment=_environment(plan), replicates=plan.replicates))
     if isinstance(spec, ResolvedTheory):

@@ -10,7 +10,7 @@ from torch import Tensor
 from adaptlab.engine.evaluate import outcomes
 from adaptlab.engine.model import Model
 from adaptlab.measurements.results import Evaluation, ReplicateResult
-from adaptlab.plugins.task import DigitTask
+from adaptlab.plugins.task import Task
 
 
 def score(model: Model, chosen: Sequence[ReplicateResult]) -> Iterator[Evaluation]:
@@ -29,9 +29,7 @@ def score(model: Model, chosen: Sequence[ReplicateResult]) -> Iterator[Evaluatio
             yield from _evaluations(chosen, task, right, attached=False)
 
 
-def _detached(
-    model: Model, chosen: Sequence[ReplicateResult], task: DigitTask, samples: int
-) -> Tensor:
+def _detached(model: Model, chosen: Sequence[ReplicateResult], task: Task, samples: int) -> Tensor:
     """Return the outcomes [R, samples] of the bases alone.
 
     Replicates of one base share them.
@@ -53,7 +51,7 @@ def _base_replicate(model: Model, result: ReplicateResult) -> int:
 
 
 def _evaluations(
-    chosen: Sequence[ReplicateResult], task: DigitTask, right: Tensor, *, attached: bool
+    chosen: Sequence[ReplicateResult], task: Task, right: Tensor, *, attached: bool
 ) -> Iterator[Evaluation]:
     outcomes_of_rows = right.to("cpu", torch.bool).numpy()
     for row, result in enumerate(chosen):

@@ -6,7 +6,7 @@ later step copied to where its kernels read. It runs the same kernels, so the re
 Graphs are used if requested.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -52,6 +52,7 @@ class StepGraph:
     fault: str | None = None
     _graph: torch.cuda.CUDAGraph | None = None
     _read: list[Tensor] = field(default_factory=list[Tensor])
+    _span: slice | None = None
     _results: tuple[Tensor, Tensor] | None = None
 
     @property
@@ -69,7 +70,10 @@ class StepGraph:
             return compute(items, place)
         if self._graph is None or self._results is None:
             return self._first(compute, items, place)
-        for kept, new in zip(self._read, _tensors(items, place), strict=True):
+        present = _tensors(items, place)
+        if items.span != self._span or not _are_alike(present, self._read):
+            return compute(items, place)  # items of other lengths than those recorded
+        for kept, new in zip(self._read, present, strict=True):
             kept.copy_(new)
         self._graph.replay()
         return self._results
@@ -98,7 +102,7 @@ class StepGraph:
         # Other threads of the process may use the device meanwhile.
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             self._results = compute(items, step)
-        self._graph, self._read = graph, _tensors(items, step)
+        self._graph, self._read, self._span = graph, _tensors(items, step), items.span
 
 
 @cache  # one per device: the library of products keeps memory for every stream
@@ -107,7 +111,11 @@ def _stream(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
 
 
+def _are_alike(present: Sequence[Tensor], recorded: Sequence[Tensor]) -> bool:
+    return [tensor.shape for tensor in present] == [tensor.shape for tensor in recorded]
+
+
 def _tensors(items: Items, step: Tensor) -> list[Tensor]:
     """Return everything that differs between steps."""
-    counted = () if items.counted is None else (items.counted,)
-    return [items.tokens, items.targets, *counted, step]
+    others = (items.counted, items.answer_rows)
+    return [items.tokens, items.targets, *(t for t in others if t is not None), step]

@@ -9,23 +9,20 @@ from torch import Tensor
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.choice import right_answers
 from adaptlab.engine.descent import Descent
-from adaptlab.engine.digits import make_items
 from adaptlab.engine.evaluate import validation
 from adaptlab.engine.halving import compared_replicates, losers
 from adaptlab.engine.items import Items
+from adaptlab.engine.making import items_of_steps
 from adaptlab.engine.model import Model
 from adaptlab.engine.observer import Observer
 from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.passes import Pass
 from adaptlab.engine.plan import Plan
-from adaptlab.engine.tensors import Int
 from adaptlab.engine.training_state import TrainingState, read_state, write_state
 from adaptlab.errors import TrainingDiverged, TrainingStopped
 from adaptlab.measurements.results import MetricPoint, Metrics, Progress, TrainingSaved, is_loss
-from adaptlab.plugins.task import DigitTask
 from adaptlab.specs.curve_steps import CurveSteps
 
-STEPS_OF_DATA = 16
 VALIDATION_SAMPLES = 256
 
 
@@ -228,19 +225,8 @@ class Training:
 def batches(plan: Plan, first: int = 0, seeds: Sequence[int] | None = None) -> Iterator[Items]:
     """Yield the items [S, B, ...] of every step from `first` on.
 
-    `seeds` are indices into the plan's, by default all. Items of several steps are generated at
-    once, because a few cost as much as many.
+    `seeds` are indices into the plan's, by default all.
     """
     training = plan.training
     chosen = plan.seeds if seeds is None else plan.seeds[list(seeds)]
     return items_of_steps(plan.task, chosen, training.batch_size, range(first, training.steps))
-
-
-def items_of_steps(
-    task: DigitTask, seeds: Int[Tensor, "S"], size: int, steps: range
-) -> Iterator[Items]:
-    """Yield the training items [S, size, ...] of each step."""
-    for some in (steps[at : at + STEPS_OF_DATA] for at in range(0, len(steps), STEPS_OF_DATA)):
-        items = make_items(task, "train", seeds, some.start * size, len(some) * size)
-        for start in range(0, len(some) * size, size):
-            yield items.part(slice(start, start + size))

@@ -107,6 +107,9 @@ class Combine(Method):
     def extra_context_tokens(self) -> int:
         return sum(part.extra_context_tokens() for part in self.parts)
 
+    def follows_question(self) -> bool:
+        return any(part.follows_question() for part in self.parts)
+
     def extra_flops_per_token(self, shape: ModelShape) -> int:
         return sum(part.extra_flops_per_token(shape) for part in self.parts)
 

@@ -31,6 +31,9 @@ class SuffixTuning(VirtualTokens):
     name: Literal["suffix_tuning"] = "suffix_tuning"
     scope: Literal["per_layer", "input_only"] = "per_layer"
 
+    def follows_question(self) -> bool:
+        return True
+
     def equivalent_on(self, shape: ModelShape) -> Method:
         """Return the `per_layer` form if it is equivalent on this model."""
         if not self.is_read_by_one_layer(shape):

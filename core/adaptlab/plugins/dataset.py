@@ -19,6 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from adaptlab.errors import BadDataset, InvalidSpec, Problem
 from adaptlab.records.facts import RecordsFacts
+from adaptlab.text.splitting import SplitCounts
 from adaptlab.values import Name, Value
 
 LONGEST_WORD = 48
@@ -91,6 +92,24 @@ class DatasetFacts(DatasetReference):
             name=self.name, digest=self.digest, source=self.source, characters=self.characters
         )
 
+
+class RecordsReference(Value):
+    """A dataset of records by its digest, as a task uses it.
+
+    Attributes:
+        name: its name on the server.
+        digest: the SHA-256 of its canonical content.
+        splits: its records by the task's rule.
+        majority: the share of the most common answer among all records, None if it is not known.
+    """
+
+    name: Name
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    splits: SplitCounts
+    majority: float | None = None
+
+
+AnyReference = DatasetReference | RecordsReference
 
 Datasets = Mapping[str, DatasetFacts | RecordsFacts]
 """Uploaded datasets of both kinds by name; the generated list is not among them."""

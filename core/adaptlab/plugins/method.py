@@ -163,6 +163,10 @@ class Method(Value, ABC):
         """Return the positions that are added to the attention of every layer."""
         return 0
 
+    def follows_question(self) -> bool:
+        """Return True if learned positions come between a question and its answer."""
+        return False
+
     def extra_flops_per_token(self, shape: ModelShape) -> int:
         """Return the floating-point operations added per content token."""
         return 0

@@ -10,9 +10,10 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from adaptlab.errors import Problem
-from adaptlab.plugins.dataset import DatasetReference, Datasets, WordList
+from adaptlab.plugins.dataset import AnyReference, Datasets, WordList
 from adaptlab.plugins.registry import ByName, Registry
 from adaptlab.plugins.splits import Split, enough_length, scarce_splits
+from adaptlab.text.source import TextSource
 from adaptlab.values import PluginName, Value
 
 
@@ -92,9 +93,21 @@ class Task(Value, ABC):
         """
         return self
 
-    def datasets(self) -> tuple[DatasetReference, ...]:
+    def datasets(self) -> tuple[AnyReference, ...]:
         """Return the datasets whose content the task's items need."""
         return ()
+
+    def with_texts(self, sources: Mapping[str, TextSource]) -> "Task":
+        """Return the task with the records of its datasets, by digest."""
+        return self
+
+    def available(self, split: Split) -> int | None:
+        """Return the number of items of a split, None if items are generated."""
+        return None
+
+    def attention_problem(self) -> str | None:
+        """Return the reason why attention over items cannot be recorded."""
+        return None
 
     def with_words(self, lists: Mapping[str, WordList]) -> "Task":
         """Return the task with the content of its datasets, by digest."""

@@ -15,6 +15,7 @@ from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.splits import EVERY_SPLIT, Split
 from adaptlab.plugins.task import TASKS, AnyTask, Task
+from adaptlab.plugins.text_task import TextTask
 from adaptlab.specs.budget import BudgetVector, Solution, budget_vector, solve
 from adaptlab.specs.halving import halving_problems
 from adaptlab.specs.resolved import NO_TRAINING, ResolvedAdapt, ResolvedImport, ResolvedPretrain
@@ -41,7 +42,8 @@ P = TypeVar("P", bound=Value)
 class BaseModelFacts(Value):
     """The facts about a base model that resolving an adaptation needs.
 
-    `task` is the task of its pretraining, None if that is unknown.
+    `task` is the task of its pretraining, None if that is unknown. `has_tokeniser` is False if the
+    model was imported from a folder without one; texts are bytes for a model that was trained here.
     """
 
     name: str
@@ -49,6 +51,7 @@ class BaseModelFacts(Value):
     family: AnyFamily
     task: AnyTask | None
     replicates: int
+    has_tokeniser: bool = True
 
 
 @overload
@@ -107,7 +110,7 @@ def resolve_import(
         family=family,
         budget=whole_model(shape),
         evaluation_tasks=evaluated,
-        evaluation_samples=spec.evaluation.samples,
+        evaluation_samples=_at_most(spec.evaluation.samples, "test", evaluated),
     )
 
 
@@ -215,10 +218,10 @@ def _resolve_pretraining(spec: PretrainSpec, datasets: Datasets) -> ResolvedPret
         task=task,
         budget=whole_model(shape),
         training=_training(spec.training, (_single_trial(spec.training, family),)),
-        validation_samples=640,
+        validation_samples=_at_most(640, "validation", (task,)),
         seeds=_seeds(spec.seeds),
         evaluation_tasks=evaluated,
-        evaluation_samples=spec.evaluation.samples,
+        evaluation_samples=_at_most(spec.evaluation.samples, "test", evaluated),
         attention=_attention(spec, task, shape),
     )
 
@@ -237,7 +240,9 @@ def _resolve_adaptation(
     if solution is None:
         solution = _solution(spec, shape)
     method = solution.method
+    _check_reads(base, method, (task, *evaluated))
     seeds = _seeds(base.replicates if spec.seeds == AUTO else spec.seeds)
+    base_tasks = () if base.task is None else base.task.parts()  # a mixture by its parts
     return ResolvedAdapt(
         base_model=base.name,
         base_digest=base.digest,
@@ -248,13 +253,14 @@ def _resolve_adaptation(
         budget=solution.budget,
         training=_tuned_training(spec, method, shape) if adapter is None else NO_TRAINING,
         selection=spec.tuning.selection,
-        validation_samples=spec.tuning.validation_samples if adapter is None else 0,
+        validation_samples=0
+        if adapter is not None
+        else _at_most(spec.tuning.validation_samples, "validation", (task,)),
         seeds=seeds,
         base_replicates=_base_replicates(spec, len(seeds), base.replicates),
         evaluation_tasks=evaluated,
-        # A mixture by its parts.
-        base_tasks=() if base.task is None else base.task.parts(),
-        evaluation_samples=spec.evaluation.samples,
+        base_tasks=base_tasks,
+        evaluation_samples=_at_most(spec.evaluation.samples, "test", (*evaluated, *base_tasks)),
         attention=_attention(spec, task, shape),
     )
 
@@ -298,6 +304,12 @@ def _evaluation_tasks(
     return chosen or (() if task is None else (task,))
 
 
+def _at_most(samples: int, split: Split, tasks: tuple[Task, ...]) -> int:
+    """Return the number of items to score, no more than any of the tasks has."""
+    available = (task.available(split) for task in tasks)
+    return min(samples, *(count for count in available if count is not None), samples)
+
+
 def _check_fits(task: Task | None, evaluated: tuple[Task, ...], family: Family) -> None:
     shape = family_shape(family)
     own = {} if task is None else {"/task": task}
@@ -308,6 +320,13 @@ def _check_fits(task: Task | None, evaluated: tuple[Task, ...], family: Family) 
     }
     problems: list[Problem] = []
     for pointer, scored in {**own, **others}.items():
+        if isinstance(scored, TextTask) and family.fills_in():
+            detail = (
+                f"The model fills in masks instead of continuing a text. {scored.name} needs a "
+                "decoder so far."
+            )
+            problems.append(Problem(pointer, "no_texts_in_encoders", detail))
+            continue
         for noun, needed, available in (
             ("vocabulary", scored.vocabulary(), shape.vocabulary),
             ("context", family.content_length(scored.sequence_length()), shape.context),
@@ -323,6 +342,24 @@ def _check_fits(task: Task | None, evaluated: tuple[Task, ...], family: Family) 
             problems.append(Problem(pointer, "mask_is_a_token", detail, nearest=(mask,)))
     if problems:
         raise InvalidSpec(*problems)
+
+
+def _check_reads(base: BaseModelFacts, method: Method, tasks: tuple[Task, ...]) -> None:
+    """Raise `InvalidSpec` if the adapted model cannot read the texts."""
+    texts = [task for task in tasks if isinstance(task, TextTask)]
+    if texts and not base.has_tokeniser:
+        detail = (
+            f"The folder from which {base.name!r} was imported had no tokenizer.json, so the model "
+            f"cannot read the texts of {texts[0].name}. Add the file and import the model again "
+            "under another name."
+        )
+        raise InvalidSpec(Problem("/base_model", "no_tokeniser", detail))
+    if texts and method.follows_question():
+        detail = (
+            f"{method.name} places learned positions after the question, and the questions of "
+            f"{texts[0].name} differ in length. Use another method."
+        )
+        raise InvalidSpec(Problem("/method", "questions_differ_in_length", detail))
 
 
 def _training(
@@ -379,6 +416,9 @@ def _attention(
 ) -> AttentionSpec | None:
     """Return the checked spec of attention capture."""
     attention = spec.capture.attention
+    if attention and (problem := task.attention_problem()) is not None:
+        detail = f"{problem} Leave the capture out."
+        raise InvalidSpec(Problem("/capture/attention", "no_attention_of_task", detail))
     if attention and not (shape.layers and shape.heads):
         detail = (
             "Attention maps need attention with the same number of heads in every layer, which "

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.families.formal import Formal
+from adaptlab.plugins.text_task import TextTask
 from adaptlab.plugins.theory_check import THEORY_CHECKS, Measured, TheoryCheck
 from adaptlab.specs.resolve import BaseModelFacts, configured, family_shape, whole_model
 from adaptlab.specs.resolved import ResolvedAdapt, ResolvedTheory
@@ -88,6 +89,12 @@ def _kept(
         raise ValueError("Theory checks are resolved against the adaptations that they name.")
     measured_base(spec, adaptations)
     for adaptation in adaptations:
+        if isinstance(adaptation.task, TextTask):
+            detail = (
+                f"Job {adaptation.job} was adapted to texts. Theory checks measure adaptations to "
+                "generated tasks."
+            )
+            raise InvalidSpec(Problem("/adaptation", "adapted_to_texts", detail))
         if base is None or adaptation.base_digest != base.digest:
             detail = (
                 f"The base model {adaptation.base_model!r} was replaced after job "

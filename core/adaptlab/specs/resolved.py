@@ -13,7 +13,7 @@ from pydantic import AliasChoices, AliasPath, Field, TypeAdapter, ValidationErro
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.adaptation import Adaptation
-from adaptlab.plugins.dataset import DatasetReference
+from adaptlab.plugins.dataset import AnyReference
 from adaptlab.plugins.family import AnyFamily
 from adaptlab.plugins.method import AnyMethod
 from adaptlab.plugins.registry import as_json
@@ -299,7 +299,7 @@ def scored_tasks(resolved: Resolved) -> tuple[AnyTask, ...]:
     return tuple(tasks)
 
 
-def datasets_of(resolved: Resolved) -> tuple[DatasetReference, ...]:
+def datasets_of(resolved: Resolved) -> tuple[AnyReference, ...]:
     """Return the uploaded datasets of the job's tasks, without repetition."""
     tasks = (*(() if resolved.task is None else (resolved.task,)), *scored_tasks(resolved))
     needed = (dataset for task in tasks for dataset in task.datasets())

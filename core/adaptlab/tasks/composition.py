@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, cast
 from pydantic import Field
 
 from adaptlab.errors import Problem
-from adaptlab.plugins.dataset import DatasetReference, Datasets, WordList
+from adaptlab.plugins.dataset import AnyReference, Datasets, WordList
 from adaptlab.plugins.inner_tasks import InnerTask, inner_problems
 from adaptlab.plugins.splits import Split
 from adaptlab.plugins.task import TASKS, DigitTask, QuestionLaw, Task
@@ -43,7 +43,7 @@ class Composition(DigitTask):
     def settled(self, datasets: Datasets) -> Task:
         return self._with(lambda task: task.settled(datasets))
 
-    def datasets(self) -> tuple[DatasetReference, ...]:
+    def datasets(self) -> tuple[AnyReference, ...]:
         return (*self.first.datasets(), *self.then.datasets())
 
     def with_words(self, lists: Mapping[str, WordList]) -> Task:

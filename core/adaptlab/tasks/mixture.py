@@ -8,7 +8,7 @@ from pydantic import Field
 
 from adaptlab.errors import Problem
 from adaptlab.figures import counted
-from adaptlab.plugins.dataset import DatasetReference, Datasets, WordList
+from adaptlab.plugins.dataset import AnyReference, Datasets, WordList
 from adaptlab.plugins.inner_tasks import InnerTask, inner_problems
 from adaptlab.plugins.splits import Split
 from adaptlab.plugins.task import TASKS, DigitTask, QuestionLaw, Task
@@ -73,7 +73,7 @@ class Mixture(DigitTask):
     def settled(self, datasets: Datasets) -> Task:
         return self._with(lambda task: task.settled(datasets))
 
-    def datasets(self) -> tuple[DatasetReference, ...]:
+    def datasets(self) -> tuple[AnyReference, ...]:
         return tuple(dataset for task in self.tasks for dataset in task.datasets())
 
     def with_words(self, lists: Mapping[str, WordList]) -> Task:

@@ -11,9 +11,8 @@ from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.checkpoint import read_tensors
 from adaptlab.engine.counter import normal, stream
 from adaptlab.engine.digits import make_items
-from adaptlab.engine.evaluate import ITEM_SEED
+from adaptlab.engine.making import ITEM_SEED, as_digit_task
 from adaptlab.engine.model import shown
-from adaptlab.engine.plan import as_digit_task
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.adaptation import AdapterFile

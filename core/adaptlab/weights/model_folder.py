@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +42,8 @@ class ModelFile(Value):
 
 
 SAMPLE_BYTES = 4096
+TOKENISER = "tokenizer.json"
+LARGEST_TOKENISER = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,8 @@ def fingerprint(checked: CheckedFolder) -> tuple[ModelFile, ...]:
     """Return digests that identify the model without reading all of it.
 
     The digest of `config.json` covers every byte. The digest of a file of weights covers its header
-    and up to 4 KiB from the middle of each tensor, all of which differ after further training.
+    and up to 4 KiB from the middle of each tensor, all of which differ after further training. A
+    `tokenizer.json` is among the files if there is one, with all of its bytes.
 
     Raises:
         BadModelFolder: a file cannot be read.
@@ -101,7 +104,20 @@ def fingerprint(checked: CheckedFolder) -> tuple[ModelFile, ...]:
             digest = _digest(file, [tensor for tensor in checked.stored if tensor.file == path])
             size = os.fstat(file.fileno()).st_size
             files.append(ModelFile(name=path.name, size=size, digest=digest))
-    return tuple(files)
+    return (*files, *_tokeniser(checked))
+
+
+def _tokeniser(checked: CheckedFolder) -> Iterator[ModelFile]:
+    """Yield the file of the tokeniser, if there is one."""
+    path = checked.folder / TOKENISER
+    if not path.exists():
+        return
+    with _readable(path), opened(path, checked.within) as file:
+        content = file.read(LARGEST_TOKENISER + 1)
+    if len(content) > LARGEST_TOKENISER:
+        raise BadModelFolder(f"{TOKENISER} has more than {LARGEST_TOKENISER:,} bytes, the limit.")
+    digest = hashlib.sha256(content).hexdigest()
+    yield ModelFile(name=TOKENISER, size=len(content), digest=digest)
 
 
 def _digest(file: BinaryIO, tensors: Sequence[StoredTensor]) -> str:

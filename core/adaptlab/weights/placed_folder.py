@@ -5,7 +5,13 @@ from pathlib import Path
 
 from adaptlab.errors import BadModelFolder
 from adaptlab.values import Value
-from adaptlab.weights.model_folder import CheckedFolder, ModelFile, check_folder, fingerprint
+from adaptlab.weights.model_folder import (
+    TOKENISER,
+    CheckedFolder,
+    ModelFile,
+    check_folder,
+    fingerprint,
+)
 
 MOST_NAMED = 8
 
@@ -25,10 +31,13 @@ class Placed(Value):
     def changes(self, present: Iterable[ModelFile]) -> str:
         """Return the names of files that changed, as part of a refusal.
 
-        The text is empty if none did.
+        The text is empty if none did. A tokeniser that is new in the folder is not a change of the
+        model.
         """
         expected = {file.name: file for file in self.files}
-        found = {file.name: file for file in present}
+        found = {
+            file.name: file for file in present if file.name in expected or file.name != TOKENISER
+        }
         names = sorted(expected.keys() | found.keys())
         changed = [name for name in names if expected.get(name) != found.get(name)]
         return f"Changed since then: {', '.join(changed[:MOST_NAMED])}." if changed else ""

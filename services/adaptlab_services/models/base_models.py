@@ -23,6 +23,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from adaptlab.errors import InvalidSpec, Problem, UnknownName
 from adaptlab.specs.resolve import BaseModelFacts
 from adaptlab.specs.resolved import ResolvedImport, ResolvedPretrain
+from adaptlab.weights.model_folder import TOKENISER
 from adaptlab_answers.models import BaseModelLinks, BaseModelView
 from adaptlab_answers.paging import Page
 from adaptlab_db.job_states import LOST_STATES
@@ -148,6 +149,7 @@ def _facts(name: str, row: Any, pointer: str) -> BaseModelFacts:  # a row of `_L
             family=row.family,
             task=row.task,
             replicates=row.replicates,
+            has_tokeniser=_has_tokeniser(row.files),
         )
     except InvalidSpec as error:
         detail = (
@@ -164,6 +166,7 @@ _LOOK = (
         Job.resolved_spec["family"].label("family"),
         Job.resolved_spec["task"].label("task"),
         func.jsonb_array_length(Job.resolved_spec["seeds"]).label("replicates"),
+        Job.resolved_spec[("model_folder", "files")].label("files"),
     )
     .join(BaseModel, BaseModel.job_id == Job.id)
     .where(BaseModel.name == bindparam("name"), BaseModel.project_id == bindparam("project_id"))
@@ -180,7 +183,13 @@ def resolved_facts(
         family=resolved.family,
         task=resolved.task,
         replicates=len(resolved.seeds),
+        has_tokeniser=not isinstance(resolved, ResolvedImport)
+        or any(file.name == TOKENISER for file in resolved.model_folder.files),
     )
+
+
+def _has_tokeniser(files: Any) -> bool:  # those of an import, as JSON
+    return files is None or any(file["name"] == TOKENISER for file in files)
 
 
 def is_ready(session: Session, name: str) -> bool:

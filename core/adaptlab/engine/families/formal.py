@@ -45,7 +45,7 @@ def forward(
         x = model.content(x, rows)
     for index, layer in enumerate(family.stack):
         x = model.layer(index, layer, x, rows if index == last else None)
-    return model.linear("unembed", x)
+    return model.linear("unembed", grouped.picked(x, attachments.answer_rows))
 
 
 @ENGINE_TOKEN_STATES.register("formal")

@@ -1,0 +1,90 @@
+"""Items of any task: generated, or taken from texts."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from adaptlab.engine import digits
+from adaptlab.engine.items import Items
+from adaptlab.engine.tensors import Int
+from adaptlab.engine.texts import chosen_items, scored_order, text_items
+from adaptlab.errors import AdaptlabError
+from adaptlab.plugins.splits import Split
+from adaptlab.plugins.task import DigitTask, Task
+from adaptlab.plugins.text_task import TextTask
+
+STEPS_OF_DATA = 16
+ITEM_SEED = 0
+"""Held-out items are the same for all replicates and jobs, so that outcomes pair."""
+
+
+def make_items(task: Task, split: Split, seeds: Int[Tensor, "S"], first: int, count: int) -> Items:
+    """Return items `first` to `first + count` of a split, for every seed."""
+    if isinstance(task, TextTask):
+        return text_items(task, split, seeds, first, count)
+    return digits.make_items(as_digit_task(task), split, seeds, first, count)
+
+
+def items_of_steps(task: Task, seeds: Int[Tensor, "S"], size: int, steps: range) -> Iterator[Items]:
+    """Yield the training items [S, size, ...] of each step.
+
+    Items of several steps are generated at once, because a few cost as much as many. Texts are not
+    generated, and a step's have the length of its longest.
+    """
+    at_once = 1 if isinstance(task, TextTask) else STEPS_OF_DATA
+    for some in (steps[at : at + at_once] for at in range(0, len(steps), at_once)):
+        items = make_items(task, "train", seeds, some.start * size, len(some) * size)
+        if len(some) == 1:
+            yield items
+            continue
+        for start in range(0, len(some) * size, size):
+            yield items.part(slice(start, start + size))
+
+
+def scored_items(
+    task: Task, split: Split, samples: int, at_once: int, device: torch.device
+) -> Iterator[tuple[Int[Tensor, "B"], Items]]:
+    """Yield the first items [1, B, ...] of a split, with their places.
+
+    Places are counted within the split. Texts come sorted by length, so that few tokens are
+    padding.
+    """
+    if isinstance(task, TextTask):
+        order = scored_order(task, split, samples)
+        for places in order.split(at_once):
+            yield places, chosen_items(task, split, places, device)
+        return
+    for first in range(0, samples, at_once):
+        count = min(at_once, samples - first)
+        items = _held_out(_Asked(as_digit_task(task), split, first, count, device))
+        yield torch.arange(first, first + count), items
+
+
+def as_digit_task(task: Task) -> DigitTask:
+    """Return the task if its items are generated digits.
+
+    Raises `AdaptlabError` for any other.
+    """
+    if isinstance(task, DigitTask):
+        return task
+    raise AdaptlabError(f"Items are generated for digit tasks only, not for {task.name!r}.")
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Items `first` to `first + count` of a split of a task, on a device."""
+
+    task: DigitTask
+    split: Split
+    first: int
+    count: int
+    device: torch.device
+
+
+@lru_cache(maxsize=8)  # less than a megabyte each; every validation needs the same ones
+def _held_out(key: _Asked) -> Items:
+    seeds = torch.tensor([ITEM_SEED], device=key.device)
+    return digits.make_items(key.task, key.split, seeds, key.first, key.count)

@@ -1,0 +1,244 @@
+"""Items of text tasks: records as tokens, padded on the right.
+
+A causal model needs no mask for padding behind an item, since no token sees what follows it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from adaptlab.engine.counter import mixed
+from adaptlab.engine.digits import listed_places
+from adaptlab.engine.items import Answer, Items
+from adaptlab.engine.tensors import Bool, Float, Int
+from adaptlab.plugins.corpus import Corpus, read_corpus
+from adaptlab.plugins.splits import Split
+from adaptlab.plugins.text_task import TextTask
+
+PADDED_TO = 8
+"""Lengths are multiples of it, so that few different shapes occur."""
+
+
+@dataclass(frozen=True)
+class ChoiceItems(Items):
+    """Items whose answer is one of some tokens, K of them."""
+
+    choices: Int[Tensor, "K"] | None = None
+
+    def right(
+        self, logits: Float[Tensor, "A B M V"], answer: Answer | None = None
+    ) -> Bool[Tensor, "A B"]:
+        """Return a mask of the items whose token is the likeliest of all choices."""
+        assert self.choices is not None
+        likeliest = logits[:, :, 0, self.choices].argmax(-1)
+        return self.choices[likeliest] == self.targets[..., 0]
+
+
+@dataclass(frozen=True)
+class WordItems(Items):
+    """Items whose answer is one of some words of several tokens.
+
+    `others` are the same prompts with each word as the answer, `labels` the places of the right
+    ones among them.
+    """
+
+    others: tuple[Items, ...] = ()
+    labels: Int[Tensor, "S B"] | None = None
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "WordItems":
+        """Return the items with the same change made to every tensor."""
+        assert self.labels is not None
+        labels = change(self.labels.unsqueeze(-1)).squeeze(-1)
+        others = tuple(other.each(change) for other in self.others)
+        return WordItems(*_members(Items(*_members(self)).each(change)), others, labels)
+
+    def right(
+        self, logits: Float[Tensor, "A B M V"], answer: Answer | None = None
+    ) -> Bool[Tensor, "A B"]:
+        """Return a mask of the items whose word is the likeliest of all words."""
+        assert answer is not None
+        losses = [other.token_losses(answer(other)).sum(-1) for other in self.others]
+        return torch.stack(losses, -1).argmin(-1) == self.labels
+
+
+def text_items(
+    task: TextTask, split: Split, seeds: Int[Tensor, "S"], first: int, count: int
+) -> Items:
+    """Return items `first` to `first + count` of a split, for every seed.
+
+    Training items are drawn; the others go through the split in order, cyclically.
+    """
+    texts = texts_of(task)
+    device, cpu = seeds.device, torch.device("cpu")
+    index = torch.arange(first, first + count).unsqueeze(0)
+    listed = texts.of_split[split]
+    places = listed_places(split, seeds.to(cpu).unsqueeze(1), index, len(listed))
+    # On a GPU steps are recorded, and a recording holds for items of one length only.
+    return _moved(texts.items(listed[places], is_full=device.type == "cuda"), device)
+
+
+def scored_order(task: TextTask, split: Split, samples: int) -> Int[Tensor, "N"]:
+    """Return the places of the first items of a split, sorted by length."""
+    texts = texts_of(task)
+    return texts.read[texts.of_split[split][:samples]].argsort(stable=True)
+
+
+def chosen_items(
+    task: TextTask, split: Split, places: Int[Tensor, "B"], device: torch.device
+) -> Items:
+    """Return the items at some places of a split, for one seed."""
+    texts = texts_of(task)
+    return _moved(texts.items(texts.of_split[split][places].unsqueeze(0)), device)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The records of a task as tokens.
+
+    Attributes:
+        tokens: the tokens of all records, one after the other.
+        starts: the place of each record's first token.
+        asked: tokens of each prompt.
+        read: tokens that the model reads: all but the answer's last one.
+        labels: the place of each record's choice, if there are choices.
+        choices: the tokens of each choice, padded, and how many they are.
+        of_split: records of each split, in an order that does not depend on the file's.
+        limit: the most tokens that the model reads.
+        most_answered: the most tokens of an answer.
+    """
+
+    tokens: Int[Tensor, "N"]
+    starts: Int[Tensor, "W"]
+    asked: Int[Tensor, "W"]
+    read: Int[Tensor, "W"]
+    labels: Int[Tensor, "W"] | None
+    choices: tuple[Tensor, Tensor] | None
+    of_split: Mapping[Split, Int[Tensor, "W2"]]
+    limit: int
+    most_answered: int
+
+    def items(self, records: Int[Tensor, "S B"], *, is_full: bool = False) -> Items:
+        """Return some records as items, as long as needed.
+
+        If `is_full`, they have the greatest length, and logits are computed for all of it.
+        """
+        asked = self.asked[records]
+        answered = self.read[records] + 1 - asked
+        most = self.most_answered if is_full else int(answered.max())
+        answers = self._gathered(self.starts[records] + asked, answered, most)
+        items = self._with_answer(records, answers, answered, is_full=is_full)
+        if self.choices is None or self.labels is None:
+            return items
+        words, lengths = self.choices
+        if int(lengths.max()) == 1:
+            return ChoiceItems(*_members(items), words[:, 0])
+        others = tuple(
+            self._with_answer(
+                records,
+                word.expand(*records.shape, -1),
+                length.expand(records.shape),
+                is_full=is_full,
+            )
+            for word, length in zip(words, lengths, strict=True)
+        )
+        return WordItems(*_members(items), others, self.labels[records])
+
+    def _with_answer(
+        self,
+        records: Int[Tensor, "S B"],
+        answers: Int[Tensor, "S B M"],
+        answered: Int[Tensor, "S B"],
+        *,
+        is_full: bool,
+    ) -> Items:
+        """Return the prompts of records with these answers."""
+        asked = self.asked[records]
+        most = int((asked + answered - 1).max())
+        length = self.limit if is_full else min(-(-most // PADDED_TO) * PADDED_TO, self.limit)
+        tokens = self._gathered(self.starts[records], asked, length)
+        place = torch.arange(answers.shape[-1])
+        counted = place < answered.unsqueeze(-1)
+        written = asked.unsqueeze(-1) + place
+        is_read = place < answered.unsqueeze(-1) - 1
+        tokens.scatter_add_(-1, torch.where(is_read, written, 0), torch.where(is_read, answers, 0))
+        rows = torch.where(counted, written - 1, asked.unsqueeze(-1) - 1)
+        first, last = (0, length - 1) if is_full else (int(rows.min()), int(rows.max()))
+        return Items(
+            tokens=tokens,
+            targets=torch.where(counted, answers, 0),
+            counted=None if not is_full and bool(counted.all()) else counted,
+            answer_rows=rows - first,
+            first=first,
+            length=last + 1 - first,
+        )
+
+    def _gathered(self, starts: Tensor, lengths: Tensor, most: int) -> Tensor:
+        """Return spans of the tokens, padded with 0 to `most`."""
+        place = torch.arange(most)
+        index = (starts.unsqueeze(-1) + place).clamp(max=len(self.tokens) - 1)
+        return torch.where(place < lengths.unsqueeze(-1), self.tokens[index], 0)
+
+
+def texts_of(task: TextTask) -> Texts:
+    """Return the records of a task, from a cache.
+
+    Raises:
+        InvalidSpec: items do not fit, or have no tokens of their own.
+        BadDataset: the content is not that of the dataset, or was not given.
+    """
+    return _texts(task)  # pyright: ignore[reportArgumentType] - frozen, and so hashable
+
+
+@lru_cache(maxsize=4)  # the job's own task, the base's, and two that are scored
+def _texts(task: TextTask) -> Texts:
+    corpus = read_corpus(task)
+    numbers = torch.arange(len(corpus.asked))
+    order = mixed(numbers).argsort()
+    lengths = torch.tensor(corpus.lengths, dtype=torch.int64)
+    splits = torch.tensor(corpus.splits, dtype=torch.int64)
+    return Texts(
+        tokens=torch.tensor(corpus.tokens, dtype=torch.int64),
+        starts=lengths.cumsum(0) - lengths,
+        asked=torch.tensor(corpus.asked, dtype=torch.int64),
+        read=lengths - 1,
+        labels=torch.tensor(corpus.labels, dtype=torch.int64) if corpus.choices else None,
+        choices=_choices(corpus),
+        of_split={
+            split: order[splits[order] == place] for place, split in enumerate(corpus.split_names)
+        },
+        limit=task.sequence_length(),
+        most_answered=task.target_length(),
+    )
+
+
+def _choices(corpus: Corpus) -> tuple[Tensor, Tensor] | None:
+    if not corpus.choices:
+        return None
+    longest = max(map(len, corpus.choices))
+    words = [[*word, *[0] * (longest - len(word))] for word in corpus.choices]
+    return torch.tensor(words), torch.tensor([len(word) for word in corpus.choices])
+
+
+def _members(
+    items: Items,
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, int, int]:
+    return (
+        items.tokens,
+        items.targets,
+        items.counted,
+        items.answer_rows,
+        items.first,
+        items.length,
+    )
+
+
+def _moved(items: Items, device: torch.device) -> Items:
+    if device.type == "cpu":
+        return items
+    moved = items.each(lambda tensor: tensor.to(device))
+    if isinstance(moved, ChoiceItems) and moved.choices is not None:
+        return replace(moved, choices=moved.choices.to(device))
+    return moved

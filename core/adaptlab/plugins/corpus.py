@@ -1,0 +1,180 @@
+"""The records of a text task as tokens of its base model."""
+
+from array import array
+from collections import Counter
+from dataclasses import dataclass, field
+
+from adaptlab.errors import BadDataset, InvalidSpec, Problem
+from adaptlab.plugins.text_task import TextTask
+from adaptlab.records.content import read_content
+from adaptlab.records.record import Record
+from adaptlab.text.encoding import Encoded, LeavesNothing, cut, encoded
+from adaptlab.text.splitting import SPLITS, Split
+from adaptlab.text.template import Rendered
+
+MOST_CUTS = 32
+"""Cutting by tokens shifts those that follow, so it is repeated until the item fits."""
+
+
+@dataclass
+class Corpus:
+    """Records as tokens, in the order of the dataset.
+
+    Attributes:
+        tokens: those of all records, one after the other.
+        lengths: tokens of each record, its answer included.
+        asked: tokens of each prompt.
+        splits: the place of each record's split among `split_names`.
+        labels: the place of each record's answer among `choices`, if there are choices.
+        choices: the tokens of each choice.
+        cut: records whose prompt was shortened.
+    """
+
+    choices: tuple[tuple[int, ...], ...] = ()
+    tokens: "array[int]" = field(default_factory=lambda: array("i"))
+    lengths: "array[int]" = field(default_factory=lambda: array("i"))
+    asked: "array[int]" = field(default_factory=lambda: array("i"))
+    splits: "array[int]" = field(default_factory=lambda: array("b"))
+    labels: "array[int]" = field(default_factory=lambda: array("b"))
+    cut: int = 0
+
+    @property
+    def split_names(self) -> tuple[Split, ...]:
+        """The names of the splits."""
+        return SPLITS
+
+
+def read_corpus(task: TextTask) -> Corpus:
+    """Return the records of a task as tokens.
+
+    Raises:
+        InvalidSpec: items are too long, or an answer has no tokens of its own.
+        BadDataset: the content is not that of the dataset, or was not given.
+    """
+    return _Reader(task).read()
+
+
+class _Reader:
+    def __init__(self, task: TextTask) -> None:
+        self._task, self._source = task, task.source()
+        self._rule = task.split_rule()
+        self._labels = {value: place for place, value in enumerate(task.choices())}
+        self._corpus = Corpus()
+        self._faults: Counter[str] = Counter()
+        self._examples: dict[str, int] = {}
+        self._longest = self._longest_answer = 0
+
+    def read(self) -> Corpus:
+        with self._source.content.open("rb") as file:
+            for number, record in enumerate(read_content(file, self._source.digest)):
+                self._add(number, record)
+        if problems := self._problems():
+            raise InvalidSpec(*problems)
+        self._check_splits()
+        return self._corpus
+
+    def _check_splits(self) -> None:
+        """Raise `BadDataset` if splits differ from those of the spec."""
+        counts = Counter(SPLITS[place] for place in self._corpus.splits)
+        reference = self._task.reference_to_records()
+        if any(counts[split] != self._task.available(split) for split in SPLITS):
+            raise BadDataset(
+                f"The splits of {reference.name!r} have {dict(counts)} records here, not "
+                f"{reference.splits.model_dump()} as on the server. Use the same version of the "
+                "code."
+            )
+
+    def _add(self, number: int, record: Record) -> None:
+        task, corpus = self._task, self._corpus
+        try:
+            if not corpus.choices and self._labels:
+                corpus.choices = self._choices(record)
+            item = self._fitted(record)
+        except LeavesNothing as error:
+            self._note(str(error), number)
+            return
+        longest, most = task.tokens.longest, task.answer_tokens()
+        self._longest = max(self._longest, item.length)
+        self._longest_answer = max(self._longest_answer, len(item.answer))
+        if len(item.answer) > most:
+            self._note("long_answer", number)
+        elif item.length > longest:
+            self._note("long", number)
+        elif self._labels:
+            label = self._labels[record[task.answer_field()[1]]]
+            if item.answer != corpus.choices[label]:
+                self._note("other_tokens", number)
+            corpus.labels.append(label)
+        corpus.tokens.extend((*item.prompt, *item.answer))
+        corpus.lengths.append(item.length)
+        corpus.asked.append(len(item.prompt))
+        corpus.splits.append(SPLITS.index(self._rule.split_of(record)))
+
+    def _choices(self, record: Record) -> tuple[tuple[int, ...], ...]:
+        """Return the tokens of every choice after the prompt of a record."""
+        task, tokeniser = self._task, self._source.tokeniser
+        prompt = task.template().rendered(record).text
+        return tuple(
+            encoded(tokeniser, prompt, word, ends=task.ends).answer
+            for word in task.choices().values()
+        )
+
+    def _fitted(self, record: Record) -> Encoded:
+        """Return a record's item, shortened if the task says so."""
+        task, tokeniser = self._task, self._source.tokeniser
+        answer, limits, values = task.answer_text(record), task.tokens, dict(record)
+        item = self._item(prompt := task.template().rendered(values), answer)
+        cuts = 0
+        while limits.if_longer == "cut" and item.length > limits.longest and cuts < MOST_CUTS:
+            field, excess = task.cut_field(), item.length - limits.longest
+            shorter = cut(tokeniser, prompt, field, limits.cut.keep, excess)
+            if shorter is None:
+                break
+            values[field] = shorter
+            item = self._item(prompt := task.template().rendered(values), answer)
+            cuts += 1
+        self._corpus.cut += cuts > 0
+        return item
+
+    def _item(self, prompt: Rendered, answer: str) -> Encoded:
+        return encoded(self._source.tokeniser, prompt.text, answer, ends=self._task.ends)
+
+    def _note(self, fault: str, number: int) -> None:
+        self._faults[fault] += 1
+        self._examples.setdefault(fault, number)
+
+    def _problems(self) -> list[Problem]:
+        return [self._problem(fault, count) for fault, count in self._faults.items()]
+
+    def _problem(self, fault: str, count: int) -> Problem:
+        limits, total = self._task.tokens, len(self._corpus.lengths)
+        most = self._task.answer_tokens()
+        place = f"line {self._examples[fault] + 1:,} of the dataset is the first"
+        if fault == "long":
+            detail = (
+                f"{count:,} of {total:,} items have more than {limits.longest:,} tokens; {place}, "
+                f"and the longest has {self._longest:,}. Raise `tokens.longest`, or set "
+                "`tokens.if_longer` to cut."
+            )
+            return Problem(
+                "/task/tokens/longest", "items_too_long", detail, nearest=(self._longest,)
+            )
+        if fault == "long_answer":
+            detail = (
+                f"{count:,} of {total:,} answers have more than {most:,} tokens; {place}, "
+                f"and the longest has {self._longest_answer:,}. Raise `tokens.answer`."
+            )
+            nearest = (self._longest_answer,)
+            return Problem("/task/tokens/answer", "answers_too_long", detail, nearest=nearest)
+        if fault == "other_tokens":
+            detail = (
+                f"After {count:,} prompts a label word has other tokens than after the first; "
+                f"{place}. End the prompt with a sign that no word contains, such as a colon, and "
+                "begin every label word with a space."
+            )
+            return Problem("/task/label/words", "label_word_varies", detail)
+        detail = (
+            f"{fault} So it is in {count:,} records; {place}. End the prompt with fixed text, and "
+            "begin the answer with a space."
+        )
+        return Problem("/task/prompt", "no_own_tokens", detail)

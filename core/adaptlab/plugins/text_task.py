@@ -1,0 +1,280 @@
+"""Tasks over datasets of records, as declarative views of them.
+
+A task says which text of a record is the prompt, and which the answer. Its tokens are those of the
+base model's own tokeniser, so the task itself has none.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, PrivateAttr
+
+from adaptlab.errors import BadDataset, Problem
+from adaptlab.plugins.dataset import DatasetFacts, Datasets, RecordsReference
+from adaptlab.plugins.splits import Split
+from adaptlab.plugins.task import Task
+from adaptlab.records.facts import RecordsFacts
+from adaptlab.records.record import FieldName, Record
+from adaptlab.text.encoding import Keep
+from adaptlab.text.source import TextSource
+from adaptlab.text.splitting import SplitRule, SplitsByField, SplitsByValue, unknown_field
+from adaptlab.text.template import LONGEST_TEMPLATE, BadTemplate, Template, parsed
+from adaptlab.text.tokeniser import BYTES_VOCABULARY
+from adaptlab.values import Name, Value
+
+LONGEST_ITEM = 8192
+"""Limit in tokens of a prompt with its answer."""
+
+
+class Cut(Value):
+    """The field that is shortened if a prompt is too long.
+
+    `keep` is the part of its value that stays. By default the field is the first of the prompt.
+    """
+
+    field: FieldName | None = None
+    keep: Keep = "start"
+
+
+class TokenLimits(Value):
+    """Limits in tokens of the base model's tokeniser.
+
+    `longest` is that of a prompt with its answer, and `answer` that of an answer; by default it
+    depends on the task. A job with a longer item fails with the number of such items, unless
+    `if_longer` is `cut`, which shortens a field.
+    """
+
+    longest: Annotated[int, Field(ge=4, le=LONGEST_ITEM)] = 256
+    answer: Annotated[int, Field(ge=1, le=512)] | None = None
+    if_longer: Literal["refuse", "cut"] = "refuse"
+    cut: Cut = Cut()
+
+
+class TextTask(Task, ABC):
+    """A task whose prompts and answers are texts of records.
+
+    `prompt` is a template: text with the names of fields in braces.
+    """
+
+    ends: ClassVar[bool]
+    """Whether the token that ends a text follows an answer."""
+
+    dataset: RecordsReference | Name
+    prompt: Annotated[str, Field(min_length=1, max_length=LONGEST_TEMPLATE)]
+    tokens: TokenLimits = TokenLimits()
+    splits: SplitRule = SplitsByValue()
+
+    _source: TextSource | None = PrivateAttr(default=None)
+    _problems: tuple[Problem, ...] = PrivateAttr(default=())
+
+    @abstractmethod
+    def answer_text(self, record: Record) -> str:
+        """Return the text that follows the prompt of a record."""
+
+    @abstractmethod
+    def answer_field(self) -> tuple[str, str]:
+        """Return the pointer below the task, and the name, of the answer's field."""
+
+    @abstractmethod
+    def usual_answer(self) -> int:
+        """Return the limit on the tokens of an answer if the spec has none."""
+
+    @abstractmethod
+    def fits(self, facts: RecordsFacts) -> Iterator[Problem]:
+        """Yield what the answer's field does not allow; the field exists."""
+
+    def majority(self, facts: RecordsFacts) -> float | None:
+        """Return the share of the most common answer, None if it is not known."""
+        return None
+
+    def source(self) -> TextSource:
+        """Return the content of the dataset and the tokeniser.
+
+        Raises:
+            BadDataset: they have not been given.
+        """
+        if self._source is None:
+            raise BadDataset(
+                f"The records of the dataset {self.reference_to_records().name!r} are not "
+                "available here. Get them from the server."
+            )
+        return self._source
+
+    def with_texts(self, sources: Mapping[str, TextSource]) -> "TextTask":
+        """Return the task with its records, which are read when an item is needed."""
+        task = self.model_copy()
+        task._source = sources.get(self.reference_to_records().digest)
+        return task
+
+    def choices(self) -> Mapping[str, str]:
+        """Return the label words by the value of the answer's field.
+
+        The result is empty if any text can be the answer.
+        """
+        return {}
+
+    def answer_tokens(self) -> int:
+        """Return the limit on the tokens of an answer."""
+        return self.tokens.answer or self.usual_answer()
+
+    def template(self) -> Template:
+        """Return the parsed prompt."""
+        return parsed(self.prompt)
+
+    def reference_to_records(self) -> RecordsReference:
+        """Return the dataset.
+
+        Raises:
+            BadDataset: the task was not settled.
+        """
+        if isinstance(self.dataset, str):
+            raise BadDataset(f"The dataset {self.dataset!r} has not been looked up yet.")
+        return self.dataset
+
+    def split_rule(self) -> SplitRule:
+        """Return the rule with every default filled in."""
+        if isinstance(self.splits, SplitsByField) or self.splits.by is not None:
+            return self.splits
+        fields = self.template().fields
+        return self.splits.model_copy(update={"by": fields[0] if fields else None})
+
+    def cut_field(self) -> str:
+        """Return the field that is shortened if a prompt is too long."""
+        return self.tokens.cut.field or next(iter(self.template().fields))
+
+    def settled(self, datasets: Datasets) -> "TextTask":
+        """Return the task with its dataset's digest and the sizes of its splits."""
+        if problems := tuple(self._own_problems()):
+            return self._with_problems(problems)
+        name = self.dataset if isinstance(self.dataset, str) else self.dataset.name
+        facts = datasets.get(name)
+        if facts is None:
+            return self._with_problems((_unknown(name),))
+        if isinstance(facts, DatasetFacts):
+            return self._with_problems((_not_records(name),))
+        if problems := tuple(self._misfits(facts)):
+            return self._with_problems(problems)
+        tokens = self.tokens.model_copy(update={"answer": self.answer_tokens()})
+        known = {"dataset": self._reference(facts), "splits": self.split_rule(), "tokens": tokens}
+        return self.model_copy(update=known)
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Return the errors of the configuration, with pointers below the task."""
+        if self._problems or isinstance(self.dataset, RecordsReference):
+            return self._problems
+        return (_unknown(self.dataset),)
+
+    def split_problems(self, splits: tuple[Split, ...]) -> tuple[Problem, ...]:
+        """Return the problem of a split without records."""
+        empty = [split for split in splits if not self.available(split)]
+        if not empty:
+            return ()
+        detail = (
+            f"No record of {self.reference_to_records().name!r} is in the {empty[0]} split. Use a "
+            "larger share, or a dataset with more records."
+        )
+        return (Problem("/splits", "empty_split", detail),)
+
+    def available(self, split: Split) -> int:
+        """Return the number of records in a split."""
+        counts = self.reference_to_records().splits
+        return {"train": counts.train, "validation": counts.validation, "test": counts.test}[split]
+
+    def datasets(self) -> tuple[RecordsReference, ...]:
+        """Return the dataset."""
+        return (self.reference_to_records(),)
+
+    def vocabulary(self) -> int:
+        """Return the tokens of the tokeniser of bytes, the smallest that there is."""
+        return BYTES_VOCABULARY
+
+    def input_length(self) -> int:
+        """Return the largest number of tokens of a prompt."""
+        return self.tokens.longest - self.answer_tokens()
+
+    def target_length(self) -> int:
+        """Return the largest number of tokens of an answer."""
+        return self.answer_tokens()
+
+    def attention_problem(self) -> str:
+        """Return the reason why attention over items is not recorded."""
+        return (
+            f"Attention over the items of {self.name} cannot be recorded yet, because they differ "
+            "in length."
+        )
+
+    def _own_problems(self) -> Iterator[Problem]:
+        """Yield the problems that do not depend on the dataset."""
+        try:
+            fields = self.template().fields
+        except BadTemplate as error:
+            yield Problem("/prompt", "bad_template", str(error), column=error.column)
+            return
+        if not fields:
+            detail = "The prompt contains no field. Write the name of a field in braces: {text}."
+            yield Problem("/prompt", "no_field", detail)
+        if self.answer_field()[1] in fields:
+            detail = f"The prompt contains {self.answer_field()[1]!r}, which is the answer."
+            yield Problem("/prompt", "answer_in_prompt", detail)
+        if self.answer_tokens() >= self.tokens.longest:
+            detail = (
+                f"An answer of {self.answer_tokens()} tokens leaves no room for a prompt in "
+                f"{self.tokens.longest}. Raise `longest`."
+            )
+            nearest = (self.answer_tokens() + 1,)
+            yield Problem("/tokens/longest", "no_room_for_prompt", detail, nearest=nearest)
+        cut = self.tokens.cut.field
+        if cut is not None and cut not in fields:
+            detail = f"The prompt does not contain {cut!r}, the field to cut."
+            yield Problem("/tokens/cut/field", "not_in_prompt", detail, allowed=fields)
+
+    def _misfits(self, facts: RecordsFacts) -> Iterator[Problem]:
+        """Yield what the dataset does not allow."""
+        if not isinstance(self.dataset, str) and self.dataset.digest != facts.digest:
+            detail = (
+                f"The dataset {facts.name!r} on this server has the SHA-256 {facts.digest}, which "
+                "differs from the spec's. Use this digest, or name the dataset only."
+            )
+            yield Problem("/dataset", "dataset_differs", detail, nearest=(facts.digest,))
+            return
+        missing = [name for name in self.template().fields if facts.field(name) is None]
+        for name in missing:
+            yield unknown_field("/prompt", name, facts)
+        pointer, name = self.answer_field()
+        if facts.field(name) is None:
+            yield unknown_field(pointer, name, facts)
+        else:
+            yield from self.fits(facts)
+        if missing and self.split_rule() != self.splits:
+            return  # the rule follows from the prompt
+        for problem in self.split_rule().problems(facts):
+            yield Problem(
+                "/splits" + problem.pointer, problem.code, problem.detail, problem.allowed
+            )
+
+    def _reference(self, facts: RecordsFacts) -> RecordsReference:
+        return RecordsReference(
+            name=facts.name,
+            digest=facts.digest,
+            splits=self.split_rule().counts(facts),
+            majority=self.majority(facts),
+        )
+
+    def _with_problems(self, problems: tuple[Problem, ...]) -> "TextTask":
+        task = self.model_copy()
+        task._problems = problems
+        return task
+
+
+def _unknown(name: str) -> Problem:
+    return Problem(
+        "/dataset",
+        "unknown_dataset",
+        f"There is no dataset named {name!r}. Upload one with `adaptlab datasets upload`.",
+    )
+
+
+def _not_records(name: str) -> Problem:
+    detail = f"The dataset {name!r} consists of words. This task needs a dataset of records."
+    return Problem("/dataset", "not_records", detail)

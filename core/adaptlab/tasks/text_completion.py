@@ -1,0 +1,73 @@
+"""Completion of prompts by texts of a dataset."""
+
+import math
+from collections.abc import Iterator
+from typing import ClassVar, Literal
+
+from adaptlab.errors import Problem
+from adaptlab.plugins.task import TASKS
+from adaptlab.plugins.text_task import TextTask
+from adaptlab.records.facts import RecordsFacts
+from adaptlab.records.record import FieldName, Record
+from adaptlab.text.tokeniser import BYTES_VOCABULARY
+from adaptlab.values import Value
+
+TYPICAL_ANSWER = 32
+
+
+class AnswerField(Value):
+    """The field with the answer."""
+
+    field: FieldName
+
+
+@TASKS.register("text_completion")
+class TextCompletion(TextTask):
+    """Continue a record's prompt with its answer, token for token.
+
+    The answer ends with the token that ends a text, if the tokeniser has one. An item is correct if
+    greedy generation gives exactly this answer. Training minimises the loss on the answer only.
+    """
+
+    title: ClassVar[str] = "Text completion"
+    summary: ClassVar[str] = "Prompts and answers of your own dataset, by exact match."
+    reference: ClassVar[str] = "Brown et al. (NeurIPS 2020), section 2"
+    ends: ClassVar[bool] = True
+
+    name: Literal["text_completion"] = "text_completion"
+    answer: AnswerField
+    metric: Literal["exact_match"] = "exact_match"
+
+    def answer_text(self, record: Record) -> str:
+        return record[self.answer.field]
+
+    def usual_answer(self) -> int:
+        return TYPICAL_ANSWER
+
+    def answer_field(self) -> tuple[str, str]:
+        return "/answer/field", self.answer.field
+
+    def fits(self, facts: RecordsFacts) -> Iterator[Problem]:
+        field = facts.field(self.answer.field)
+        assert field is not None
+        if field.empty:
+            detail = (
+                f"{field.empty:,} records of {facts.name!r} have an empty {field.name!r}. Give "
+                "every record an answer."
+            )
+            yield Problem("/answer/field", "empty_answers", detail)
+
+    def majority(self, facts: RecordsFacts) -> float | None:
+        field = facts.field(self.answer.field)
+        counts = [entry.count for entry in (field.values if field else None) or ()]
+        return max(counts) / facts.records if counts else None
+
+    def chance(self) -> float:
+        """Return the accuracy of always giving the most common answer."""
+        reference = self.reference_to_records()
+        total = reference.splits.train + reference.splits.validation + reference.splits.test
+        return reference.majority or 1 / total
+
+    def chance_loss(self) -> float:
+        """Return the loss of guessing bytes, per token."""
+        return math.log(BYTES_VOCABULARY)

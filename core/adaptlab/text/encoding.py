@@ -1,0 +1,82 @@
+"""Prompts and answers as tokens, encoded together.
+
+A tokeniser may join the end of a prompt and the start of an answer, so both are encoded as one text
+and the answer begins with the first token that ends behind the prompt. Encoded apart, the tokens
+are those of another text, which the model has rarely seen.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from adaptlab.text.template import Rendered
+from adaptlab.text.tokeniser import Tokeniser
+
+Keep = Literal["start", "end"]
+
+
+class LeavesNothing(ValueError):
+    """A prompt or an answer without a token of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """The tokens of a prompt and of an answer.
+
+    `joins` if the first token of the answer also covers characters of the prompt.
+    """
+
+    prompt: tuple[int, ...]
+    answer: tuple[int, ...]
+    joins: bool = False
+
+    @property
+    def length(self) -> int:
+        """The number of tokens."""
+        return len(self.prompt) + len(self.answer)
+
+
+def encoded(tokeniser: Tokeniser, prompt: str, answer: str, *, ends: bool) -> Encoded:
+    """Return the tokens of a prompt and its answer.
+
+    Spaces at the end of the prompt are encoded with the answer, as in the text that a model reads.
+
+    Args:
+        tokeniser: the model's.
+        prompt: the text that the model reads.
+        answer: the text that follows it.
+        ends: whether a token that ends a text follows the answer, if the tokeniser has one.
+
+    Raises:
+        LeavesNothing: the prompt or the answer has no token of its own.
+    """
+    asked = prompt.rstrip(" ")
+    tokens = tokeniser.tokens(prompt + answer)
+    count = len(tokens.ids)
+    start = next((place for place, end in enumerate(tokens.ends) if end > len(asked)), count)
+    joins = start < count and tokens.starts[start] < len(asked)
+    if start == 0:
+        raise LeavesNothing("No token of the prompt comes before the answer.")
+    if start + joins == count:
+        raise LeavesNothing("The answer has no token of its own.")
+    end = (tokeniser.end,) if ends and tokeniser.end is not None else ()
+    return Encoded(tokens.ids[:start], (*tokens.ids[start:], *end), joins)
+
+
+def cut(tokeniser: Tokeniser, prompt: Rendered, field: str, keep: Keep, excess: int) -> str | None:
+    """Return the value of a field without about `excess` tokens of the prompt.
+
+    The start or the end of the value is kept. The result is None if nothing is left to cut.
+    """
+    span = prompt.spans[field]
+    tokens = tokeniser.tokens(prompt.text)
+    inside = [
+        place
+        for place, (start, end) in enumerate(zip(tokens.starts, tokens.ends, strict=True))
+        if span.start <= start and start < end <= span.stop
+    ]
+    if not inside or span.start == span.stop:
+        return None
+    removed = min(excess, len(inside))
+    if keep == "start":
+        return prompt.text[span.start : tokens.starts[inside[-removed]]]
+    return prompt.text[tokens.ends[inside[removed - 1]] : span.stop]

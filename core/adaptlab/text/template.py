@@ -1,0 +1,87 @@
+"""Templates of prompts: text with the names of fields in braces."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+LONGEST_TEMPLATE = 10_000
+"""Limit in characters."""
+
+_PIECES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
+
+
+class BadTemplate(ValueError):
+    """A template with a brace that does not enclose the name of a field."""
+
+    def __init__(self, column: int, detail: str) -> None:
+        super().__init__(detail)
+        self.column = column
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Literal text, or the name of a field."""
+
+    text: str
+    is_field: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A prompt, with the span of characters that each field fills."""
+
+    text: str
+    spans: Mapping[str, slice]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A parsed template; `{{` and `}}` are braces of the text."""
+
+    pieces: tuple[Piece, ...]
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the fields, in order, without repetition."""
+        return tuple(dict.fromkeys(piece.text for piece in self.pieces if piece.is_field))
+
+    def rendered(self, values: Mapping[str, str]) -> Rendered:
+        """Return the prompt.
+
+        The span of a repeated field is that of its last place.
+        """
+        text, spans = "", dict[str, slice]()
+        for piece in self.pieces:
+            added = values[piece.text] if piece.is_field else piece.text
+            if piece.is_field:
+                spans[piece.text] = slice(len(text), len(text) + len(added))
+            text += added
+        return Rendered(text, spans)
+
+
+@lru_cache(maxsize=64)  # a pure function; every record needs the same one
+def parsed(template: str) -> Template:
+    """Return the parts of a template.
+
+    Raises:
+        BadTemplate: a brace is alone, or encloses something other than a plain name.
+    """
+    pieces: list[Piece] = []
+    for match in _PIECES.finditer(template):
+        text, column = match[0], match.start() + 1
+        if text in ("{{", "}}"):
+            pieces.append(Piece(text[0], is_field=False))
+        elif text in ("{", "}"):
+            detail = (
+                f"The {text!r} at character {column} has no partner. Write {text * 2!r} for it."
+            )
+            raise BadTemplate(column, detail)
+        elif match[1] is None:
+            pieces.append(Piece(text, is_field=False))
+        elif not match[1].strip():
+            detail = f"The braces at character {column} are empty. Put the name of a field there."
+            raise BadTemplate(column, detail)
+        else:
+            pieces.append(Piece(match[1], is_field=True))
+    return Template(tuple(pieces))

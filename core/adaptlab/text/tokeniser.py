@@ -1,0 +1,159 @@
+"""Tokenisers: that of a published model, and bytes."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Protocol
+
+from adaptlab.errors import BadModelFolder
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+FILE = "tokenizer.json"
+BYTES = 256
+BYTES_VOCABULARY = BYTES + 1
+"""All bytes, and a token that ends an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """A text as tokens, with the characters that each stands for.
+
+    `starts` are the places of first characters, `ends` those behind the last. A token that stands
+    for no character, such as one that begins every text, starts and ends where the token before it
+    ends.
+    """
+
+    ids: tuple[int, ...]
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+
+
+class Tokeniser(Protocol):
+    """What turns a text into tokens."""
+
+    @property
+    def digest(self) -> str:
+        """What tells tokenisers apart."""
+        ...
+
+    @property
+    def vocabulary(self) -> int:
+        """A number that every token is below."""
+        ...
+
+    @property
+    def end(self) -> int | None:
+        """The token that ends a text; None if the model has none."""
+        ...
+
+    def tokens(self, text: str) -> Tokens:
+        """Return the tokens of a text, with those that begin every text."""
+        ...
+
+    def text(self, ids: tuple[int, ...]) -> str:
+        """Return the text of tokens; what is not text is left out or replaced."""
+        ...
+
+
+@dataclass(frozen=True)
+class ByteTokeniser:
+    """The bytes of a text in UTF-8; token 256 ends an answer."""
+
+    digest: str = "bytes"
+    vocabulary: int = BYTES_VOCABULARY
+    end: int | None = BYTES
+
+    def tokens(self, text: str) -> Tokens:
+        """Return one token per byte; those of a character end together."""
+        ids: list[int] = []
+        places: list[int] = []
+        for place, sign in enumerate(text):
+            encoded = sign.encode()
+            ids.extend(encoded)
+            places.extend([place] * len(encoded))
+        return Tokens(tuple(ids), tuple(places), tuple(place + 1 for place in places))
+
+    def text(self, ids: tuple[int, ...]) -> str:
+        """Return the text of bytes; broken characters become U+FFFD."""
+        return bytes(token for token in ids if token < BYTES).decode(errors="replace")
+
+
+@dataclass(frozen=True)
+class PublishedTokeniser:
+    """A model's own `tokenizer.json`, read by the library `tokenizers`.
+
+    What the file says about truncation and padding is not used.
+    """
+
+    digest: str
+    end: int | None
+    _content: bytes
+
+    @property
+    def vocabulary(self) -> int:
+        """The number of tokens, added ones included."""
+        return self._tokenizer.get_vocab_size(with_added_tokens=True)
+
+    def tokens(self, text: str) -> Tokens:
+        """Return the tokens of a text, without those that end every text."""
+        encoding = self._tokenizer.encode(text)
+        count = len(encoding.ids)
+        while count and encoding.special_tokens_mask[count - 1]:
+            count -= 1
+        starts: list[int] = []
+        ends: list[int] = []
+        last = 0
+        for start, end in encoding.offsets[:count]:
+            stands_for_none = start == end
+            starts.append(last if stands_for_none else start)
+            last = last if stands_for_none else end
+            ends.append(last)
+        return Tokens(tuple(encoding.ids[:count]), tuple(starts), tuple(ends))
+
+    def text(self, ids: tuple[int, ...]) -> str:
+        """Return the text of tokens without special ones."""
+        return self._tokenizer.decode(list(ids), skip_special_tokens=True)
+
+    @cached_property
+    def _tokenizer(self) -> "Tokenizer":
+        return _loaded(self._content)
+
+
+def read_tokeniser(content: bytes, end: int | None) -> PublishedTokeniser:
+    """Return the tokeniser of a `tokenizer.json`.
+
+    Raises:
+        BadModelFolder: the library cannot read the file.
+    """
+    _loaded(content)
+    return PublishedTokeniser(hashlib.sha256(content).hexdigest(), end, content)
+
+
+def end_token(config: bytes) -> int | None:
+    """Return the token that ends a text, by a `config.json`.
+
+    It is the first of several.
+    """
+    document = json.loads(config)
+    listed = document.get("eos_token_id") if isinstance(document, dict) else None
+    first = listed[0] if isinstance(listed, list) and listed else listed
+    return first if isinstance(first, int) and not isinstance(first, bool) else None
+
+
+@lru_cache(maxsize=2)  # half a second each; every record of a job needs the same one
+def _loaded(content: bytes) -> "Tokenizer":
+    from tokenizers import Tokenizer  # not needed by jobs without text
+
+    try:
+        tokenizer = Tokenizer.from_str(content.decode())
+    except Exception as error:  # the library raises nothing narrower
+        raise BadModelFolder(
+            f"{FILE} cannot be read by the library tokenizers: {error}. Save the tokenizer again "
+            "with a current version of transformers."
+        ) from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer

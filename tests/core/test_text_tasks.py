@@ -1,0 +1,208 @@
+"""Tasks over records: what a spec may say, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.texts import CLASSIFICATION, COMPLETION, Stored, reviews, stored, without
+
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.plugins.generated_words import NAME as GENERATED
+from adaptlab.records.buckets import bucket_of
+from adaptlab.records.content import read_content
+from adaptlab.specs.resolve import BaseModelFacts, resolve, resolve_task
+from adaptlab.specs.spec import AdaptSpec, Choice, PretrainSpec
+from adaptlab.studies.study_methods import task_labels
+from adaptlab.text.splitting import SPLITS, SplitsByValue
+from adaptlab.text.template import BadTemplate, parsed
+
+MINIGPT = {"name": "minigpt", "layers": 1, "heads": 2, "width": 8}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    return stored(tmp_path_factory.mktemp("data"), reviews(400))
+
+
+def problems(data: Stored, document: dict[str, Any]) -> dict[str, str]:
+    """The codes of a task's problems, by their pointers."""
+    with pytest.raises(InvalidSpec) as caught:
+        resolve_task(Choice.model_validate(document), "/task", data.datasets)
+    return {problem.pointer: problem.code for problem in caught.value.problems}
+
+
+def label(**words: str) -> dict[str, Any]:
+    return {"field": "label", "words": words}
+
+
+WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "a brace alone": ({"prompt": "{text} {"}, {"/task/prompt": "bad_template"}),
+    "code": ({"prompt": "{text!r}"}, {"/task/prompt": "unknown_field"}),
+    "an attribute": ({"prompt": "{text.__class__}"}, {"/task/prompt": "unknown_field"}),
+    "empty braces": ({"prompt": "{}"}, {"/task/prompt": "bad_template"}),
+    "no field": ({"prompt": "It is"}, {"/task/prompt": "no_field"}),
+    "another field": ({"prompt": "{title}"}, {"/task/prompt": "unknown_field"}),
+    "the answer": ({"prompt": "{text} {label}"}, {"/task/prompt": "answer_in_prompt"}),
+    "no such dataset": ({"dataset": "others"}, {"/task/dataset": "unknown_dataset"}),
+    "no such label field": (
+        {"label": {"field": "class", "words": {"a": "+", "b": "-"}}},
+        {"/task/label/field": "unknown_field"},
+    ),
+    "not labels": (
+        {"prompt": "{thing}", "label": {"field": "text", "words": {"a": "+", "b": "-"}}},
+        {"/task/label/field": "too_many_labels"},
+    ),
+    "a label without word": (
+        {"label": {"field": "label", "words": {"pos": "+", "other": "-"}}},
+        {"/task/label/words": "no_such_label"},
+    ),
+    "equal words": ({"label": label(pos="+", neg="+")}, {"/task/label/words": "word_twice"}),
+    "no room": (
+        {"tokens": {"longest": 4, "answer": 4}}, {"/task/tokens/longest": "no_room_for_prompt"}
+    ),
+    "cut elsewhere": (
+        {"tokens": {"answer": 1, "cut": {"field": "thing"}}},
+        {"/task/tokens/cut/field": "not_in_prompt"},
+    ),
+    "split by no field": ({"splits": {"by": "id"}}, {"/task/splits/by": "unknown_field"}),
+    "nothing to train": (
+        {"splits": {"validation": 0.5, "test": 0.5}}, {"/task/splits/test": "no_training_items"}
+    ),
+    "a field that names no splits": (
+        {"splits": {"field": "thing"}}, {"/task/splits/field": "not_a_split"}
+    ),
+    "score": ({"score": "head"}, {"/task/score": "literal_error"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_task_is_refused_at_its_place(data: Stored, name: str):
+    change, expected = WRONG[name]
+    assert problems(data, without(CLASSIFICATION, **change)) == expected
+
+
+def test_a_dataset_of_one_class_is_refused(tmp_path: Path):
+    same = stored(tmp_path, [{"text": f"text {n}", "label": "pos"} for n in range(50)])
+    assert problems(same, without(CLASSIFICATION, label=label(pos="+", neg="-"))) == {
+        "/task/label/field": "one_label",
+        "/task/label/words": "no_such_label",
+    }
+
+
+def test_words_and_records_are_not_taken_for_each_other(data: Stored):
+    words: Any = data.datasets
+    assert problems(data, {"name": "word_translation", "dataset": "reviews"}) == {
+        "/task/dataset": "not_words"
+    }
+    assert problems(data, without(CLASSIFICATION, dataset=GENERATED)) == {
+        "/task/dataset": "unknown_dataset"
+    }
+    assert set(words) == {"reviews"}
+
+
+def test_empty_answers_are_refused_with_their_number(tmp_path: Path):
+    records = [{"text": f"t{n}", "thing": "" if n % 5 == 0 else "x"} for n in range(100)]
+    found = stored(tmp_path, records)
+    with pytest.raises(InvalidSpec, match=r"20 records of 'reviews' have an empty 'thing'"):
+        found.task(COMPLETION)
+
+
+def test_sizes_of_splits_are_those_of_the_records(data: Stored):
+    task = data.task(CLASSIFICATION)
+    rule, counts = task.split_rule(), dict.fromkeys(SPLITS, 0)
+    with data.path.open("rb") as file:
+        for record in read_content(file, data.facts.digest):
+            counts[rule.split_of(record)] += 1
+    assert counts == {split: task.available(split) for split in SPLITS}
+    assert 0.1 < counts["test"] / 400 < 0.3
+    assert 0.03 < counts["validation"] / 400 < 0.2
+
+
+def test_equal_and_nearly_equal_texts_are_in_one_split():
+    rule = SplitsByValue(by="text")
+    near = ["A fine film!", "a fine  film", "A FINE FILM...", "a fine film"]
+    assert len({rule.split_of({"text": text}) for text in near}) == 1
+    assert len({bucket_of(f"text {n}") for n in range(500)}) > 300
+
+
+def test_a_field_names_the_splits(tmp_path: Path):
+    names = ["train"] * 6 + ["dev"] * 2 + ["Test"] * 2
+    records = [{**record, "part": names[n % 10]} for n, record in enumerate(reviews(100))]
+    task = stored(tmp_path, records).task(without(CLASSIFICATION, splits={"field": "part"}))
+    assert [task.available(split) for split in SPLITS] == [60, 20, 20]
+
+
+def test_a_split_without_records_is_refused(tmp_path: Path):
+    records = [{**record, "part": "train"} for record in reviews(50)]
+    found = stored(tmp_path, records)
+    wrong = without(CLASSIFICATION, splits={"field": "part"})
+    assert problems(found, wrong) == {"/task/splits": "empty_split"}
+
+
+def test_chance_is_the_share_of_the_most_common_label(data: Stored):
+    positive = sum(record["label"] == "pos" for record in reviews(400)) / 400
+    assert data.task(CLASSIFICATION).chance() == positive > 0.5
+
+
+def test_items_to_score_are_no_more_than_there_are(data: Stored):
+    spec = {"name": "base", "family": MINIGPT, "task": dict(CLASSIFICATION)}
+    resolved = resolve(PretrainSpec.model_validate(spec), None, data.datasets)
+    task = data.task(CLASSIFICATION)
+    assert resolved.evaluation_samples == task.available("test") < 3200
+    assert resolved.validation_samples == task.available("validation") < 640
+    assert resolved.family.shape().vocabulary == 257
+
+
+def adaptation(data: Stored, base: dict[str, Any], **changes: Any) -> Problem:
+    spec = PretrainSpec.model_validate(
+        {"name": "base", "family": MINIGPT, "task": dict(CLASSIFICATION)}
+    )
+    trained = resolve(spec, None, data.datasets)
+    facts = BaseModelFacts(
+        name="base", digest="0" * 64, family=trained.family, task=trained.task, replicates=1
+    ).model_copy(update=base)
+    asked = {"base_model": "base", "task": dict(CLASSIFICATION), "method": "bitfit", **changes}
+    with pytest.raises(InvalidSpec) as caught:
+        resolve(AdaptSpec.model_validate(asked), facts, data.datasets)
+    return caught.value.problems[0]
+
+
+def test_what_cannot_read_texts_is_refused(data: Stored):
+    without_tokeniser = adaptation(data, {"has_tokeniser": False})
+    assert (without_tokeniser.pointer, without_tokeniser.code) == ("/base_model", "no_tokeniser")
+    suffix = adaptation(data, {}, method="suffix_tuning", budget={"trainable_parameters": 64})
+    assert (suffix.pointer, suffix.code) == ("/method", "questions_differ_in_length")
+    maps = adaptation(data, {}, capture={"attention": {"samples": 2}})
+    assert (maps.pointer, maps.code) == ("/capture/attention", "no_attention_of_task")
+
+
+def test_a_base_of_few_tokens_cannot_read_bytes(data: Stored):
+    spec = {"name": "base", "family": MINIGPT, "task": "sort_ascending"}
+    digits = resolve(PretrainSpec.model_validate(spec), None)
+    problem = adaptation(data, {"family": digits.family, "task": digits.task})
+    assert (problem.pointer, problem.code) == ("/task", "vocabulary_too_small")
+
+
+def test_a_template_names_fields_and_nothing_else():
+    template = parsed("{a}: {{x}} {b} and {a}")
+    assert template.fields == ("a", "b")
+    rendered = template.rendered({"a": "{b}", "b": "2"})
+    assert rendered.text == "{b}: {x} 2 and {b}"
+    assert rendered.text[rendered.spans["b"]] == "2"
+    for text, column in (("a } b", 3), ("{", 1), ("{a {b}", 1), ("x{ }", 2)):
+        with pytest.raises(BadTemplate) as caught:
+            parsed(text)
+        assert caught.value.column == column
+
+
+def test_a_long_label_of_a_task_is_short_where_it_is_the_only_one():
+    one, two = (
+        Choice.model_validate(without(CLASSIFICATION, prompt=f"{{text}}. {words} in my opinion:"))
+        for words in ("It is", "They are")
+    )
+    digits = Choice.model_validate({"name": "mixture", "tasks": ["sort_ascending", "add"]})
+    first, second = task_labels([one, digits])
+    assert first == "text_classification(dataset=reviews)"
+    assert second == "mixture(tasks=[sort_ascending, add])"
+    assert len({*task_labels([one, two])}) == 2
+    assert all("in my opinion" in label for label in task_labels([one, two]))

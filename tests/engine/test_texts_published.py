@@ -1,0 +1,148 @@
+"""A published model reads texts as the library's own does."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.engine.making import Remembering
+from tests.folders import a_qwen3_folder
+from tests.texts import CLASSIFICATION, Stored, a_byte_pair_tokeniser, reviews, stored, without
+from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+
+from adaptlab.engine.run import run
+from adaptlab.errors import BadModelFolder
+from adaptlab.measurements.results import Evaluated
+from adaptlab.records.record import Record
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolved import ResolvedAdapt
+from adaptlab.specs.spec import AdaptSpec
+from adaptlab.weights.model_folder import check_folder, fingerprint
+from adaptlab.weights.placed_folder import PlacedFolder
+
+PROMPT = "Review: {text}\nIt is"
+WORDS = {"neg": " quite bad", "pos": " good"}
+TASK = without(
+    CLASSIFICATION,
+    prompt=PROMPT,
+    label={"field": "label", "words": WORDS},
+    tokens={"longest": 32, "answer": 12},
+)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    return stored(tmp_path_factory.mktemp("data"), reviews(200))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> PlacedFolder:
+    path = a_qwen3_folder(tmp_path_factory.mktemp("models") / "qwen3", vocabulary=320)
+    # Texts of another kind than those of the task, so that words have several tokens.
+    texts = [f"Review: {record['text']}\n" for record in reviews(60)]
+    (path / "tokenizer.json").write_bytes(a_byte_pair_tokeniser(texts, spoiled=True))
+    return PlacedFolder(path=path, name="lab/qwen3", files=fingerprint(check_folder(path)))
+
+
+def adaptation(data: Stored, folder: PlacedFolder, **changes: Any) -> ResolvedAdapt:
+    facts = BaseModelFacts(
+        name="base",
+        digest="0" * 64,
+        family=check_folder(folder.path).family,
+        task=None,
+        replicates=1,
+    )
+    spec = {
+        "base_model": "base",
+        "task": TASK,
+        "method": "lora",
+        "budget": {"trainable_parameters": 100},
+        "training": {"steps": 4, "batch_size": 4},
+        "tuning": {"learning_rates": [0.01, 0.1]},
+        "seeds": 2,
+        **changes,
+    }
+    return resolve(AdaptSpec.model_validate(spec), facts, data.datasets)
+
+
+def likeliest(model: Qwen3ForCausalLM, tokenizer: Any, record: Record) -> str:
+    """The word that the library's model prefers, by sums of log-probabilities."""
+    prompt = PROMPT.format(text=record["text"])
+    asked = len(tokenizer(prompt)["input_ids"]) - 1  # the file's own template ends every text
+    scores: dict[str, float] = {}
+    for label, word in WORDS.items():
+        tokens = torch.tensor([tokenizer(prompt + word)["input_ids"][:-1]])
+        with torch.no_grad():
+            logs = model(tokens).logits[0].double().log_softmax(-1)
+        answer = tokens[0, asked:]
+        scores[label] = float(logs[asked - 1 : -1].gather(-1, answer.unsqueeze(-1)).sum())
+    return max(scores, key=lambda label: scores[label])
+
+
+def test_the_base_alone_is_right_where_the_library_is(
+    data: Stored, folder: PlacedFolder, tmp_path: Path
+):
+    watching = Remembering()
+    resolved = adaptation(data, folder)
+    run(resolved, (), tmp_path, watching, "cpu", folder=folder, datasets=(data.path,))
+    (alone, _) = (e.evaluation for e in watching.of(Evaluated) if not e.evaluation.attached)
+    outcomes = np.unpackbits(np.frombuffer(bytes.fromhex(alone.outcomes), np.uint8))[: alone.total]
+    model = Qwen3ForCausalLM.from_pretrained(folder.path)
+    model = model.float()
+    content = json.loads((folder.path / "tokenizer.json").read_bytes())
+    content["truncation"] = content["padding"] = None
+    plain = tmp_path / "tokenizer.json"
+    plain.write_text(json.dumps(content))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(plain))
+    task = data.task(TASK)
+    tested = [r for r in reviews(200) if task.split_rule().split_of(r) == "test"]
+    right = sum(likeliest(model, tokenizer, record) == record["label"] for record in tested)
+    assert 0 < right < len(tested) == alone.total
+    assert int(outcomes.sum()) == alone.correct == right
+
+
+@pytest.mark.parametrize(
+    "method", ["lora", "prefix_tuning", "soft_prompt", "ia3", "full_finetuning"]
+)
+def test_every_kind_of_method_is_trained_on_texts(
+    data: Stored, folder: PlacedFolder, tmp_path: Path, method: str
+):
+    watching = Remembering()
+    budget = {"trainable_parameters": None if method == "full_finetuning" else 100}
+    resolved = adaptation(data, folder, method=method, budget=budget)
+    run(resolved, (), tmp_path, watching, "cpu", folder=folder, datasets=(data.path,))
+    scores = [e.evaluation for e in watching.of(Evaluated)]
+    assert [(score.attached, score.total) for score in scores] == [
+        (attached, resolved.evaluation_samples) for attached in (True, True, False, False)
+    ]
+
+
+def test_another_tokeniser_than_at_the_import_is_refused(
+    data: Stored, folder: PlacedFolder, tmp_path: Path
+):
+    resolved = adaptation(data, folder)
+    files = tuple(
+        file.model_copy(update={"digest": "0" * 64}) if file.name == "tokenizer.json" else file
+        for file in folder.files
+    )
+    changed = folder.model_copy(update={"files": files})
+    with pytest.raises(BadModelFolder, match=r"tokenizer\.json"):
+        run(resolved, (), tmp_path, Remembering(), "cpu", folder=changed, datasets=(data.path,))
+
+
+def test_a_tokeniser_of_another_model_is_refused(data: Stored, tmp_path: Path):
+    path = a_qwen3_folder(tmp_path / "small", vocabulary=300)
+    texts = [record["text"] for record in reviews(60)]
+    (path / "tokenizer.json").write_bytes(a_byte_pair_tokeniser(texts))
+    small = PlacedFolder(path=path, name="lab/small", files=fingerprint(check_folder(path)))
+    resolved = adaptation(data, small)
+    with pytest.raises(BadModelFolder, match=r"320 tokens, and the model 300"):
+        run(resolved, (), tmp_path, Remembering(), "cpu", folder=small, datasets=(data.path,))
+
+
+def test_a_tokeniser_that_was_added_later_is_no_change_of_the_model(folder: PlacedFolder):
+    before = tuple(file for file in folder.files if file.name != "tokenizer.json")
+    assert len(before) == len(folder.files) - 1
+    folder.model_copy(update={"files": before}).checked()

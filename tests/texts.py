@@ -1,0 +1,144 @@
+"""Small datasets of records, and tasks over them."""
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
+
+from adaptlab.plugins.dataset import Datasets
+from adaptlab.plugins.text_task import TextTask
+from adaptlab.records.facts import RecordsFacts
+from adaptlab.records.gathering import Gatherer
+from adaptlab.records.record import Record
+from adaptlab.specs.resolve import resolve_task
+from adaptlab.specs.spec import Choice
+from adaptlab.text.source import TextSource
+from adaptlab.text.tokeniser import ByteTokeniser, Tokeniser
+
+GOOD = ("fine", "lovely", "great", "warm")
+BAD = ("awful", "poor", "sad", "cold")
+THINGS = ("film", "book", "song", "meal", "walk", "road")
+
+CLASSIFICATION: Mapping[str, Any] = {
+    "name": "text_classification",
+    "dataset": "reviews",
+    "prompt": "{text}. It is",
+    "label": {"field": "label", "words": {"neg": "-", "pos": "+"}},
+    "tokens": {"longest": 40, "answer": 1},
+}
+COMPLETION: Mapping[str, Any] = {
+    "name": "text_completion",
+    "dataset": "reviews",
+    "prompt": "{text}. Its thing:",
+    "answer": {"field": "thing"},
+    "tokens": {"longest": 56, "answer": 6},
+}
+
+
+def reviews(count: int) -> list[dict[str, str]]:
+    """Return records with a text, its label and its thing; always the same."""
+    draw = random.Random(7)
+    records: list[dict[str, str]] = []
+    for _ in range(count):
+        label = draw.choice(("pos", "pos", "neg"))
+        word = draw.choice(GOOD if label == "pos" else BAD)
+        thing = draw.choice(THINGS)
+        text = f"a {word} {thing}" + " now" * draw.randrange(3) + f" {draw.randrange(99)}"
+        records.append({"text": text, "label": label, "thing": thing})
+    return records
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A dataset in a file, with its facts."""
+
+    path: Path
+    facts: RecordsFacts
+
+    @property
+    def datasets(self) -> Datasets:
+        """The datasets that tasks can name."""
+        return {self.facts.name: self.facts}
+
+    def source(self, tokeniser: Tokeniser | None = None) -> Mapping[str, TextSource]:
+        """Return the content by digest, read as bytes or by a tokeniser."""
+        digest = self.facts.digest
+        return {digest: TextSource(self.path, digest, tokeniser or ByteTokeniser())}
+
+    def task(self, document: Mapping[str, Any], tokeniser: Tokeniser | None = None) -> TextTask:
+        """Return a task over the dataset, with its content."""
+        choice = Choice.model_validate(dict(document))
+        task = resolve_task(choice, "/task", self.datasets)
+        assert isinstance(task, TextTask)
+        return task.with_texts(self.source(tokeniser))
+
+
+def stored(folder: Path, records: Iterable[Record], name: str = "reviews") -> Stored:
+    """Write records as the canonical content of a dataset."""
+    gatherer = Gatherer()
+    path = folder / f"{name}.jsonl"
+    with path.open("wb") as file:
+        file.writelines(gatherer.lines(records))
+    return Stored(path, gatherer.facts(name, gatherer.digest))
+
+
+def without(document: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+    """Return a task's document with some members replaced."""
+    return {**document, **changes}
+
+
+def joined(parts: Sequence[int]) -> str:
+    """Return byte tokens as text."""
+    return ByteTokeniser().text(tuple(parts))
+
+
+def a_byte_pair_tokeniser(texts: Iterable[str], *, spoiled: bool = False) -> bytes:
+    """Return a `tokenizer.json` of byte pairs, learned from texts.
+
+    Token 0 begins every text and token 1 ends one. If `spoiled`, the file asks for truncation and
+    padding, as some published ones do.
+    """
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=320,
+        special_tokens=["<s>", "</s>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)]
+    )
+    if spoiled:
+        tokenizer.enable_truncation(8)
+        tokenizer.enable_padding(length=8)
+    return tokenizer.to_str().encode()
+
+
+def a_word_piece_tokeniser(texts: Iterable[str]) -> bytes:
+    """Return a `tokenizer.json` of word pieces, learned from texts."""
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=200, special_tokens=["[UNK]", "[CLS]", "[SEP]"], show_progress=False
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
+    return tokenizer.to_str().encode()

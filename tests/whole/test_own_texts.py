@@ -1,0 +1,132 @@
+"""A file of one's own, from the upload to a comparison of methods on it."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.folders import a_qwen3_folder
+from tests.texts import CLASSIFICATION, COMPLETION, a_byte_pair_tokeniser, reviews, without
+from tests.whole.conftest import PATIENCE, command
+
+from adaptlab_client import Client, InvalidRequest, JobView
+from adaptlab_stack.stack import Stack
+
+MINIGPT = {"name": "minigpt", "layers": 2, "heads": 2, "width": 16}
+TRAINING = {"steps": 200, "batch_size": 16, "learning_rate": 0.01, "validations": 1}
+WORDS = {"field": "label", "words": {"neg": " bad", "pos": " good"}}
+
+
+@pytest.fixture(scope="module")
+def uploaded(client: Client, stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A dataset from a CSV file with a heading, as a user has it."""
+    file = tmp_path_factory.mktemp("own") / "reviews.csv"
+    with file.open("w", newline="") as written:
+        writer = csv.DictWriter(written, ["text", "label", "thing"])
+        writer.writeheader()
+        writer.writerows(reviews(400))
+    done = command(stack, "datasets", "upload", "reviews", str(file))
+    assert done.returncode == 0, done.stderr
+    return client.datasets.get("reviews").digest
+
+
+def succeeded(client: Client, spec: dict[str, Any]) -> JobView:
+    job = client.jobs.wait(client.jobs.submit(spec).id, timeout=PATIENCE)
+    assert job.succeeded, job.error
+    return job
+
+
+@pytest.fixture(scope="module")
+def pretrained(client: Client, uploaded: str) -> JobView:
+    spec = {
+        "kind": "pretrain",
+        "name": "reader",
+        "family": MINIGPT,
+        "task": without(CLASSIFICATION, tokens={"longest": 56}),
+        "training": TRAINING,
+    }
+    return succeeded(client, spec)
+
+
+def test_a_base_from_scratch_learns_what_bytes_say(
+    client: Client, pretrained: JobView, uploaded: str
+) -> None:
+    (own,) = client.jobs.evaluations(pretrained.id)
+    assert own.task_name == "text_classification"
+    dataset: Any = own.task["dataset"]
+    assert dataset["digest"] == uploaded
+    assert own.total == dataset["splits"]["test"] < 100
+    assert own.correct / own.total > dataset["majority"] + 0.1
+
+
+def test_it_is_adapted_to_another_view_of_the_records(client: Client, pretrained: JobView) -> None:
+    spec = {
+        "kind": "adapt",
+        "base_model": "reader",
+        "task": without(COMPLETION),
+        "method": "lora",
+        "budget": {"trainable_parameters": 1000},
+        "training": {"steps": 20, "batch_size": 8},
+        "tuning": {"learning_rates": [0.03, 0.1]},
+        "seeds": 1,
+    }
+    job = succeeded(client, spec)
+    scored = client.jobs.evaluations(job.id)
+    assert {one.task_name for one in scored} == {"text_completion", "text_classification"}
+    assert len({one.total for one in scored}) == 1
+    assert len(client.results.query("task = text_completion")) == 1
+
+
+def test_a_published_model_reads_them_by_its_own_tokeniser(
+    client: Client, uploaded: str, model_root: Path
+) -> None:
+    folder = a_qwen3_folder(model_root / "reading", vocabulary=320)
+    texts = [record["text"] for record in reviews(100)]
+    (folder / "tokenizer.json").write_bytes(a_byte_pair_tokeniser(texts))
+    job = client.base_models.import_folder("published", "models/reading")
+    assert client.jobs.wait(job.id, timeout=PATIENCE).succeeded
+    spec = {
+        "kind": "adapt",
+        "base_model": "published",
+        "task": without(CLASSIFICATION, label=WORDS, tokens={"longest": 30}),
+        "method": {"name": "lora", "rank": 2},
+        "training": {"steps": 10, "batch_size": 8},
+        "seeds": 1,
+    }
+    adapted = succeeded(client, spec)
+    assert {e.attached for e in client.jobs.evaluations(adapted.id)} == {True, False}
+    (checkpoint,) = client.jobs.checkpoints(adapted.id)
+    client.checkpoints.export(checkpoint, model_root / "adapters" / "of-texts")
+
+
+def test_a_model_without_a_tokeniser_is_refused_at_once(
+    client: Client, uploaded: str, model_root: Path
+) -> None:
+    a_qwen3_folder(model_root / "mute", vocabulary=320)
+    job = client.base_models.import_folder("mute", "models/mute")
+    assert client.jobs.wait(job.id, timeout=PATIENCE).succeeded
+    spec = {
+        "kind": "adapt",
+        "base_model": "mute",
+        "task": without(CLASSIFICATION, tokens={"longest": 30}),
+        "method": "lora",
+    }
+    with pytest.raises(InvalidRequest, match=r"no tokenizer\.json"):
+        client.jobs.submit(spec)
+
+
+def test_items_that_are_too_long_end_a_job_with_what_to_change(
+    client: Client, pretrained: JobView
+) -> None:
+    spec = {
+        "kind": "adapt",
+        "base_model": "reader",
+        "task": without(CLASSIFICATION, tokens={"longest": 24}),
+        "method": "bitfit",
+        "training": {"steps": 5, "batch_size": 4},
+    }
+    job = client.jobs.wait(client.jobs.submit(spec).id, timeout=PATIENCE)
+    assert job.state == "failed"
+    assert job.error is not None
+    assert "items have more than 24 tokens" in str(job.error)
+    assert "tokens.longest" in str(job.error)
