@@ -243,6 +243,22 @@ def test_a_model_that_trains_on_texts_learns_them(data: Stored, tmp_path: Path):
     assert score.correct / score.total > resolved.task.chance() + 0.15
 
 
+@pytest.mark.parametrize("if_longer", ["refuse", "cut"])
+def test_the_longest_label_word_counts_for_every_item(tmp_path: Path, if_longer: str):
+    """An item with a short word is also scored with the long one."""
+    text = "a very poor film, and a long one"
+    data = stored(tmp_path, [*reviews(200), {"text": text, "label": "neg", "thing": "film"}])
+    longest = len(f"{text}. It is quite good")
+    limits = {"longest": longest - 1, "answer": 11, "if_longer": if_longer}
+    resolved = pretraining(data, without(SPELLED, tokens=limits), evaluation={"samples": 100})
+    if if_longer == "cut":
+        run(resolved, (), tmp_path, Remembering(), "cpu", datasets=(data.path,))
+        return
+    with pytest.raises(InvalidSpec) as caught:
+        run(resolved, (), tmp_path, Remembering(), "cpu", datasets=(data.path,))
+    assert [problem.nearest for problem in caught.value.problems] == [(longest,)]
+
+
 def test_items_that_are_too_long_end_a_run_with_their_number(data: Stored, tmp_path: Path):
     short = without(CLASSIFICATION, tokens={"longest": 30, "answer": 1})
     with pytest.raises(InvalidSpec) as caught:

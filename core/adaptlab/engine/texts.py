@@ -3,6 +3,7 @@
 A causal model needs no mask for padding behind an item, since no token sees what follows it.
 """
 
+from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -197,14 +198,13 @@ def _texts(task: TextTask) -> Texts:
     corpus = read_corpus(task)
     numbers = torch.arange(len(corpus.asked))
     order = mixed(numbers).argsort()
-    lengths = torch.tensor(corpus.lengths, dtype=torch.int64)
-    splits = torch.tensor(corpus.splits, dtype=torch.int64)
+    lengths, splits = _tensor(corpus.lengths), _tensor(corpus.splits)
     return Texts(
-        tokens=torch.tensor(corpus.tokens, dtype=torch.int64),
+        tokens=_tensor(corpus.tokens),
         starts=lengths.cumsum(0) - lengths,
-        asked=torch.tensor(corpus.asked, dtype=torch.int64),
+        asked=_tensor(corpus.asked),
         read=lengths - 1,
-        labels=torch.tensor(corpus.labels, dtype=torch.int64) if corpus.choices else None,
+        labels=_tensor(corpus.labels) if corpus.choices else None,
         choices=_choices(corpus),
         of_split={
             split: order[splits[order] == place] for place, split in enumerate(corpus.split_names)
@@ -212,6 +212,11 @@ def _texts(task: TextTask) -> Texts:
         limit=task.sequence_length(),
         most_answered=task.target_length(),
     )
+
+
+def _tensor(numbers: "array[int]") -> Int[Tensor, "N"]:
+    dtypes = {"i": torch.int32, "b": torch.int8}
+    return torch.frombuffer(numbers, dtype=dtypes[numbers.typecode]).to(torch.int64)
 
 
 def _choices(corpus: Corpus) -> tuple[Tensor, Tensor] | None:

@@ -94,11 +94,12 @@ class _Reader:
             self._note(str(error), number)
             return
         longest, most = task.tokens.longest, task.answer_tokens()
-        self._longest = max(self._longest, item.length)
+        length = self._length(item)
+        self._longest = max(self._longest, length)
         self._longest_answer = max(self._longest_answer, len(item.answer))
         if len(item.answer) > most:
             self._note("long_answer", number)
-        elif item.length > longest:
+        elif length > longest:
             self._note("long", number)
         elif self._labels:
             label = self._labels[record[task.answer_field()[1]]]
@@ -125,8 +126,12 @@ class _Reader:
         answer, limits, values = task.answer_text(record), task.tokens, dict(record)
         item = self._item(prompt := task.template().rendered(values), answer)
         cuts = 0
-        while limits.if_longer == "cut" and item.length > limits.longest and cuts < MOST_CUTS:
-            field, excess = task.cut_field(), item.length - limits.longest
+        while (
+            limits.if_longer == "cut"
+            and (excess := self._length(item) - limits.longest) > 0
+            and cuts < MOST_CUTS
+        ):
+            field = task.cut_field()
             shorter = cut(tokeniser, prompt, field, limits.cut.keep, excess)
             if shorter is None:
                 break
@@ -138,6 +143,11 @@ class _Reader:
 
     def _item(self, prompt: Rendered, answer: str) -> Encoded:
         return encoded(self._source.tokeniser, prompt.text, answer, ends=self._task.ends)
+
+    def _length(self, item: Encoded) -> int:
+        """Return the tokens of an item with the longest answer that is scored."""
+        answers = (*self._corpus.choices, item.answer)
+        return len(item.prompt) + max(map(len, answers))
 
     def _note(self, fault: str, number: int) -> None:
         self._faults[fault] += 1

@@ -1,10 +1,11 @@
 """Tokenisers: that of a published model, and bytes."""
 
 import hashlib
-import json
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Protocol
+
+from pydantic import BaseModel, ValidationError
 
 from adaptlab.errors import BadModelFolder
 
@@ -132,15 +133,26 @@ def read_tokeniser(content: bytes, end: int | None) -> PublishedTokeniser:
     return PublishedTokeniser(hashlib.sha256(content).hexdigest(), end, content)
 
 
+class _Ends(BaseModel):
+    """The member of a configuration with the tokens that end a text."""
+
+    eos_token_id: int | list[int] | None = None
+
+    @property
+    def first(self) -> int | None:
+        several = self.eos_token_id
+        return next(iter(several), None) if isinstance(several, list) else several
+
+
 def end_token(config: bytes) -> int | None:
     """Return the token that ends a text, by a `config.json`.
 
     It is the first of several.
     """
-    document = json.loads(config)
-    listed = document.get("eos_token_id") if isinstance(document, dict) else None
-    first = listed[0] if isinstance(listed, list) and listed else listed
-    return first if isinstance(first, int) and not isinstance(first, bool) else None
+    try:
+        return _Ends.model_validate_json(config, strict=True).first
+    except ValidationError:
+        return None
 
 
 @lru_cache(maxsize=2)  # half a second each; every record of a job needs the same one
