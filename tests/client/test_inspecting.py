@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ def test_people_read_the_answer_first_and_a_spec_last(reviews: Path):
             "dataset": "my-reviews",
             "prompt": "{text}\n",
             "label": {"field": "label", "words": {"neg": " neg", "pos": " pos"}},
-            "tokens": {"longest": 256, "answer": 1},
+            "tokens": {"longest": 256},
             "splits": {"validation": 0.1, "test": 0.2, "by": "text"},
         }
     }
@@ -110,14 +111,14 @@ def test_lengths_are_counted_in_tokens_without_truncation_and_padding(
         found = inspected(reviews, "--tokenizer", tokenizer)
         tokens = {"least": 0, "median": 3, "percentile_95": 30, "most": 30}
         assert found["fields"][0]["tokens"] == tokens
-        assert found["spec"]["task"]["tokens"] == {"longest": 40, "answer": 1}
+        assert found["spec"]["task"]["tokens"] == {"longest": 40, "answer": 2}
     assert "Lengths in tokens" in inspect(reviews, "--tokenizer", tmp_path).stdout
 
 
 def test_label_words_with_one_first_token_are_named(reviews: Path, tmp_path: Path):
     a_tokenizer_file(tmp_path / "tokenizer.json", "a")
     found = inspected(reviews, "--tokenizer", tmp_path)
-    assert found["notes"] == ["The words ' neg' and ' pos' begin with the same token."]
+    assert found["notes"][0] == "The words ' neg' and ' pos' begin with the same token."
 
 
 def test_a_file_that_is_no_tokenizer_is_refused(reviews: Path, tmp_path: Path):
@@ -166,6 +167,20 @@ def test_where_nothing_fits_it_is_said(tmp_path: Path):
     assert task_of(tmp_path, {"text": "a"}, {"text": "b"}, {"text": "a"}) is None
     assert task_of(tmp_path, {"text": "a", "label": "x"}, {"text": "b", "label": "x"}) is None
     assert "No task fits" in " ".join(inspect(tmp_path / "own.ndjson").stdout.split())
+
+
+def test_the_task_is_checked_as_a_server_would(reviews: Path, tmp_path: Path):
+    (refusal,) = [note for note in inspected(reviews)["notes"] if "refuse" in note]
+    assert refusal.startswith("A server would refuse it: No record of 'my-reviews' is in the")
+    a_tokenizer_file(tmp_path / "tokenizer.json", "film", "pos", "neg")
+    reviews.write_text("text,label\n" + "".join(f"film {n},{'pn'[n % 2]}\n" for n in range(1000)))
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text("".join(f'{{"question":"{n}+1","answer":{n + 1}}}\n' for n in range(1000)))
+    for file, options in product((reviews, questions), ((), ("--tokenizer", tmp_path))):
+        splits = inspected(file, *options)["splits"]
+        assert sum(splits.values()) == 1000
+        assert splits["test"] == pytest.approx(200, abs=65)  # five standard deviations
+    assert "Splits of the task below: train " in inspect(reviews).stdout
 
 
 # Forms and errors

@@ -6,7 +6,11 @@ from typing import Literal, NamedTuple
 from pydantic import JsonValue
 
 from adaptlab.figures import counted
+from adaptlab.plugins.text_task import LONGEST_ITEM, TextTask
 from adaptlab.records.facts import FieldFacts, RecordsFacts
+from adaptlab.specs.resolve import resolve_task
+from adaptlab.specs.spec import Choice
+from adaptlab.text.splitting import NAMES_OF_SPLITS, SplitCounts
 from adaptlab.values import Value
 from adaptlab_answers.documents import JsonObject
 from adaptlab_client.machine.columns import Column
@@ -23,15 +27,13 @@ ANSWERS: Mapping[str, tuple[str, ...]] = {
 }
 """Usual names of a prompt and of its answer."""
 
-NAMES_OF_SPLITS = frozenset({"train", "training", "validation", "valid", "val", "dev", "test"})
 LONGEST_LABEL = 99
 """Characters of a label that, after a space, can be a label word."""
 
 LONGEST = 256
 """Tokens of an item without a tokeniser, as the task's own default."""
 
-LIMIT = 8192
-ANSWER = 32
+LONGEST_ANSWER = 512
 MULTIPLE = 8
 
 
@@ -99,17 +101,15 @@ def spec_of(
         words = {entry.value: _word(entry.value) for entry in answer.values or ()}
         task["label"] = {"field": roles.answer, "words": dict(words)}
         notes += _notes_on_words(words, counter)
-        length = (
-            max((len(counter.tokens(word)) for word in words.values()), default=1) if counter else 1
-        )
+        lengths = [len(counter.tokens(word)) for word in words.values()] if counter else []
     else:
         task["answer"] = {"field": roles.answer}
         tokens = columns[roles.answer].tokens
-        length = tokens.most + 1 if tokens else ANSWER
+        lengths = [tokens.most] if tokens else []
         if answer.empty:
             records = counted(answer.empty, "record")
             notes.append(f"The answer of {records} is empty. Give every record an answer.")
-    task["tokens"] = _tokens(columns[roles.text], length, notes)
+    task["tokens"] = _tokens(columns[roles.text], max(lengths, default=0), notes)
     task["splits"] = (
         {"field": roles.split}
         if roles.split
@@ -118,19 +118,33 @@ def spec_of(
     return Fit({"task": task}, tuple(notes))
 
 
+def splits_of(task: JsonObject, facts: RecordsFacts) -> SplitCounts:
+    """Return the sizes of the splits of a task.
+
+    Raises:
+        InvalidSpec: the records do not allow the task.
+    """
+    resolved = resolve_task(Choice.model_validate(task), "/task", {facts.name: facts})
+    assert isinstance(resolved, TextTask)
+    return resolved.reference_to_records().splits
+
+
 def _tokens(text: Column, answer: int, notes: list[str]) -> dict[str, JsonValue]:
     """Return limits that no item exceeds, as far as they are known."""
-    limits: dict[str, JsonValue] = {"longest": LONGEST, "answer": min(answer, 512)}
     if text.tokens is None:
         notes.append("Lengths in tokens are not known: give --tokenizer with the base model's.")
-        return limits
+        return {"longest": LONGEST}
+    # One more for a token at the end, or for other tokens beside the prompt than alone.
+    limits: dict[str, JsonValue] = {"answer": min(answer + 1, LONGEST_ANSWER)}
     # Three more for the line feed, and for tokens at both ends that the tokeniser adds.
-    needed = text.tokens.most + answer + 3
-    longest = min(-(-needed // MULTIPLE) * MULTIPLE, LIMIT)
-    if needed > LIMIT:
+    needed = text.tokens.most + answer + 4
+    longest = min(-(-needed // MULTIPLE) * MULTIPLE, LONGEST_ITEM)
+    if needed > LONGEST_ITEM:
         limits["if_longer"] = "cut"
-        notes.append(f"The longest item has {needed:,} tokens; what is above {LIMIT:,} is cut.")
-    return limits | {"longest": longest}
+        notes.append(
+            f"The longest item has {needed:,} tokens; what is above {LONGEST_ITEM:,} is cut."
+        )
+    return {"longest": longest} | limits
 
 
 def _notes_on_words(words: Mapping[str, str], counter: TokenCounter | None) -> Sequence[str]:
@@ -158,7 +172,7 @@ def _word(label: str) -> str:
 
 def _names_splits(field: FieldFacts) -> bool:
     values = [entry.value.strip().lower() for entry in field.values or ()]
-    return len(values) > 1 and NAMES_OF_SPLITS.issuperset(values)
+    return len(values) > 1 and NAMES_OF_SPLITS.keys() >= set(values)
 
 
 def _is_label(field: FieldFacts, records: int) -> bool:

@@ -5,13 +5,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import cast
 
+from adaptlab.errors import InvalidSpec
 from adaptlab.records.facts import FieldFacts, RecordsFacts, ValueCount
 from adaptlab.records.gathering import Gatherer
+from adaptlab.text.splitting import SplitCounts
 from adaptlab.values import Value
 from adaptlab_answers.documents import JsonObject
 from adaptlab_client.machine.columns import Column, Spread, pairs_of
-from adaptlab_client.machine.fitting_task import Roles, roles_of, spec_of
+from adaptlab_client.machine.fitting_task import Fit, Roles, roles_of, spec_of, splits_of
 from adaptlab_client.machine.record_files import FileForm, dataset_name, records_of
 from adaptlab_client.machine.token_counts import TokenCounter
 
@@ -70,6 +73,8 @@ class Inspection(Value):
         roles: the fields that the fitting task would use; None if no task fits.
         contradictions: records whose text is nearly equal to that of a record with another answer.
         spec: the part of a spec with the task that fits; None if no task fits.
+        splits: the number of records in each split; None if no task fits or a server would refuse
+            it.
         notes: what to know before using the spec.
     """
 
@@ -83,6 +88,7 @@ class Inspection(Value):
     roles: Roles | None
     contradictions: Pairs | None
     spec: JsonObject | None
+    splits: SplitCounts | None
     notes: tuple[str, ...]
 
 
@@ -125,6 +131,7 @@ class _Measured:
         reports = tuple(self._report(field) for field in self.facts.fields)
         roles = roles_of(self.facts, {name: c.median for name, c in self.columns.items()})
         fit = roles and spec_of(self.facts, roles, self.columns, counter)
+        splits, notes = self._checked(fit) if fit else (None, ())
         return Inspection(
             file=self.path.name,
             form=self.form,
@@ -136,8 +143,17 @@ class _Measured:
             roles=roles,
             contradictions=roles and self._contradictions(roles),
             spec=fit and fit.spec,
-            notes=fit.notes if fit else (),
+            splits=splits,
+            notes=notes,
         )
+
+    def _checked(self, fit: Fit) -> tuple[SplitCounts | None, tuple[str, ...]]:
+        """Return the sizes of the splits, and all notes on the task."""
+        try:
+            return splits_of(cast("JsonObject", fit.spec["task"]), self.facts), fit.notes
+        except InvalidSpec as error:
+            problems = (f"A server would refuse it: {p.detail}" for p in error.problems)
+            return None, (*fit.notes, *problems)
 
     def _report(self, field: FieldFacts) -> FieldReport:
         column = self.columns[field.name]

@@ -99,6 +99,11 @@ def _print_pairs(title: str, pairs: Pairs) -> None:
 
 
 def _print_spec(report: Inspection) -> None:
+    if splits := report.splits:
+        say_wrapped(
+            f"Splits of the task below: train {splits.train:,}, validation {splits.validation:,}, "
+            f"test {splits.test:,}"
+        )
     for note in report.notes:
         say_wrapped(note)
     if report.spec is not None:
