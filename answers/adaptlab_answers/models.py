@@ -51,7 +51,7 @@ Label = Annotated[str, Field(min_length=1, max_length=128)]
 
 
 class DatasetOrigin(Value):
-    """A package that a dataset comes from; `sha256` is the digest of the file read."""
+    """A package that a dataset comes from; `sha256` is that of the file read."""
 
     package: Label
     version: Label

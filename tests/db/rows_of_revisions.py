@@ -70,7 +70,7 @@ def write_words(connection: psycopg.Connection) -> None:
 
 
 def write_records(connection: psycopg.Connection, **changes: object) -> None:
-    """Write a dataset of records, from revision 0027 on, with columns replaced."""
+    """Write a dataset of records, from revision 0027 on."""
     field = {"name": "text", "longest": 1, "empty": 0}
     columns = {
         "kind": "records",

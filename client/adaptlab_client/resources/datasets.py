@@ -81,7 +81,7 @@ class Datasets:
         kind: DatasetKind = "words",
         report: Report | None = None,
     ) -> DatasetView:
-        """Upload the words or records of a file of any size; a second call resumes.
+        """Upload the words or records of a file; a second call resumes.
 
         A `.tsv` file has tabs between the words of a triple or the fields of a record. With `kind`
         `records`, the first line of it, or of a `.csv` file, has the names of the fields. A line of
@@ -120,7 +120,7 @@ class Datasets:
     def download(
         self, name: str, target: str | Path, *, report: download.Report | None = None
     ) -> Path:
-        """Download the words or records to `target` as JSON lines, and verify the digest."""
+        """Download the content to `target` as JSON lines, and verify it."""
         dataset = self.get(name)
         path = path_of("datasets", name, "content")
         return download.save(self._connection, path, Path(target), dataset.digest, report)

@@ -46,10 +46,10 @@ Origins = Annotated[tuple[DatasetOrigin, ...], Field(max_length=16)]
 
 
 class NewDataset(Value):
-    """A dataset of words to create: triples of an English, a German and a Spanish word.
+    """A dataset of words to create.
 
-    English words must be unique. Words are made of letters in Unicode's form NFC, with spaces,
-    hyphens, apostrophes or dots between them.
+    A triple has an English, a German and a Spanish word. English words must be unique. Words are
+    made of letters in Unicode's form NFC, with spaces, hyphens, apostrophes or dots between them.
     """
 
     name: Name
@@ -146,7 +146,7 @@ def keep(
     sources: Sequence[DatasetOrigin],
     content: Content,
 ) -> Uploaded:
-    """Create a dataset with stored content, unless an equal one exists already.
+    """Create a dataset with stored content, unless an equal one exists.
 
     Raises:
         Conflict: the name belongs to another dataset.
@@ -301,7 +301,7 @@ def _facts(row: Dataset) -> DatasetFacts:
 def _view(
     row: Dataset, size: int, project: str, values: Sequence[Any] | None = None
 ) -> DatasetView:
-    """Return the view of a dataset; `values` are those of the fields of records."""
+    """Return the view of a dataset; `values` are those of its fields."""
     return DatasetView(
         name=row.name,
         project=project,

@@ -32,7 +32,7 @@ class StagedContent:
 
 @contextmanager
 def staged(sessions: sessionmaker[Session], pieces: Iterable[bytes]) -> Generator[StagedContent]:
-    """Write content piece by piece; at the end, delete it unless it was settled.
+    """Write content piece by piece; delete it at the end unless settled.
 
     Each row of 1 MiB is its own unit of work, so the pieces can come slowly. After a crash, the
     rows are collected like unreferenced artifacts.
