@@ -87,6 +87,13 @@ def test_the_clock_runs_from_the_last_byte_of_the_body() -> None:
     assert status(TimeLimit(sleeping, 1), pauses=[0]) == 503
 
 
+def test_a_new_dataset_has_ten_times_as_long() -> None:
+    hasty = TimeLimit(sleeping, 0.5)
+    assert status(hasty, [0], "POST /v1/datasets") == 200
+    assert status(hasty, [0], "GET /v1/datasets") == 503
+    assert status(hasty, [0], "POST /v1/jobs") == 503
+
+
 async def reading(scope: Scope, receive: Receive, send: Send) -> None:
     while (await receive()).get("more_body"):
         pass
@@ -99,17 +106,17 @@ async def sleeping(scope: Scope, receive: Receive, send: Send) -> None:
     await Response()(scope, receive, send)  # nobody gets this
 
 
-def status(app: TimeLimit, pauses: list[float]) -> int:
+def status(app: TimeLimit, pauses: list[float], route: str = "POST /") -> int:
     """The answer's status, found in a thread of its own.
 
     Browser tests leave a running event loop in the thread of the tests, where a second one cannot
     run.
     """
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(lambda: asyncio.run(answered(app, pauses))).result()
+        return thread.submit(lambda: asyncio.run(answered(app, pauses, route))).result()
 
 
-async def answered(app: TimeLimit, pauses: list[float]) -> int:
+async def answered(app: TimeLimit, pauses: list[float], route: str) -> int:
     """The status of the only answer to a body that comes in pieces."""
     left, sent = list(pauses), list[Message]()
 
@@ -120,7 +127,9 @@ async def answered(app: TimeLimit, pauses: list[float]) -> int:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await app({"type": "http", "path": "/", "method": "POST", "query_string": b""}, receive, send)
+    method, path = route.split()
+    scope = {"type": "http", "path": path, "method": method, "query_string": b""}
+    await app(scope, receive, send)
     (start,) = (message for message in sent if message["type"] == "http.response.start")
     return start["status"]
 

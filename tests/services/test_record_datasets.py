@@ -3,22 +3,23 @@
 import hashlib
 import tracemalloc
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 from sqlalchemy import Engine, func, select, text
 from sqlalchemy.orm import Session, sessionmaker
+from tests.uploading import a_complete_upload
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.records.record import canonical_line
-from adaptlab_db.artifacts import ArtifactStore, streamed
+from adaptlab_db.artifacts import streamed
 from adaptlab_db.session import session_factory
 from adaptlab_db.stores.directory import DirectoryStore
 from adaptlab_db.stores.postgres import PostgresStore
 from adaptlab_db.stores.store import StoreName, Stores
-from adaptlab_db.tables import Artifact, ArtifactChunk, Upload
+from adaptlab_db.tables import Artifact, ArtifactChunk
 from adaptlab_services.errors import Conflict
 from adaptlab_services.models import record_datasets
 from adaptlab_services.models.record_datasets import ReadingLimits, RecordsFromUpload
@@ -38,22 +39,6 @@ DIGEST = hashlib.sha256(CONTENT).hexdigest()
 CSV = "".join(f'"{record["text"]}",{record["number"]}\n' for record in RECORDS)
 
 
-def uploaded(sessions: Sessions, owner: Principal, content: bytes) -> UUID:
-    """The id of a complete upload."""
-    with sessions.begin() as session:
-        stored = ArtifactStore(session).write([content])
-        upload = Upload(
-            id=uuid4(),
-            owner_id=owner.user_id,
-            size_bytes=stored.size,
-            sha256=stored.sha256,
-            artifact_sha256=stored.sha256,
-            expires_at=datetime.now(UTC) + timedelta(days=1),
-        )
-        session.add(upload)
-    return upload.id
-
-
 def read(sessions: Sessions, ada: Principal, upload: UUID, form: str = "csv") -> None:
     new = RecordsFromUpload.model_validate(
         {"name": "long", "kind": "records", "upload": upload, "format": form}
@@ -68,7 +53,7 @@ def test_content_is_stored_where_large_artifacts_are(
     engine: Engine = sessions.kw["bind"]
     stores = Stores({"postgres": PostgresStore(), "directory": DirectoryStore(tmp_path)}, store)
     here = session_factory(engine, stores)
-    read(here, ada, uploaded(here, ada, f"text,number\n{CSV}".encode()))
+    read(here, ada, a_complete_upload(here, ada, f"text,number\n{CSV}".encode()))
     with here() as session:
         artifact = session.get_one(Artifact, DIGEST)
         assert (artifact.store, artifact.state, artifact.size) == (store, "ready", len(CONTENT))
@@ -79,7 +64,7 @@ def test_content_is_stored_where_large_artifacts_are(
 
 def test_content_is_never_in_memory_as_a_whole(sessions: Sessions, ada: Principal) -> None:
     assert len(CONTENT) > 2**24
-    upload = uploaded(sessions, ada, f"text,number\n{CSV}".encode())
+    upload = a_complete_upload(sessions, ada, f"text,number\n{CSV}".encode())
     tracemalloc.start()
     try:
         read(sessions, ada, upload)
@@ -110,7 +95,7 @@ def test_no_transaction_waits_for_the_next_piece(sessions: Sessions) -> None:
 
 
 def test_a_problem_at_the_end_leaves_nothing(sessions: Sessions, ada: Principal) -> None:
-    upload = uploaded(sessions, ada, f"text,number\n{CSV}one,two,three\n".encode())
+    upload = a_complete_upload(sessions, ada, f"text,number\n{CSV}one,two,three\n".encode())
     with pytest.raises(InvalidSpec, match="Line 258"):
         read(sessions, ada, upload)
     with sessions() as session:
@@ -120,8 +105,8 @@ def test_a_problem_at_the_end_leaves_nothing(sessions: Sessions, ada: Principal)
 
 
 def test_a_name_that_is_taken_leaves_nothing(sessions: Sessions, ada: Principal) -> None:
-    read(sessions, ada, uploaded(sessions, ada, b'{"a":"b"}\n'), "jsonl")
-    again = uploaded(sessions, ada, b'{"a":"c"}')
+    read(sessions, ada, a_complete_upload(sessions, ada, b'{"a":"b"}\n'), "jsonl")
+    again = a_complete_upload(sessions, ada, b'{"a":"c"}')
     with pytest.raises(Conflict, match="with other records"):
         read(sessions, ada, again, "jsonl")
     with sessions() as session:
