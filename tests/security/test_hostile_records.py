@@ -111,7 +111,7 @@ def client(settings: Settings, sessions: Sessions) -> Iterator[TestClient]:
 
 
 def test_a_list_of_datasets_stays_small(client: TestClient, sessions: Sessions) -> None:
-    """The values of one dataset can have megabytes, and a page has 200 datasets."""
+    """Values of one dataset can have megabytes; a page has 200 datasets."""
     records = [
         {f"field-{field}": f"{field} {number} {'x' * 240}" for field in range(32)}
         for number in range(64)
