@@ -124,7 +124,7 @@ def a_byte_pair_tokeniser(texts: Iterable[str], *, spoiled: bool = False) -> byt
     )
     if spoiled:
         tokenizer.enable_truncation(8)
-        tokenizer.enable_padding(length=8)
+        tokenizer.enable_padding(direction="left", length=8)
     return tokenizer.to_str().encode()
 
 
