@@ -13,11 +13,15 @@ from adaptlab.bundle import bounds
 from adaptlab.bundle.contents import MOST_PLOTS
 from adaptlab.bundle.reading import LARGEST_BUNDLE, LARGEST_MEMBER, MOST_MEMBERS
 from adaptlab.exchange import adapter_folder
+from adaptlab.plugins.dataset import FEWEST_TRIPLES, MOST_TRIPLES
+from adaptlab.records import facts, gathering, record
 from adaptlab.specs import spec
 from adaptlab_answers.people import MOST_QUEUES
 from adaptlab_api.doors import body_limit, http_protocol, open_requests, request_rate
+from adaptlab_api.doors.time_limit import SLOW_FACTOR
 from adaptlab_api.pages.submitting.routes import MOST_FIELDS
 from adaptlab_api.requests import strict_json
+from adaptlab_api.routes import datasets
 from adaptlab_api.routes.jobs import LONGEST_WAIT
 from adaptlab_services.comparisons import (
     comparison_groups,
@@ -159,6 +163,23 @@ def _stated(settings: Settings) -> dict[str, str]:
         "lease requests per worker token": f"{defaults['lease_rate']} a second, "
         f"{defaults['lease_burst']} at once",
         "bytes of one upload": f"{defaults['max_upload_bytes']:,}",
+        "bytes of an upload that is read as records": f"{defaults['max_dataset_bytes']:,}",
+        "time for reading records": (
+            f"{datasets.READING_SHARE * SLOW_FACTOR:g} × `ANSWER_SECONDS`: "
+            f"{datasets.READING_SHARE * SLOW_FACTOR * defaults['answer_seconds']:g} s"
+        ),
+        "uploads read as records at a time per process": "1",
+        "triples of words": f"{FEWEST_TRIPLES} to {MOST_TRIPLES:,}",
+        "records": f"1 to {record.MOST_RECORDS:,}",
+        "bytes of all records as JSON lines": f"{record.MOST_BYTES:,}",
+        "bytes of one record": f"{record.LONGEST_LINE:,}",
+        "fields of a record": (
+            f"{record.MOST_FIELDS}, with names of at most {record.LONGEST_FIELD_NAME} characters"
+        ),
+        "values of a field that are counted one by one": (
+            f"{facts.MOST_VALUES} of at most {gathering.LONGEST_VALUE} characters"
+        ),
+        "sources of a dataset": "16",
         "uploads per user at a time": f"{defaults['max_uploads']}",
         "request line and headers": f"{http_protocol.MOST_HEADER_BYTES:,} bytes",
         "levels of JSON": f"{strict_json.DEEPEST}",
