@@ -109,7 +109,7 @@ def test_a_model_without_a_tokeniser_is_refused_at_once(
         "kind": "adapt",
         "base_model": "mute",
         "task": without(CLASSIFICATION, tokens={"longest": 30}),
-        "method": "lora",
+        "method": {"name": "lora", "rank": 1},
     }
     with pytest.raises(InvalidRequest, match=r"no tokenizer\.json"):
         client.jobs.submit(spec)
