@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from adaptlab.engine.model import Model
 from adaptlab.engine.run import run
 from adaptlab.measurements.results import Evaluated, Evaluation
 from adaptlab.plugins.registry import by_name
-from adaptlab.plugins.task import TASKS, Task
+from adaptlab.plugins.task import TASKS
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import ResolvedAdapt, readable, scored_tasks, write_resolved
 from adaptlab.specs.spec import AdaptSpec, PretrainSpec, ResolvedSpec
@@ -112,10 +113,8 @@ def test_seeds_that_start_from_one_base_share_its_detached_scores(
     computed: list[int] = []
     original = Model.base_logits
 
-    def counting(
-        model: Model, tokens: torch.Tensor, rows: slice, *, task: Task | None = None
-    ) -> torch.Tensor:
-        logits = original(model, tokens, rows, task=task)
+    def counting(model: Model, tokens: torch.Tensor, rows: slice, **named: Any) -> torch.Tensor:
+        logits = original(model, tokens, rows, **named)
         computed.append(len(logits))
         return logits
 

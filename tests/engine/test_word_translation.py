@@ -170,5 +170,5 @@ def test_the_words_of_a_dataset_come_from_its_file(tmp_path: Path):
     with pytest.raises(BadDataset, match="animals"):
         run(resolved, (), tmp_path, Remembering(), device="cpu", datasets=(other,))
     other.write_bytes(content_of(reversed(ANIMALS.triples)))
-    with pytest.raises(BadDataset, match="canonical"):
+    with pytest.raises(BadDataset, match="animals"):
         run(resolved, (), tmp_path, Remembering(), device="cpu", datasets=(other,))
