@@ -9,8 +9,8 @@ from typing import TypeVar
 import torch
 
 from adaptlab.engine.allocate import Trainables
-from adaptlab.engine.digits import make_items
 from adaptlab.engine.items import Items
+from adaptlab.engine.making import make_items
 from adaptlab.engine.observer import Command
 from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.engine.run import run

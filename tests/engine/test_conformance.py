@@ -36,8 +36,9 @@ from torch.nn import functional
 
 from adaptlab.engine.capture import Recorder
 from adaptlab.engine.checkpoint import read_tensors, write_checkpoint
-from adaptlab.engine.digits import make_items, target_rows
+from adaptlab.engine.digits import target_rows
 from adaptlab.engine.grouped import lifted
+from adaptlab.engine.making import make_items
 from adaptlab.engine.model import Model
 from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_FOLDS, ENGINE_METHODS, ENGINE_TASKS
 from adaptlab.engine.train import Training

@@ -20,8 +20,9 @@ from torch import Tensor
 from adaptlab.engine import library_model
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.capture import Recorder
-from adaptlab.engine.digits import make_items, target_rows
+from adaptlab.engine.digits import target_rows
 from adaptlab.engine.families.transformers import forward
+from adaptlab.engine.making import make_items
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import make_plan
 from adaptlab.engine.plugins import ENGINE_METHODS

@@ -19,11 +19,11 @@ from tests.engine.making import (
     trainables,
 )
 
-from adaptlab.engine.digits import make_items, target_rows
+from adaptlab.engine.digits import target_rows
 from adaptlab.engine.evaluate import outcomes, validation
 from adaptlab.engine.items import Items
 from adaptlab.engine.loss import mean_losses
-from adaptlab.engine.making import ITEM_SEED
+from adaptlab.engine.making import ITEM_SEED, make_items
 from adaptlab.engine.model import Model
 from adaptlab.engine.passes import passes
 from adaptlab.engine.plan import Plan

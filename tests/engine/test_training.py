@@ -21,9 +21,9 @@ from tests.engine.tiny import TASK, adapting, pretraining
 
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.checkpoint import read_bases
-from adaptlab.engine.digits import make_items, target_rows
+from adaptlab.engine.digits import target_rows
 from adaptlab.engine.evaluate import outcomes
-from adaptlab.engine.making import ITEM_SEED
+from adaptlab.engine.making import ITEM_SEED, make_items
 from adaptlab.engine.model import Model
 from adaptlab.engine.optim import AdamW, schedule_factor
 from adaptlab.engine.plan import make_plan

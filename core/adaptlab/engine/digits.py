@@ -9,7 +9,7 @@ from adaptlab.engine.plugins import ENGINE_QUESTIONS, ENGINE_TASKS
 from adaptlab.engine.tensors import Bool, Int
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.splits import SIXTEENTHS, Split
-from adaptlab.plugins.task import DigitTask, QuestionLaw
+from adaptlab.plugins.task import DigitTask, QuestionLaw, Task
 
 FEW = 5  # distinct digits that the sampling rule of the paper never rejects
 ATTEMPTS_AT_ONCE = 4
@@ -36,8 +36,11 @@ def items_of(task: DigitTask, inputs: Int[Tensor, "S B N"]) -> Items:
     return _answered(task, inputs, draws.expand(inputs.shape[:-1]))
 
 
-def target_rows(task: DigitTask) -> slice:
-    """Return the positions whose logits predict the answer."""
+def target_rows(task: Task) -> slice:
+    """Return the positions whose logits predict the answer.
+
+    The items of the task have one length.
+    """
     return slice(task.input_length() - 1, task.sequence_length())
 
 
