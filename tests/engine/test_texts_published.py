@@ -12,6 +12,7 @@ from tests.folders import a_qwen3_folder
 from tests.texts import CLASSIFICATION, Stored, a_byte_pair_tokeniser, reviews, stored, without
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
+from adaptlab.engine.counter import mixed
 from adaptlab.engine.run import run
 from adaptlab.errors import BadModelFolder
 from adaptlab.measurements.results import Evaluated
@@ -23,7 +24,9 @@ from adaptlab.weights.model_folder import check_folder, fingerprint
 from adaptlab.weights.placed_folder import PlacedFolder
 
 PROMPT = "Review: {text}\nIt is"
-WORDS = {"neg": " quite bad", "pos": " good"}
+WORDS = {"neg": " pg", "pos": " yy"}
+"""Words of equal length, of which the random model prefers either for half of the records."""
+
 TASK = without(
     CLASSIFICATION,
     prompt=PROMPT,
@@ -97,10 +100,13 @@ def test_the_base_alone_is_right_where_the_library_is(
     plain.write_text(json.dumps(content))
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(plain))
     task = data.task(TASK)
-    tested = [r for r in reviews(200) if task.split_rule().split_of(r) == "test"]
-    right = sum(likeliest(model, tokenizer, record) == record["label"] for record in tested)
-    assert 0 < right < len(tested) == alone.total
-    assert int(outcomes.sum()) == alone.correct == right
+    order = mixed(torch.arange(200)).argsort().tolist()
+    shuffled = [reviews(200)[place] for place in order]
+    tested = [r for r in shuffled if task.split_rule().split_of(r) == "test"]
+    chosen = [likeliest(model, tokenizer, record) for record in tested]
+    assert 10 < chosen.count("pos") < len(tested) - 10
+    right = [choice == r["label"] for choice, r in zip(chosen, tested, strict=True)]
+    assert outcomes.astype(bool).tolist() == right
 
 
 @pytest.mark.parametrize(
