@@ -13,7 +13,7 @@ from adaptlab.records.content import read_content
 from adaptlab.specs.resolve import BaseModelFacts, resolve, resolve_task
 from adaptlab.specs.spec import AdaptSpec, Choice, PretrainSpec
 from adaptlab.studies.study_methods import task_labels
-from adaptlab.text.splitting import SPLITS, SplitsByValue
+from adaptlab.text.splitting import EVERY_SPLIT, SplitsByValue
 from adaptlab.text.template import BadTemplate, parsed
 
 MINIGPT = {"name": "minigpt", "layers": 1, "heads": 2, "width": 8}
@@ -109,11 +109,11 @@ def test_empty_answers_are_refused_with_their_number(tmp_path: Path):
 
 def test_sizes_of_splits_are_those_of_the_records(data: Stored):
     task = data.task(CLASSIFICATION)
-    rule, counts = task.split_rule(), dict.fromkeys(SPLITS, 0)
+    rule, counts = task.split_rule(), dict.fromkeys(EVERY_SPLIT, 0)
     with data.path.open("rb") as file:
         for record in read_content(file, data.facts.digest):
             counts[rule.split_of(record)] += 1
-    assert counts == {split: task.available(split) for split in SPLITS}
+    assert counts == {split: task.available(split) for split in EVERY_SPLIT}
     assert 0.1 < counts["test"] / 400 < 0.3
     assert 0.03 < counts["validation"] / 400 < 0.2
 
@@ -129,7 +129,7 @@ def test_a_field_names_the_splits(tmp_path: Path):
     names = ["train"] * 6 + ["dev"] * 2 + ["Test"] * 2
     records = [{**record, "part": names[n % 10]} for n, record in enumerate(reviews(100))]
     task = stored(tmp_path, records).task(without(CLASSIFICATION, splits={"field": "part"}))
-    assert [task.available(split) for split in SPLITS] == [60, 20, 20]
+    assert [task.available(split) for split in EVERY_SPLIT] == [60, 20, 20]
 
 
 def test_a_split_without_records_is_refused(tmp_path: Path):

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from adaptlab.errors import BadModelFolder
+from adaptlab.text.tokeniser import FILE, loaded
+
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-FILE = "tokenizer.json"
 _VALUES_AT_ONCE = 1000
 _BYTES_AT_ONCE = 2**22
 
@@ -26,8 +28,6 @@ class TokenCounter:
 
     def __init__(self, path: Path) -> None:
         self._tokenizer = _tokenizer(path / FILE if path.is_dir() else path)
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
 
     def tokens(self, text: str) -> tuple[int, ...]:
         """Return the tokens of one text."""
@@ -71,12 +71,11 @@ class TokenLengths:
 
 
 def _tokenizer(file: Path) -> "Tokenizer":
-    from tokenizers import Tokenizer  # loads for 0.1 s, for token counts only
-
-    content = file.read_bytes()
     try:
-        return Tokenizer.from_buffer(content)
-    except Exception as error:
+        return loaded(file.read_bytes())
+    except BadModelFolder as error:
+        reason = error.__cause__
         raise BadTokenizer(
-            f"{file} is not the tokenizer.json of a model ({error}). Give that file, or its folder."
+            f"{file} is not the tokenizer.json of a model ({reason}). Give that file, or its "
+            "folder."
         ) from error

@@ -51,7 +51,6 @@ def capture_attention(
     `replicates` name the rows of the model for the report.
     """
     assert plan.spec.attention is not None
-    task = as_digit_task(plan.task)
     family, items = plan.family, _items(plan, plan.spec.attention, len(seeds))
     content = torch.cat([items.tokens, items.targets[..., -1:]], -1)
     content = content[..., : family.content_length(items.tokens.shape[-1])]
@@ -79,7 +78,7 @@ def capture_attention(
                     learned_positions=array.shape[-1] - content.shape[-1],
                     target_start=family.answer_start(plan.task.input_length()),
                     tokens=_rows_of(content[row]),
-                    predictions=_rows_of(logits[row].argmax(-1)[:, target_rows(task)]),
+                    predictions=_rows_of(logits[row].argmax(-1)[:, target_rows(plan.task)]),
                     summaries=tuple(_summaries(recorder, base, row)),
                 ),
             )

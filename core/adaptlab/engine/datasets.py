@@ -10,10 +10,8 @@ from adaptlab.plugins.dataset import RecordsReference, WordList, read_words
 from adaptlab.specs.resolved import Resolved, datasets_of
 from adaptlab.text.source import TextSource
 from adaptlab.text.tokeniser import FILE, ByteTokeniser, Tokeniser, end_token, read_tokeniser
+from adaptlab.weights.model_folder import read_config, read_tokeniser_file
 from adaptlab.weights.placed_folder import PlacedFolder
-from adaptlab.weights.weights_file import opened
-
-CONFIG = "config.json"
 
 
 @dataclass(frozen=True)
@@ -60,20 +58,13 @@ def _tokeniser(spec: Resolved, folder: PlacedFolder | None) -> Tokeniser:
     if folder is None:
         return ByteTokeniser()
     # That the folder has not changed is checked with its weights.
-    tokeniser = read_tokeniser(_content(folder, FILE), end_token(_content(folder, CONFIG)))
+    content, config = (
+        read(folder.path, folder.within) for read in (read_tokeniser_file, read_config)
+    )
+    tokeniser = read_tokeniser(content, end_token(config))
     if tokeniser.vocabulary > (available := spec.family.shape().vocabulary):
         raise BadModelFolder(
             f"{FILE} of the folder {folder.name} has {tokeniser.vocabulary:,} tokens, and the "
             f"model {available:,}. Put the model's own tokeniser there."
         )
     return tokeniser
-
-
-def _content(folder: PlacedFolder, name: str) -> bytes:
-    try:
-        with opened(folder.path / name, folder.within) as file:
-            return file.read()
-    except OSError as error:
-        raise BadModelFolder(
-            f"{name} of the folder {folder.name} cannot be read: {error.strerror or error}."
-        ) from error

@@ -177,7 +177,7 @@ class Descent:
     def _divide(self, items: Items) -> None:
         """Measure how much fits in memory, and divide replicates and batches.
 
-        Items may be shorter than those of later steps, so they are padded for that.
+        Items can be shorter than those of later steps, so they are padded to the greatest length.
         """
         self._cut(1)
         division = fitting(

@@ -16,7 +16,7 @@ from adaptlab.engine.digits import listed_places
 from adaptlab.engine.items import Answer, Items
 from adaptlab.engine.tensors import Bool, Float, Int
 from adaptlab.plugins.corpus import Corpus, read_corpus
-from adaptlab.plugins.splits import Split
+from adaptlab.plugins.splits import EVERY_SPLIT, Split
 from adaptlab.plugins.text_task import TextTask
 
 PADDED_TO = 8
@@ -206,9 +206,7 @@ def _texts(task: TextTask) -> Texts:
         read=lengths - 1,
         labels=_tensor(corpus.labels) if corpus.choices else None,
         choices=_choices(corpus),
-        of_split={
-            split: order[splits[order] == place] for place, split in enumerate(corpus.split_names)
-        },
+        of_split={split: order[splits[order] == place] for place, split in enumerate(EVERY_SPLIT)},
         limit=task.sequence_length(),
         most_answered=task.target_length(),
     )

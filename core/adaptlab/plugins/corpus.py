@@ -9,7 +9,7 @@ from adaptlab.plugins.text_task import TextTask
 from adaptlab.records.content import read_content
 from adaptlab.records.record import Record
 from adaptlab.text.encoding import Encoded, LeavesNothing, cut, encoded
-from adaptlab.text.splitting import SPLITS, Split
+from adaptlab.text.splitting import EVERY_SPLIT
 from adaptlab.text.template import Rendered
 
 MOST_CUTS = 32
@@ -24,7 +24,7 @@ class Corpus:
         tokens: those of all records, one after the other.
         lengths: tokens of each record, its answer included.
         asked: tokens of each prompt.
-        splits: the place of each record's split among `split_names`.
+        splits: the place of each record's split in `EVERY_SPLIT`.
         labels: the place of each record's answer among `choices`, if there are choices.
         choices: the tokens of each choice.
         cut: records whose prompt was shortened.
@@ -37,11 +37,6 @@ class Corpus:
     splits: "array[int]" = field(default_factory=lambda: array("b"))
     labels: "array[int]" = field(default_factory=lambda: array("b"))
     cut: int = 0
-
-    @property
-    def split_names(self) -> tuple[Split, ...]:
-        """The names of the splits."""
-        return SPLITS
 
 
 def read_corpus(task: TextTask) -> Corpus:
@@ -75,9 +70,9 @@ class _Reader:
 
     def _check_splits(self) -> None:
         """Raise `BadDataset` if splits differ from those of the spec."""
-        counts = Counter(SPLITS[place] for place in self._corpus.splits)
+        counts = Counter(EVERY_SPLIT[place] for place in self._corpus.splits)
         reference = self._task.reference_to_records()
-        if any(counts[split] != self._task.available(split) for split in SPLITS):
+        if any(counts[split] != self._task.available(split) for split in EVERY_SPLIT):
             raise BadDataset(
                 f"The splits of {reference.name!r} have {dict(counts)} records here, not "
                 f"{reference.splits.model_dump()} as on the server. Use the same version of the "
@@ -109,7 +104,7 @@ class _Reader:
         corpus.tokens.extend((*item.prompt, *item.answer))
         corpus.lengths.append(item.length)
         corpus.asked.append(len(item.prompt))
-        corpus.splits.append(SPLITS.index(self._rule.split_of(record)))
+        corpus.splits.append(EVERY_SPLIT.index(self._rule.split_of(record)))
 
     def _choices(self, record: Record) -> tuple[tuple[int, ...], ...]:
         """Return the tokens of every choice after the prompt of a record."""
@@ -184,7 +179,7 @@ class _Reader:
             )
             return Problem("/task/label/words", "label_word_varies", detail)
         detail = (
-            f"{fault} So it is in {count:,} records; {place}. End the prompt with fixed text, and "
-            "begin the answer with a space."
+            f"{fault} This concerns {count:,} records; {place}. End the prompt with fixed text, "
+            "and begin the answer with a space."
         )
         return Problem("/task/prompt", "no_own_tokens", detail)

@@ -3,9 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Literal
 
-Split = Literal["train", "validation", "test"]
+from adaptlab.text.splitting import EVERY_SPLIT, Split
 
 SIXTEENTHS: dict[Split, range] = {
     "test": range(4),
@@ -14,7 +13,6 @@ SIXTEENTHS: dict[Split, range] = {
 }
 """The values of a question's hash that assign it to a split."""
 
-EVERY_SPLIT: tuple[Split, ...] = ("train", "validation", "test")
 MANY = 4096
 """Above this number of questions every split has about its share; up to it they are counted."""
 LEAST_SHARE = 1 / 64

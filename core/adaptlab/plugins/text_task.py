@@ -86,7 +86,9 @@ class TextTask(Task, ABC):
 
     def majority(self, facts: RecordsFacts) -> float | None:
         """Return the share of the most common answer, None if it is not known."""
-        return None
+        field = facts.field(self.answer_field()[1])
+        counts = [entry.count for entry in (field.values if field else None) or ()]
+        return max(counts) / facts.records if counts else None
 
     def source(self) -> TextSource:
         """Return the content of the dataset and the tokeniser.

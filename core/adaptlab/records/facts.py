@@ -1,4 +1,4 @@
-"""What is known about a dataset of records without its content."""
+"""Facts about a dataset of records, without its content."""
 
 from collections.abc import Iterable
 from typing import Annotated, Literal

@@ -103,7 +103,7 @@ class Gatherer:
 
 
 class _Field:
-    """What is gathered about one field."""
+    """Facts about one field, as its values are added."""
 
     def __init__(self) -> None:
         self._longest = 0

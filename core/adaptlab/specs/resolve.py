@@ -307,7 +307,7 @@ def _evaluation_tasks(
 def _at_most(samples: int, split: Split, tasks: tuple[Task, ...]) -> int:
     """Return the number of items to score, no more than any of the tasks has."""
     available = (task.available(split) for task in tasks)
-    return min(samples, *(count for count in available if count is not None), samples)
+    return min((samples, *(count for count in available if count is not None)))
 
 
 def _check_fits(task: Task | None, evaluated: tuple[Task, ...], family: Family) -> None:

@@ -87,11 +87,6 @@ class TextClassification(TextTask):
             detail = f"No record of {facts.name!r} has the label {listed}. Leave its word out."
             yield Problem("/label/words", "no_such_label", detail, allowed=tuple(present))
 
-    def majority(self, facts: RecordsFacts) -> float:
-        field = facts.field(self.label.field)
-        counts = [entry.count for entry in (field.values if field else None) or ()]
-        return max(counts, default=0) / facts.records
-
     def chance(self) -> float:
         """Return the accuracy of always answering the most common label."""
         return self.reference_to_records().majority or 1 / len(self.label.words)

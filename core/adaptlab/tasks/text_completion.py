@@ -57,11 +57,6 @@ class TextCompletion(TextTask):
             )
             yield Problem("/answer/field", "empty_answers", detail)
 
-    def majority(self, facts: RecordsFacts) -> float | None:
-        field = facts.field(self.answer.field)
-        counts = [entry.count for entry in (field.values if field else None) or ()]
-        return max(counts) / facts.records if counts else None
-
     def chance(self) -> float:
         """Return the accuracy of always giving the most common answer."""
         reference = self.reference_to_records()

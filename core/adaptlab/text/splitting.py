@@ -12,7 +12,7 @@ from adaptlab.records.record import FieldName, Record
 from adaptlab.values import Value
 
 Split = Literal["train", "validation", "test"]
-SPLITS: tuple[Split, ...] = get_args(Split)
+EVERY_SPLIT: tuple[Split, ...] = get_args(Split)
 
 NAMES_OF_SPLITS: Mapping[str, Split] = {
     "train": "train",
@@ -55,7 +55,7 @@ class SplitsByValue(Value):
     def counts(self, facts: RecordsFacts) -> SplitCounts:
         """Return the number of records in each split."""
         field = facts.field(self.by or "")
-        counts: dict[Split, int] = dict.fromkeys(SPLITS, 0)
+        counts: dict[Split, int] = dict.fromkeys(EVERY_SPLIT, 0)
         for bucket, records in enumerate(field.buckets if field else ()):
             counts[self._of_bucket(bucket)] += records
         return SplitCounts.model_validate(counts)
@@ -90,7 +90,7 @@ class SplitsByField(Value):
     def counts(self, facts: RecordsFacts) -> SplitCounts:
         """Return the number of records in each split."""
         field = facts.field(self.field)
-        counts: dict[Split, int] = dict.fromkeys(SPLITS, 0)
+        counts: dict[Split, int] = dict.fromkeys(EVERY_SPLIT, 0)
         for entry in (field.values if field else None) or ():
             split = NAMES_OF_SPLITS.get(entry.value.strip().lower())
             if split is not None:

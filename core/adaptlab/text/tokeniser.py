@@ -1,8 +1,7 @@
 """Tokenisers: that of a published model, and bytes."""
 
 import hashlib
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from pydantic import BaseModel, ValidationError
@@ -33,11 +32,11 @@ class Tokens:
 
 
 class Tokeniser(Protocol):
-    """What turns a text into tokens."""
+    """A converter from text to tokens."""
 
     @property
     def digest(self) -> str:
-        """What tells tokenisers apart."""
+        """The SHA-256 of its file, or another name that no other has."""
         ...
 
     @property
@@ -91,7 +90,7 @@ class PublishedTokeniser:
 
     digest: str
     end: int | None
-    _content: bytes
+    _tokenizer: "Tokenizer" = field(compare=False, repr=False)
 
     @property
     def vocabulary(self) -> int:
@@ -118,10 +117,6 @@ class PublishedTokeniser:
         """Return the text of tokens without special ones."""
         return self._tokenizer.decode(list(ids), skip_special_tokens=True)
 
-    @cached_property
-    def _tokenizer(self) -> "Tokenizer":
-        return _loaded(self._content)
-
 
 def read_tokeniser(content: bytes, end: int | None) -> PublishedTokeniser:
     """Return the tokeniser of a `tokenizer.json`.
@@ -129,8 +124,7 @@ def read_tokeniser(content: bytes, end: int | None) -> PublishedTokeniser:
     Raises:
         BadModelFolder: the library cannot read the file.
     """
-    _loaded(content)
-    return PublishedTokeniser(hashlib.sha256(content).hexdigest(), end, content)
+    return PublishedTokeniser(hashlib.sha256(content).hexdigest(), end, loaded(content))
 
 
 class _Ends(BaseModel):
@@ -155,8 +149,12 @@ def end_token(config: bytes) -> int | None:
         return None
 
 
-@lru_cache(maxsize=2)  # half a second each; every record of a job needs the same one
-def _loaded(content: bytes) -> "Tokenizer":
+def loaded(content: bytes) -> "Tokenizer":
+    """Return the library's tokeniser without truncation and padding.
+
+    Raises:
+        BadModelFolder: the library cannot read the content.
+    """
     from tokenizers import Tokenizer  # not needed by jobs without text
 
     try:

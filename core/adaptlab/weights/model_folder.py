@@ -2,13 +2,14 @@
 
 import hashlib
 import os
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from adaptlab.errors import BadModelFolder, BadWeightsFile
+from adaptlab.text.tokeniser import FILE as TOKENISER
 from adaptlab.values import Value
 from adaptlab.weights.huggingface import (
     CONFIG,
@@ -42,7 +43,6 @@ class ModelFile(Value):
 
 
 SAMPLE_BYTES = 4096
-TOKENISER = "tokenizer.json"
 LARGEST_TOKENISER = 64 * 2**20
 
 
@@ -95,29 +95,48 @@ def fingerprint(checked: CheckedFolder) -> tuple[ModelFile, ...]:
     Raises:
         BadModelFolder: a file cannot be read.
     """
-    config = checked.folder / CONFIG
-    with _readable(config), opened(config, checked.within) as file:
-        content = file.read(LARGEST_JSON + 1)
-    files = [ModelFile(name=CONFIG, size=len(content), digest=hashlib.sha256(content).hexdigest())]
+    files = [_whole_file(CONFIG, read_config(checked.folder, checked.within))]
     for path in sorted({tensor.file for tensor in checked.stored}):
         with _readable(path), opened(path, checked.within) as file:
             digest = _digest(file, [tensor for tensor in checked.stored if tensor.file == path])
             size = os.fstat(file.fileno()).st_size
             files.append(ModelFile(name=path.name, size=size, digest=digest))
-    return (*files, *_tokeniser(checked))
+    if (checked.folder / TOKENISER).exists():
+        files.append(_whole_file(TOKENISER, read_tokeniser_file(checked.folder, checked.within)))
+    return tuple(files)
 
 
-def _tokeniser(checked: CheckedFolder) -> Iterator[ModelFile]:
-    """Yield the file of the tokeniser, if there is one."""
-    path = checked.folder / TOKENISER
-    if not path.exists():
-        return
-    with _readable(path), opened(path, checked.within) as file:
-        content = file.read(LARGEST_TOKENISER + 1)
+def read_config(folder: Path, within: Path | None = None) -> bytes:
+    """Return the content of `config.json`.
+
+    Of a file beyond its limit it is the start, one byte more than the limit.
+
+    Raises:
+        BadModelFolder: the file cannot be read.
+    """
+    return _start_of(folder / CONFIG, within, LARGEST_JSON + 1)
+
+
+def read_tokeniser_file(folder: Path, within: Path | None = None) -> bytes:
+    """Return the content of `tokenizer.json`.
+
+    Raises:
+        BadModelFolder: the file is missing, too large or cannot be read.
+    """
+    content = _start_of(folder / TOKENISER, within, LARGEST_TOKENISER + 1)
     if len(content) > LARGEST_TOKENISER:
         raise BadModelFolder(f"{TOKENISER} has more than {LARGEST_TOKENISER:,} bytes, the limit.")
-    digest = hashlib.sha256(content).hexdigest()
-    yield ModelFile(name=TOKENISER, size=len(content), digest=digest)
+    return content
+
+
+def _start_of(path: Path, within: Path | None, size: int) -> bytes:
+    with _readable(path), opened(path, within) as file:
+        return file.read(size)
+
+
+def _whole_file(name: str, content: bytes) -> ModelFile:
+    """Return a file that is known by a digest of all its bytes."""
+    return ModelFile(name=name, size=len(content), digest=hashlib.sha256(content).hexdigest())
 
 
 def _digest(file: BinaryIO, tensors: Sequence[StoredTensor]) -> str:
