@@ -16,6 +16,9 @@ from adaptlab.studies.study_methods import task_labels
 from adaptlab.text.splitting import EVERY_SPLIT, SplitsByValue
 from adaptlab.text.template import BadTemplate, parsed
 
+HEAD = without(
+    CLASSIFICATION, label={"field": "label"}, score="head", tokens={"longest": 40}
+)
 MINIGPT = {"name": "minigpt", "layers": 1, "heads": 2, "width": 8}
 
 
@@ -71,7 +74,24 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "a field that names no splits": (
         {"splits": {"field": "thing"}}, {"/task/splits/field": "not_a_split"}
     ),
-    "score": ({"score": "head"}, {"/task/score": "literal_error"}),
+    "score": ({"score": "generation"}, {"/task/score": "literal_error"}),
+    "words of a head": (
+        {"score": "head"},
+        {"/task/label/words": "words_of_head", "/task/tokens/answer": "answer_of_head"},
+    ),
+    "no words": ({"label": {"field": "label"}}, {"/task/label/words": "missing"}),
+    "classes of words": (
+        {"label": {**CLASSIFICATION["label"], "classes": ["neg", "pos"]}},
+        {"/task/label/classes": "classes_of_words"},
+    ),
+    "a label without a class": (
+        {**HEAD, "label": {"field": "label", "classes": ["neg", "good"]}},
+        {"/task/label/classes": "no_such_label"},
+    ),
+    "a class twice": (
+        {**HEAD, "label": {"field": "label", "classes": ["neg", "pos", "pos"]}},
+        {"/task/label/classes": "class_twice"},
+    ),
 }  # fmt: skip
 
 

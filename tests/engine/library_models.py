@@ -92,3 +92,29 @@ MODELS: dict[str, Callable[[], PreTrainedModel]] = {
     "olmo2": architecture("Olmo2ForCausalLM", "Olmo2Config"),
     "smollm3": architecture("SmolLM3ForCausalLM", "SmolLM3Config"),
 }
+
+HEADLESS: dict[str, Callable[[], PreTrainedModel]] = {
+    "bert-alone": encoder("BertModel", "BertConfig"),
+    "roberta-alone": encoder("RobertaModel", "RobertaConfig", pad_token_id=1),
+    "distilbert-alone": encoder(
+        "DistilBertModel",
+        "DistilBertConfig",
+        dim=24,
+        n_layers=2,
+        n_heads=4,
+        hidden_dim=20,
+        hidden_size=None,
+        num_hidden_layers=None,
+        num_attention_heads=None,
+        intermediate_size=None,
+    ),
+    "modernbert-alone": encoder(
+        "ModernBertModel",
+        "ModernBertConfig",
+        num_hidden_layers=3,
+        local_attention=WINDOW,
+        cls_token_id=0,
+        sep_token_id=0,
+    ),
+}
+"""Encoders without a head."""

@@ -41,6 +41,9 @@ class Attachments:
     `answer_rows` are the rows whose logits are needed where items differ in length, counted from
     the first of the rows that are asked for; None if all of these are needed.
 
+    `read` is the number of tokens of each item without padding, where a head for classes reads them
+    all; None where tokens are predicted.
+
     `replicates` is R. Shared activations may have fewer rows; hooks receive all R.
     """
 
@@ -60,6 +63,7 @@ class Attachments:
     late_prompt: Float[Tensor, "R P4 C"] | None = None
     answer_start: int = 0
     answer_rows: Int[Tensor, "A B M"] | None = None
+    read: Int[Tensor, "A B"] | None = None
     replicates: int = 1
 
     def changes(self, site: str) -> bool:

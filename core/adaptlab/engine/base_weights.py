@@ -47,10 +47,15 @@ class BaseWeights:
         """
         if self.folder is None:
             files = tuple(self.files[replicate] for replicate in replicates)
-            return read_bases(files, plan.shape, plan.device, dtype)
-        checked = checked_folder(plan, self.folder, dtype, self.memory_bytes)
-        tensors = mapped_tensors(checked, plan.shape.tensors, dtype, plan.device)
-        return {name: tensor.unsqueeze(0) for name, tensor in tensors.items()}
+            read = read_bases(files, plan.family.shape(), plan.device, dtype)
+            tensors = {name: tensor for name, tensor in read.items() if name in plan.shape.tensors}
+        else:
+            checked = checked_folder(plan, self.folder, dtype, self.memory_bytes)
+            mapped = mapped_tensors(checked, plan.shape.tensors, dtype, plan.device)
+            tensors = {name: tensor.unsqueeze(0) for name, tensor in mapped.items()}
+        for name, head in plan.shape.class_head.items():  # of the base alone, untrained
+            tensors[name] = torch.zeros(1, *head.shape, dtype=dtype, device=plan.device)
+        return tensors
 
     def check_unchanged(self) -> None:
         """Raise `BadModelFolder` if the folder has changed.

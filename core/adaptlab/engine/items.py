@@ -24,6 +24,9 @@ class Items:
     Where items have one length, their answers are the last rows of the tokens. Where they differ,
     tokens are padded on the right, `answer_rows` has the rows of each item's answer, and `first`
     and `length` the rows from the first to the last of any; `answer_rows` are counted from `first`.
+
+    Where the answer is a class, the targets are the classes, M is 1, the row is that of an item's
+    last token, and `read` is the number of its tokens without padding.
     """
 
     tokens: Int[Tensor, "S B T"]
@@ -32,6 +35,7 @@ class Items:
     answer_rows: Int[Tensor, "S B M"] | None = None
     first: int = 0
     length: int = 0
+    read: Int[Tensor, "S B"] | None = None
 
     @property
     def span(self) -> slice:
@@ -47,12 +51,14 @@ class Items:
             None if tensor is None else change(tensor)
             for tensor in (self.counted, self.answer_rows)
         )
+        read = None if self.read is None else change(self.read.unsqueeze(-1)).squeeze(-1)
         return replace(
             self,
             tokens=change(self.tokens),
             targets=change(self.targets),
             counted=counted,
             answer_rows=rows,
+            read=read,
         )
 
     def part(self, span: slice) -> Self:

@@ -29,6 +29,8 @@ from adaptlab.weights.library_tensors import BEFORE_ATTENTION, BLOCK, POSITIONS,
 
 REGISTERED = "adaptlab"
 """The name of our attention and mask functions in the library's registries."""
+POOLED = ("BertModel", "RobertaModel")
+"""Architectures with a layer behind the last block that other tasks than ours need."""
 OWN_SOFTMAX = ("softcap", "s_aux")
 """Options of an attention that the library's fused function ignores."""
 
@@ -97,7 +99,11 @@ class LibraryModel:
             taken=taken,
         )
         options: dict[str, Any] = {"use_cache": False}
-        if not self.family.is_encoder:
+        has_classes = attached.read is not None
+        if has_classes and self.family.is_encoder:
+            # Without a mask for padding, every token would also see what comes behind the text.
+            options["attention_mask"] = at.present.to(torch.int64)
+        elif not has_classes and not self.family.is_encoder:
             options["logits_to_keep"] = at.kept
         folded = tokens.flatten(0, 1)
         self._pass = at
@@ -105,14 +111,19 @@ class LibraryModel:
         try:
             with Float64() if is_double else nullcontext():
                 if at.virtual or at.positions.keys:
-                    options |= self._after_learned(folded, at)
+                    options = self._after_learned(folded, at) | options
                 else:
                     options["input_ids"] = folded
                     if self.family.is_encoder and POSITIONS in self._shape.tensors:
                         # The library would leave out tokens with the id of padding.
                         place = positions.absolute(length, device)
                         options["position_ids"] = place.expand(len(folded), -1)
-                logits = self._module(**options).logits
+                if has_classes:
+                    # The library's own head may change its logits, which are those of tokens.
+                    states = self._module.base_model(**options).last_hidden_state
+                    logits = at.classified(states, of_all=self.family.is_encoder)
+                else:
+                    logits = self._module(**options).logits.unflatten(0, (at.replicates, -1))
         finally:
             self._pass = None
         if len(at.attended) != self._shape.layers:
@@ -120,7 +131,7 @@ class LibraryModel:
                 f"The attention of {self.family.architecture} does not go through the registry of "
                 "transformers, so methods cannot attach to it. The model is not supported."
             )
-        return logits.unflatten(0, (at.replicates, -1))
+        return logits
 
     def _after_learned(self, tokens: Int[Tensor, "N T"], at: Pass) -> dict[str, Any]:
         """Return the options of a pass with learned positions before the content."""
@@ -230,7 +241,8 @@ class LibraryModel:
         at = self._at
         assert mask is not None, "the registered mask function makes one"
         at.attended.add(layer)
-        mask = mask[:1]  # no item has padding, so all have the same mask
+        if at.attached.read is None or not self.family.is_encoder:
+            mask = mask[:1]  # no item has padding before its answer, so all have the same mask
         if at.virtual:
             mask = self._with_learned(mask, at.seen)
         if at.taken is not None:
@@ -256,15 +268,15 @@ class LibraryModel:
         return output, pattern
 
     def _with_learned(
-        self, mask: Bool[Tensor, "1 1 Q T"], seen: Bool[Tensor, "Q T"]
-    ) -> Bool[Tensor, "1 1 Q T"]:
+        self, mask: Bool[Tensor, "N 1 Q T"], seen: Bool[Tensor, "Q T"]
+    ) -> Bool[Tensor, "N 1 Q T"]:
         """Return the mask of the content and of learned positions.
 
         The content's part is the library's. The rest is what learned positions may see.
         """
         start, whole = self._at.virtual, seen.expand_as(mask).clone()
         whole[..., start:, start:] = mask[..., start:, start:]
-        return whole
+        return whole & self._at.present[: len(mask), None, None]
 
 
 def _for_rows(
@@ -300,8 +312,10 @@ def _built(family: Transformers) -> Any:
     architecture: Any = getattr(transformers, family.architecture)
     config = architecture.config_class.from_dict(dict(family.config))
     # Of the library's ways to compute experts, this one takes every dtype.
+    # A pooler is not part of what is computed here.
+    options = {"add_pooling_layer": False} if family.architecture in POOLED else {}
     module = architecture._from_config(
-        config, attn_implementation=_registered(), experts_implementation="eager"
+        config, attn_implementation=_registered(), experts_implementation="eager", **options
     )
     for embedding in module.modules():
         if isinstance(embedding, nn.Embedding):

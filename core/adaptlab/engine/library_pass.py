@@ -14,9 +14,9 @@ from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.library_positions import Positions
 from adaptlab.engine.plugins import PatternRecorder
 from adaptlab.engine.tensors import Bool, Float, Int
+from adaptlab.plugins.shapes import HEAD_SITE
 from adaptlab.weights.library_tensors import STACKED_PARTS
 
-HEAD = "unembed"
 READERS = ("q", "k", "v", "qkv")
 """Parts that read the input of attention."""
 FIRST_PARTS = ("q", "qkv", "up", "gate")
@@ -56,6 +56,33 @@ class Pass:
         device = next(iter(self.weights.values())).device
         return self.positions.visible(self.length, device)
 
+    @cached_property
+    def present(self) -> Bool[Tensor, "N T"]:
+        """What is not padding in the rows of the batch, learned positions among it.
+
+        One row stands for all where nothing is padding.
+        """
+        read, place = self.attached.read, torch.arange(-self.virtual, self.length)
+        place = place.to(self.kept.device)
+        if read is None:
+            return torch.ones_like(place, dtype=torch.bool).unsqueeze(0)
+        return place < grouped.lifted(read, self.replicates).flatten().unsqueeze(-1)
+
+    def classified(
+        self, states: Float[Tensor, "N T C"], *, of_all: bool
+    ) -> Float[Tensor, "R B 1 K"]:
+        """Return the output of a head for classes.
+
+        It reads the mean of the states of each item's content, if `of_all`, or the last one.
+        """
+        if not of_all:
+            x = states[:, self.kept].unflatten(0, (self.replicates, -1))
+            return self._site(HEAD_SITE, grouped.picked(x, self.attached.answer_rows))
+        content = states[:, self.virtual :]
+        weights = self.present[:, self.virtual :].unsqueeze(-1).to(content)
+        mean = (content * weights).sum(1, keepdim=True) / weights.sum(1, keepdim=True)
+        return self._site(HEAD_SITE, mean.unflatten(0, (self.replicates, -1)))
+
     def with_rows(self, sublayer: str, x: Float[Tensor, "R B N C"]) -> Float[Tensor, "R B N C"]:
         """Return the input of attention with the layer's learned rows.
 
@@ -82,7 +109,7 @@ class Pass:
         The outputs are side by side.
         """
         x = rows.unflatten(0, (self.replicates, -1))
-        if HEAD in names and self.attached.answer_rows is not None:
+        if HEAD_SITE in names and self.attached.answer_rows is not None:
             x = grouped.picked(x, self.attached.answer_rows)
             rows = x.flatten(0, 1)
         if x.dim() == 3:  # some modules see the tokens of all items in one axis

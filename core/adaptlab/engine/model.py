@@ -35,7 +35,20 @@ class Model:
         method = self.plan.method
         if method is None:
             return Attachments(weights=self.trained)
-        return ENGINE_METHODS.get(method.name)(method, self.plan.shape, self.trained)
+        attached = ENGINE_METHODS.get(method.name)(method, self.plan.shape, self._of_method)
+        return replace(attached, weights={**attached.weights, **self._class_head})
+
+    @property
+    def _class_head(self) -> dict[str, Tensor]:
+        """The trained head for classes; empty if there is none."""
+        head = self.plan.shape.class_head
+        return {name: tensor for name, tensor in self.trained.items() if name in head}
+
+    @property
+    def _of_method(self) -> dict[str, Tensor]:
+        """The trained tensors of the method itself."""
+        head = self.plan.shape.class_head
+        return {name: tensor for name, tensor in self.trained.items() if name not in head}
 
     def for_training(self) -> Self:
         """Return the model in the precision that training computes in.
@@ -61,6 +74,7 @@ class Model:
         *,
         task: Task | None = None,
         answer_rows: Int[Tensor, "A B M"] | None = None,
+        read: Int[Tensor, "A B"] | None = None,
     ) -> Float[Tensor, "R B Q V"]:
         """Return logits at the given rows with the adaptation attached.
 
@@ -68,10 +82,13 @@ class Model:
         Each row of tokens may serve R/A consecutive replicates, which saves time. If nothing
         depends on the replicate, the logits have A rows as well. `task`, by default the plan's own,
         determines where in the tokens the answer starts. With `answer_rows`, only these rows of
-        each item have logits; they are counted from the first of `rows`.
+        each item have logits; they are counted from the first of `rows`. `read` is the number of
+        tokens of each item without padding, for a task that is answered by a head for classes.
         """
         replicates = max((len(tensor) for tensor in self.trained.values()), default=1)
-        attached = replace(self.attachments, replicates=replicates, answer_rows=answer_rows)
+        attached = replace(
+            self.attachments, replicates=replicates, answer_rows=answer_rows, read=read
+        )
         return self._forward(tokens, attached, rows, recorder, training, task)
 
     def answers(
@@ -86,17 +103,18 @@ class Model:
 
         Without `attached`, the base model answers alone.
         """
-        tokens, rows, each = items.tokens, items.span, items.answer_rows
+        tokens, rows, each, read = items.tokens, items.span, items.answer_rows, items.read
         if not attached:
-            return self.base_logits(tokens, rows, task=task, answer_rows=each)
-        return self.logits(tokens, rows, training=training, task=task, answer_rows=each)
+            return self.base_logits(tokens, rows, task=task, answer_rows=each, read=read)
+        return self.logits(tokens, rows, None, training, task=task, answer_rows=each, read=read)
 
     def kept(self) -> Self:
         """Return the model as stored: tensors that only help training folded."""
         method = self.plan.method
         if method is None or method.name not in ENGINE_FOLDS.names():
             return self
-        folded = ENGINE_FOLDS.get(method.name)(method, self.plan.shape, self.trained)
+        folded = ENGINE_FOLDS.get(method.name)(method, self.plan.shape, self._of_method)
+        folded = {**folded, **self._class_head}
         return replace(self, plan=replace(self.plan, method=method.kept()), trained=folded)
 
     def base_logits(
@@ -107,9 +125,10 @@ class Model:
         *,
         task: Task | None = None,
         answer_rows: Int[Tensor, "A B M"] | None = None,
+        read: Int[Tensor, "A B"] | None = None,
     ) -> Float[Tensor, "R B Q V"]:
         """Return logits with the adaptation detached."""
-        attached = replace(NOTHING_ATTACHED, answer_rows=answer_rows)
+        attached = replace(NOTHING_ATTACHED, answer_rows=answer_rows, read=read)
         return self._forward(tokens, attached, rows, recorder, None, task)
 
     def _forward(
@@ -122,8 +141,11 @@ class Model:
         task: Task | None,
     ) -> Tensor:
         forward, family = ENGINE_FAMILIES.get(self.plan.family.name), self.plan.family
-        asked = (task or self.plan.task).input_length()
+        task = task or self.plan.task
+        asked = task.input_length()
         attached = replace(attachments, answer_start=family.answer_start(asked))
+        if task.classes() is not None:
+            return forward(family, self.base, tokens, attached, rows, recorder, training)
         seen = shown(family, tokens, asked)
         if family.predicts_in_place():
             rows = slice((rows.start or 0) + 1, None if rows.stop is None else rows.stop + 1)

@@ -14,6 +14,7 @@ from adaptlab.plugins.family import Family
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.shapes import ModelShape, TensorShape
 from adaptlab.plugins.task import Task
+from adaptlab.specs.resolve import model_shape
 from adaptlab.specs.resolved import Resolved, ResolvedTheory, Trained, scored_tasks
 from adaptlab.specs.spec import ResolvedTraining
 from adaptlab.text.source import TextSource
@@ -77,7 +78,7 @@ class Plan:
     @property
     def trained_shapes(self) -> dict[str, TensorShape]:
         """The declared trainable tensors."""
-        return self.shape.tensors if self.method is None else self.method.tensors(self.shape)
+        return self.shape.tensors if self.method is None else self.method.trained(self.shape)
 
     @property
     def seeds(self) -> Int[Tensor, "S"]:
@@ -137,7 +138,7 @@ def make_plan(
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     return Plan(
         spec=spec,
-        shape=spec.family.shape(),
+        shape=model_shape(spec),
         own_task=None if spec.task is None else _ready_task(spec.task, lists, texts),
         method=spec.method,
         device=torch.device(chosen),

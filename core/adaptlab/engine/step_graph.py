@@ -117,5 +117,5 @@ def _are_alike(present: Sequence[Tensor], recorded: Sequence[Tensor]) -> bool:
 
 def _tensors(items: Items, step: Tensor) -> list[Tensor]:
     """Return everything that differs between steps."""
-    others = (items.counted, items.answer_rows)
+    others = (items.counted, items.answer_rows, items.read)
     return [items.tokens, items.targets, *(t for t in others if t is not None), step]

@@ -54,7 +54,8 @@ class WordItems(Items):
         assert self.labels is not None
         labels = change(self.labels.unsqueeze(-1)).squeeze(-1)
         others = tuple(other.each(change) for other in self.others)
-        return WordItems(*_members(Items(*_members(self)).each(change)), others, labels)
+        plain = Items(*_members(self)).each(change)
+        return WordItems(*_members(plain), others=others, labels=labels)
 
     def right(
         self, logits: Float[Tensor, "A B M V"], answer: Answer | None = None
@@ -104,7 +105,7 @@ class Texts:
         starts: the place of each record's first token.
         asked: tokens of each prompt.
         read: tokens that the model reads: all but the answer's last one.
-        labels: the place of each record's choice, if there are choices.
+        labels: the place of each record's choice or class, if there are any.
         choices: the tokens of each choice, padded, and how many they are.
         of_split: records of each split, in an order that does not depend on the file's.
         limit: the most tokens that the model reads.
@@ -126,16 +127,19 @@ class Texts:
 
         If `is_full`, they have the greatest length, and logits are computed for all of it.
         """
+        if self.labels is not None and self.choices is None:
+            return self._with_classes(records, self.labels[records], is_full=is_full)
         asked = self.asked[records]
         answered = self.read[records] + 1 - asked
         most = self.most_answered if is_full else int(answered.max())
         answers = self._gathered(self.starts[records] + asked, answered, most)
         items = self._with_answer(records, answers, answered, is_full=is_full)
-        if self.choices is None or self.labels is None:
+        if self.choices is None:
             return items
+        assert self.labels is not None
         words, lengths = self.choices
         if int(lengths.max()) == 1:
-            return ChoiceItems(*_members(items), words[:, 0])
+            return ChoiceItems(*_members(items), choices=words[:, 0])
         others = tuple(
             self._with_answer(
                 records,
@@ -145,7 +149,28 @@ class Texts:
             )
             for word, length in zip(words, lengths, strict=True)
         )
-        return WordItems(*_members(items), others, self.labels[records])
+        return WordItems(*_members(items), others=others, labels=self.labels[records])
+
+    def _with_classes(
+        self, records: Int[Tensor, "S B"], classes: Int[Tensor, "S B"], *, is_full: bool
+    ) -> Items:
+        """Return the texts of records with their classes."""
+        read = self.asked[records]
+        length = self._padded(int(read.max()), is_full=is_full)
+        rows = (read - 1).unsqueeze(-1)
+        first, last = (0, length - 1) if is_full else (int(rows.min()), int(rows.max()))
+        return Items(
+            tokens=self._gathered(self.starts[records], read, length),
+            targets=classes.unsqueeze(-1),
+            answer_rows=rows - first,
+            first=first,
+            length=last + 1 - first,
+            read=read,
+        )
+
+    def _padded(self, longest: int, *, is_full: bool) -> int:
+        """Return the tokens of items of which the longest has `longest`."""
+        return self.limit if is_full else min(-(-longest // PADDED_TO) * PADDED_TO, self.limit)
 
     def _with_answer(
         self,
@@ -158,7 +183,7 @@ class Texts:
         """Return the prompts of records with these answers."""
         asked = self.asked[records]
         most = int((asked + answered - 1).max())
-        length = self.limit if is_full else min(-(-most // PADDED_TO) * PADDED_TO, self.limit)
+        length = self._padded(most, is_full=is_full)
         tokens = self._gathered(self.starts[records], asked, length)
         place = torch.arange(answers.shape[-1])
         counted = place < answered.unsqueeze(-1)
@@ -204,7 +229,7 @@ def _texts(task: TextTask) -> Texts:
         starts=lengths.cumsum(0) - lengths,
         asked=_tensor(corpus.asked),
         read=lengths - 1,
-        labels=_tensor(corpus.labels) if corpus.choices else None,
+        labels=_tensor(corpus.labels) if corpus.labels else None,
         choices=_choices(corpus),
         of_split={split: order[splits[order] == place] for place, split in enumerate(EVERY_SPLIT)},
         limit=task.sequence_length(),

@@ -1,4 +1,4 @@
-"""Published decoders that the library `transformers` computes.
+"""Published models that the library `transformers` computes.
 
 The sites and tensors of a model follow from its `config.json` and from the names and shapes in the
 headers of its weights; see `adaptlab.weights.library_tensors`.
@@ -28,8 +28,10 @@ from adaptlab.weights.library_tensors import (
     MLP_PARTS,
     ROUTER,
     TRANSFORM,
+    TRANSFORM_NORM,
     Dimensions,
     EncoderDimensions,
+    FillingDimensions,
     Place,
     check_size,
     collapsed,
@@ -37,19 +39,23 @@ from adaptlab.weights.library_tensors import (
 )
 
 Architecture = Literal[
-    "BertForMaskedLM", "DistilBertForMaskedLM", "GPT2LMHeadModel", "GPTNeoXForCausalLM",
-    "Gemma2ForCausalLM", "Gemma3ForCausalLM", "LlamaForCausalLM", "MistralForCausalLM",
-    "MixtralForCausalLM", "ModernBertForMaskedLM", "OPTForCausalLM", "Olmo2ForCausalLM",
-    "Phi3ForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "RobertaForMaskedLM",
-    "SmolLM3ForCausalLM",
+    "BertForMaskedLM", "BertModel", "DistilBertForMaskedLM", "DistilBertModel", "GPT2LMHeadModel",
+    "GPTNeoXForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM", "LlamaForCausalLM",
+    "MistralForCausalLM", "MixtralForCausalLM", "ModernBertForMaskedLM", "ModernBertModel",
+    "OPTForCausalLM", "Olmo2ForCausalLM", "Phi3ForCausalLM", "Qwen2ForCausalLM",
+    "Qwen3ForCausalLM", "RobertaForMaskedLM", "RobertaModel", "SmolLM3ForCausalLM",
 ]  # fmt: skip
-ENCODERS: Mapping[str, str] = {
+WITHOUT_HEAD: tuple[Architecture, ...] = (
+    "BertModel", "DistilBertModel", "ModernBertModel", "RobertaModel",
+)  # fmt: skip
+"""Encoders without a head, such as sentence encoders."""
+HEADS_OF_ENCODERS: Mapping[str, str] = {
     "BertForMaskedLM": "cls.predictions.decoder.weight",
     "DistilBertForMaskedLM": "vocab_projector.weight",
     "ModernBertForMaskedLM": "decoder.weight",
     "RobertaForMaskedLM": "lm_head.decoder.weight",
 }
-"""The library's names of the heads of encoders."""
+"""The library's names of the heads of encoders that fill in masks."""
 OUR_DECODERS = (*GPT2.architectures, *Llama.architectures)
 """Architectures that are imported as families of their own; here too, for comparison."""
 TIED_BY_DEFAULT: tuple[Architecture, ...] = (
@@ -80,7 +86,8 @@ class Transformers(PublishedFamily):
     own positions.
 
     In an encoder every position attends to all others. The answer is masked at the input, by the
-    `mask_token_id` of the configuration, and each of its tokens is predicted in place.
+    `mask_token_id` of the configuration, and each of its tokens is predicted in place. An encoder
+    without a head, such as one for sentences, only classifies, by a head that is trained.
     """
 
     title: ClassVar[str] = "Transformers"
@@ -96,7 +103,7 @@ class Transformers(PublishedFamily):
     prefix: ClassVar[str] = ""
     buffers: ClassVar[tuple[str, ...]] = (
         ".rotary_emb.inv_freq", ".attention.bias", ".attention.masked_bias",
-        ".embeddings.position_ids", ".pooler.dense.weight", ".pooler.dense.bias",
+        "embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias",
         "cls.seq_relationship.weight", "cls.seq_relationship.bias",
         "cls.predictions.decoder.bias", "lm_head.decoder.bias",
     )  # fmt: skip
@@ -116,8 +123,9 @@ class Transformers(PublishedFamily):
         experts = self.dimensions().experts
         mlp = _experts(experts) if experts else ("mlp.up", "mlp.down")
         needed = {f"blocks.*.{part}.weight" for part in (*attention, "attn.o", *mlp)}
-        needed |= {f"{TRANSFORM}.weight"} if self.is_encoder else set()
-        needed |= {EMBEDDING} if self.is_tied() else {EMBEDDING, HEAD}
+        needed |= {f"{TRANSFORM}.weight"} if self.fills_in() else set()
+        has_own_head = self.predicts_tokens() and not self.is_tied()
+        needed |= {EMBEDDING, HEAD} if has_own_head else {EMBEDDING}
         if missing := sorted(needed - names):
             raise ValueError(f"the model has no {', '.join(missing)}")
         return self
@@ -158,30 +166,37 @@ class Transformers(PublishedFamily):
     @property
     def is_encoder(self) -> bool:
         """True if every position attends to all others."""
-        return self.architecture in ENCODERS
+        return _is_encoder(self.architecture)
 
     def fills_in(self) -> bool:
-        return self.is_encoder
+        return self.architecture in HEADS_OF_ENCODERS
 
     def predicts_in_place(self) -> bool:
-        return self.is_encoder
+        return self.fills_in()
+
+    def predicts_tokens(self) -> bool:
+        return self.architecture not in WITHOUT_HEAD
+
+    def can_classify(self) -> bool:
+        return True
 
     def mask_token(self) -> int:
         dimensions = self.dimensions()
-        assert isinstance(dimensions, EncoderDimensions)
+        assert isinstance(dimensions, FillingDimensions)
         assert dimensions.mask_token_id is not None
         return dimensions.mask_token_id
 
     def first_position(self) -> int:
         """Return the row of the position table that the first content token uses."""
-        if self.architecture != "RobertaForMaskedLM":
+        if self.architecture not in ("RobertaForMaskedLM", "RobertaModel"):
             return 0
         dimensions = self.dimensions()
         assert isinstance(dimensions, EncoderDimensions)
         return dimensions.pad_token_id + 1
 
     def shape(self) -> ModelShape:
-        dimensions, tied = self.dimensions(), {HEAD: EMBEDDING} if self.is_tied() else {}
+        dimensions, is_tied = self.dimensions(), self.predicts_tokens() and self.is_tied()
+        tied = {HEAD: EMBEDDING} if is_tied else {}
         places = [place for place in self.places() if place.name not in tied]
         outer = [place for place in places if "*" not in place.name]
         inner = [place for place in places if "*" in place.name]
@@ -194,9 +209,10 @@ class Transformers(PublishedFamily):
             block = _in_block(inner, layer)
             sites |= {site.name: site for site in _block_sites(block, layer, dimensions)}
             tensors |= {place.name: self._tensor(place) for place in block}
-        if self.is_encoder:
+        if self.fills_in():
             sites[TRANSFORM] = Site(TRANSFORM, "linear", dimensions.width, dimensions.width)
-        sites["unembed"] = Site("unembed", "linear", embed.shape[1], dimensions.vocabulary)
+        if self.predicts_tokens():
+            sites["unembed"] = Site("unembed", "linear", embed.shape[1], dimensions.vocabulary)
         tensors |= {place.name: self._tensor(place) for place in after}
         return ModelShape(
             family=self.name,
@@ -213,6 +229,9 @@ class Transformers(PublishedFamily):
             other_flops_per_token=self._flops_of_experts(tensors),
         )
 
+    def shape_with_classes(self, classes: int) -> ModelShape:
+        return self.shape().with_classes(classes, without=(TRANSFORM, TRANSFORM_NORM))
+
     def published_tensors(self) -> dict[str, PublishedTensor]:
         layers = range(self.dimensions().layers)
         places = dict(
@@ -220,7 +239,9 @@ class Transformers(PublishedFamily):
             for place in self.places()
             for layer in (layers[place.first :] if "*" in place.name else (0,))
         )
-        places.setdefault(HEAD, PublishedTensor(ENCODERS.get(self.architecture, "lm_head.weight")))
+        if self.predicts_tokens():
+            head = HEADS_OF_ENCODERS.get(self.architecture, "lm_head.weight")
+            places.setdefault(HEAD, PublishedTensor(head))
         return places
 
     def dimensions(self) -> Dimensions:
@@ -272,8 +293,14 @@ class Transformers(PublishedFamily):
 
 
 def _dimensions(architecture: str, config: Mapping[str, object]) -> Dimensions:
-    kind = EncoderDimensions if architecture in ENCODERS else Dimensions
+    kind = Dimensions
+    if _is_encoder(architecture):
+        kind = EncoderDimensions if architecture in WITHOUT_HEAD else FillingDimensions
     return kind.model_validate(config)
+
+
+def _is_encoder(architecture: str) -> bool:
+    return architecture in HEADS_OF_ENCODERS or architecture in WITHOUT_HEAD
 
 
 def _experts(count: int) -> Iterator[str]:

@@ -20,7 +20,7 @@ from adaptlab.measurements.theory_report import Detail
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.registry import as_json
 from adaptlab.specs.curve_steps import CurveSteps
-from adaptlab.specs.resolve import family_shape
+from adaptlab.specs.resolve import family_shape, model_shape
 from adaptlab.specs.resolved import Resolved, ResolvedAdapt, ResolvedTheory, scored_tasks
 
 LEAST_LOSS = -1.0
@@ -263,8 +263,8 @@ class Expected:
 
 
 def _tensors(spec: Resolved, method: Method | None) -> Shapes:
-    shape = family_shape(spec.family)
-    tensors = shape.tensors if method is None else method.tensors(shape)
+    shape = model_shape(spec)
+    tensors = shape.tensors if method is None else method.trained(shape)
     return {name: tensor.shape for name, tensor in tensors.items()}
 
 

@@ -80,6 +80,8 @@ class Combine(Method):
         return self._with(part.smallest() for part in self.parts)
 
     def within(self, shape: ModelShape, budget: int) -> Self:
+        budget -= sum(tensor.size for tensor in shape.class_head.values())
+        shape = replace(shape, classes=None)  # the head is no part's own
         parts = list(self.smallest().parts)
         counts = [part.trained_scalars(shape) for part in parts]
 

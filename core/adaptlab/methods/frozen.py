@@ -23,3 +23,6 @@ class Frozen(Method):
 
     def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
         return {}
+
+    def trained(self, shape: ModelShape) -> dict[str, TensorShape]:
+        return {}

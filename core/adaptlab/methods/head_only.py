@@ -12,6 +12,7 @@ class HeadOnly(Method):
     """Train a copy of the matrix that maps the last hidden states to logits.
 
     A head that is tied to the embedding is untied: its copy is trained, and the embedding is not.
+    Where a task trains a head for classes, that head is all that is trained.
     """
 
     title: ClassVar[str] = "Head only"

@@ -8,7 +8,7 @@ from adaptlab.errors import BadDataset, InvalidSpec, Problem
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.records.content import read_content
 from adaptlab.records.record import Record
-from adaptlab.text.encoding import Encoded, LeavesNothing, cut, encoded
+from adaptlab.text.encoding import Encoded, LeavesNothing, cut, encoded, text_alone
 from adaptlab.text.splitting import EVERY_SPLIT
 from adaptlab.text.template import Rendered
 
@@ -25,7 +25,7 @@ class Corpus:
         lengths: tokens of each record, its answer included.
         asked: tokens of each prompt.
         splits: the place of each record's split in `EVERY_SPLIT`.
-        labels: the place of each record's answer among `choices`, if there are choices.
+        labels: the place of each record's answer among the choices or classes, if there are any.
         choices: the tokens of each choice.
         cut: records whose prompt was shortened.
     """
@@ -53,7 +53,9 @@ class _Reader:
     def __init__(self, task: TextTask) -> None:
         self._task, self._source = task, task.source()
         self._rule = task.split_rule()
-        self._labels = {value: place for place, value in enumerate(task.choices())}
+        values = task.class_values() or task.choices()
+        self._labels = {value: place for place, value in enumerate(values)}
+        self._has_classes = task.classes() is not None
         self._corpus = Corpus()
         self._faults: Counter[str] = Counter()
         self._examples: dict[str, int] = {}
@@ -82,7 +84,7 @@ class _Reader:
     def _add(self, number: int, record: Record) -> None:
         task, corpus = self._task, self._corpus
         try:
-            if not corpus.choices and self._labels:
+            if not corpus.choices and task.choices():
                 corpus.choices = self._choices(record)
             item = self._fitted(record)
         except LeavesNothing as error:
@@ -98,7 +100,7 @@ class _Reader:
             self._note("long", number)
         elif self._labels:
             label = self._labels[record[task.answer_field()[1]]]
-            if item.answer != corpus.choices[label]:
+            if corpus.choices and item.answer != corpus.choices[label]:
                 self._note("other_tokens", number)
             corpus.labels.append(label)
         corpus.tokens.extend((*item.prompt, *item.answer))
@@ -118,7 +120,8 @@ class _Reader:
     def _fitted(self, record: Record) -> Encoded:
         """Return a record's item, shortened if the task says so."""
         task, tokeniser = self._task, self._source.tokeniser
-        answer, limits, values = task.answer_text(record), task.tokens, dict(record)
+        limits, values = task.tokens, dict(record)
+        answer = "" if self._has_classes else task.answer_text(record)
         item = self._item(prompt := task.template().rendered(values), answer)
         cuts = 0
         while (
@@ -137,6 +140,8 @@ class _Reader:
         return item
 
     def _item(self, prompt: Rendered, answer: str) -> Encoded:
+        if self._has_classes:
+            return text_alone(self._source.tokeniser, prompt.text)
         return encoded(self._source.tokeniser, prompt.text, answer, ends=self._task.ends)
 
     def _length(self, item: Encoded) -> int:

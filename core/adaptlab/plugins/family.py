@@ -33,9 +33,24 @@ class Family(Value, ABC):
     def shape(self) -> ModelShape:
         """Return dimensions, sites and tensors of a resolved configuration."""
 
+    def shape_with_classes(self, classes: int) -> ModelShape:
+        """Return the shape with a head for classes in place of the model's own."""
+        return self.shape().with_classes(classes)
+
     def problems(self) -> tuple[Problem, ...]:
         """Return the errors of the configuration, with pointers below `/family`."""
         return ()
+
+    def predicts_tokens(self) -> bool:
+        """Return True if the model has a head of its own, which predicts tokens."""
+        return True
+
+    def can_classify(self) -> bool:
+        """Return True if a head for classes can take the place of the model's own.
+
+        Items differ in length, so the model must leave out what comes behind a shorter one.
+        """
+        return not self.fills_in()
 
     def fills_in(self) -> bool:
         """Return True if answer tokens are masked at the input.

@@ -80,7 +80,17 @@ class Method(Value, ABC):
 
     @abstractmethod
     def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
-        """Return the trainable tensors of a resolved configuration, by name."""
+        """Return the method's own trainable tensors, by name.
+
+        The configuration is a resolved one.
+        """
+
+    def trained(self, shape: ModelShape) -> dict[str, TensorShape]:
+        """Return everything that a resolved configuration trains, by name.
+
+        These are the method's own tensors, and a head for classes if the task needs one.
+        """
+        return {**self.tensors(shape), **shape.class_head}
 
     def kept(self) -> "Method":
         """Return the configuration of the tensors that a checkpoint stores.
@@ -125,7 +135,7 @@ class Method(Value, ABC):
 
     def trained_scalars(self, shape: ModelShape) -> int:
         """Return the number of trainable parameters of a resolved configuration."""
-        return sum(tensor.size for tensor in self.tensors(shape).values())
+        return sum(tensor.size for tensor in self.trained(shape).values())
 
     def within(self, shape: ModelShape, budget: int) -> Self:
         """Return the largest configuration of at most `budget` parameters.

@@ -1,9 +1,9 @@
 """Shapes of models and trainable tensors, for counting and allocation."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Self
 
 InitialiserKind = Literal[
     "zeros",
@@ -20,6 +20,9 @@ SiteKind = Literal[
     "linear", "embedding", "attention_input", "attention_keys_values", "attention_mix", "sublayer"
 ]
 TensorRole = Literal["weight", "bias", "norm_scale", "norm_shift"]
+
+HEAD_SITE = "unembed"
+"""The linear site of a model's head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,9 @@ class ModelShape:
     names the tensors that determine the attention pattern of the first layer with attention;
     training others leaves that pattern unchanged. `other_flops_per_token` counts the products with
     matrices that are no sites, such as those of experts.
+
+    `classes` is the number of outputs of a head that a task trains in place of the model's own,
+    None if the model's own head answers.
     """
 
     family: str
@@ -107,6 +113,38 @@ class ModelShape:
     tied: dict[str, str] = field(default_factory=dict[str, str])
     first_attention: frozenset[str] = frozenset()
     other_flops_per_token: int = 0
+    classes: int | None = None
+
+    @property
+    def class_head(self) -> dict[str, TensorShape]:
+        """The trainable tensors of a head for classes; empty if there is none.
+
+        They start at zero, so an untrained head prefers no class.
+        """
+        if self.classes is None:
+            return {}
+        weight = (self.classes, self.sites[HEAD_SITE].inputs)
+        return {
+            f"{HEAD_SITE}.weight": TensorShape(weight, Initialiser("zeros")),
+            f"{HEAD_SITE}.bias": TensorShape(
+                (self.classes,), Initialiser("zeros"), decays=False, role="bias"
+            ),
+        }
+
+    def with_classes(self, classes: int, *, without: tuple[str, ...] = ()) -> Self:
+        """Return the model with a head for classes in place of its own.
+
+        The sites and tensors `without` come only before the model's own head.
+        """
+        own = self.sites.get(HEAD_SITE)
+        width = self.width if own is None else own.inputs
+        head = Site(HEAD_SITE, "linear", width, classes)
+        removed = (HEAD_SITE, *without)
+        kept = {name: t for name, t in self.tensors.items() if name.split(".")[0] not in removed}
+        sites = {name: site for name, site in self.sites.items() if name not in removed}
+        return replace(
+            self, sites={**sites, HEAD_SITE: head}, tensors=kept, tied={}, classes=classes
+        )
 
     @property
     def parameters(self) -> int:

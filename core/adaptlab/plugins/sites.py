@@ -14,7 +14,7 @@ def missing_sites(method: Method, shape: ModelShape) -> tuple[Problem, ...]:
     smallest = method.smallest().kept()  # tensors that only help training belong to no site
     tensors = smallest.tensors(shape)
     has_sites = all(shape.owns(name) for name in tensors)
-    if has_sites and (tensors or not smallest.tensors(_complete())):
+    if has_sites and (tensors or not smallest.tensors(_complete(shape.classes))):
         return ()
     kinds = dict.fromkeys(site.kind for site in shape.sites.values())
     roles = dict.fromkeys(tensor.role for tensor in shape.tensors.values())
@@ -31,9 +31,9 @@ def missing_sites(method: Method, shape: ModelShape) -> tuple[Problem, ...]:
     )
 
 
-def _complete() -> ModelShape:
-    """Return a model with every kind of site and tensor."""
-    return DecoderLayout(
+def _complete(classes: int | None) -> ModelShape:
+    """Return a model with every kind of site and tensor, and the same head."""
+    complete = DecoderLayout(
         family="complete",
         layers=1,
         heads=1,
@@ -45,3 +45,4 @@ def _complete() -> ModelShape:
         vocabulary=1,
         gated=True,
     ).shape()
+    return complete if classes is None else complete.with_classes(classes)

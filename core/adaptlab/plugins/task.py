@@ -50,6 +50,13 @@ class Task(Value, ABC):
     def chance(self) -> float:
         """Return the exact-match accuracy of uniform guessing of answer tokens."""
 
+    def classes(self) -> int | None:
+        """Return the number of classes among which a trained head chooses.
+
+        The result is None if the model's own head answers, with tokens.
+        """
+        return None
+
     def end_token(self) -> int | None:
         """Return the token that ends a short answer and pads the rest.
 

@@ -109,6 +109,17 @@ class TextTask(Task, ABC):
         task._source = sources.get(self.reference_to_records().digest)
         return task
 
+    def class_values(self) -> tuple[str, ...]:
+        """Return the values of the answer's field by the outputs of a trained head.
+
+        The result is empty if the model's own head answers.
+        """
+        return ()
+
+    def found_in(self, facts: RecordsFacts) -> "TextTask":
+        """Return the task with what follows from the values of the answer's field."""
+        return self
+
     def choices(self) -> Mapping[str, str]:
         """Return the label words by the value of the answer's field.
 
@@ -157,9 +168,13 @@ class TextTask(Task, ABC):
             return self._with_problems((_not_records(name),))
         if problems := tuple(self._misfits(facts)):
             return self._with_problems(problems)
-        tokens = self.tokens.model_copy(update={"answer": self.answer_tokens()})
-        known = {"dataset": self._reference(facts), "splits": self.split_rule(), "tokens": tokens}
-        return self.model_copy(update=known)
+        known: dict[str, Value] = {
+            "dataset": self._reference(facts),
+            "splits": self.split_rule(),
+        }
+        if self.classes() is None:
+            known["tokens"] = self.tokens.model_copy(update={"answer": self.answer_tokens()})
+        return self.found_in(facts).model_copy(update=known)
 
     def problems(self) -> tuple[Problem, ...]:
         """Return the errors of the configuration, with pointers below the task."""
@@ -193,11 +208,13 @@ class TextTask(Task, ABC):
 
     def input_length(self) -> int:
         """Return the largest number of tokens of a prompt."""
+        if self.classes() is not None:
+            return self.tokens.longest
         return self.tokens.longest - self.answer_tokens()
 
     def target_length(self) -> int:
-        """Return the largest number of tokens of an answer."""
-        return self.answer_tokens()
+        """Return the largest number of tokens of an answer; a class counts as one."""
+        return self.answer_tokens() if self.classes() is None else 1
 
     def attention_problem(self) -> str:
         """Return the reason why attention over items is not recorded."""
@@ -219,7 +236,7 @@ class TextTask(Task, ABC):
         if self.answer_field()[1] in fields:
             detail = f"The prompt contains {self.answer_field()[1]!r}, which is the answer."
             yield Problem("/prompt", "answer_in_prompt", detail)
-        if self.answer_tokens() >= self.tokens.longest:
+        if self.classes() is None and self.answer_tokens() >= self.tokens.longest:
             detail = (
                 f"An answer of {self.answer_tokens()} tokens leaves no room for a prompt in "
                 f"{self.tokens.longest}. Raise `longest`."

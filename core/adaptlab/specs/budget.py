@@ -83,7 +83,7 @@ def fit(method: Method, shape: ModelShape, budget: int | None) -> Method:
 
 def budget_vector(method: Method, shape: ModelShape, requested: int | None) -> BudgetVector:
     """Return the cost of a resolved configuration."""
-    tensors = {name: tensor.size for name, tensor in method.tensors(shape).items()}
+    tensors = {name: tensor.size for name, tensor in method.trained(shape).items()}
     trained = sum(tensors.values())
     kept = method.kept()
     stored = trained if kept is method else kept.trained_scalars(shape)

@@ -23,7 +23,7 @@ from adaptlab.specs.forward_pass import (
     model_pass,
 )
 from adaptlab.specs.halving import Stage, stages
-from adaptlab.specs.resolve import family_shape
+from adaptlab.specs.resolve import content_length, model_shape
 from adaptlab.specs.resolved import (
     Resolved,
     ResolvedImport,
@@ -103,12 +103,12 @@ class _Job:
 
     @classmethod
     def of(cls, spec: Resolved) -> "_Job":
-        shape, method = family_shape(spec.family), spec.method
+        shape, method = model_shape(spec), spec.method
         if method is None:
             is_pretraining = isinstance(spec, ResolvedPretrain)
             trainable = trainable_by_itself(shape.tensors if is_pretraining else {}, shape)
         else:
-            trainable = trainable_with(spec.family, method)  # pyright: ignore[reportArgumentType] - frozen, and so hashable
+            trainable = trainable_with(spec.family, shape.classes, method)  # pyright: ignore[reportArgumentType] - frozen, and so hashable
         return cls(spec, shape, trainable)
 
     @property
@@ -278,7 +278,13 @@ class _Job:
     @cached_property
     def _route(self) -> Route:
         trainable = self.trainable
-        return Route(self.spec.family, trainable.first, trainable.matrices, trainable.learned)
+        return Route(
+            self.spec.family,
+            self.shape.classes,
+            trainable.first,
+            trainable.matrices,
+            trainable.learned,
+        )
 
     @cached_property
     def _passes(self) -> dict[Batch, Pass]:
@@ -304,4 +310,4 @@ def _evaluated(spec: Resolved) -> Iterator[tuple[Task, int]]:
 
 def _lengths(family: Family, task: Task) -> tuple[int, int]:
     """Return the positions of an item, and how many predict the answer."""
-    return family.content_length(task.sequence_length()), task.target_length()
+    return content_length(family, task), task.target_length()

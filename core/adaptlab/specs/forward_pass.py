@@ -109,6 +109,7 @@ class Route:
     """
 
     family: Family
+    classes: int | None
     first: int
     matrices: frozenset[str]
     learned: int
@@ -117,7 +118,7 @@ class Route:
 @lru_cache(maxsize=1024)  # shared by jobs of a study that differ only in the method's size
 def model_pass(route: Route, batch: Batch) -> Pass:
     """Return the cost of one forward pass through the base model."""
-    return Pass.of(_model_parts(family_shape(route.family), route, batch))
+    return Pass.of(_model_parts(family_shape(route.family, route.classes), route, batch))
 
 
 def _model_parts(shape: ModelShape, route: Route, batch: Batch) -> Iterator[Part]:

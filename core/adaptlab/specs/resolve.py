@@ -18,7 +18,13 @@ from adaptlab.plugins.task import TASKS, AnyTask, Task
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.specs.budget import BudgetVector, Solution, budget_vector, solve
 from adaptlab.specs.halving import halving_problems
-from adaptlab.specs.resolved import NO_TRAINING, ResolvedAdapt, ResolvedImport, ResolvedPretrain
+from adaptlab.specs.resolved import (
+    NO_TRAINING,
+    Resolved,
+    ResolvedAdapt,
+    ResolvedImport,
+    ResolvedPretrain,
+)
 from adaptlab.specs.spec import (
     AdaptSpec,
     AttentionSpec,
@@ -175,14 +181,22 @@ def configured(plug_in: type[P], choice: Choice, pointer: str) -> P:
         raise InvalidSpec(*problems) from error
 
 
-def family_shape(family: Family) -> ModelShape:
-    """Return the shape of a resolved family, from a cache."""
-    return _shape_of(family)  # pyright: ignore[reportArgumentType] - frozen, and so hashable
+def family_shape(family: Family, classes: int | None = None) -> ModelShape:
+    """Return the shape of a resolved family, from a cache.
+
+    With `classes`, a head for classes is in place of the model's own.
+    """
+    return _shape_of(family, classes)  # pyright: ignore[reportArgumentType] - frozen, and so hashable
 
 
 @lru_cache(maxsize=32)  # up to 0.5 MB each; many jobs adapt the same base model
-def _shape_of(family: Family) -> ModelShape:
-    return family.shape()
+def _shape_of(family: Family, classes: int | None) -> ModelShape:
+    return family.shape() if classes is None else family.shape_with_classes(classes)
+
+
+def model_shape(spec: Resolved) -> ModelShape:
+    """Return the shape of a job's model, with the head that its task needs."""
+    return family_shape(spec.family, None if spec.task is None else spec.task.classes())
 
 
 def budget_limit(budget: BudgetSpec, shape: ModelShape) -> int | None:
@@ -203,6 +217,12 @@ def budget_limit(budget: BudgetSpec, shape: ModelShape) -> int | None:
 
 def _resolve_pretraining(spec: PretrainSpec, datasets: Datasets) -> ResolvedPretrain:
     task = resolve_task(spec.task, "/task", datasets)
+    if task.classes() is not None:
+        detail = (
+            "A base model answers with tokens. Pretrain with `score: label_words`, and train a "
+            "head when the model is adapted."
+        )
+        raise InvalidSpec(Problem("/task/score", "head_without_base", detail))
     evaluated = _evaluation_tasks(spec, task, datasets)
     choice = configured(FAMILIES.get(spec.family.name, "/family/name"), spec.family, "/family")
     if problems := choice.problems():
@@ -233,16 +253,20 @@ def _resolve_adaptation(
     solution: Solution | None,
     adapter: ModelFolder | None = None,
 ) -> ResolvedAdapt:
-    shape = family_shape(base.family)
     task = resolve_task(spec.task, "/task", datasets)
     evaluated = _evaluation_tasks(spec, task, datasets)
     _check_fits(task, evaluated, base.family)
+    if adapter is not None and task.classes() is not None:
+        detail = "An imported adapter has no head for classes. Use `score: label_words`."
+        raise InvalidSpec(Problem("/task/score", "no_head_in_adapter", detail))
+    shape = family_shape(base.family, task.classes())
     if solution is None:
-        solution = _solution(spec, shape)
+        solution = _solution(spec, shape, budget_limit(spec.budget, family_shape(base.family)))
     method = solution.method
     _check_reads(base, method, (task, *evaluated))
     seeds = _seeds(base.replicates if spec.seeds == AUTO else spec.seeds)
-    base_tasks = () if base.task is None else base.task.parts()  # a mixture by its parts
+    is_own_head = base.task is None or task.classes() is not None
+    base_tasks = () if is_own_head else base.task.parts()  # a mixture by its parts
     return ResolvedAdapt(
         base_model=base.name,
         base_digest=base.digest,
@@ -284,11 +308,10 @@ def _tuned_training(spec: AdaptSpec, method: Method, shape: ModelShape) -> Resol
     return _training(spec.training, trials, spec.tuning.halving)
 
 
-def _solution(spec: AdaptSpec, shape: ModelShape) -> Solution:
+def _solution(spec: AdaptSpec, shape: ModelShape, limit: int | None) -> Solution:
     if spec.method is None:
         detail = "Give a method to train, or the folder of an adapter to import."
         raise InvalidSpec(Problem("/method", "missing", detail))
-    limit = budget_limit(spec.budget, shape)
     method = solve(resolve_method(spec.method), shape, limit)
     return Solution(method, budget_vector(method, shape, limit))
 
@@ -320,21 +343,37 @@ def _check_fits(task: Task | None, evaluated: tuple[Task, ...], family: Family) 
     }
     problems: list[Problem] = []
     for pointer, scored in {**own, **others}.items():
-        if isinstance(scored, TextTask) and family.fills_in():
+        if scored.classes() is not None:
+            problems += _head_problems(pointer, scored, task, family)
+        elif not family.predicts_tokens():
             detail = (
-                f"The model fills in masks instead of continuing a text. {scored.name} needs a "
-                "decoder so far."
+                f"The model has no head that predicts tokens, which {scored.name} needs. Use "
+                "text_classification with `score: head`."
             )
-            problems.append(Problem(pointer, "no_texts_in_encoders", detail))
+            problems.append(Problem(pointer, "no_token_head", detail))
             continue
+        elif isinstance(scored, TextTask) and family.fills_in():
+            detail = (
+                f"The model fills in masks instead of continuing a text. {scored.name} with "
+                "answers in words needs a decoder. Use text_classification with `score: head`."
+            )
+            problems.append(Problem(pointer, "no_words_from_encoders", detail))
+            continue
+        elif task is not None and task.classes() is not None:
+            detail = (
+                f"The task trains a head for classes, and {scored.name} needs the model's own. "
+                "Leave it out."
+            )
+            problems.append(Problem(pointer, "other_head", detail))
         for noun, needed, available in (
             ("vocabulary", scored.vocabulary(), shape.vocabulary),
-            ("context", family.content_length(scored.sequence_length()), shape.context),
+            ("context", content_length(family, scored), shape.context),
         ):
             if needed > available:
                 detail = f"{scored.name} needs a {noun} of {needed}. The model has {available}."
                 problems.append(Problem(pointer, f"{noun}_too_small", detail, nearest=(available,)))
-        if family.fills_in() and scored.vocabulary() > (mask := family.mask_token()):
+        fills_in = family.fills_in() and scored.classes() is None
+        if fills_in and scored.vocabulary() > (mask := family.mask_token()):
             detail = (
                 f"{scored.name} has tokens up to {scored.vocabulary() - 1}, and {mask} is the "
                 f"model's mask token. Use a task with at most {mask} tokens."
@@ -342,6 +381,30 @@ def _check_fits(task: Task | None, evaluated: tuple[Task, ...], family: Family) 
             problems.append(Problem(pointer, "mask_is_a_token", detail, nearest=(mask,)))
     if problems:
         raise InvalidSpec(*problems)
+
+
+def _head_problems(
+    pointer: str, scored: Task, own: Task | None, family: Family
+) -> Iterator[Problem]:
+    """Yield the reasons why no trained head answers a task."""
+    if own is None or own.classes() != scored.classes():
+        detail = (
+            f"{scored.name} is answered by a head for {scored.classes()} classes, which this job "
+            "does not train. Leave the task out, or train it."
+        )
+        yield Problem(pointer, "no_such_head", detail)
+    elif not family.can_classify():
+        detail = (
+            f"This {family.name} attends to all positions, and would also attend to what comes "
+            "behind a shorter text. Use a causal model or an imported encoder."
+        )
+        yield Problem(pointer, "no_heads_in_family", detail)
+
+
+def content_length(family: Family, task: Task) -> int:
+    """Return the positions of an item's content."""
+    length = task.sequence_length()
+    return length if task.classes() is not None else family.content_length(length)
 
 
 def _check_reads(base: BaseModelFacts, method: Method, tasks: tuple[Task, ...]) -> None:

@@ -17,6 +17,6 @@ def items_at_once(shape: ModelShape, replicates: int, tokens: int, answers: int)
         answers: positions of an item that predict an answer token; only they have logits.
     """
     widest = max((s.outputs for s in shape.linear_sites if s.layer is not None), default=1)
-    features = max(widest * tokens, shape.vocabulary * answers)
+    features = max(widest * tokens, (shape.classes or shape.vocabulary) * answers)
     most = min(TOKENS_AT_ONCE // tokens, FEATURES_AT_ONCE // features)
     return max(1, most // replicates)

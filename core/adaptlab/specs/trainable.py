@@ -52,17 +52,18 @@ def trainable_by_itself(trained: Mapping[str, TensorShape], shape: ModelShape) -
 
 
 @lru_cache(maxsize=1024)  # shared by jobs of a study that differ only in task or training
-def trainable_with(family: Family, method: Method) -> Trainable:
+def trainable_with(family: Family, classes: int | None, method: Method) -> Trainable:
     """Return the trainable part of a model with a method."""
-    shape = family_shape(family)
-    trained = method.tensors(shape)
+    shape = family_shape(family, classes)
+    trained = method.trained(shape)
+    class_head = shape.class_head.keys() & trained.keys()
     copies = {name for name, tensor in trained.items() if tensor.initialiser.kind == "base"}
     return Trainable(
         scalars=sum(tensor.size for tensor in trained.values()),
         tensors=len(trained) - len(copies),
-        first=_first(method.kept().tensors(shape), shape),
-        matrices=frozenset(trained[name].initialiser.source for name in copies),
-        hooked=_hooked(trained.keys() - copies, shape),
+        first=_first(method.kept().trained(shape), shape),
+        matrices=frozenset(trained[name].initialiser.source for name in copies) | class_head,
+        hooked=_hooked(trained.keys() - copies - class_head, shape),
         extra_flops=method.extra_flops_per_token(shape),
         learned=method.extra_context_tokens(),
     )

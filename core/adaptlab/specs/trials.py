@@ -107,7 +107,7 @@ def _scale_problems(tuning: TuningSpec, method: Method, shape: ModelShape) -> It
     """Yield the problem of scales without effect, which would repeat trials."""
     if not tuning.initial_scales:
         return
-    tensors = method.tensors(shape).values()
+    tensors = method.trained(shape).values()
     if not any(tensor.initialiser.is_random for tensor in tensors):
         detail = (
             f"No tensor of {method.name} starts at random, so there is nothing to scale. Leave "

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.dataset import NO_DATASETS, Datasets
+from adaptlab.plugins.task import Task
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import spec_digest
 from adaptlab.specs.spec import AdaptSpec, TuningSpec
@@ -43,7 +44,8 @@ def expand(
     _check_size(spec, entries, most_jobs)
     tasks = study_tasks(spec, datasets)
     _check_bases_and_seeds(spec, bases)
-    sized_bases = [study_base(spec, index, facts) for index, facts in enumerate(bases)]
+    classes = _common_classes(tasks)
+    sized_bases = [study_base(spec, index, facts, classes) for index, facts in enumerate(bases)]
     sized, skipped = sized_methods(spec, sized_bases, entries)
     if spec.budget_tolerance is not None:
         check_tolerance(spec.budget_tolerance, sized_bases, sized)
@@ -65,6 +67,22 @@ def expand(
         skipped=skipped,
         checks=planned_checks(spec, bases, entries, cells, jobs, datasets),
     )
+
+
+def _common_classes(tasks: Sequence[Task]) -> int | None:
+    """Return the number of classes of the head that the tasks train, if they do.
+
+    Raises `InvalidSpec` if they need different heads, since the sizes of methods would differ.
+    """
+    heads = [task.classes() for task in tasks]
+    for place, classes in enumerate(heads):
+        if classes != heads[0]:
+            detail = (
+                "The tasks of a study are answered by heads with the same number of classes, or "
+                "all by the model's own head. Create a study for each kind."
+            )
+            raise InvalidSpec(Problem(f"/tasks/{place}", "other_head", detail))
+    return heads[0] if heads else None  # theory checks alone have no tasks
 
 
 def _check_size(spec: StudySpec, entries: Sequence[StudyEntry], most_jobs: int) -> None:

@@ -45,16 +45,20 @@ class SizedMethod:
         return self.solution.budget.trainable_parameters
 
 
-def study_base(spec: StudySpec, index: int, facts: BaseModelFacts) -> StudyBase:
+def study_base(
+    spec: StudySpec, index: int, facts: BaseModelFacts, classes: int | None
+) -> StudyBase:
     """Return base model `index`, with the budgets in its parameters.
+
+    `classes` is the number of classes of the head that the tasks train, if they do.
 
     Raises `InvalidSpec` for a budget without a limit and for two that are equal on this model.
     """
-    shape = family_shape(facts.family)
+    own = family_shape(facts.family)
     limits: list[int] = []
     for place, budget in enumerate(spec.budgets):
         try:
-            limit = budget_limit(budget, shape)
+            limit = budget_limit(budget, own)
         except InvalidSpec as error:
             raise InvalidSpec(*moved_problems(error, {"budget": f"/budgets/{place}"})) from error
         if limit is None:
@@ -67,7 +71,7 @@ def study_base(spec: StudySpec, index: int, facts: BaseModelFacts) -> StudyBase:
             )
             raise InvalidSpec(Problem(f"/budgets/{place}", "budget_twice", detail))
         limits.append(limit)
-    return StudyBase(index, facts, shape, tuple(limits))
+    return StudyBase(index, facts, family_shape(facts.family, classes), tuple(limits))
 
 
 def sized_methods(

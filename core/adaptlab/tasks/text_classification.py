@@ -1,4 +1,4 @@
-"""Classification of texts by label words."""
+"""Classification of texts by label words, or by a trained head."""
 
 import math
 from collections import Counter
@@ -20,48 +20,72 @@ MOST_USUAL = 8
 LabelWord = Annotated[str, Field(min_length=1, max_length=100)]
 
 
-class LabelWords(Value):
-    """The field with the label, and a word for each of its values."""
+class Label(Value):
+    """The field with the label.
+
+    `words` has a word for each of its values, for `score: label_words` only. `classes` are its
+    values in the order of the outputs of a head, by default in alphabetical order.
+    """
 
     field: FieldName
-    words: Annotated[dict[str, LabelWord], Field(min_length=2, max_length=MOST_VALUES)]
+    words: Annotated[
+        dict[str, LabelWord], Field(min_length=2, max_length=MOST_VALUES)
+    ] | None = None
+    classes: Annotated[
+        tuple[str, ...], Field(min_length=2, max_length=MOST_VALUES)
+    ] | None = None
 
     def __hash__(self) -> int:
-        return hash((self.field, *sorted(self.words.items())))
+        return hash((self.field, self.classes, *sorted((self.words or {}).items())))
 
 
 @TASKS.register("text_classification")
 class TextClassification(TextTask):
     """Choose the label of a record's text.
 
-    The model reads the prompt and answers with a label word. The choice is the word to which the
-    model gives the highest probability among all label words; a word of several tokens has the
+    By `label_words`, the model reads the prompt and answers with a word. The choice is the word to
+    which it gives the highest probability among all label words; a word of several tokens has the
     product of their probabilities. Training minimises the loss on the tokens of the right word.
+
+    By `head`, a linear layer that starts at zero is trained with the method. It reads the last
+    hidden state of the prompt's last token, or in an encoder the mean of those of all tokens. Its
+    parameters are part of the budget. The base alone has an untrained head, which always answers
+    the first class.
+
     Chance is the share of the most common label in the dataset.
     """
 
     title: ClassVar[str] = "Text classification"
-    summary: ClassVar[str] = "Texts of your own dataset, labelled by words."
+    summary: ClassVar[str] = "Texts of your own dataset with labels."
     reference: ClassVar[str] = "Schick, Schütze (EACL 2021), label words"
     ends: ClassVar[bool] = False
 
     name: Literal["text_classification"] = "text_classification"
-    label: LabelWords
-    score: Literal["label_words"] = "label_words"
+    label: Label
+    score: Literal["label_words", "head"] = "label_words"
     metric: Literal["accuracy"] = "accuracy"
 
     def answer_text(self, record: Record) -> str:
-        return self.label.words[record[self.label.field]]
+        return self.choices()[record[self.label.field]]
 
     def answer_field(self) -> tuple[str, str]:
         return "/label/field", self.label.field
 
     def usual_answer(self) -> int:
         # No tokeniser makes more tokens of a word than it has bytes.
-        return min(MOST_USUAL, max(len(word.encode()) for word in self.label.words.values()))
+        words = self.choices().values()
+        return min(MOST_USUAL, max((len(word.encode()) for word in words), default=1))
 
     def choices(self) -> Mapping[str, str]:
-        return self.label.words
+        return (self.label.words or {}) if self.score == "label_words" else {}
+
+    def classes(self) -> int | None:
+        if self.score == "label_words":
+            return None
+        return len(self.label.classes or ())
+
+    def class_values(self) -> tuple[str, ...]:
+        return (self.label.classes or ()) if self.score == "head" else ()
 
     def fits(self, facts: RecordsFacts) -> Iterator[Problem]:
         field = facts.field(self.label.field)
@@ -74,30 +98,68 @@ class TextClassification(TextTask):
             yield Problem("/label/field", "too_many_labels", detail)
             return
         present = [entry.value for entry in field.values]
-        words = self.label.words
         if len(present) < 2:
             detail = f"All records have the label {present[0]!r}. There must be two labels or more."
             yield Problem("/label/field", "one_label", detail)
-        elif missing := [value for value in present if value not in words]:
+        named = self.label.classes if self.score == "head" else tuple(self.choices())
+        if named is None:
+            return  # the classes are the field's values
+        noun = "word" if self.score == "label_words" else "class"
+        pointer = f"/label/{'words' if self.score == 'label_words' else 'classes'}"
+        missing = [value for value in present if value not in named]
+        if missing and len(present) > 1:
             listed = ", ".join(map(repr, missing[:8]))
-            detail = f"The label {listed} of {facts.name!r} has no word. Give one for every label."
-            yield Problem("/label/words", "label_without_word", detail, allowed=tuple(present))
-        if absent := [value for value in words if value not in present]:
+            detail = f"The label {listed} of {facts.name!r} has no {noun}. Give one for every label."
+            yield Problem(pointer, f"label_without_{noun}", detail, allowed=tuple(present))
+        if absent := [value for value in named if value not in present]:
             listed = ", ".join(map(repr, absent[:8]))
-            detail = f"No record of {facts.name!r} has the label {listed}. Leave its word out."
-            yield Problem("/label/words", "no_such_label", detail, allowed=tuple(present))
+            detail = f"No record of {facts.name!r} has the label {listed}. Leave its {noun} out."
+            yield Problem(pointer, "no_such_label", detail, allowed=tuple(present))
+
+    def found_in(self, facts: RecordsFacts) -> "TextClassification":
+        """Return the task with the classes of a head, which the dataset's labels are."""
+        field = facts.field(self.label.field)
+        if self.score != "head" or self.label.classes is not None or field is None:
+            return self
+        values = tuple(sorted(entry.value for entry in field.values or ()))
+        return self.model_copy(update={"label": self.label.model_copy(update={"classes": values})})
 
     def chance(self) -> float:
         """Return the accuracy of always answering the most common label."""
-        return self.reference_to_records().majority or 1 / len(self.label.words)
+        return self.reference_to_records().majority or 1 / self._labels()
 
     def chance_loss(self) -> float:
-        """Return the loss of guessing among labels whose words are one token."""
-        return math.log(len(self.label.words))
+        """Return the loss of guessing among classes, or among words of one token."""
+        return math.log(self._labels())
+
+    def _labels(self) -> int:
+        return self.classes() or len(self.choices())
 
     def _own_problems(self) -> Iterator[Problem]:
         yield from super()._own_problems()
-        counts = Counter(self.label.words.values())
+        words, classes = self.label.words, self.label.classes
+        if self.score == "head":
+            if words is not None:
+                detail = "A head answers with classes and not with words. Leave the words out."
+                yield Problem("/label/words", "words_of_head", detail)
+            if self.tokens.answer is not None:
+                detail = "A head's answer has no tokens. Leave the limit out."
+                yield Problem("/tokens/answer", "answer_of_head", detail)
+            if len(set(classes or ())) != len(classes or ()):
+                detail = "A class occurs twice. List each once."
+                yield Problem("/label/classes", "class_twice", detail)
+            return
+        if words is None:
+            detail = (
+                'Give a word for every label, as in {"words": {"neg": " negative"}}, or set `score` '
+                "to head."
+            )
+            yield Problem("/label/words", "missing", detail)
+            return
+        if classes is not None:
+            detail = "Only a head has classes. Leave them out, or set `score` to head."
+            yield Problem("/label/classes", "classes_of_words", detail)
+        counts = Counter(words.values())
         if twice := [word for word, count in counts.items() if count > 1]:
             detail = f"The word {twice[0]!r} stands for several labels. Give each its own."
             yield Problem("/label/words", "word_twice", detail)

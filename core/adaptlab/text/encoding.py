@@ -62,6 +62,17 @@ def encoded(tokeniser: Tokeniser, prompt: str, answer: str, *, ends: bool) -> En
     return Encoded(tokens.ids[:start], (*tokens.ids[start:], *end), joins)
 
 
+def text_alone(tokeniser: Tokeniser, text: str) -> Encoded:
+    """Return the tokens of a text that no answer follows.
+
+    Raises:
+        LeavesNothing: it has none.
+    """
+    if not (tokens := tokeniser.whole(text)):
+        raise LeavesNothing("The prompt has no token.")
+    return Encoded(tokens, ())
+
+
 def cut(tokeniser: Tokeniser, prompt: Rendered, field: str, keep: Keep, excess: int) -> str | None:
     """Return the value of a field without about `excess` tokens of the prompt.
 

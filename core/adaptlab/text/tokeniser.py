@@ -53,6 +53,10 @@ class Tokeniser(Protocol):
         """Return the tokens of a text, with those that begin every text."""
         ...
 
+    def whole(self, text: str) -> tuple[int, ...]:
+        """Return the tokens of a text, with those that begin and end every text."""
+        ...
+
     def text(self, ids: tuple[int, ...]) -> str:
         """Return the text of tokens; what is not text is left out or replaced."""
         ...
@@ -75,6 +79,10 @@ class ByteTokeniser:
             ids.extend(encoded)
             places.extend([place] * len(encoded))
         return Tokens(tuple(ids), tuple(places), tuple(place + 1 for place in places))
+
+    def whole(self, text: str) -> tuple[int, ...]:
+        """Return one token per byte."""
+        return tuple(text.encode())
 
     def text(self, ids: tuple[int, ...]) -> str:
         """Return the text of bytes; broken characters become U+FFFD."""
@@ -112,6 +120,10 @@ class PublishedTokeniser:
             last = last if stands_for_none else end
             ends.append(last)
         return Tokens(tuple(encoding.ids[:count]), tuple(starts), tuple(ends))
+
+    def whole(self, text: str) -> tuple[int, ...]:
+        """Return the tokens of a text, with those that begin and end every text."""
+        return tuple(self._tokenizer.encode(text).ids)
 
     def text(self, ids: tuple[int, ...]) -> str:
         """Return the text of tokens without special ones."""

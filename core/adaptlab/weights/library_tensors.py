@@ -96,7 +96,7 @@ OUTER: Mapping[str, str] = {
 }
 """The names of modules outside the blocks, by the last parts of the library's name."""
 EMBEDDING, POSITIONS, HEAD = "embed.weight", "positions.weight", "unembed.weight"
-TRANSFORM = "transform"
+TRANSFORM, TRANSFORM_NORM = "transform", "transform_norm"
 """The linear site between the last block of an encoder and its head."""
 INPUTS = ("embed", "positions", "token_types", "embed_norm")
 """What makes the input of the first block."""
@@ -186,16 +186,21 @@ class Dimensions(PublishedConfig):
 class EncoderDimensions(Dimensions):
     """The members of `config.json` that decide sites and shapes of encoders.
 
-    Encoders see all positions and predict masked tokens in place.
+    Encoders see all positions.
     """
 
-    mask_token_id: int | None = Field(default=None, ge=0)
     pad_token_id: int = 1
     tie_word_embeddings: Literal[True] | None = None  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
     is_decoder: Literal[False] = False
     add_cross_attention: Literal[False] = False
     position_embedding_type: Literal["absolute"] = "absolute"
     chunk_size_feed_forward: Literal[0] = 0
+
+
+class FillingDimensions(EncoderDimensions):
+    """The members for encoders that predict masked tokens in place."""
+
+    mask_token_id: int | None = Field(default=None, ge=0)
 
     @model_validator(mode="after")
     def _has_a_mask(self) -> Self:

@@ -22,7 +22,7 @@ from adaptlab.comparisons.table_comparison import (
 )
 from adaptlab.measurements.results import Evaluation
 from adaptlab.plugins.method import methods_without_base
-from adaptlab.specs.resolve import family_shape
+from adaptlab.specs.resolve import model_shape
 from adaptlab.specs.resolved import ResolvedAdapt, UnreadSpec
 from adaptlab.statistics import Scores, scores_of
 from adaptlab.studies.study_plan import Role
@@ -187,7 +187,7 @@ def measured_row(row: Row) -> MeasuredRow | None:
     return MeasuredRow(
         label=row.label,
         method=spec.method,
-        shape=family_shape(spec.family),
+        shape=model_shape(spec),
         steps=spec.training.steps,
         schedule=spec.training.schedule,
         trials=tuple(

@@ -2,7 +2,7 @@
 
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.shapes import ModelShape
-from adaptlab.specs.resolve import family_shape
+from adaptlab.specs.resolve import model_shape
 from adaptlab.specs.resolved import ResolvedAdapt, read_resolved
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.values import Value
@@ -33,7 +33,7 @@ def size_steps(document: ResolvedSpec) -> SizeSteps | None:
     size = None if method.size_knob is None else getattr(method, method.size_knob)
     if method.size_knob is None or not isinstance(size, int):
         return None
-    shape = family_shape(resolved.family)
+    shape = model_shape(resolved)
     return SizeSteps(
         knob=method.size_knob,
         chosen=_step(method, shape, size),

@@ -1,0 +1,319 @@
+"""Classification of texts by a trained head, on decoders and encoders."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors import safe_open
+from tests.engine.library_models import HEADLESS, MODELS
+from tests.engine.making import SMALL, Remembering
+from tests.texts import (
+    CLASSIFICATION,
+    Stored,
+    a_byte_pair_tokeniser,
+    a_word_piece_tokeniser,
+    reviews,
+    stored,
+    without,
+)
+from torch import Tensor
+
+from adaptlab.engine.allocate import allocate
+from adaptlab.engine.base_weights import BaseWeights
+from adaptlab.engine.datasets import read_datasets
+from adaptlab.engine.library_model import Float64
+from adaptlab.engine.loss import mean_losses
+from adaptlab.engine.making import make_items
+from adaptlab.engine.model import Model
+from adaptlab.engine.plan import Plan, make_plan
+from adaptlab.engine.run import run
+from adaptlab.families.gpt2 import GPT2
+from adaptlab.families.llama import Llama
+from adaptlab.measurements.results import CheckpointWritten, Evaluated
+from adaptlab.plugins.family import Family
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolved import ResolvedAdapt
+from adaptlab.specs.spec import AdaptSpec, PretrainSpec
+from adaptlab.weights.model_folder import check_folder, fingerprint
+from adaptlab.weights.placed_folder import PlacedFolder
+
+TASK = without(
+    CLASSIFICATION, prompt="{text}", label={"field": "label"}, score="head", tokens={"longest": 32}
+)
+VOCABULARY = 320
+ENCODERS = (*HEADLESS, "bert", "roberta", "distilbert", "modernbert")
+EVERY = (*ENCODERS, "qwen3", "gemma2", "opt", "mixtral")
+METHODS: tuple[str | dict[str, object], ...] = (
+    "lora",
+    "prefix_tuning",
+    {"name": "prefix_tuning", "side": "key_value"},
+    "soft_prompt",
+    "ia3",
+    "bitfit",
+    "full_finetuning",
+    {"name": "combine", "parts": ["lora", "soft_prompt"]},
+)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    return stored(tmp_path_factory.mktemp("data"), reviews(160))
+
+
+@pytest.fixture(scope="module")
+def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], PlacedFolder]:
+    """A maker of folders with random weights and a tokeniser, one of each architecture."""
+    root, texts = tmp_path_factory.mktemp("models"), [r["text"] for r in reviews(60)]
+    made: dict[str, PlacedFolder] = {}
+
+    def folder(name: str) -> PlacedFolder:
+        if name not in made:
+            torch.manual_seed(3)
+            model = {**HEADLESS, **MODELS}[name]()
+            model.resize_token_embeddings(VOCABULARY)
+            for parameter in model.parameters():
+                if parameter.dim() > 1:  # norms and biases stay as they are
+                    parameter.data = 0.3 * torch.randn_like(parameter)
+            model.save_pretrained(root / name)
+            kind = a_word_piece_tokeniser if name in ENCODERS else a_byte_pair_tokeniser
+            (root / name / "tokenizer.json").write_bytes(kind(texts))
+            files = fingerprint(check_folder(root / name))
+            made[name] = PlacedFolder(path=root / name, name=name, files=files)
+        return made[name]
+
+    return folder
+
+
+def resolved_for(data: Stored, family: Family, **changes: Any) -> ResolvedAdapt:
+    facts = BaseModelFacts(
+        name="base", digest="0" * 64, family=family, task=None, replicates=1
+    )
+    spec = {
+        "base_model": "base",
+        "task": TASK,
+        "method": "lora",
+        "budget": {"trainable_parameters": 400},
+        "training": {"steps": 6, "batch_size": 4, "precision": "float64"},
+        "tuning": {"learning_rates": [0.01, 0.03]},
+        "seeds": 2,
+        **changes,
+    }
+    return resolve(AdaptSpec.model_validate(spec), facts, data.datasets)
+
+
+def planned(data: Stored, folder: PlacedFolder, method: str | dict[str, object]) -> Plan:
+    family = check_folder(folder.path).family
+    fixed = ("bitfit", "full_finetuning")
+    budget = {"trainable_parameters": None if method in fixed else 700}
+    resolved = resolved_for(data, family, method=method, budget=budget)
+    contents = read_datasets(resolved, (data.path,), folder)
+    return make_plan(resolved, "cpu", contents.lists, contents.texts)
+
+
+def adapted(plan: Plan, folder: PlacedFolder) -> Model:
+    """The model with random tensors, as far from the base as training could take it."""
+    base = BaseWeights((), folder).read(plan, plan.spec.base_replicates, plan.dtype)
+    shapes, seeds = plan.trained_shapes, plan.replicate_seeds
+    copies = {name: tensor for name, tensor in base.items() if name in shapes}
+    start = allocate(shapes, seeds, base, plan.dtype).tensors if copies else {}
+    generator = torch.Generator().manual_seed(5)
+    trained = {
+        name: start.get(name, torch.zeros(1, dtype=plan.dtype)).detach()
+        + 0.3
+        * torch.randn(plan.replicates, *shape.shape, generator=generator, dtype=plan.dtype)
+        for name, shape in shapes.items()
+    }
+    return Model(plan, base, trained)
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        pytest.param(name, method, id=f"{name}-{method}")
+        for name in ("bert-alone", "modernbert", "qwen3")
+        for method in METHODS
+        if name == "bert-alone" or method != "bitfit"  # the others have no biases
+    ],
+)
+def test_padding_changes_nothing(
+    name: str,
+    method: str | dict[str, object],
+    data: Stored,
+    folder_of: Callable[[str], PlacedFolder],
+):
+    folder = folder_of(name)
+    plan = planned(data, folder, method)
+    model = adapted(plan, folder)
+    _is_not_padded(model)
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY if name not in ("modernbert", "qwen3")])
+def test_padding_changes_nothing_in_any_architecture(
+    name: str, data: Stored, folder_of: Callable[[str], PlacedFolder]
+):
+    folder = folder_of(name)
+    _is_not_padded(adapted(planned(data, folder, "lora"), folder))
+
+
+def _is_not_padded(model: Model) -> None:
+    items = make_items(model.plan.task, "test", torch.tensor([0]), 0, 6)
+    assert items.read is not None
+    assert len(set(items.read.flatten().tolist())) > 1
+    together = model.answers(items.padded(32))
+    assert together.shape == (4, 6, 1, 2)
+    assert (together[0] - together[1]).abs().max() > 1e-3
+    for place in range(6):
+        alone = items.part(slice(place, place + 1))
+        length = int(items.read[0, place])
+        row = torch.zeros_like(alone.targets)
+        short = replace(
+            alone, tokens=alone.tokens[..., :length], answer_rows=row, first=length - 1, length=1
+        )
+        assert (model.answers(short)[:, 0] - together[:, place]).abs().max() < 1e-9
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_the_head_of_an_encoder_reads_the_mean_of_its_states(
+    name: str, data: Stored, folder_of: Callable[[str], PlacedFolder]
+):
+    folder = folder_of(name)
+    model = adapted(planned(data, folder, "head_only"), folder)
+    library = transformers.AutoModel.from_pretrained(folder.path, dtype=torch.float64).eval()
+    first = 2 if name.startswith("roberta") else 0  # where it counts positions from
+
+    def state(tokens: Tensor) -> Tensor:
+        # RoBERTa would number the tokens itself, leaving out the one with the id of padding.
+        place = torch.arange(first, first + tokens.shape[-1])
+        numbered = {"position_ids": place.unsqueeze(0)} if first else {}
+        return library(input_ids=tokens, **numbered).last_hidden_state.mean(1)
+
+    _agrees(model, state)
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gemma2", "opt", "mixtral"])
+def test_the_head_of_a_decoder_reads_its_last_state(
+    name: str, data: Stored, folder_of: Callable[[str], PlacedFolder]
+):
+    folder = folder_of(name)
+    model = adapted(planned(data, folder, "head_only"), folder)
+    options: dict[str, Any] = {"attn_implementation": "eager", "dtype": torch.float64}
+    if name == "mixtral":
+        options["experts_implementation"] = "eager"  # the only one that takes float64
+    library = transformers.AutoModel.from_pretrained(folder.path, **options).eval()
+    _agrees(model, lambda tokens: library(input_ids=tokens).last_hidden_state[:, -1])
+
+
+@torch.no_grad()
+def _agrees(model: Model, state: Callable[[Tensor], Tensor]) -> None:
+    """Check the logits of items against a head on a state of the library's model."""
+    items = make_items(model.plan.task, "test", torch.tensor([0]), 0, 5)
+    found = model.answers(items)
+    head, bias = (model.trained[f"unembed.{kind}"] for kind in ("weight", "bias"))
+    assert items.read is not None
+    for place, length in enumerate(items.read[0].tolist()):
+        with Float64():
+            hidden = state(items.tokens[0, place : place + 1, :length])[0]
+        expected = head @ hidden + bias
+        assert (found[:, place, 0] - expected).abs().max() < 1e-6 * expected.abs().max()
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_the_head_is_part_of_what_is_declared_allocated_and_stored(
+    method: str | dict[str, object],
+    data: Stored,
+    folder_of: Callable[[str], PlacedFolder],
+    tmp_path: Path,
+):
+    folder, watching = folder_of("bert-alone"), Remembering()
+    spec = planned(data, folder, method).spec
+    run(spec, (), tmp_path, watching, "cpu", folder=folder, datasets=(data.path,))
+    written = watching.of(CheckpointWritten)
+    assert len(written) == 2
+    with safe_open(written[0].path, "pt") as file:
+        sizes = {
+            name: tuple(file.get_slice(name).get_shape())
+            for name in file.keys()  # noqa: SIM118 -- it is no mapping
+            if name.startswith("unembed")
+        }
+    assert sizes == {"unembed.weight": (2, 24), "unembed.bias": (2,)}
+    assert spec.budget.tensors["unembed.weight"] == 48
+    assert spec.budget.trainable_parameters == sum(spec.budget.tensors.values())
+
+
+def test_the_head_alone_counts_only_the_head(data: Stored, folder_of: Callable[[str], PlacedFolder]):
+    spec = planned(data, folder_of("bert-alone"), "head_only").spec
+    assert spec.budget.tensors == {"unembed.weight": 48, "unembed.bias": 2}
+
+
+def test_a_replicate_in_a_stack_has_the_gradient_of_the_replicate_alone(
+    data: Stored, folder_of: Callable[[str], PlacedFolder]
+):
+    folder = folder_of("modernbert")
+    plan = planned(data, folder, "lora")
+    model = adapted(plan, folder)
+    items = make_items(plan.task, "train", plan.seeds, 0, 3)
+    trained = {name: tensor.requires_grad_() for name, tensor in model.trained.items()}
+    losses = mean_losses(model, items, plan.replicates, None)
+    whole = torch.autograd.grad(losses.sum(), list(trained.values()))
+    for replicate in range(plan.replicates):
+        alone = {n: t[[replicate]].detach().requires_grad_() for n, t in trained.items()}
+        own = items.each(lambda tensor, seed=replicate // plan.trials: tensor[[seed]])
+        loss = mean_losses(replace(model, trained=alone), own, 1, None)
+        parts = torch.autograd.grad(loss.sum(), list(alone.values()))
+        assert abs(loss - losses[replicate]).max() < 1e-12
+        for together, part in zip(whole, parts, strict=True):
+            assert (together[replicate] - part[0]).abs().max() < 1e-12
+
+
+def test_a_head_learns_what_the_words_of_a_text_say(
+    data: Stored, folder_of: Callable[[str], PlacedFolder], tmp_path: Path
+):
+    folder, watching = folder_of("bert-alone"), Remembering()
+    spec = resolved_for(
+        data,
+        check_folder(folder.path).family,
+        method="full_finetuning",
+        budget={"trainable_parameters": None},
+        training={"steps": 100, "batch_size": 16},
+        tuning={"learning_rates": [0.01]},
+    )
+    run(spec, (), tmp_path, watching, "cpu", folder=folder, datasets=(data.path,))
+    scores = [event.evaluation for event in watching.of(Evaluated)]
+    attached = [score.correct / score.total for score in scores if score.attached]
+    alone = {score.correct / score.total for score in scores if not score.attached}
+    assert min(attached) > 0.95
+    labels = [r["label"] for r in reviews(160) if spec.task.split_rule().split_of(r) == "test"]
+    assert alone == {labels.count("neg") / len(labels)}, "an untrained head prefers the first class"
+
+
+@pytest.mark.parametrize("family", [SMALL, GPT2(), Llama()], ids=["minigpt", "gpt2", "llama"])
+def test_a_model_pretrained_here_classifies_bytes(family: Family, data: Stored, tmp_path: Path):
+    first, watching = Remembering(), Remembering()
+    pretrained = resolve(
+        PretrainSpec.model_validate(
+            {
+                "name": "base",
+                "task": CLASSIFICATION,
+                "family": family.model_dump(exclude_defaults=True) | {"name": family.name},
+                "training": {"steps": 2, "batch_size": 4},
+                "seeds": 1,
+            }
+        ),
+        None,
+        data.datasets,
+    )
+    (tmp_path / "base").mkdir()
+    run(pretrained, (), tmp_path / "base", first, "cpu", datasets=(data.path,))
+    (base,) = first.of(CheckpointWritten)
+    spec = resolved_for(
+        data, pretrained.family, training={"steps": 120, "batch_size": 16}, method="full_finetuning",
+        budget={"trainable_parameters": None}, tuning={"learning_rates": [0.01]},
+    )  # fmt: skip
+    run(spec, (base.path,), tmp_path, watching, "cpu", datasets=(data.path,))
+    scores = [event.evaluation for event in watching.of(Evaluated)]
+    chance = spec.task.chance()
+    assert min(s.correct / s.total for s in scores if s.attached) > chance + 0.1
