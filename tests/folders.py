@@ -1,6 +1,7 @@
 """Model folders made without torch: a tiny Llama in the usual layout."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,31 @@ def a_qwen3_folder(folder: Path, *, seed: int = 1, vocabulary: int = 12) -> Path
 
 MASK = 11
 """The mask of the encoder's vocabulary of 12 tokens."""
+
+
+def a_sentence_encoder(folder: Path, *, vocabulary: int = 12, seed: int = 1) -> Path:
+    """A BERT without a head, with random weights, in the new folder `folder`.
+
+    Like published sentence encoders it has a pooler and a buffer of positions.
+    """
+    whole = folder.with_name(f"{folder.name}-whole")
+    a_bert_folder(whole, seed=seed, vocab_size=vocabulary)
+    config = json.loads((whole / "config.json").read_text())
+    del config["mask_token_id"]
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({**config, "architectures": ["BertModel"]}))
+    tensors = load_file(whole / WEIGHTS)
+    own = {
+        name.removeprefix("bert."): tensor
+        for name, tensor in tensors.items()
+        if name.startswith("bert.")
+    }
+    words = np.random.default_rng(seed).normal(size=(vocabulary, 8)).astype(np.float32)
+    own["embeddings.word_embeddings.weight"] = words
+    own["embeddings.position_ids"] = np.arange(32).reshape(1, 32)
+    save_file(own, folder / WEIGHTS)
+    shutil.rmtree(whole)
+    return folder
 
 
 def a_bert_folder(folder: Path, *, seed: int = 1, **members: object) -> Path:

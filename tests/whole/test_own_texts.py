@@ -5,8 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.folders import a_qwen3_folder
-from tests.texts import CLASSIFICATION, COMPLETION, a_byte_pair_tokeniser, reviews, without
+from tests.folders import a_qwen3_folder, a_sentence_encoder
+from tests.texts import (
+    CLASSIFICATION,
+    COMPLETION,
+    a_byte_pair_tokeniser,
+    a_word_piece_tokeniser,
+    reviews,
+    without,
+)
 from tests.whole.conftest import PATIENCE, command
 
 from adaptlab_client import Client, InvalidRequest, JobView
@@ -97,6 +104,37 @@ def test_a_published_model_reads_them_by_its_own_tokeniser(
     assert {e.attached for e in client.jobs.evaluations(adapted.id)} == {True, False}
     (checkpoint,) = client.jobs.checkpoints(adapted.id)
     client.checkpoints.export(checkpoint, model_root / "adapters" / "of-texts")
+
+
+def test_an_encoder_classifies_by_a_head(
+    client: Client, uploaded: str, model_root: Path
+) -> None:
+    folder = a_sentence_encoder(model_root / "sentences", vocabulary=300)
+    texts = [record["text"] for record in reviews(100)]
+    (folder / "tokenizer.json").write_bytes(a_word_piece_tokeniser(texts))
+    job = client.base_models.import_folder("sentences", "models/sentences")
+    assert client.jobs.wait(job.id, timeout=PATIENCE).succeeded
+    spec: dict[str, Any] = {
+        "kind": "adapt",
+        "base_model": "sentences",
+        "task": without(
+            CLASSIFICATION, label={"field": "label"}, score="head", tokens={"longest": 30}
+        ),
+        "method": "lora",
+        "budget": {"trainable_parameters": 400},
+        "training": {"steps": 60, "batch_size": 16},
+        "tuning": {"learning_rates": [0.03]},
+        "seeds": 1,
+    }
+    adapted = succeeded(client, spec)
+    scores = {e.attached: e.correct / e.total for e in client.jobs.evaluations(adapted.id)}
+    assert scores[True] > scores[False]
+    (checkpoint,) = client.jobs.checkpoints(adapted.id)
+    with pytest.raises(InvalidRequest, match=r"a head for classes"):
+        client.checkpoints.export(checkpoint, model_root / "adapters" / "of-a-head")
+    words = without(CLASSIFICATION, label=WORDS, tokens={"longest": 30})
+    with pytest.raises(InvalidRequest, match=r"score: head"):
+        client.jobs.submit({**spec, "task": words})
 
 
 def test_a_model_without_a_tokeniser_is_refused_at_once(

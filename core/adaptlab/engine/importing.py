@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from adaptlab.engine.attachments import NOTHING_ATTACHED
+from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
 from adaptlab.engine.base_weights import BaseWeights, checked_folder
 from adaptlab.engine.huggingface import load_checked
 from adaptlab.engine.model import Model
@@ -86,10 +86,14 @@ def _try_out(plan: Plan, weights: Mapping[str, Float[Tensor, "G ..."]]) -> None:
     """Compute two tokens; an architecture that cannot be used says so here.
 
     Raises:
-        BadModelFolder: the library reads the folder differently, or the logits are not finite.
+        BadModelFolder: the library reads the folder differently, or the output is not finite.
     """
     tokens = torch.zeros(1, 1, 2, dtype=torch.int64, device=plan.device)
-    forward = ENGINE_FAMILIES.get(plan.family.name)
-    logits = forward(plan.family, weights, tokens, NOTHING_ATTACHED, slice(None))
-    if not torch.isfinite(logits).all():
-        raise BadModelFolder("The model's logits of two tokens are not finite.")
+    forward, attached = ENGINE_FAMILIES.get(plan.family.name), NOTHING_ATTACHED
+    if not plan.family.predicts_tokens():
+        head = plan.family.shape_with_classes(1).class_head
+        ones = {n: weights["embed.weight"].new_ones(1, *t.shape) for n, t in head.items()}
+        attached = Attachments(weights=ones, read=torch.full_like(tokens[..., 0], 2))
+    output = forward(plan.family, weights, tokens, attached, slice(None))
+    if not torch.isfinite(output).all():
+        raise BadModelFolder("The model's output for two tokens is not finite.")

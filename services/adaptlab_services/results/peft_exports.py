@@ -54,6 +54,11 @@ def _folder(session: Session, checkpoint_id: int, roots: ModelRoots) -> dict[str
             f"Checkpoint {checkpoint_id} is a base model, not an adapter. Export a checkpoint of a "
             "job of the kind adapt."
         )
+    if resolved.task.classes() is not None:
+        raise NoPeftForm(
+            f"Checkpoint {checkpoint_id} has a head for classes, which PEFT loads in other forms "
+            "only. Download the checkpoint as it is, or adapt with `score: label_words`."
+        )
     artifacts = ArtifactStore(session)
     if (size := artifacts.size(checkpoint.artifact_sha256)) > LARGEST_EXPORT:
         raise NoPeftForm(
