@@ -16,9 +16,7 @@ from adaptlab.studies.study_methods import task_labels
 from adaptlab.text.splitting import EVERY_SPLIT, SplitsByValue
 from adaptlab.text.template import BadTemplate, parsed
 
-HEAD = without(
-    CLASSIFICATION, label={"field": "label"}, score="head", tokens={"longest": 40}
-)
+HEAD = without(CLASSIFICATION, label={"field": "label"}, score="head", tokens={"longest": 40})
 MINIGPT = {"name": "minigpt", "layers": 1, "heads": 2, "width": 8}
 
 

@@ -89,9 +89,7 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Place
 
 
 def resolved_for(data: Stored, family: Family, **changes: Any) -> ResolvedAdapt:
-    facts = BaseModelFacts(
-        name="base", digest="0" * 64, family=family, task=None, replicates=1
-    )
+    facts = BaseModelFacts(name="base", digest="0" * 64, family=family, task=None, replicates=1)
     spec = {
         "base_model": "base",
         "task": TASK,
@@ -123,8 +121,7 @@ def adapted(plan: Plan, folder: PlacedFolder) -> Model:
     generator = torch.Generator().manual_seed(5)
     trained = {
         name: start.get(name, torch.zeros(1, dtype=plan.dtype)).detach()
-        + 0.3
-        * torch.randn(plan.replicates, *shape.shape, generator=generator, dtype=plan.dtype)
+        + 0.3 * torch.randn(plan.replicates, *shape.shape, generator=generator, dtype=plan.dtype)
         for name, shape in shapes.items()
     }
     return Model(plan, base, trained)
@@ -244,7 +241,9 @@ def test_the_head_is_part_of_what_is_declared_allocated_and_stored(
     assert spec.budget.trainable_parameters == sum(spec.budget.tensors.values())
 
 
-def test_the_head_alone_counts_only_the_head(data: Stored, folder_of: Callable[[str], PlacedFolder]):
+def test_the_head_alone_counts_only_the_head(
+    data: Stored, folder_of: Callable[[str], PlacedFolder]
+):
     spec = planned(data, folder_of("bert-alone"), "head_only").spec
     assert spec.budget.tensors == {"unembed.weight": 48, "unembed.bias": 2}
 
@@ -286,7 +285,8 @@ def test_a_head_learns_what_the_words_of_a_text_say(
     attached = [score.correct / score.total for score in scores if score.attached]
     alone = {score.correct / score.total for score in scores if not score.attached}
     assert min(attached) > 0.95
-    labels = [r["label"] for r in reviews(160) if spec.task.split_rule().split_of(r) == "test"]
+    rule = data.task(TASK).split_rule()
+    labels = [record["label"] for record in reviews(160) if rule.split_of(record) == "test"]
     assert alone == {labels.count("neg") / len(labels)}, "an untrained head prefers the first class"
 
 
@@ -310,9 +310,13 @@ def test_a_model_pretrained_here_classifies_bytes(family: Family, data: Stored, 
     run(pretrained, (), tmp_path / "base", first, "cpu", datasets=(data.path,))
     (base,) = first.of(CheckpointWritten)
     spec = resolved_for(
-        data, pretrained.family, training={"steps": 120, "batch_size": 16}, method="full_finetuning",
-        budget={"trainable_parameters": None}, tuning={"learning_rates": [0.01]},
-    )  # fmt: skip
+        data,
+        pretrained.family,
+        training={"steps": 120, "batch_size": 16},
+        method="full_finetuning",
+        budget={"trainable_parameters": None},
+        tuning={"learning_rates": [0.01]},
+    )
     run(spec, (base.path,), tmp_path, watching, "cpu", datasets=(data.path,))
     scores = [event.evaluation for event in watching.of(Evaluated)]
     chance = spec.task.chance()

@@ -106,9 +106,7 @@ def test_a_published_model_reads_them_by_its_own_tokeniser(
     client.checkpoints.export(checkpoint, model_root / "adapters" / "of-texts")
 
 
-def test_an_encoder_classifies_by_a_head(
-    client: Client, uploaded: str, model_root: Path
-) -> None:
+def test_an_encoder_classifies_by_a_head(client: Client, uploaded: str, model_root: Path) -> None:
     folder = a_sentence_encoder(model_root / "sentences", vocabulary=300)
     texts = [record["text"] for record in reviews(100)]
     (folder / "tokenizer.json").write_bytes(a_word_piece_tokeniser(texts))

@@ -98,32 +98,11 @@ class LibraryModel:
             normed=self._normed,
             taken=taken,
         )
-        options: dict[str, Any] = {"use_cache": False}
-        has_classes = attached.read is not None
-        if has_classes and self.family.is_encoder:
-            # Without a mask for padding, every token would also see what comes behind the text.
-            options["attention_mask"] = at.present.to(torch.int64)
-        elif not has_classes and not self.family.is_encoder:
-            options["logits_to_keep"] = at.kept
-        folded = tokens.flatten(0, 1)
         self._pass = at
         is_double = next(iter(at.weights.values())).dtype == torch.float64
         try:
             with Float64() if is_double else nullcontext():
-                if at.virtual or at.positions.keys:
-                    options = self._after_learned(folded, at) | options
-                else:
-                    options["input_ids"] = folded
-                    if self.family.is_encoder and POSITIONS in self._shape.tensors:
-                        # The library would leave out tokens with the id of padding.
-                        place = positions.absolute(length, device)
-                        options["position_ids"] = place.expand(len(folded), -1)
-                if has_classes:
-                    # The library's own head may change its logits, which are those of tokens.
-                    states = self._module.base_model(**options).last_hidden_state
-                    logits = at.classified(states, of_all=self.family.is_encoder)
-                else:
-                    logits = self._module(**options).logits.unflatten(0, (at.replicates, -1))
+                logits = self._output(tokens.flatten(0, 1), at)
         finally:
             self._pass = None
         if len(at.attended) != self._shape.layers:
@@ -132,6 +111,28 @@ class LibraryModel:
                 "transformers, so methods cannot attach to it. The model is not supported."
             )
         return logits
+
+    def _output(self, tokens: Int[Tensor, "N T"], at: Pass) -> Float[Tensor, "R B Q V"]:
+        """Return the output of the library's model, or of a head for classes on its states."""
+        is_encoder, has_classes = self.family.is_encoder, at.attached.read is not None
+        options: dict[str, Any] = {"use_cache": False}
+        if at.virtual or at.positions.keys:
+            options |= self._after_learned(tokens, at)
+        else:
+            options["input_ids"] = tokens
+            if is_encoder and POSITIONS in self._shape.tensors:
+                # The library would leave out tokens with the id of padding.
+                place = at.positions.absolute(at.length, tokens.device)
+                options["position_ids"] = place.expand(len(tokens), -1)
+        if has_classes:
+            if is_encoder:  # where every token would also see what comes behind the text
+                options["attention_mask"] = at.present.to(torch.int64)
+            # The library's own head may change its logits, which are those of tokens.
+            states = self._module.base_model(**options).last_hidden_state
+            return at.classified(states, of_all=is_encoder)
+        if not is_encoder:
+            options["logits_to_keep"] = at.kept
+        return self._module(**options).logits.unflatten(0, (at.replicates, -1))
 
     def _after_learned(self, tokens: Int[Tensor, "N T"], at: Pass) -> dict[str, Any]:
         """Return the options of a pass with learned positions before the content."""

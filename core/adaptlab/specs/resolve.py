@@ -265,8 +265,9 @@ def _resolve_adaptation(
     method = solution.method
     _check_reads(base, method, (task, *evaluated))
     seeds = _seeds(base.replicates if spec.seeds == AUTO else spec.seeds)
-    is_own_head = base.task is None or task.classes() is not None
-    base_tasks = () if is_own_head else base.task.parts()  # a mixture by its parts
+    base_tasks = () if base.task is None else base.task.parts()  # a mixture by its parts
+    if task.classes() is not None:
+        base_tasks = ()  # they need the head that the task's takes the place of
     return ResolvedAdapt(
         base_model=base.name,
         base_digest=base.digest,

@@ -28,12 +28,10 @@ class Label(Value):
     """
 
     field: FieldName
-    words: Annotated[
-        dict[str, LabelWord], Field(min_length=2, max_length=MOST_VALUES)
-    ] | None = None
-    classes: Annotated[
-        tuple[str, ...], Field(min_length=2, max_length=MOST_VALUES)
-    ] | None = None
+    words: Annotated[dict[str, LabelWord], Field(min_length=2, max_length=MOST_VALUES)] | None = (
+        None
+    )
+    classes: Annotated[tuple[str, ...], Field(min_length=2, max_length=MOST_VALUES)] | None = None
 
     def __hash__(self) -> int:
         return hash((self.field, self.classes, *sorted((self.words or {}).items())))
@@ -109,7 +107,7 @@ class TextClassification(TextTask):
         missing = [value for value in present if value not in named]
         if missing and len(present) > 1:
             listed = ", ".join(map(repr, missing[:8]))
-            detail = f"The label {listed} of {facts.name!r} has no {noun}. Give one for every label."
+            detail = f"The label {listed} of {facts.name!r} has no {noun}. Give one for each."
             yield Problem(pointer, f"label_without_{noun}", detail, allowed=tuple(present))
         if absent := [value for value in named if value not in present]:
             listed = ", ".join(map(repr, absent[:8]))
@@ -151,8 +149,8 @@ class TextClassification(TextTask):
             return
         if words is None:
             detail = (
-                'Give a word for every label, as in {"words": {"neg": " negative"}}, or set `score` '
-                "to head."
+                'Give a word for every label, as in {"words": {"neg": " negative"}}, or set '
+                "`score` to head."
             )
             yield Problem("/label/words", "missing", detail)
             return
