@@ -25,7 +25,7 @@ from torch import Tensor
 from adaptlab.engine.allocate import allocate
 from adaptlab.engine.base_weights import BaseWeights
 from adaptlab.engine.datasets import read_datasets
-from adaptlab.engine.library_model import Float64
+from adaptlab.engine.library_model import Float64, library_model
 from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.making import make_items
 from adaptlab.engine.model import Model
@@ -33,6 +33,7 @@ from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.engine.run import run
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.llama import Llama
+from adaptlab.families.transformers import Transformers
 from adaptlab.measurements.results import CheckpointWritten, Evaluated
 from adaptlab.plugins.family import Family
 from adaptlab.specs.resolve import BaseModelFacts, resolve
@@ -239,6 +240,38 @@ def test_the_head_is_part_of_what_is_declared_allocated_and_stored(
     assert sizes == {"unembed.weight": (2, 24), "unembed.bias": (2,)}
     assert spec.budget.tensors["unembed.weight"] == 48
     assert spec.budget.trainable_parameters == sum(spec.budget.tensors.values())
+
+
+def test_trials_of_a_head_alone_share_the_states_of_the_model(
+    data: Stored, folder_of: Callable[[str], PlacedFolder], monkeypatch: pytest.MonkeyPatch
+):
+    folder = folder_of("bert-alone")
+    model = adapted(planned(data, folder, "head_only"), folder)
+    items = make_items(model.plan.task, "train", model.plan.seeds, 0, 3)
+    read: list[int] = []
+    library = library_model(folder_family(folder))
+    monkeypatch.setattr(library, "logits", _noting(read, library.logits))
+    together = model.answers(items)
+    assert (read, together.shape) == ([2], (4, 3, 1, 2))
+    for replicate in range(4):
+        alone = {name: tensor[[replicate]] for name, tensor in model.trained.items()}
+        own = items.each(lambda tensor, seed=replicate // 2: tensor[[seed]])
+        found = replace(model, trained=alone).answers(own)
+        assert (found[0] - together[replicate]).abs().max() < 1e-12
+
+
+def _noting(read: list[int], logits: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def noted(weights: Any, tokens: Tensor, *others: Any) -> Tensor:
+        read.append(len(tokens))
+        return logits(weights, tokens, *others)
+
+    return noted
+
+
+def folder_family(folder: PlacedFolder) -> Transformers:
+    family = check_folder(folder.path).family
+    assert isinstance(family, Transformers)
+    return family
 
 
 def test_the_head_alone_counts_only_the_head(

@@ -24,7 +24,7 @@ from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.engine.run import run
 from adaptlab.engine.starting import initial_trainables
-from adaptlab.engine.texts import texts_of
+from adaptlab.engine.texts import STEPS_SORTED, text_items, texts_of
 from adaptlab.errors import InvalidSpec, TrainingStopped
 from adaptlab.measurements.results import Evaluated, TrainingSaved
 from adaptlab.specs.resolve import resolve
@@ -267,3 +267,34 @@ def test_items_that_are_too_long_end_a_run_with_their_number(data: Stored, tmp_p
     longest = max(len(f"{r['text']}. It is+") for r in reviews(300))
     assert (problem.code, problem.nearest) == ("items_too_long", (longest,))
     assert "of 300 items have more than 30 tokens" in problem.detail
+
+
+def test_the_items_of_a_step_are_alike_in_length_and_none_is_drawn_more_often(data: Stored):
+    plan, _ = planned(data, TASKS["signs"])
+    task: Any = plan.task
+    size, seeds = 4, plan.seeds[:2]
+    steps = list(items_of_steps(task, seeds, size, range(2 * STEPS_SORTED)))
+    drawn = text_items(task, "train", seeds, 0, 2 * STEPS_SORTED * size)
+    for seed in range(2):
+        taken = [item for made in steps for item in _tokens(made, seed)]
+        assert sorted(taken) == sorted(_tokens(drawn, seed))
+    widths = [made.tokens.shape[-1] for made in steps[:STEPS_SORTED]]
+    assert widths != sorted(widths), "long and short steps take turns"
+    unsorted = [
+        text_items(task, "train", seeds, step * size, size) for step in range(2 * STEPS_SORTED)
+    ]
+    assert sum(made.tokens.shape[-1] for made in steps) < sum(
+        made.tokens.shape[-1] for made in unsorted
+    )
+
+
+def _tokens(made: Items, seed: int) -> list[list[int]]:
+    return [[token for token in item if token] for item in made.tokens[seed].tolist()]
+
+
+def test_a_step_is_the_same_wherever_training_begins(data: Stored):
+    plan, _ = planned(data, TASKS["signs"])
+    whole = list(items_of_steps(plan.task, plan.seeds, 3, range(20)))
+    later = list(items_of_steps(plan.task, plan.seeds, 3, range(17, 20)))
+    for one, other in zip(whole[17:], later, strict=True):
+        assert torch.equal(one.tokens, other.tokens)

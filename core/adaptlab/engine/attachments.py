@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.tensors import Float, Int
+from adaptlab.plugins.shapes import HEAD_SITE
 
 T = TypeVar("T")
 
@@ -69,6 +70,20 @@ class Attachments:
     def changes(self, site: str) -> bool:
         """Return True if a hook changes a linear site or a sublayer."""
         return any(site in hooks for hooks in (self.outputs, self.products, self.inputs))
+
+    def changes_classes_only(self) -> bool:
+        """Return True if nothing but a head for classes differs from the base."""
+        others = (
+            self.outputs, self.products, self.inputs, self.mixes, self.attention_inputs,
+            self.keys_values, self.suffixes,
+        )  # fmt: skip
+        prompts = (self.prompt, self.late_prompt)
+        return (
+            self.read is not None
+            and all(name.startswith(f"{HEAD_SITE}.") for name in self.weights)
+            and not any(others)
+            and all(prompt is None for prompt in prompts)
+        )
 
     def adapted(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return base weights with their replacements.

@@ -69,15 +69,15 @@ class LibraryModel:
     def logits(
         self,
         weights: Mapping[str, Float[Tensor, "G ..."]],
-        tokens: Int[Tensor, "R B T"],
+        tokens: Int[Tensor, "A B T"],
         attached: Attachments,
         rows: slice,
         recorder: PatternRecorder | None,
         taken: dict[str, Tensor] | None = None,
     ) -> Float[Tensor, "R B Q V"]:
-        """Return logits at some rows of the content.
+        """Return logits at some rows of the content, or the output of a head for classes.
 
-        `taken` receives what attention reads of virtual tokens; see `plugins.TokenStates`.
+        Only such a head may serve more replicates than tokens have rows. `taken` receives what attention reads of virtual tokens; see `plugins.TokenStates`.
 
         Raises:
             BadModelFolder: the architecture's attention cannot be observed and changed.

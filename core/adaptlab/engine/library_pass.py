@@ -77,11 +77,13 @@ class Pass:
         """
         if not of_all:
             x = states[:, self.kept].unflatten(0, (self.replicates, -1))
-            return self._site(HEAD_SITE, grouped.picked(x, self.attached.answer_rows))
+            last = grouped.picked(x, self.attached.answer_rows)
+            return sites.linear(self.weights, self.attached, HEAD_SITE, last)
         content = states[:, self.virtual :]
         weights = self.present[:, self.virtual :].unsqueeze(-1).to(content)
         mean = (content * weights).sum(1, keepdim=True) / weights.sum(1, keepdim=True)
-        return self._site(HEAD_SITE, mean.unflatten(0, (self.replicates, -1)))
+        x = mean.unflatten(0, (self.replicates, -1))
+        return sites.linear(self.weights, self.attached, HEAD_SITE, x)
 
     def with_rows(self, sublayer: str, x: Float[Tensor, "R B N C"]) -> Float[Tensor, "R B N C"]:
         """Return the input of attention with the layer's learned rows.

@@ -10,7 +10,7 @@ from torch import Tensor
 from adaptlab.engine import digits
 from adaptlab.engine.items import Items
 from adaptlab.engine.tensors import Int
-from adaptlab.engine.texts import chosen_items, scored_order, text_items
+from adaptlab.engine.texts import chosen_items, items_of_step, scored_order, text_items
 from adaptlab.errors import AdaptlabError
 from adaptlab.plugins.splits import Split
 from adaptlab.plugins.task import DigitTask, Task
@@ -32,10 +32,12 @@ def items_of_steps(task: Task, seeds: Int[Tensor, "S"], size: int, steps: range)
     """Yield the training items [S, size, ...] of each step.
 
     Items of several steps are generated at once, because a few cost as much as many. Texts are not
-    generated, and a step's have the length of its longest.
+    generated, and those of a step have similar lengths.
     """
-    at_once = 1 if isinstance(task, TextTask) else STEPS_OF_DATA
-    for some in (steps[at : at + at_once] for at in range(0, len(steps), at_once)):
+    if isinstance(task, TextTask):
+        yield from (items_of_step(task, seeds, size, step) for step in steps)
+        return
+    for some in (steps[at : at + STEPS_OF_DATA] for at in range(0, len(steps), STEPS_OF_DATA)):
         items = make_items(task, "train", seeds, some.start * size, len(some) * size)
         if len(some) == 1:
             yield items

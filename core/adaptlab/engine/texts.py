@@ -11,7 +11,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from adaptlab.engine.counter import mixed
+from adaptlab.engine.counter import constant, mixed, random_bits, stream
 from adaptlab.engine.digits import listed_places
 from adaptlab.engine.items import Answer, Items
 from adaptlab.engine.tensors import Bool, Float, Int
@@ -19,6 +19,8 @@ from adaptlab.plugins.corpus import Corpus, read_corpus
 from adaptlab.plugins.splits import EVERY_SPLIT, Split
 from adaptlab.plugins.text_task import TextTask
 
+STEPS_SORTED = 16
+"""Steps whose items are drawn together and sorted by length."""
 PADDED_TO = 8
 """Lengths are multiples of it, so that few different shapes occur."""
 
@@ -80,6 +82,29 @@ def text_items(
     places = listed_places(split, seeds.to(cpu).unsqueeze(1), index, len(listed))
     # On a GPU steps are recorded, and a recording holds for items of one length only.
     return _moved(texts.items(listed[places], is_full=device.type == "cuda"), device)
+
+
+def items_of_step(task: TextTask, seeds: Int[Tensor, "S"], size: int, step: int) -> Items:
+    """Return the training items of a step, as long as each other if possible.
+
+    The items of `STEPS_SORTED` steps are drawn together, sorted by length, and divided into steps,
+    whose order is random and the same for all seeds. So little is padding, and every item is as
+    likely as without.
+    """
+    texts = texts_of(task)
+    device, cpu = seeds.device, torch.device("cpu")
+    window, place = divmod(step, STEPS_SORTED)
+    count = STEPS_SORTED * size
+    index = torch.arange(window * count, (window + 1) * count).unsqueeze(0)
+    listed = texts.of_split["train"]
+    records = listed[listed_places("train", seeds.to(cpu).unsqueeze(1), index, len(listed))]
+    by_length = records.gather(1, texts.read[records].argsort(stable=True, dim=1))
+    drawn = constant(stream("texts/order of steps"), cpu)
+    order = random_bits(drawn, constant(window, cpu), torch.arange(STEPS_SORTED)).argsort()
+    first = int(order[place]) * size
+    # On a GPU steps are recorded, and a recording holds for items of one length only.
+    chosen = texts.items(by_length[:, first : first + size], is_full=device.type == "cuda")
+    return _moved(chosen, device)
 
 
 def scored_order(task: TextTask, split: Split, samples: int) -> Int[Tensor, "N"]:

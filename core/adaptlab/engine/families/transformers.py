@@ -28,8 +28,10 @@ def forward(
 
     A model is adapted as it is used.
     """
-    groups = (len(tensor) for tensor in (*weights.values(), *attachments.weights.values()))
-    tokens = grouped.lifted(tokens, max((attachments.replicates, *groups)))
+    groups = [len(tensor) for tensor in weights.values()]
+    if not attachments.changes_classes_only():  # whose states serve all trials of a seed
+        groups += [attachments.replicates, *map(len, attachments.weights.values())]
+    tokens = grouped.lifted(tokens, max(groups))
     return library_model(family).logits(weights, tokens, attachments, rows, recorder)
 
 
