@@ -42,9 +42,9 @@ help: ## Show this list
 
 setup: $(INSTALLED) ## Make .venv and install adaptlab with everything pinned
 
-demo: setup ## Start everything, run a small real study, leave it running (EXIT=1 stops it)
+demo: setup ## Run a small real study, leave the server running (EXIT=1 stops it, TASK=text for texts)
 	$(VENV)/bin/adaptlab demo $(if $(EXIT),--exit) $(if $(DATA_DIR),--data-dir "$(DATA_DIR)") \
-		$(if $(PORT),--port $(PORT))
+		$(if $(PORT),--port $(PORT)) $(if $(TASK),--task $(TASK))
 
 test: setup ## Run the whole test suite (ARGS=… goes to pytest)
 	$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)

@@ -1,7 +1,7 @@
 """The commands `up`, `down` and `demo`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -19,6 +19,9 @@ Port = Annotated[
     int | None,
     typer.Option(min=1, max=65535, help="Port of the API. Default: 8420, or a free port."),
 ]
+
+
+DemoTask = Literal["digits", "text"]
 
 
 def up(
@@ -51,13 +54,22 @@ def demo(
     exit_when_done: Annotated[
         bool, typer.Option("--exit/--no-exit", help="Stop the server at the end.")
     ] = False,
+    task: Annotated[
+        DemoTask,
+        typer.Option(
+            help="What is learned: digits by a model pretrained here, or texts by a published one. "
+            "The latter and its data, 107 MB, come from the index of Python packages."
+        ),
+    ] = "digits",
 ) -> None:
     """Run a small real study and show its results."""
     # Imported here, so that `adaptlab up` does not load the drawing libraries of the demo.
     from adaptlab_stack.demo import run_demo
+    from adaptlab_stack.text_demo import run_text_demo
 
+    run = run_text_demo if task == "text" else run_demo
     try:
-        run_demo(data_dir=data_dir, port=port, exit_when_done=exit_when_done)
+        run(data_dir=data_dir, port=port, exit_when_done=exit_when_done)
     except StackError as error:
         _fail(error)
 

@@ -38,7 +38,7 @@ def run_demo(*, data_dir: Path, port: int | None, exit_when_done: bool) -> None:
     console.print("adaptlab: which adaptation method works for my task at this budget, and why?\n")
     console.print("Starting Postgres, Valkey, the API, a worker and beat …")
     begin = time.monotonic()
-    with _stack(data_dir, port, exit_when_done) as stack:
+    with demo_stack(data_dir, port, exit_when_done) as stack:
         console.print(f"Ready at {stack.url} after {time.monotonic() - begin:.1f} s.\n")
         with Client(stack.url, stack.token) as client:
             try:
@@ -46,19 +46,29 @@ def run_demo(*, data_dir: Path, port: int | None, exit_when_done: bool) -> None:
             except study.StudyFailed as error:
                 raise DemoFailed(str(error)) from error
         console.print(_table(shown.rows))
-        _print_conclusions(console, shown.comparison)
+        print_conclusions(console, shown.comparison)
         seconds = time.monotonic() - begin
         console.print(f"\n{seconds:.0f} s on {study.machine(os.cpu_count() or 1)}.")
-        _print_places(console, stack, shown.picture, exit_when_done)
+        places = {"picture": str(shown.picture), "study": f"{stack.url}/studies/{study.NAME}"}
+        print_places(console, stack, places, exit_when_done)
 
 
 @contextmanager
-def _stack(data_dir: Path, port: int | None, exit_when_done: bool) -> "Generator[Stack]":
-    """Yield the stack that already runs in the directory, or a new one."""
+def demo_stack(
+    data_dir: Path,
+    port: int | None,
+    exit_when_done: bool,
+    environment: Mapping[str, str | None] | None = None,
+) -> "Generator[Stack]":
+    """Yield the stack that already runs in the directory, or a new one.
+
+    `environment` are changes to that of a new one.
+    """
     directory = DataDirectory(data_dir.resolve())
     pid = directory.holder()
     if pid is None:
-        with Stack.start(data_dir, port=port, keep=not exit_when_done) as stack:
+        keep = not exit_when_done
+        with Stack.start(data_dir, port=port, keep=keep, environment=environment) as stack:
             yield stack
         return
     yield Stack.attach(directory, pid)
@@ -69,7 +79,7 @@ def _stack(data_dir: Path, port: int | None, exit_when_done: bool) -> "Generator
 def _run(client: Client, console: Console, stack: Stack) -> "_Shown":
     run = study.begin(client)
     console.print(f"Study {run.name}: {progress_line(run.study)}")
-    with _progress(console) as show_progress:
+    with progress(console) as show_progress:
         ended = study.finish(client, run, show_progress)
     jobs = study.jobs_by_method(client, ended)
     picture = stack.data_dir / PICTURE
@@ -90,7 +100,7 @@ class _Shown(NamedTuple):
 
 
 @contextmanager
-def _progress(console: Console) -> "Generator[ShowProgress]":
+def progress(console: Console) -> "Generator[ShowProgress]":
     """Show the study's progress: a bar in a terminal, otherwise lines."""
     if console.is_terminal:
         with bars("rich") as show_progress:
@@ -134,7 +144,7 @@ def _table(rows: Sequence[study.Row]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         moved = "" if row.deviation is None else _deviation(row.deviation)
-        scores = [_percent(interval) for interval in (row.ascending, row.descending)]
+        scores = [percent(interval) for interval in (row.ascending, row.descending)]
         table.add_row(row.label, f"{row.trainable_parameters:,}", *scores, moved)
     table.caption = (
         f"Items with all {study.LENGTH} digits right, and a 95 % interval. Moved: the largest\n"
@@ -143,14 +153,16 @@ def _table(rows: Sequence[study.Row]) -> Table:
     return table
 
 
-def _print_conclusions(console: Console, comparison: StudyComparison) -> None:
+def print_conclusions(console: Console, comparison: StudyComparison) -> None:
+    """Print the study's warnings, verdicts and diagnoses."""
     for title, lines in study.conclusions(comparison):
         console.print(f"\n{title}", style="bold")
         for line in lines:
             console.print(f"- {line}", highlight=False, markup=False)
 
 
-def _percent(interval: Interval) -> str:
+def percent(interval: Interval) -> str:
+    """Return a score with its interval, in percent."""
     mean, low, high = (100 * share for share in (interval.mean, interval.low, interval.high))
     return f"{mean:.1f} ({low:.1f}–{high:.1f})"
 
@@ -159,10 +171,10 @@ def _deviation(value: float) -> str:
     return f"{value:.2f}" if value == 0 or value >= 0.01 else f"{value:.0e}"
 
 
-def _print_places(console: Console, stack: Stack, picture: Path, stopping: bool) -> None:
+def print_places(console: Console, stack: Stack, places: Mapping[str, str], stopping: bool) -> None:
+    """Print where the results are, `places` first, and how the server is stopped."""
     lines = {
-        "picture": picture,
-        "study": f"{stack.url}/studies/{study.NAME}",
+        **places,
         "dashboard": f"{stack.url}/",
         "API": f"{stack.url}/openapi.json  (and openapi.yaml)",
         "token": f"{stack.data_dir / 'token'}  (sign in with its content)",

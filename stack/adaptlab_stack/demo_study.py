@@ -87,14 +87,16 @@ class StudyFailed(Exception):
     """The demo's study cannot be created, or one of its jobs did not succeed."""
 
 
-def begin(client: Client) -> StudyRun:
+def begin(client: Client, spec: Mapping[str, Any] | None = None) -> StudyRun:
     """Create the study, or find that of an earlier start and run the rest.
+
+    The default spec is `SPEC`.
 
     Raises:
         StudyFailed: the server has other resources with these names.
     """
     try:
-        run = client.studies.run(SPEC)
+        run = client.studies.run(SPEC if spec is None else spec)
     except Conflict as error:
         text = f"{error}\nAnother version of adaptlab created this data. Choose another --data-dir."
         raise StudyFailed(text) from error

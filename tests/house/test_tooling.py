@@ -28,10 +28,10 @@ def test_make_help_lists_every_target(repository: Path) -> None:
 
 
 def test_make_demo_hands_on_what_was_asked_for(repository: Path) -> None:
-    command = ["make", "--dry-run", "demo", "EXIT=1", "DATA_DIR=a b", "PORT=8123"]
+    command = ["make", "--dry-run", "demo", "EXIT=1", "DATA_DIR=a b", "PORT=8123", "TASK=text"]
     run = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True)
     told = re.sub(r"[\\\s]+", " ", run.stdout)
-    assert '.venv/bin/adaptlab demo --exit --data-dir "a b" --port 8123' in told
+    assert '.venv/bin/adaptlab demo --exit --data-dir "a b" --port 8123 --task text' in told
 
 
 def test_ci_runs_exactly_the_suite_that_everybody_runs(repository: Path) -> None:

@@ -77,7 +77,8 @@ class LibraryModel:
     ) -> Float[Tensor, "R B Q V"]:
         """Return logits at some rows of the content, or the output of a head for classes.
 
-        Only such a head may serve more replicates than tokens have rows. `taken` receives what attention reads of virtual tokens; see `plugins.TokenStates`.
+        Only such a head may serve more replicates than tokens have rows. `taken` receives what
+        attention reads of virtual tokens; see `plugins.TokenStates`.
 
         Raises:
             BadModelFolder: the architecture's attention cannot be observed and changed.
