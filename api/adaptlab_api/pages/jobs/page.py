@@ -141,7 +141,7 @@ def spec_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
         ("Method", _configuration(spec.method) if spec.method else NOTHING),
         ("Task", _configuration(spec.task) if spec.task else NOTHING),
         ("Base model", spec.base_model or source),
-        ("Family", _configuration(spec.family)),
+        ("Family", _family(spec.family)),
         *_training_facts(spec),
         ("Seeds", ", ".join(str(seed) for seed in spec.seeds)),
         ("Evaluated on", "; ".join(map(_configuration, spec.evaluation_tasks)) or NOTHING),
@@ -241,10 +241,18 @@ def _tried(values: Iterable[float]) -> str:
     return shown[0] if len(shown) == 1 else f"one of {', '.join(shown)}"
 
 
+def _family(family: Mapping[str, object]) -> str:
+    """Return a family's name and knobs, without the files of a published model."""
+    files = ("config", "stored")
+    return _configuration({name: value for name, value in family.items() if name not in files})
+
+
 def _configuration(plug_in: Mapping[str, object]) -> str:
-    """Return a plug-in's name and knobs: `LoRA (rank 1, alpha 2)`."""
+    """Return a plug-in's name and the knobs that are set: `LoRA (rank 1, alpha 2)`."""
     knobs = ", ".join(
-        f"{words(name)} {_knob(value)}" for name, value in plug_in.items() if name != "name"
+        f"{words(name)} {_knob(value)}"
+        for name, value in plug_in.items()
+        if name != "name" and value is not None
     )
     name = method_title(str(plug_in["name"]))
     return f"{name} ({knobs})" if knobs else name
@@ -261,7 +269,8 @@ def _knob(value: object) -> str:
         members = cast("Mapping[str, object]", value)
         if "name" in members:
             return _configuration(members)
-        return f"({', '.join(f'{name} {_knob(member)}' for name, member in members.items())})"
+        known = {name: member for name, member in members.items() if member is not None}
+        return f"({', '.join(f'{name} {_knob(member)}' for name, member in known.items())})"
     if isinstance(value, str):
         return _text(value)
     return str(value)
