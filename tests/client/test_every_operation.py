@@ -91,7 +91,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: Address) ->
     (place / "job.yaml").write_text(json.dumps(an_adapt_document()))
     (place / "study.yaml").write_text(json.dumps(a_study_document()))
     (place / "words.tsv").write_text("dog\tHund\tperro\nbark\tRinde\tcorteza\n")
-    (place / "reviews.csv").write_text("text,label\nfine,pos\ndull,neg\n")
+    texts = "".join(f"fine {n},pos\ndull {n},neg\n" for n in range(50))
+    (place / "reviews.csv").write_text(f"text,label\n{texts}")
     a_tokenizer_file(place / "tokenizer.json", "fine", "dull")
     (place / "de-en.txt").write_text(GERMAN)
     (place / "en-es.txt").write_text(SPANISH)
@@ -257,7 +258,7 @@ def test_every_look_can_be_had_in_every_format(
 def test_whatever_is_printed_can_be_chosen() -> None:
     printing = {path for path, command in known().items() if formats(command)}
     files = {"results export", "results curves", "checkpoints download", "datasets download"}
-    files |= {"studies bundle", "checkpoints export"}
+    files |= {"studies bundle", "studies new", "checkpoints export"}
     words_only = {
         "sbatch-script",
         "login",

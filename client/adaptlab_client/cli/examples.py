@@ -26,6 +26,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "jobs outcomes": ("adaptlab jobs outcomes $JOB $EVALUATION --output csv",),
     "jobs replicates": ("adaptlab jobs replicates $JOB",),
     "jobs attempts": ("adaptlab jobs attempts $JOB",),
+    "studies new": (
+        "adaptlab studies new reviews.csv --base new --methods lora,prefix_tuning --seeds 3 --yes",
+        "adaptlab studies new --task sort_descending --base tiny-sort --yes",
+    ),
     "studies create": (
         "adaptlab studies create study.yaml --validate-only",
         "adaptlab studies create study.yaml --output id",

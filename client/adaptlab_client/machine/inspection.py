@@ -10,11 +10,12 @@ from typing import cast
 from adaptlab.errors import InvalidSpec
 from adaptlab.records.facts import FieldFacts, RecordsFacts, ValueCount
 from adaptlab.records.gathering import Gatherer
+from adaptlab.text.fitting import Roles, roles_of, roles_with
 from adaptlab.text.splitting import SplitCounts
 from adaptlab.values import Value
 from adaptlab_answers.documents import JsonObject
 from adaptlab_client.machine.columns import Column, Spread, pairs_of
-from adaptlab_client.machine.fitting_task import Fit, Roles, roles_of, spec_of, splits_of
+from adaptlab_client.machine.fitting_task import Fit, spec_of, splits_of
 from adaptlab_client.machine.record_files import FileForm, dataset_name, records_of
 from adaptlab_client.machine.token_counts import TokenCounter
 
@@ -92,32 +93,8 @@ class Inspection(Value):
     notes: tuple[str, ...]
 
 
-def inspected(path: Path, form: FileForm, tokenizer: Path | None = None) -> Inspection:
-    """Return what is in a file of records.
-
-    The file is read at most twice, and never as a whole.
-
-    Raises:
-        OSError: the file cannot be read.
-        BadTokenizer: the tokenizer cannot be read.
-        InvalidSpec: the file has problems, or is beyond a limit of datasets.
-    """
-    counter = None if tokenizer is None else TokenCounter(tokenizer)
-    gatherer, columns = Gatherer(path.name), list[Column]()
-    lines = array("Q")
-    for line, record in records_of(path, form):
-        gatherer.add(record)
-        columns = columns or [Column(counter) for _ in record]
-        lines.append(line)
-        for column, value in zip(columns, record.values(), strict=True):
-            column.add(value)
-    facts = gatherer.facts(dataset_name(path), gatherer.digest)
-    by_name = dict(zip(facts.names(), columns, strict=True))
-    return _Measured(path, form, facts, by_name, lines).inspection(gatherer.size_bytes, counter)
-
-
 @dataclass(frozen=True, slots=True)
-class _Measured:
+class MeasuredFile:
     """The columns of a file by name, and the line of every record."""
 
     path: Path
@@ -125,18 +102,31 @@ class _Measured:
     facts: RecordsFacts
     columns: Mapping[str, Column]
     lines: Sequence[int]
+    size_bytes: int
+    counter: TokenCounter | None
 
-    def inspection(self, size_bytes: int, counter: TokenCounter | None) -> Inspection:
+    def roles(self, answer: str | None = None) -> Roles | None:
+        """Return the fields of the task that fits, or of the one with this answer."""
+        lengths = {name: column.median for name, column in self.columns.items()}
+        if answer is None:
+            return roles_of(self.facts, lengths)
+        return roles_with(self.facts, lengths, answer)
+
+    def fit(self, roles: Roles, longest: int | None = None) -> Fit:
+        """Return the part of a spec with the task; see `spec_of`."""
+        return spec_of(self.facts, roles, self.columns, self.counter, longest)
+
+    def inspection(self) -> Inspection:
         """Return everything that is known of the file."""
         reports = tuple(self._report(field) for field in self.facts.fields)
-        roles = roles_of(self.facts, {name: c.median for name, c in self.columns.items()})
-        fit = roles and spec_of(self.facts, roles, self.columns, counter)
+        roles = self.roles()
+        fit = roles and self.fit(roles)
         splits, notes = self._checked(fit) if fit else (None, ())
         return Inspection(
             file=self.path.name,
             form=self.form,
             digest=self.facts.digest,
-            size_bytes=size_bytes,
+            size_bytes=self.size_bytes,
             records=self.facts.records,
             copies=self.facts.copies,
             fields=reports,
@@ -191,3 +181,38 @@ class _Measured:
             Example(lines=(self.lines[one], self.lines[other]), values=(values[one], values[other]))
             for one, other in chosen
         )
+
+
+def inspected(path: Path, form: FileForm, tokenizer: Path | None = None) -> Inspection:
+    """Return what is in a file of records.
+
+    The file is read at most twice, and never as a whole.
+
+    Raises:
+        OSError: the file cannot be read.
+        BadTokenizer: the tokenizer cannot be read.
+        InvalidSpec: the file has problems, or is beyond a limit of datasets.
+    """
+    return measured(path, form, tokenizer).inspection()
+
+
+def measured(path: Path, form: FileForm, tokenizer: Path | None = None) -> MeasuredFile:
+    """Return the figures of a file of records, which is read once.
+
+    Raises:
+        OSError: the file cannot be read.
+        BadTokenizer: the tokenizer cannot be read.
+        InvalidSpec: the file has problems, or is beyond a limit of datasets.
+    """
+    counter = None if tokenizer is None else TokenCounter(tokenizer)
+    gatherer, columns = Gatherer(path.name), list[Column]()
+    lines = array("Q")
+    for line, record in records_of(path, form):
+        gatherer.add(record)
+        columns = columns or [Column(counter) for _ in record]
+        lines.append(line)
+        for column, value in zip(columns, record.values(), strict=True):
+            column.add(value)
+    facts = gatherer.facts(dataset_name(path), gatherer.digest)
+    by_name = dict(zip(facts.names(), columns, strict=True))
+    return MeasuredFile(path, form, facts, by_name, lines, gatherer.size_bytes, counter)

@@ -98,7 +98,7 @@ def inspect(
     from adaptlab_client.machine.token_counts import BadTokenizer
 
     try:
-        report = inspected(file, _form(file, form), tokenizer)
+        report = inspected(file, form_given(file, form), tokenizer)
     except BadTokenizer as error:
         raise UsageError(str(error)) from error
     if output is RowOutput.CSV:
@@ -140,7 +140,7 @@ def upload(
     with ExitStack() as stack:
         content = file
         if chosen is KindName.RECORDS:
-            content = stack.enter_context(canonical(file, _form(file, form)))
+            content = stack.enter_context(canonical(file, form_given(file, form)))
         client = stack.enter_context(open_client(context))
         report = stack.enter_context(byte_bar(file.name))
         entry = client.datasets.upload_file(name, content, kind=chosen.value, report=report)
@@ -209,7 +209,8 @@ def application() -> typer.Typer:
     )
 
 
-def _form(file: Path, wanted: FormName | None) -> "FileForm":
+def form_given(file: Path, wanted: FormName | None) -> "FileForm":
+    """Return the form of a file; raises `UsageError`."""
     from adaptlab_client.machine.record_files import UnknownForm, form_of
 
     try:

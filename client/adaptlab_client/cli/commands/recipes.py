@@ -10,11 +10,11 @@ from adaptlab_client.cli.commands.studies import (
     KeyOption,
     StudyArgument,
     ValidateOption,
-    print_preview,
     say_made,
 )
 from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.groups import group
+from adaptlab_client.cli.printing.study_plans import print_preview
 from adaptlab_client.cli.printing.terminal import (
     Output,
     print_in_full,

@@ -1,4 +1,4 @@
-"""`adaptlab studies`: create, list, show, wait, extend, clone and cancel."""
+"""`adaptlab studies`: new, create, list, show, wait, extend, clone and cancel."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptlab_client.cli import suggestions
-from adaptlab_client.cli.commands import bundle
-from adaptlab_client.cli.exits import UsageError
+from adaptlab_client.cli.commands import bundle, new_study
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.printing.job_tables import print_jobs
+from adaptlab_client.cli.printing.study_plans import place_of, print_preview, say_skipped
 from adaptlab_client.cli.printing.terminal import (
     Output,
-    complain,
     print_list,
     print_rows,
     print_table,
@@ -33,14 +32,7 @@ from adaptlab_client.cli.waiting import (
 )
 
 if TYPE_CHECKING:
-    from adaptlab.studies.study_plan import SkippedCell
-    from adaptlab_answers.studies import (
-        PlannedCheckView,
-        StudyCheckView,
-        StudyPreview,
-        StudySummary,
-        StudyView,
-    )
+    from adaptlab_answers.studies import StudySummary, StudyView
     from adaptlab_client.client import Client
     from adaptlab_client.transport.connection import Identity
 
@@ -74,8 +66,6 @@ KeyOption = Annotated[
 COLUMNS = ("id", "name", "state", "jobs", "owner", "created")
 CELLS = ("base model", "task", "budget", "method", "trainable", "role", "state", "seeds", "why")
 CHECKS = ("check", "base model", "of", "task", "budget", "state", "claims", "verdict", "why")
-PLANNED_CHECKS = ("check", "base model", "of", "task", "budget", "job")
-PLANNED = ("base model", "task", "budget", "method", "trainable", "unused", "role", "jobs")
 
 
 def create(
@@ -200,8 +190,9 @@ def application() -> typer.Typer:
     """Return the commands of `adaptlab studies`."""
     return group(
         "studies",
-        "Create, list, extend, clone and cancel studies: many jobs for one question.",
+        "Draft, create, list, extend, clone and cancel studies: many jobs for one question.",
         {
+            "new": new_study.new,
             "create": create,
             "list": list_studies,
             "show": show,
@@ -277,11 +268,11 @@ def _print(study: "StudyView", output: Output) -> None:
     if study.checks:
         print()
         rows = [
-            [*_check(c), c.job.state, len(c.reports) or None, c.verdict, c.job.reason]
+            [*place_of(c), c.job.state, len(c.reports) or None, c.verdict, c.job.reason]
             for c in study.checks
         ]
         print_table(CHECKS, rows)
-    _say_skipped(study.skipped)
+    say_skipped(study.skipped)
 
 
 def _cells(study: "StudyView") -> list[list[object]]:
@@ -292,49 +283,6 @@ def _cells(study: "StudyView") -> list[list[object]]:
          "; ".join(job.reason for job in c.jobs if job.reason)]
         for c in study.cells
     ]  # fmt: skip
-
-
-def print_preview(preview: "StudyPreview", output: Output) -> None:
-    """Print the preview of a study; jobs and minutes go to stderr."""
-    for warning in preview.warnings:
-        complain(f"warning: {warning}")
-    if output is Output.ID:
-        raise UsageError(
-            "--validate-only creates no study, so there is no id to print. Use another --output."
-        )
-    if output in (Output.JSON, Output.JSONL):
-        print_value(preview, output)
-        return
-    existing = {job.spec_digest for job in preview.jobs if job.reused}
-    rows = [
-        [c.base_model, c.task, c.budget, c.method, c.trainable_parameters, c.gap,
-         "over budget" if c.over_budget else c.role,
-         ", ".join("reused" if digest in existing else "new" for digest in c.jobs)]
-        for c in preview.cells
-    ]  # fmt: skip
-    if rows or not preview.checks or output is Output.CSV:
-        print_rows(PLANNED, rows, output)
-    if preview.checks and output is Output.TABLE:
-        print()
-        checks = [[*_check(c), "reused" if c.job in existing else "new"] for c in preview.checks]
-        print_table(PLANNED_CHECKS, checks)
-    _say_skipped(preview.skipped)
-    new = [base.name for base in preview.base_models if base.is_new]
-    say(
-        f"{preview.new_jobs} new jobs and {preview.reused_jobs} existing ones, {len(new)} base "
-        f"models to create, {preview.passes} passes, about {preview.seconds / 60:.1f} minutes "
-        "one after the other"
-    )
-
-
-def _check(check: "StudyCheckView | PlannedCheckView") -> list[object]:
-    return [check.label, check.base_model, check.method, check.task, check.budget]
-
-
-def _say_skipped(skipped: "tuple[SkippedCell, ...]") -> None:
-    for cell in skipped:
-        place = cell.base_model if cell.budget is None else f"{cell.base_model} at {cell.budget}"
-        say(f"{cell.method} is left out on {place}: {' '.join(p.detail for p in cell.problems)}")
 
 
 def _row(study: "StudySummary") -> list[object]:

@@ -1,0 +1,134 @@
+"""The task that fits a dataset of records, guessed from its fields."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import JsonValue
+
+from adaptlab.records.facts import FieldFacts, RecordsFacts
+from adaptlab.text.splitting import NAMES_OF_SPLITS
+from adaptlab.values import Value
+
+LABELS = ("label", "labels", "class", "category", "sentiment", "target", "intent")
+"""Usual names of a field with labels, the likeliest first."""
+
+ANSWERS: Mapping[str, tuple[str, ...]] = {
+    "prompt": ("completion", "response", "answer", "output", "target"),
+    "instruction": ("output", "response", "completion", "answer"),
+    "question": ("answer", "answers", "response"),
+    "input": ("output", "response", "target"),
+}
+"""Usual names of a prompt and of its answer."""
+
+LONGEST_LABEL = 99
+"""Characters of a label that, after a space, can be a label word."""
+
+
+class Roles(Value):
+    """Fields by their part in a task.
+
+    Attributes:
+        task: the task that fits.
+        text: the field that the model reads.
+        answer: the field with the label or the completion.
+        split: the field that names splits, None if there is none.
+    """
+
+    task: Literal["text_classification", "text_completion"]
+    text: str
+    answer: str
+    split: str | None
+
+
+def roles_of(facts: RecordsFacts, lengths: Mapping[str, int]) -> Roles | None:
+    """Return the fields of the task that fits, None if none does.
+
+    Fields with usual names are taken for a prompt and its answer. Otherwise the label is the field
+    with the fewest values of 2 to 64, usual names first, and the text is the longest other one.
+
+    Args:
+        facts: the facts about the records.
+        lengths: a typical length of each field in bytes.
+    """
+    split = _split(facts)
+    fields = {field.name: field for field in facts.fields if field.name != split}
+    for prompt, answers in ANSWERS.items():
+        answer = next((name for name in answers if name in fields), None)
+        if prompt in fields and answer is not None:
+            return Roles(task="text_completion", text=prompt, answer=answer, split=split)
+    labels = [field for field in fields.values() if _is_label(field, facts.records)]
+    if not labels:
+        return None
+    return roles_with(facts, lengths, min(labels, key=_likelihood).name)
+
+
+def roles_with(facts: RecordsFacts, lengths: Mapping[str, int], answer: str) -> Roles | None:
+    """Return the fields of the task with this answer.
+
+    The answer is a label if it has 2 to 64 values, and otherwise a text. The text that the model
+    reads is a field with the usual name, or else the longest other one; the result is None if there
+    is none.
+    """
+    split = _split(facts)
+    field = facts.field(answer)
+    texts = [one.name for one in facts.fields if one.name not in (split, answer) and _differs(one)]
+    if field is None or answer == split or not texts:
+        return None
+    text = max(texts, key=lambda name: lengths[name])
+    if _is_label(field, facts.records):
+        return Roles(task="text_classification", text=text, answer=answer, split=split)
+    usual = next((name for name in ANSWERS if name in texts), text)
+    return Roles(task="text_completion", text=usual, answer=answer, split=split)
+
+
+def task_document(facts: RecordsFacts, roles: Roles) -> dict[str, JsonValue]:
+    """Return the document of a task, without limits in tokens."""
+    answer = facts.field(roles.answer)
+    assert answer is not None
+    task: dict[str, JsonValue] = {"name": roles.task, "dataset": facts.name}
+    task["prompt"] = f"{{{roles.text}}}\n"
+    if roles.task == "text_classification":
+        words = {entry.value: word_of(entry.value) for entry in answer.values or ()}
+        task["label"] = {"field": roles.answer, "words": dict(words)}
+    else:
+        task["answer"] = {"field": roles.answer}
+    task["splits"] = (
+        {"field": roles.split}
+        if roles.split
+        else {"validation": 0.1, "test": 0.2, "by": roles.text}
+    )
+    return task
+
+
+def word_of(label: str) -> str:
+    """Return the label word of a label."""
+    return f" {label.strip()}" if label.strip() else " none"
+
+
+def _split(facts: RecordsFacts) -> str | None:
+    return next((field.name for field in facts.fields if _names_splits(field)), None)
+
+
+def _names_splits(field: FieldFacts) -> bool:
+    values = [entry.value.strip().lower() for entry in field.values or ()]
+    return len(values) > 1 and NAMES_OF_SPLITS.keys() >= set(values)
+
+
+def _is_label(field: FieldFacts, records: int) -> bool:
+    values = [entry.value for entry in field.values or ()]
+    words = {word_of(value) for value in values}
+    return (
+        1 < len(values) < max(records, 3)
+        and len(words) == len(values)
+        and max(map(len, values)) <= LONGEST_LABEL
+    )
+
+
+def _differs(field: FieldFacts) -> bool:
+    return field.values is None or len(field.values) > 1
+
+
+def _likelihood(field: FieldFacts) -> tuple[int, int]:
+    name = field.name.lower()
+    place = LABELS.index(name) if name in LABELS else len(LABELS)
+    return place, len(field.values or ())

@@ -1,0 +1,58 @@
+"""Defaults of a drafted study: budgets that match, fields that fit."""
+
+import pytest
+from tests.making import base_facts
+from tests.texts import reviews, stored
+
+from adaptlab.plugins.method import METHODS
+from adaptlab.specs.resolve import family_shape
+from adaptlab.text.fitting import roles_of, roles_with, task_document
+from adaptlab_client.machine.study_drafts import Base, free_name, matched_budget
+
+LENGTHS = {"text": 20, "label": 3, "thing": 4}
+
+
+def a_base() -> Base:
+    family = base_facts().family
+    return Base("tiny-sort", family_shape(family).parameters, family, {"name": "sort_ascending"})
+
+
+@pytest.mark.parametrize(
+    "methods",
+    [("lora", "prefix_tuning"), ("lora", "bitfit", "frozen"), ("ia3", "soft_prompt")],
+)
+def test_a_proposed_budget_is_nearly_used_up(methods: tuple[str, ...]):
+    base = a_base()
+    budget, shape = matched_budget(methods, base), base.shape()
+    assert budget is not None
+    assert shape is not None
+    for name in methods:
+        method = METHODS.get(name).model_validate({"name": name})
+        trained = method.within(shape, budget).trained_scalars(shape)
+        assert trained >= 0.95 * budget or name == "frozen"
+
+
+def test_without_sizes_no_budget_is_proposed():
+    assert matched_budget(["lora"], Base("elsewhere")) is None
+    assert matched_budget(["frozen", "full_finetuning"], a_base()) is None
+
+
+def test_any_field_can_be_the_answer(tmp_path_factory: pytest.TempPathFactory):
+    facts = stored(tmp_path_factory.mktemp("records"), reviews(200)).facts
+    guess = roles_of(facts, LENGTHS)
+    assert guess is not None
+    assert (guess.text, guess.answer) == ("text", "label")
+    chosen = roles_with(facts, LENGTHS, "thing")
+    assert chosen is not None
+    assert (chosen.task, chosen.text, chosen.answer) == ("text_classification", "text", "thing")
+    backwards = roles_with(facts, LENGTHS, "text")
+    assert backwards is not None
+    assert (backwards.task, backwards.text) == ("text_completion", "thing")
+    assert task_document(facts, backwards)["answer"] == {"field": "text"}
+    assert roles_with(facts, LENGTHS, "nothing") is None
+
+
+def test_a_name_is_numbered_until_it_is_free():
+    taken = {"a", "a-2"}
+    assert free_name("a", taken.__contains__) == "a-3"
+    assert free_name("b", taken.__contains__) == "b"
