@@ -169,8 +169,9 @@ def on_a_terminal(address: Address, words: Sequence[str], keys: Sequence[str]) -
     screen, terminal = pty.openpty()
     environment = os.environ | address.environment | {"COLUMNS": "100"}
     call = [sys.executable, "-c", "from adaptlab_client.cli.main import run; run()", *words]
-    ends = {"stdin": terminal, "stdout": terminal, "stderr": terminal}
-    with subprocess.Popen(call, env=environment, **ends) as process:
+    with subprocess.Popen(
+        call, env=environment, stdin=terminal, stdout=terminal, stderr=terminal
+    ) as process:
         os.close(terminal)
         shown = b"".join(_typing(screen, iter(keys))).decode().replace("\r", "")
     os.close(screen)

@@ -10,7 +10,7 @@ from adaptlab.plugins.text_task import LONGEST_ITEM, TextTask
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.specs.resolve import resolve_task
 from adaptlab.specs.spec import Choice
-from adaptlab.text.fitting import Roles, task_document
+from adaptlab.text.fitting import LONGEST_ANSWER, Roles, task_document
 from adaptlab.text.splitting import SplitCounts
 from adaptlab_answers.documents import JsonObject
 from adaptlab_client.machine.columns import Column, Spread
@@ -19,7 +19,6 @@ from adaptlab_client.machine.token_counts import TokenCounter
 LONGEST = 256
 """Tokens of an item without a tokeniser, as the task's own default."""
 
-LONGEST_ANSWER = 512
 MULTIPLE = 8
 
 

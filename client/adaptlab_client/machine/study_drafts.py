@@ -18,10 +18,10 @@ from adaptlab.plugins.text_task import LONGEST_ITEM, TextTask
 from adaptlab.specs.budget import check_method
 from adaptlab.specs.resolve import family_shape, resolve
 from adaptlab.specs.spec import PretrainSpec
-from adaptlab.text.fitting import Roles
+from adaptlab.text.fitting import LONGEST_ANSWER, Roles
 from adaptlab_answers.documents import JsonObject
 from adaptlab_answers.models import BaseModelView
-from adaptlab_client.machine.fitting_task import LONGEST_ANSWER, MULTIPLE, Fit, splits_of
+from adaptlab_client.machine.fitting_task import MULTIPLE, Fit, splits_of
 from adaptlab_client.machine.inspection import MeasuredFile
 
 NEW = "new"

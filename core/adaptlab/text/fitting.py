@@ -20,6 +20,9 @@ ANSWERS: Mapping[str, tuple[str, ...]] = {
 }
 """Usual names of a prompt and of its answer."""
 
+LONGEST_ANSWER = 512
+"""Limit in tokens of an answer."""
+
 LONGEST_LABEL = 99
 """Characters of a label that, after a space, can be a label word."""
 
@@ -98,6 +101,28 @@ def task_document(facts: RecordsFacts, roles: Roles) -> dict[str, JsonValue]:
         else {"validation": 0.1, "test": 0.2, "by": roles.text}
     )
     return task
+
+
+def limits_in_bytes(facts: RecordsFacts, roles: Roles, fixed: int, most: int) -> JsonValue:
+    """Return limits in tokens of a task, for a model that reads bytes.
+
+    Args:
+        facts: the facts about the records.
+        roles: the fields of the task.
+        fixed: bytes of the prompt besides the text.
+        most: the most tokens of an item that the model can read.
+    """
+    text, answer = facts.field(roles.text), facts.field(roles.answer)
+    assert text is not None
+    assert answer is not None
+    words = [len(word_of(entry.value).encode()) for entry in answer.values or ()]
+    own = max(words) if roles.task == "text_classification" else answer.longest + 1
+    needed = max(4, fixed + text.longest + own)
+    limits: dict[str, JsonValue] = {
+        "longest": min(needed, most),
+        "answer": min(own, LONGEST_ANSWER, most - 1),
+    }
+    return limits | ({"if_longer": "cut"} if needed > most else {})
 
 
 def word_of(label: str) -> str:

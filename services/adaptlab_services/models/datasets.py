@@ -22,7 +22,9 @@ from adaptlab.plugins.dataset import (
 from adaptlab.plugins.generated_words import NAME as GENERATED
 from adaptlab.plugins.generated_words import generated_words
 from adaptlab.records.facts import FieldFacts, RecordsFacts
+from adaptlab.text.fitting import limits_in_bytes, roles_of, task_document
 from adaptlab.values import Name, Value
+from adaptlab_answers.documents import JsonObject
 from adaptlab_answers.models import (
     DatasetField,
     DatasetKind,
@@ -42,6 +44,8 @@ from adaptlab_services.people.tokens import Principal
 from adaptlab_services.storage.stored_files import StoredFile
 
 MEDIA_TYPE = "application/jsonl"
+ASKS = "\nAnswer:"
+"""The end of a guessed prompt, so that every answer follows the same text."""
 Origins = Annotated[tuple[DatasetOrigin, ...], Field(max_length=16)]
 
 
@@ -179,6 +183,35 @@ def get(session: Session, name: str) -> DatasetView:
     if row is None:
         raise NotFound("dataset", name)
     return _view(*row, values=row.Dataset.field_values)
+
+
+def fitting_task(session: Session, name: str, context: int | None = None) -> JsonObject | None:
+    """Return the document of the task that fits a dataset, None if none does.
+
+    It is guessed from the fields of records. Its prompt ends with a line of fixed text.
+
+    Args:
+        session: the unit of work.
+        name: the name of the dataset.
+        context: the longest item that a base model of bytes can read; None for tokens.
+
+    Raises:
+        NotFound: no project, or several other projects, have such a dataset.
+    """
+    if get(session, name).kind == "words":
+        return {"name": "word_translation", "dataset": name}
+    whole = (undefer(Dataset.field_values), undefer(Dataset.buckets))
+    rows = session.scalars(select(Dataset).where(Dataset.name == name).options(*whole))
+    row = access.nearest(session, [(row.project_id, row) for row in rows])
+    assert row is not None
+    facts = _records_facts(row)
+    roles = roles_of(facts, {field.name: field.longest for field in facts.fields})
+    if roles is None:
+        return None
+    task = task_document(facts, roles) | {"prompt": f"{{{roles.text}}}{ASKS}"}
+    if context is not None:
+        task["tokens"] = limits_in_bytes(facts, roles, len(ASKS), context)
+    return {**task}
 
 
 def page(session: Session, page_size: int, page_token: str | None = None) -> Page[DatasetView]:

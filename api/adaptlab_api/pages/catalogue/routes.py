@@ -18,7 +18,7 @@ from adaptlab_services.errors import NotFound
 from adaptlab_services.models import catalogue
 
 HERE = "/methods"
-NAVIGATION = NavigationEntry(6, "Methods", HERE)
+NAVIGATION = NavigationEntry(7, "Methods", HERE)
 LIMITS = {
     "minimum": "from",
     "exclusiveMinimum": "above",

@@ -93,27 +93,49 @@ def around(session: Session) -> Around:
     )
 
 
-def first_document(offered: Around, kind: str, base_model: str, method: str) -> Document:
-    """Return the document of a new form; without a base model, the first job."""
+def first_document(
+    offered: Around, kind: str, base_model: str, method: str, own: Document | None = None
+) -> Document:
+    """Return the document of a new form; without a base model, the first job.
+
+    `own` is the task of a dataset. The base model is then one that was imported or that has learned
+    texts.
+    """
     if kind == "pretrain" or (not kind and not offered.bases and not base_model):
-        return {**FIRST_JOB}
+        changes = {} if own is None else {"name": f"{own['dataset']}-base", "task": own}
+        return {**FIRST_JOB, **changes}
     if kind in ("import", "theory"):
         return {"kind": kind}
     ready = [base for base in offered.bases if base.ready] or list(offered.bases)
     named = [base for base in offered.bases if base.name == base_model] or ready
     task: Document = {"name": FIRST_TASK}
-    if named and named[0].task is not None:
-        own = named[0].task
-        task |= {name: own[name] for name in LIKE_THE_BASE if name in own}
+    if own is not None:
+        suited = [base for base in (*named, *offered.bases) if _learns(base, own)]
+        named, task = suited or named, own
+    elif named and named[0].task is not None:
+        learned = named[0].task
+        task |= {name: learned[name] for name in LIKE_THE_BASE if name in learned}
     document: Document = {
         "kind": "adapt",
         "base_model": base_model or (named[0].name if named else ""),
-        "task": _without_defaults(task),
+        "task": _without_defaults(task) if own is None else task,
         "method": {"name": method or FIRST_METHOD},
         "budget": {"trainable_parameters": FIRST_BUDGET},
         "seeds": 5,
     }
     return {name: value for name, value in document.items() if value != ""}
+
+
+def context_of(offered: Around, name: object) -> int | None:
+    """Return the context of a base model that learned texts here, as bytes.
+
+    The result is None for any other one.
+    """
+    base = next((base for base in offered.bases if base.name == name), None)
+    if base is None or base.task is None or not str(base.task["name"]).startswith("text_"):
+        return None
+    context = base.family.get("context")
+    return context if isinstance(context, int) else None
 
 
 def job_sections(kind: str, chosen: Callable[[str], str], offered: Around) -> tuple[Section, ...]:
@@ -292,6 +314,12 @@ def _bases_of_recipes() -> dict[str, Document]:
                 if spec not in specs.values():
                     specs[f"recipe:{summary.name} {preset.preset}:{number}"] = spec
     return specs
+
+
+def _learns(base: BaseModelView, task: Document) -> bool:
+    """Return True if a base model was imported, or pretrained on tasks like this one."""
+    kinds = str(task["name"]).partition("_")[0]
+    return base.task is None or str(base.task["name"]).startswith(kinds)
 
 
 def _without_defaults(task: Document) -> Document:

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, cast
 from urllib.parse import quote
 from uuid import UUID
 
@@ -41,6 +41,7 @@ from adaptlab_api.pages.submitting.job_form import (
     KINDS,
     Around,
     around,
+    context_of,
     first_document,
     job_sections,
 )
@@ -61,6 +62,7 @@ from adaptlab_api.requests.study_request import study_rules
 from adaptlab_services import short_ids
 from adaptlab_services.errors import NotFound
 from adaptlab_services.jobs import jobs
+from adaptlab_services.models import datasets
 from adaptlab_services.people import projects
 from adaptlab_services.people.access import Access
 from adaptlab_services.people.tokens import Principal
@@ -69,7 +71,9 @@ from adaptlab_services.studies import studies
 
 MOST_FIELDS = 400
 NEW_JOB, NEW_STUDY = "/jobs/new", "/studies/new"
-NO_SUCH = "The job, study or recipe to start from does not exist here. Its name may be mistyped."
+NO_SUCH = (
+    "The job, study, recipe or dataset to start from does not exist here. Its name may be mistyped."
+)
 CANNOT_SUBMIT = "You cannot submit here"
 
 
@@ -154,11 +158,15 @@ def new_job_routes(renderer: Renderer) -> APIRouter:
         like: FromDep = "",
         base_model: NameDep = "",
         method: NameDep = "",
+        dataset: NameDep = "",
     ) -> Response:
         if asked.lacks:
             return _closed(renderer, asked)
         try:
-            draft = _opened_job(asked, kind, like, base_model, method)
+            if dataset:
+                draft = _job_of_dataset(asked, kind, dataset, base_model, method)
+            else:
+                draft = _opened_job(asked, kind, like, base_model, method)
         except NotFound:
             return renderer.fault(404, "There is no such job", NO_SUCH, asked.shown("/"))
         return _job_page(renderer, asked, draft)
@@ -200,12 +208,16 @@ def new_study_routes(renderer: Renderer) -> APIRouter:
     @router.get("")
     @needs("reader")
     def new_study_page(
-        asked: AskingDep, like: FromDep = "", recipe: NameDep = "", preset: Preset = "quick"
+        asked: AskingDep,
+        like: FromDep = "",
+        recipe: NameDep = "",
+        preset: Preset = "quick",
+        dataset: NameDep = "",
     ) -> Response:
         if asked.lacks:
             return _closed(renderer, asked)
         try:
-            draft = _opened_study(asked, like, recipe, preset)
+            draft = _opened_study(asked, like, recipe, preset, dataset)
         except (NotFound, InvalidSpec):
             shown = asked.shown("/studies")
             return renderer.fault(404, "There is no such study", NO_SUCH, shown)
@@ -266,6 +278,28 @@ def _opened_job(asked: Asking, kind: str, like: str, base_model: str, method: st
     return _job_draft(document, _around(asked, project), project)
 
 
+def _job_of_dataset(asked: Asking, kind: str, dataset: str, base_model: str, method: str) -> Draft:
+    """Return a new form with the task that fits a dataset; raise `NotFound`."""
+    project, task = _task_of(asked, dataset)
+    offered = _around(asked, project)
+    kind = kind if kind in KINDS else ""
+    document = first_document(offered, kind, base_model, method, task)
+    if (context := context_of(offered, document.get("base_model"))) is not None:
+        document["task"] = datasets.fitting_task(asked.session, dataset, context) or task
+    return _job_draft(document, offered, project)
+
+
+def _task_of(asked: Asking, dataset: str) -> tuple[str, Document]:
+    """Return the project of a dataset and the task that fits it.
+
+    If none does, the task is one of texts with the dataset only, for the user to fill in.
+    """
+    own = datasets.get(asked.session, dataset).project
+    project = own if own in asked.projects else asked.project
+    unknown: Document = {"name": "text_classification", "dataset": dataset}
+    return project, datasets.fitting_task(asked.session, dataset) or unknown
+
+
 def _job_draft(document: Document, offered: Around, project: str) -> Draft:
     spec = kind_of(document)
     return draft_of(spec, document, lambda s, chosen: job_sections(s, chosen, offered), project)
@@ -289,11 +323,11 @@ def _typed_job(asked: Asking, fields: Mapping[str, Sequence[str]]) -> Draft:
     )
 
 
-def _opened_study(asked: Asking, like: str, recipe: str, preset: Preset) -> Draft:
-    """Return a new form, or that of a study or recipe.
+def _opened_study(asked: Asking, like: str, recipe: str, preset: Preset, dataset: str) -> Draft:
+    """Return a new form, or that of a study, a recipe or a dataset.
 
     Raises:
-        NotFound: if there is no such study or recipe.
+        NotFound: if there is no such study, recipe or dataset.
         InvalidSpec: if the recipe cannot be a study here.
     """
     project = asked.project
@@ -307,7 +341,12 @@ def _opened_study(asked: Asking, like: str, recipe: str, preset: Preset) -> Draf
         project = study.project if study.project in asked.projects else project
         document = {**study.spec, "name": f"{study.name[:60]}-2"}
     else:
-        document = first_study_document(_around(asked, project), datetime.now(UTC))
+        project, task = _task_of(asked, dataset) if dataset else (project, None)
+        offered = _around(asked, project)
+        document = first_study_document(offered, datetime.now(UTC), task)
+        base = next(iter(cast("list[object]", document["base_models"])), None)
+        if task and (context := context_of(offered, base)) is not None:
+            document["tasks"] = [datasets.fitting_task(asked.session, dataset, context) or task]
     offered = _around(asked, project)
     return draft_of(
         "study", document, lambda s, chosen: study_sections(s, chosen, offered), project

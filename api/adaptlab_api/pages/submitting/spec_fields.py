@@ -24,6 +24,8 @@ SPECS: Mapping[str, type[Value]] = {
     "theory": TheorySpec,
     "study": StudySpec,
 }
+LONG_TEXT = 1000
+"""Characters that a text of several lines, such as a prompt, may have at least."""
 AREAS: tuple[Kind, ...] = ("labels", "lines")
 """Kinds of several lines."""
 
@@ -107,8 +109,13 @@ def _field(pointer: str, schema: Schema, root: Schema) -> Field:
         default=_default(default),
         choices=choices,
         hint=_limits(resolved),
-        several_lines=3 if kind in AREAS else 0,
+        several_lines=3 if kind in AREAS or _is_long(kind, resolved) else 0,
     )
+
+
+def _is_long(kind: Kind, schema: Schema) -> bool:
+    """Return True if a text can have several lines."""
+    return kind == "text" and cast("int", schema.get("maxLength", 0)) >= LONG_TEXT
 
 
 def _kind(schema: Schema, root: Schema) -> tuple[Kind, tuple[str, ...]]:

@@ -28,9 +28,9 @@ NO_BASE = "no base model yet: train or import one first, or enter a spec below"
 CONFIGURED = "one per line, as JSON: {“name”: “lora”, “sites”: [“mlp”], “label”: “lora-mlp”}"
 
 
-def first_study_document(offered: Around, now: datetime) -> Document:
-    """Return the document of a new form."""
-    like = first_document(offered, "adapt", "", "")
+def first_study_document(offered: Around, now: datetime, own: Document | None = None) -> Document:
+    """Return the document of a new form; `own` is the task of a dataset."""
+    like = first_document(offered, "adapt", "", "", own)
     return {
         "name": f"study-{now:%Y%m%d-%H%M}",
         "base_models": [like["base_model"]] if "base_model" in like else [],

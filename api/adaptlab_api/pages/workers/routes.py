@@ -12,7 +12,7 @@ from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 
 HERE = "/workers"
-NAVIGATION = NavigationEntry(7, "Workers", HERE)
+NAVIGATION = NavigationEntry(8, "Workers", HERE)
 
 
 def routers(renderer: Renderer) -> tuple[APIRouter, ...]:

@@ -1,0 +1,4 @@
+"""The pages of datasets.
+
+May import rendering.
+"""

@@ -1,0 +1,60 @@
+"""Routes of the list of datasets and of one dataset."""
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+from sqlalchemy.orm import Session
+
+from adaptlab_api.pages.rendering.formats import pretty
+from adaptlab_api.pages.rendering.navigation import NavigationEntry
+from adaptlab_api.pages.rendering.parameters import ReaderDep
+from adaptlab_api.pages.rendering.renderer import Renderer
+from adaptlab_api.requests.dependencies import SessionDep
+from adaptlab_api.requests.routing import closed_router
+from adaptlab_api.requests.rules import needs
+from adaptlab_services.errors import NotFound
+from adaptlab_services.models import datasets
+
+HERE = "/datasets"
+NAVIGATION = NavigationEntry(6, "Datasets", HERE)
+PAGE_SIZE = 50
+MOST_VALUES = 12
+"""Values of a field that are listed with their counts; further ones are counted."""
+NO_DATASET = "No dataset of your projects has this name. The name may be mistyped."
+
+
+def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
+    """Return the routers of this wing."""
+    return (dataset_routes(renderer),)
+
+
+def dataset_routes(renderer: Renderer) -> APIRouter:
+    """Return the routes of the list and of one dataset."""
+    router = closed_router(HERE)
+
+    @router.get("")
+    @needs("reader")
+    def datasets_page(session: SessionDep, principal: ReaderDep, page_token: str = "") -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": HERE}
+        return renderer.listed("datasets.html", shown, lambda: _listed(session, page_token))
+
+    @router.get("/{name}")
+    @needs("reader")
+    def one_dataset(name: str, session: SessionDep, principal: ReaderDep) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": HERE}
+        try:
+            found, task = datasets.get(session, name), datasets.fitting_task(session, name)
+        except NotFound:
+            return renderer.fault(404, "There is no such dataset", NO_DATASET, shown)
+        values = {"found": found, "most": MOST_VALUES, "task": task and pretty(task)}
+        return renderer.page("dataset.html", {**shown, **values})
+
+    return router
+
+
+def _listed(session: Session, page_token: str) -> dict[str, object]:
+    page = datasets.page(session, PAGE_SIZE, page_token or None)
+    following = page.next_page_token
+    return {
+        "datasets": page.data,
+        "following": following and f"{HERE}?page_token={following}",
+    }

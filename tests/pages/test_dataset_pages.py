@@ -1,0 +1,107 @@
+"""The pages of datasets, and forms that start from one."""
+
+import html
+
+import pytest
+from fastapi.testclient import TestClient
+from tests.pages import submitting as forms
+from tests.pages.reading import text_of
+from tests.pages.submitting import admin as admin
+from tests.pages.submitting import browser as browser
+from tests.pages.visitors import HOSTILE
+from tests.texts import CLASSIFICATION, reviews, without
+
+TASK = {
+    "name": "text_classification",
+    "dataset": "reviews",
+    "prompt": "{text}\nAnswer:",
+    "label": {"field": "label", "words": {"neg": " neg", "pos": " pos"}},
+    "splits": {"validation": 0.1, "test": 0.2, "by": "text"},
+}
+READER = {
+    "kind": "pretrain",
+    "name": "reader",
+    "family": {"name": "minigpt", "layers": 1, "heads": 2, "width": 32},
+    "task": without(CLASSIFICATION, tokens={"longest": 64}),
+}
+
+
+@pytest.fixture
+def visitor(admin: TestClient) -> TestClient:
+    """The admin, with a dataset of reviews beside the base model that sorts."""
+    upload(admin, "reviews", reviews(200))
+    return admin
+
+
+def upload(client: TestClient, name: str, records: list[dict[str, str]]) -> None:
+    body = {"name": name, "records": records}
+    made = client.post("/v1/datasets", json=body, headers=forms.HERE)
+    assert made.status_code == 201, made.text
+
+
+def test_datasets_are_listed_and_shown(visitor: TestClient):
+    listed = visitor.get("/datasets").text
+    assert 'href="/datasets/reviews"' in listed
+    assert 'href="/datasets/generated"' in listed
+    assert 'href="/studies/new?dataset=reviews"' in listed
+    page = visitor.get("/datasets/reviews").text
+    assert 'href="/studies/new?dataset=reviews"' in page
+    shown = html.unescape(text_of(page))
+    assert "200" in shown
+    assert '"name": "text_classification"' in shown
+    assert "more than 64" in shown
+    assert visitor.get("/datasets/none").status_code == 404
+
+
+def test_a_study_starts_from_a_dataset(visitor: TestClient):
+    assert visitor.post("/v1/jobs", json=READER, headers=forms.HERE).status_code == 201
+    page = visitor.get("/studies/new?dataset=reviews").text
+    study = forms.shown_json(page)
+    assert study["tasks"] == [TASK | {"tokens": {"longest": 36, "answer": 4}}]
+    assert study["base_models"] == ["reader"]
+    changes = {"/name": "mine", "/budgets": "2000"}
+    sent = forms.sent(visitor, "/studies/new", forms.changed(forms.fields_of(page), changes))
+    assert (sent.status_code, sent.headers.get("location")) == (303, "/studies/mine")
+    made = visitor.get("/v1/studies/mine").json()
+    assert made["spec"]["tasks"] == study["tasks"]
+
+
+def test_a_job_starts_from_a_dataset(visitor: TestClient):
+    assert forms.shown_json(visitor.get("/jobs/new?dataset=reviews").text)["task"] == TASK
+    first = forms.shown_json(visitor.get("/jobs/new?kind=pretrain&dataset=reviews").text)
+    assert (first["name"], first["task"]) == ("reviews-base", TASK)
+
+
+def test_words_and_records_without_labels_have_a_form_too(visitor: TestClient):
+    upload(visitor, "lines", [{"text": "one"}, {"text": "two"}])
+    words = forms.shown_json(visitor.get("/studies/new?dataset=generated").text)
+    assert words["tasks"] == [{"name": "word_translation", "dataset": "generated"}]
+    assert "None: no field is a label" in html.unescape(visitor.get("/datasets/lines").text)
+    page = visitor.get("/studies/new?dataset=lines").text
+    assert forms.shown_json(page)["tasks"] == [{"name": "text_classification", "dataset": "lines"}]
+    assert "is missing" in forms.fault_at(page, "/tasks/0/prompt")
+    for path in ("/studies/new?dataset=none", "/jobs/new?dataset=none"):
+        assert visitor.get(path).status_code == 404
+
+
+def test_readers_get_no_button_and_strangers_nothing(
+    browser: TestClient, visitor: TestClient, sessions: forms.Sessions
+):
+    reader = forms.somebody(sessions, {"default": "reader"}, ("read",))
+    forms.sign_in(browser, reader)
+    page = browser.get("/datasets/reviews")
+    assert page.status_code == 200
+    assert "/studies/new" not in page.text
+    forms.sign_in(browser, forms.somebody(sessions, {"other": "submitter"}, ("read", "submit")))
+    assert browser.get("/datasets/reviews").status_code == 404
+    assert "reviews" not in browser.get("/datasets").text
+    assert browser.get("/studies/new?dataset=reviews").status_code == 404
+
+
+def test_nothing_in_a_dataset_comes_to_life(visitor: TestClient):
+    records = [{HOSTILE[:40]: f"{HOSTILE} {n}", "label": f"<img {n % 2}>"} for n in range(40)]
+    upload(visitor, "hostile", records)
+    for path in ("/datasets", "/datasets/hostile", "/studies/new?dataset=hostile"):
+        page = visitor.get(path).text
+        assert "<script>document" not in page
+        assert "<img" not in page
