@@ -10,6 +10,7 @@ import duckdb
 import pytest
 import yaml
 from tests.client.tokenizers_of_words import a_tokenizer_file
+from tests.folders import a_sentence_encoder
 from typer.testing import CliRunner, Result
 
 from adaptlab.records.record import canonical_line
@@ -119,6 +120,16 @@ def test_label_words_with_one_first_token_are_named(reviews: Path, tmp_path: Pat
     a_tokenizer_file(tmp_path / "tokenizer.json", "a")
     found = inspected(reviews, "--tokenizer", tmp_path)
     assert found["notes"][0] == "The words ' neg' and ' pos' begin with the same token."
+
+
+def test_labels_are_answered_by_a_head_if_the_model_is_an_encoder(reviews: Path, tmp_path: Path):
+    folder = a_sentence_encoder(tmp_path / "encoder")
+    a_tokenizer_file(folder / "tokenizer.json", "a", "fine", "film", "dull")
+    task = inspected(reviews, "--tokenizer", folder)["spec"]["task"]
+    assert (task["label"], task["score"]) == ({"field": "label"}, "head")
+    assert set(task["tokens"]) == {"longest"}
+    by_file = inspected(reviews, "--tokenizer", folder / "tokenizer.json")["spec"]["task"]
+    assert "score" not in by_file, "the file alone does not say what the model is"
 
 
 def test_a_file_that_is_no_tokenizer_is_refused(reviews: Path, tmp_path: Path):

@@ -1,13 +1,16 @@
 """Defaults of a drafted study: budgets that match, fields that fit."""
 
 import pytest
+from tests.folders import a_sentence_encoder
 from tests.making import base_facts
 from tests.texts import reviews, stored
 
 from adaptlab.plugins.method import METHODS
 from adaptlab.specs.resolve import family_shape
 from adaptlab.text.fitting import roles_of, roles_with, task_document
-from adaptlab_client.machine.study_drafts import Base, free_name, matched_budget
+from adaptlab.weights.model_folder import check_folder
+from adaptlab_client.machine.inspection import measured
+from adaptlab_client.machine.study_drafts import Base, free_name, matched_budget, task_of_file
 
 LENGTHS = {"text": 20, "label": 3, "thing": 4}
 
@@ -30,6 +33,26 @@ def test_a_proposed_budget_is_nearly_used_up(methods: tuple[str, ...]):
         method = METHODS.get(name).model_validate({"name": name})
         trained = method.within(shape, budget).trained_scalars(shape)
         assert trained >= 0.95 * budget or name == "frozen"
+
+
+def test_a_budget_for_an_encoder_includes_the_head(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("encoders") / "sentences"
+    family = check_folder(a_sentence_encoder(folder)).family
+    base = Base("sentences", family_shape(family).parameters, family)
+    file = tmp_path_factory.mktemp("records") / "reviews.csv"
+    file.write_text("text,label\n" + "".join(f"text {n},{'ab'[n % 2]}\n" for n in range(400)))
+    records = measured(file, "csv")
+    roles = records.roles()
+    assert roles is not None
+    task = task_of_file(records, roles, base).spec["task"]
+    assert isinstance(task, dict)
+    assert task["score"] == "head"
+    headed = base.with_head_for(task, records)
+    assert headed.classes == 2
+    budget, alone = matched_budget(["lora"], headed), matched_budget(["lora"], base)
+    assert budget is not None
+    assert alone is not None
+    assert budget == alone + 2 * 8 + 2
 
 
 def test_without_sizes_no_budget_is_proposed():

@@ -35,6 +35,8 @@ def spec_of(
     columns: Mapping[str, Column],
     counter: TokenCounter | None,
     longest: int | None = None,
+    *,
+    by_head: bool = False,
 ) -> Fit:
     """Return the part of a spec with the task, and notes on it.
 
@@ -44,17 +46,19 @@ def spec_of(
         columns: the figures of every field.
         counter: the base model's tokeniser, None if it is not known.
         longest: the most tokens of an item on a base model that reads bytes; None if it does not.
+        by_head: whether labels are answered by a trained head, as encoders need it.
     """
     answer = facts.field(roles.answer)
     assert answer is not None
     task: dict[str, JsonValue] = {}
-    whole = task_document(facts, roles)
+    whole = task_document(facts, roles, by_head=by_head)
     notes: list[str] = []
-    if roles.task == "text_classification":
+    lengths: list[int] = []
+    if roles.task == "text_classification" and not by_head:
         words = cast("Mapping[str, Mapping[str, str]]", whole["label"])["words"]
         notes += _notes_on_words(words, counter)
         lengths = [_length(word, counter, longest) for word in words.values()]
-    else:
+    elif roles.task == "text_completion":
         column = columns[roles.answer]
         tokens = column.tokens if longest is None else column.bytes
         lengths = [tokens.most] if tokens else []
@@ -64,6 +68,8 @@ def spec_of(
     text = columns[roles.text]
     spread = text.tokens if longest is None else text.bytes
     limits = _tokens(spread, max(lengths, default=0), longest or LONGEST_ITEM, notes)
+    if whole.get("score") == "head":
+        limits.pop("answer", None)
     for name, member in whole.items():
         if name == "splits":
             task["tokens"] = limits
@@ -111,7 +117,7 @@ def _notes_on_words(words: Mapping[str, str], counter: TokenCounter | None) -> S
         example = next(iter(words))
         notes.append(
             f"The labels are numbers. Write words that say what they mean, such as {example!r}: "
-            "' negative'."
+            "' negative', or train a head: `score: head`, with the label's field alone."
         )
     if counter is None:
         return notes

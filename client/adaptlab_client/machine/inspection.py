@@ -112,9 +112,14 @@ class MeasuredFile:
             return roles_of(self.facts, lengths)
         return roles_with(self.facts, lengths, answer)
 
-    def fit(self, roles: Roles, longest: int | None = None) -> Fit:
-        """Return the part of a spec with the task; see `spec_of`."""
-        return spec_of(self.facts, roles, self.columns, self.counter, longest)
+    def fit(self, roles: Roles, longest: int | None = None, *, by_head: bool | None = None) -> Fit:
+        """Return the part of a spec with the task; see `spec_of`.
+
+        By default a head answers if the tokeniser's folder has an encoder.
+        """
+        if by_head is None:
+            by_head = self.counter is not None and self.counter.is_of_encoder
+        return spec_of(self.facts, roles, self.columns, self.counter, longest, by_head=by_head)
 
     def inspection(self) -> Inspection:
         """Return everything that is known of the file."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from typing import cast
 
@@ -63,6 +63,13 @@ class Base:
     family: Family | None = None
     task: Mapping[str, object] | None = None
     spec: JsonObject | None = None
+    classes: int | None = None
+
+    @property
+    def needs_head(self) -> bool:
+        """True if it cannot answer with words, so that texts need a trained head."""
+        family = self.family
+        return family is not None and (family.fills_in() or not family.predicts_tokens())
 
     @property
     def reads_bytes(self) -> bool:
@@ -75,8 +82,16 @@ class Base:
         return self.parameters is not None and self.parameters < LARGE_BASE
 
     def shape(self) -> ModelShape | None:
-        """Return its shape, None if it is not known."""
-        return None if self.family is None else family_shape(self.family)
+        """Return its shape with the head that the task needs, None if it is not known."""
+        return None if self.family is None else family_shape(self.family, self.classes)
+
+    def with_head_for(self, task: JsonObject, file: MeasuredFile) -> "Base":
+        """Return the base model with the head for the classes of a file's task."""
+        label = cast("JsonObject", task.get("label") or {})
+        field = file.facts.field(str(label.get("field")))
+        if task.get("score") != "head" or field is None:
+            return self
+        return replace(self, classes=len(field.values or ()))
 
     def suits(self, *, texts: bool) -> bool:
         """Return True if it was pretrained on tasks of this kind, or imported."""
@@ -185,7 +200,7 @@ def task_of_file(file: MeasuredFile, roles: Roles, base: Base) -> Fit:
     if base.reads_bytes:
         shape = base.shape()
         longest = min(LONGEST_ITEM, shape.context) if shape else LONGEST_ITEM
-    fit = file.fit(roles, longest)
+    fit = file.fit(roles, longest, by_head=base.needs_head)
     try:
         splits_of(cast("JsonObject", fit.spec["task"]), file.facts)
     except InvalidSpec as error:

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adaptlab.errors import BadModelFolder
+from adaptlab.families.transformers import is_encoder
 from adaptlab.text.tokeniser import FILE, loaded
+from adaptlab.weights.huggingface import read_description
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -28,6 +30,7 @@ class TokenCounter:
 
     def __init__(self, path: Path) -> None:
         self._tokenizer = _tokenizer(path / FILE if path.is_dir() else path)
+        self.is_of_encoder = path.is_dir() and _has_encoder(path)
 
     def tokens(self, text: str) -> tuple[int, ...]:
         """Return the tokens of one text."""
@@ -68,6 +71,14 @@ class TokenLengths:
         if self._waiting:
             self._lengths.extend(self._counter.lengths(self._waiting))
         self._waiting, self._size = [], 0
+
+
+def _has_encoder(folder: Path) -> bool:
+    """Return True if the model in a folder is an encoder, which does not continue texts."""
+    try:
+        return is_encoder(read_description(folder).architecture)
+    except BadModelFolder:  # no model, or one that cannot be imported
+        return False
 
 
 def _tokenizer(file: Path) -> "Tokenizer":

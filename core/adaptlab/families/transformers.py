@@ -166,7 +166,7 @@ class Transformers(PublishedFamily):
     @property
     def is_encoder(self) -> bool:
         """True if every position attends to all others."""
-        return _is_encoder(self.architecture)
+        return is_encoder(self.architecture)
 
     def fills_in(self) -> bool:
         return self.architecture in HEADS_OF_ENCODERS
@@ -294,12 +294,13 @@ class Transformers(PublishedFamily):
 
 def _dimensions(architecture: str, config: Mapping[str, object]) -> Dimensions:
     kind = Dimensions
-    if _is_encoder(architecture):
+    if is_encoder(architecture):
         kind = EncoderDimensions if architecture in WITHOUT_HEAD else FillingDimensions
     return kind.model_validate(config)
 
 
-def _is_encoder(architecture: str) -> bool:
+def is_encoder(architecture: str) -> bool:
+    """Return True if every position of a model of this architecture attends to all others."""
     return architecture in HEADS_OF_ENCODERS or architecture in WITHOUT_HEAD
 
 

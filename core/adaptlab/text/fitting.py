@@ -84,13 +84,20 @@ def roles_with(facts: RecordsFacts, lengths: Mapping[str, int], answer: str) -> 
     return Roles(task="text_completion", text=usual, answer=answer, split=split)
 
 
-def task_document(facts: RecordsFacts, roles: Roles) -> dict[str, JsonValue]:
-    """Return the document of a task, without limits in tokens."""
+def task_document(
+    facts: RecordsFacts, roles: Roles, *, by_head: bool = False
+) -> dict[str, JsonValue]:
+    """Return the document of a task, without limits in tokens.
+
+    With `by_head`, labels are answered by a trained head and not by words.
+    """
     answer = facts.field(roles.answer)
     assert answer is not None
     task: dict[str, JsonValue] = {"name": roles.task, "dataset": facts.name}
     task["prompt"] = f"{{{roles.text}}}\n"
-    if roles.task == "text_classification":
+    if roles.task == "text_classification" and by_head:
+        task |= {"label": {"field": roles.answer}, "score": "head"}
+    elif roles.task == "text_classification":
         words = {entry.value: word_of(entry.value) for entry in answer.values or ()}
         task["label"] = {"field": roles.answer, "words": dict(words)}
     else:

@@ -273,6 +273,7 @@ def _answered(
         except drafts.NoDraft as error:
             raise UsageError(str(error)) from error
         task, notes = cast("JsonObject", fit.spec["task"]), fit.notes
+        base = base.with_head_for(task, subject.file)
     served = [] if client is None else [method.name for method in client.methods.list()]
 
     def methods_of(text: str) -> Sequence[str]:
