@@ -172,7 +172,7 @@ def _deviation(value: float) -> str:
 
 
 def print_places(console: Console, stack: Stack, places: Mapping[str, str], stopping: bool) -> None:
-    """Print where the results are, `places` first, and how the server is stopped."""
+    """Print where the results are, `places` first, and how to stop."""
     lines = {
         **places,
         "dashboard": f"{stack.url}/",

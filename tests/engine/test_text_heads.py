@@ -67,7 +67,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Stored:
 
 @pytest.fixture(scope="module")
 def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], PlacedFolder]:
-    """A maker of folders with random weights and a tokeniser, one of each architecture."""
+    """A maker of folders with random weights and a tokeniser."""
     root, texts = tmp_path_factory.mktemp("models"), [r["text"] for r in reviews(60)]
     made: dict[str, PlacedFolder] = {}
 
@@ -114,7 +114,7 @@ def planned(data: Stored, folder: PlacedFolder, method: str | dict[str, object])
 
 
 def adapted(plan: Plan, folder: PlacedFolder) -> Model:
-    """The model with random tensors, as far from the base as training could take it."""
+    """The model with random tensors, far from the base."""
     base = BaseWeights((), folder).read(plan, plan.spec.base_replicates, plan.dtype)
     shapes, seeds = plan.trained_shapes, plan.replicate_seeds
     copies = {name: tensor for name, tensor in base.items() if name in shapes}

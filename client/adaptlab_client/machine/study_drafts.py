@@ -82,7 +82,7 @@ class Base:
         return self.parameters is not None and self.parameters < LARGE_BASE
 
     def shape(self) -> ModelShape | None:
-        """Return its shape with the head that the task needs, None if it is not known."""
+        """Return its shape with the head of the task, None if not known."""
         return None if self.family is None else family_shape(self.family, self.classes)
 
     def with_head_for(self, task: JsonObject, file: MeasuredFile) -> "Base":

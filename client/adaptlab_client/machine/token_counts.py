@@ -74,7 +74,7 @@ class TokenLengths:
 
 
 def _has_encoder(folder: Path) -> bool:
-    """Return True if the model in a folder is an encoder, which does not continue texts."""
+    """Return True if the model in a folder is an encoder."""
     try:
         return is_encoder(read_description(folder).architecture)
     except BadModelFolder:  # no model, or one that cannot be imported

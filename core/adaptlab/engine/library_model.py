@@ -75,9 +75,9 @@ class LibraryModel:
         recorder: PatternRecorder | None,
         taken: dict[str, Tensor] | None = None,
     ) -> Float[Tensor, "R B Q V"]:
-        """Return logits at some rows of the content, or the output of a head for classes.
+        """Return logits at some rows, or the output of a head for classes.
 
-        Only such a head may serve more replicates than tokens have rows. `taken` receives what
+        Rows are those of the content. Only such a head may serve more replicates than tokens have rows. `taken` receives what
         attention reads of virtual tokens; see `plugins.TokenStates`.
 
         Raises:
@@ -114,7 +114,7 @@ class LibraryModel:
         return logits
 
     def _output(self, tokens: Int[Tensor, "N T"], at: Pass) -> Float[Tensor, "R B Q V"]:
-        """Return the output of the library's model, or of a head for classes on its states."""
+        """Return the model's output, or that of a head on its states."""
         is_encoder, has_classes = self.family.is_encoder, at.attached.read is not None
         options: dict[str, Any] = {"use_cache": False}
         if at.virtual or at.positions.keys:

@@ -58,7 +58,9 @@ class Pass:
 
     @cached_property
     def present(self) -> Bool[Tensor, "N T"]:
-        """What is not padding in the rows of the batch, learned positions among it.
+        """What is not padding in the rows of the batch.
+
+        Learned positions are none.
 
         One row stands for all where nothing is padding.
         """

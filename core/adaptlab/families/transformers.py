@@ -300,7 +300,7 @@ def _dimensions(architecture: str, config: Mapping[str, object]) -> Dimensions:
 
 
 def is_encoder(architecture: str) -> bool:
-    """Return True if every position of a model of this architecture attends to all others."""
+    """Return True if positions of an architecture attend to all others."""
     return architecture in HEADS_OF_ENCODERS or architecture in WITHOUT_HEAD
 
 

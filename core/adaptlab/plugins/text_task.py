@@ -110,9 +110,9 @@ class TextTask(Task, ABC):
         return task
 
     def class_values(self) -> tuple[str, ...]:
-        """Return the values of the answer's field by the outputs of a trained head.
+        """Return the answers by the outputs of a trained head.
 
-        The result is empty if the model's own head answers.
+        They are values of the answer's field. The result is empty if the model's own head answers.
         """
         return ()
 

@@ -70,7 +70,7 @@ def expand(
 
 
 def _common_classes(tasks: Sequence[Task]) -> int | None:
-    """Return the number of classes of the head that the tasks train, if they do.
+    """Return the number of classes of the head that the tasks train.
 
     Raises `InvalidSpec` if they need different heads, since the sizes of methods would differ.
     """

@@ -115,7 +115,7 @@ class TextClassification(TextTask):
             yield Problem(pointer, "no_such_label", detail, allowed=tuple(present))
 
     def found_in(self, facts: RecordsFacts) -> "TextClassification":
-        """Return the task with the classes of a head, which the dataset's labels are."""
+        """Return the task with the dataset's labels as classes of a head."""
         field = facts.field(self.label.field)
         if self.score != "head" or self.label.classes is not None or field is None:
             return self

@@ -242,13 +242,13 @@ def _tried(values: Iterable[float]) -> str:
 
 
 def _family(family: Mapping[str, object]) -> str:
-    """Return a family's name and knobs, without the files of a published model."""
+    """Return a family's name and knobs, without a model's files."""
     files = ("config", "stored")
     return _configuration({name: value for name, value in family.items() if name not in files})
 
 
 def _configuration(plug_in: Mapping[str, object]) -> str:
-    """Return a plug-in's name and the knobs that are set: `LoRA (rank 1, alpha 2)`."""
+    """Return a plug-in's name and set knobs: `LoRA (rank 1, alpha 2)`."""
     knobs = ", ".join(
         f"{words(name)} {_knob(value)}"
         for name, value in plug_in.items()
