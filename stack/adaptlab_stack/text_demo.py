@@ -149,7 +149,8 @@ def _labelled(text: str) -> Iterator[tuple[str, str]]:
 def _begun(client: Client, records: Path) -> StudyRun:
     """Upload the records, import the model and create the study.
 
-    What an earlier start has done is kept."""
+    What an earlier start has done is kept.
+    """
     try:
         client.datasets.upload_file(DATASET, records, kind="records")
         imported = client.base_models.import_folder(BASE, f"{ROOT}/{BASE}")

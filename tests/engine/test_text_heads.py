@@ -207,7 +207,7 @@ def test_the_head_of_a_decoder_reads_its_last_state(
 
 @torch.no_grad()
 def _agrees(model: Model, state: Callable[[Tensor], Tensor]) -> None:
-    """Check the logits of items against a head on a state of the library's model."""
+    """Check logits against a head on a state of the library's model."""
     items = make_items(model.plan.task, "test", torch.tensor([0]), 0, 5)
     found = model.answers(items)
     head, bias = (model.trained[f"unembed.{kind}"] for kind in ("weight", "bias"))

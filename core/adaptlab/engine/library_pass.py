@@ -60,9 +60,7 @@ class Pass:
     def present(self) -> Bool[Tensor, "N T"]:
         """What is not padding in the rows of the batch.
 
-        Learned positions are none.
-
-        One row stands for all where nothing is padding.
+        Learned positions are none. One row stands for all where there is none.
         """
         read, place = self.attached.read, torch.arange(-self.virtual, self.length)
         place = place.to(self.kept.device)
