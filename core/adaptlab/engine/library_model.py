@@ -77,8 +77,8 @@ class LibraryModel:
     ) -> Float[Tensor, "R B Q V"]:
         """Return logits at some rows, or the output of a head for classes.
 
-        Rows are those of the content. Only such a head may serve more replicates than tokens have rows. `taken` receives what
-        attention reads of virtual tokens; see `plugins.TokenStates`.
+        Rows are those of the content. Only such a head may serve more replicates than tokens have
+        rows. `taken` receives what attention reads of virtual tokens; see `plugins.TokenStates`.
 
         Raises:
             BadModelFolder: the architecture's attention cannot be observed and changed.
