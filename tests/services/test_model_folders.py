@@ -154,7 +154,7 @@ def _misshapen(folder: Path) -> None:
 
 def _other_architecture(folder: Path) -> None:
     config = (folder / "config.json").read_text()
-    (folder / "config.json").write_text(config.replace("LlamaForCausalLM", "BertModel"))
+    (folder / "config.json").write_text(config.replace("LlamaForCausalLM", "DebertaV2Model"))
 
 
 def _code_of_its_own(folder: Path) -> None:
@@ -170,7 +170,7 @@ def _code_of_its_own(folder: Path) -> None:
         (_missing, "lacks the tensors layers.0.self_attn.q_proj.weight"),
         (_extra, "has the additional tensors extra.weight"),
         (_misshapen, f"{QUERY} has the shape (8, 9) instead of (8, 8)"),
-        (_other_architecture, "['BertModel']. adaptlab supports one of"),
+        (_other_architecture, "['DebertaV2Model']. adaptlab supports one of"),
         (_code_of_its_own, "auto_map"),
     ],
 )

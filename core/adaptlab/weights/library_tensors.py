@@ -190,7 +190,6 @@ class EncoderDimensions(Dimensions):
     """
 
     pad_token_id: int = 1
-    tie_word_embeddings: Literal[True] | None = None  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
     is_decoder: Literal[False] = False
     add_cross_attention: Literal[False] = False
     position_embedding_type: Literal["absolute"] = "absolute"
@@ -201,6 +200,7 @@ class FillingDimensions(EncoderDimensions):
     """The members for encoders that predict masked tokens in place."""
 
     mask_token_id: int | None = Field(default=None, ge=0)
+    tie_word_embeddings: Literal[True] | None = None  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
 
     @model_validator(mode="after")
     def _has_a_mask(self) -> Self:
