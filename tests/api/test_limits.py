@@ -32,6 +32,7 @@ from adaptlab_services.comparisons import (
 )
 from adaptlab_services.jobs import batch_tokens
 from adaptlab_services.leases import lease_views
+from adaptlab_services.models import token_checks, token_process
 from adaptlab_services.paging import LARGEST_PAGE_SIZE
 from adaptlab_services.people import tokens
 from adaptlab_services.people.idempotency import LONGEST_KEY
@@ -171,6 +172,12 @@ def _stated(settings: Settings) -> dict[str, str]:
         "uploads read as records at a time per process": "1",
         "triples of words": f"{FEWEST_TRIPLES} to {MOST_TRIPLES:,}",
         "records": f"1 to {record.MOST_RECORDS:,}",
+        "records whose tokens are checked when a job is submitted": (
+            f"the first {token_checks.MOST_RECORDS} in {token_checks.MOST_BYTES:,} bytes"
+        ),
+        "time, and memory, of such a check with a `tokenizer.json`": (
+            f"{token_checks.LONGEST_SECONDS:g} s, {token_process.MEMORY_BYTES:,} bytes"
+        ),
         "bytes of all records as JSON lines": f"{record.MOST_BYTES:,}",
         "bytes of one record": f"{record.LONGEST_LINE:,}",
         "fields of a record": (

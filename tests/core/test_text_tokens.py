@@ -16,7 +16,7 @@ from tests.texts import (
 from transformers import PreTrainedTokenizerFast
 
 from adaptlab.errors import BadDataset, BadModelFolder, InvalidSpec
-from adaptlab.plugins.corpus import Corpus, read_corpus
+from adaptlab.plugins.corpus import Corpus, check_sample, read_corpus
 from adaptlab.text.encoding import LeavesNothing, cut, encoded
 from adaptlab.text.template import parsed
 from adaptlab.text.tokeniser import ByteTokeniser, end_token, read_tokeniser
@@ -155,6 +155,20 @@ def test_a_label_word_that_joins_the_prompt_is_refused(tmp_path: Path):
         "label_word_varies",
         "answers_too_long",
     }
+
+
+def test_a_sample_is_checked_like_the_whole(tmp_path: Path):
+    data, tokeniser = stored(tmp_path, reviews(120)), read_tokeniser(PAIRS, 1)
+    words = {"field": "label", "words": {"neg": " not now", "pos": " not"}}
+    task = data.task(without(CLASSIFICATION, label=words, tokens={"longest": 60, "answer": 8}))
+    several, alike = check_sample(task, reviews(120)[:20], tokeniser)
+    assert several.startswith("Label words of several tokens: ' not now' (")
+    assert alike == "The label words ' not now' and ' not' begin with the same token."
+    assert check_sample(data.task(without(CLASSIFICATION, label=WORDS)), [], tokeniser) == ()
+    short = data.task(without(CLASSIFICATION, label=words, tokens={"longest": 9, "answer": 8}))
+    with pytest.raises(InvalidSpec) as caught:
+        check_sample(short, reviews(120)[:20], tokeniser)
+    assert caught.value.problems[0].detail.startswith("20 of 20 items have more than 9 tokens")
 
 
 def test_answers_end_with_the_token_that_ends_a_text(tmp_path: Path):

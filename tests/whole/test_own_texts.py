@@ -154,15 +154,21 @@ def test_a_model_without_a_tokeniser_is_refused_at_once(
 def test_items_that_are_too_long_end_a_job_with_what_to_change(
     client: Client, pretrained: JobView
 ) -> None:
-    spec = {
+    records = reviews(300)
+    records[-1]["text"] += " and on" * 9
+    client.datasets.upload_records("late", records)
+    spec: dict[str, Any] = {
         "kind": "adapt",
         "base_model": "reader",
-        "task": without(CLASSIFICATION, tokens={"longest": 24}),
+        "task": without(CLASSIFICATION, dataset="late", tokens={"longest": 48}),
         "method": "bitfit",
         "training": {"steps": 5, "batch_size": 4},
     }
     job = client.jobs.wait(client.jobs.submit(spec).id, timeout=PATIENCE)
     assert job.state == "failed"
     assert job.error is not None
-    assert "items have more than 24 tokens" in str(job.error)
+    assert "1 of 300 items have more than 48 tokens" in str(job.error)
     assert "tokens.longest" in str(job.error)
+    at_once = spec | {"task": without(CLASSIFICATION, dataset="late", tokens={"longest": 24})}
+    with pytest.raises(InvalidRequest, match="items have more than 24 tokens"):
+        client.jobs.submit(at_once)

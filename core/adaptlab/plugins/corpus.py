@@ -2,15 +2,22 @@
 
 from array import array
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from adaptlab.errors import BadDataset, InvalidSpec, Problem
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.records.content import read_content
 from adaptlab.records.record import Record
 from adaptlab.text.encoding import Encoded, LeavesNothing, cut, encoded, text_alone
+from adaptlab.text.source import TextSource
 from adaptlab.text.splitting import EVERY_SPLIT
 from adaptlab.text.template import Rendered
+from adaptlab.text.tokeniser import Tokeniser
+
+MOST_NAMED = 8
+"""Label words that a warning names."""
 
 MOST_CUTS = 32
 """Cutting by tokens shifts those that follow, so it is repeated until the item fits."""
@@ -49,6 +56,38 @@ def read_corpus(task: TextTask) -> Corpus:
     return _Reader(task).read()
 
 
+def check_sample(
+    task: TextTask, records: Iterable[Record], tokeniser: Tokeniser
+) -> tuple[str, ...]:
+    """Check the items of some records, the first of a dataset.
+
+    Returns warnings about label words, which a job does not fail for.
+
+    Raises:
+        InvalidSpec: the items of these records have the problems that `read_corpus` reports.
+    """
+    digest = task.reference_to_records().digest
+    reader = _Reader(task.with_texts({digest: TextSource(Path(), digest, tokeniser)}))
+    choices = reader.sampled(records).choices
+    words = dict(zip(task.choices().values(), choices, strict=False))
+    return tuple(_warnings(words))
+
+
+def _warnings(words: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
+    """Yield what is unfavourable about the tokens of label words."""
+    several = [f"{word!r} ({len(tokens)})" for word, tokens in words.items() if len(tokens) > 1]
+    if several:
+        yield (
+            f"Label words of several tokens: {', '.join(several[:MOST_NAMED])}. Each word then "
+            "needs a forward pass of its own, and long words are at a disadvantage."
+        )
+    first: dict[int, str] = {}
+    for word, tokens in words.items():
+        if (other := first.setdefault(tokens[0], word)) != word:
+            yield f"The label words {other!r} and {word!r} begin with the same token."
+            return
+
+
 class _Reader:
     def __init__(self, task: TextTask) -> None:
         self._task, self._source = task, task.source()
@@ -68,6 +107,14 @@ class _Reader:
         if problems := self._problems():
             raise InvalidSpec(*problems)
         self._check_splits()
+        return self._corpus
+
+    def sampled(self, records: Iterable[Record]) -> Corpus:
+        """Return some records as tokens, without a look at the splits."""
+        for number, record in enumerate(records):
+            self._add(number, record)
+        if problems := self._problems():
+            raise InvalidSpec(*problems)
         return self._corpus
 
     def _check_splits(self) -> None:

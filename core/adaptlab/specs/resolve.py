@@ -50,6 +50,7 @@ class BaseModelFacts(Value):
 
     `task` is the task of its pretraining, None if that is unknown. `has_tokeniser` is False if the
     model was imported from a folder without one; texts are bytes for a model that was trained here.
+    `folder` is the folder of an imported model.
     """
 
     name: str
@@ -58,6 +59,7 @@ class BaseModelFacts(Value):
     task: AnyTask | None
     replicates: int
     has_tokeniser: bool = True
+    folder: ModelFolder | None = None
 
 
 @overload

@@ -45,6 +45,7 @@ from adaptlab_services.limits import limits, quotas, sizes
 from adaptlab_services.models import base_models, datasets
 from adaptlab_services.models.adapter_folders import resolved_adapter
 from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots, resolved_import
+from adaptlab_services.models.token_checks import check_tokens
 from adaptlab_services.people import access, audit, idempotency
 from adaptlab_services.people.audit import Entry
 from adaptlab_services.people.tokens import Principal
@@ -139,17 +140,19 @@ def create(
 
 def preview(session: Session, spec: Spec, *, roots: ModelRoots = NO_ROOTS) -> Preview:
     """Check a spec as for a creation, and return the job that it would become."""
-    base = None
+    base, warnings = None, ()
     if isinstance(spec, AdaptSpec):
         base = base_plan(session, spec.base_model, roots)
         creator = None if base.job is None else base.job[0]
         resolved: Resolved = _resolved_adaptation(session, spec, base.facts, roots, creator)
+        warnings = _check_texts(session, resolved, base.facts, roots)
     elif isinstance(spec, TheorySpec):
         resolved = _resolved_theory(session, spec)
     else:
         base_models.check_free(session, spec.name)
         resolved = resolved_base(session, spec, roots)
     (job,) = _previews(session, [(spec, resolved)])
+    job = job.model_copy(update={"warnings": (*job.warnings, *warnings)})
     if base is None or base.job is None:
         return job
     return job.model_copy(update={"base_estimate": estimates.estimate(session, *base.job)})
@@ -326,8 +329,26 @@ def _resolved_adaptation(
     `creator` is the job of a base model that does not exist yet.
     """
     if spec.adapter is not None:
-        return sizes.checked(session, resolved_adapter(session, spec, base, roots, creator))
-    return sizes.checked(session, resolve(spec, base, datasets.known(session)))
+        resolved = resolved_adapter(session, spec, base, roots, creator)
+    else:
+        resolved = resolve(spec, base, datasets.known(session))
+    sizes.checked(session, resolved)
+    _check_texts(session, resolved, base, roots)
+    return resolved
+
+
+def _check_texts(
+    session: Session,
+    resolved: ResolvedAdapt | ResolvedPretrain,
+    base: BaseModelFacts | None,
+    roots: ModelRoots,
+) -> tuple[str, ...]:
+    """Return warnings about texts.
+
+    Raises `InvalidSpec` if the worker would refuse one.
+    """
+    tasks = (resolved.task, *resolved.evaluation_tasks)
+    return check_tokens(session, base, tasks, roots)
 
 
 def _previews(session: Session, resolved: Sequence[tuple[Spec, Resolved]]) -> list[Preview]:
@@ -366,7 +387,9 @@ def resolved_base(session: Session, spec: BaseSpec, roots: ModelRoots) -> Resolv
     sets = datasets.known(session)
     if isinstance(spec, ImportSpec):
         return sizes.checked(session, resolved_import(spec, roots, sets))
-    return sizes.checked(session, resolve(spec, None, sets))
+    resolved = sizes.checked(session, resolve(spec, None, sets))
+    _check_texts(session, resolved, None, roots)
+    return resolved
 
 
 def _resolved_inline(session: Session, spec: BaseSpec, roots: ModelRoots) -> ResolvedBase:

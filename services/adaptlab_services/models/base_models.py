@@ -149,7 +149,8 @@ def _facts(name: str, row: Any, pointer: str) -> BaseModelFacts:  # a row of `_L
             family=row.family,
             task=row.task,
             replicates=row.replicates,
-            has_tokeniser=_has_tokeniser(row.files),
+            has_tokeniser=row.folder is None or _has_tokeniser(row.folder["files"]),
+            folder=row.folder,
         )
     except InvalidSpec as error:
         detail = (
@@ -166,7 +167,7 @@ _LOOK = (
         Job.resolved_spec["family"].label("family"),
         Job.resolved_spec["task"].label("task"),
         func.jsonb_array_length(Job.resolved_spec["seeds"]).label("replicates"),
-        Job.resolved_spec[("model_folder", "files")].label("files"),
+        Job.resolved_spec["model_folder"].label("folder"),
     )
     .join(BaseModel, BaseModel.job_id == Job.id)
     .where(BaseModel.name == bindparam("name"), BaseModel.project_id == bindparam("project_id"))
@@ -177,19 +178,20 @@ def resolved_facts(
     name: str, digest: str, resolved: ResolvedPretrain | ResolvedImport
 ) -> BaseModelFacts:
     """Return the facts of the base model that a resolved spec creates."""
+    folder = resolved.model_folder if isinstance(resolved, ResolvedImport) else None
     return BaseModelFacts(
         name=name,
         digest=digest,
         family=resolved.family,
         task=resolved.task,
         replicates=len(resolved.seeds),
-        has_tokeniser=not isinstance(resolved, ResolvedImport)
-        or any(file.name == TOKENISER for file in resolved.model_folder.files),
+        has_tokeniser=folder is None or any(file.name == TOKENISER for file in folder.files),
+        folder=folder,
     )
 
 
 def _has_tokeniser(files: Any) -> bool:  # those of an import, as JSON
-    return files is None or any(file["name"] == TOKENISER for file in files)
+    return any(file["name"] == TOKENISER for file in files)
 
 
 def is_ready(session: Session, name: str) -> bool:

@@ -1,5 +1,6 @@
 """Studies: preview, create, get, list, extend, clone and cancel."""
 
+import time
 import uuid
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec
+from adaptlab.plugins.text_task import TextTask
 from adaptlab.reproductions.recipe import RecipeRef
 from adaptlab.specs.resolve import BaseModelFacts
 from adaptlab.studies.study import (
@@ -23,6 +25,7 @@ from adaptlab.studies.study import (
     extended,
 )
 from adaptlab.studies.study_expansion import expand
+from adaptlab.studies.study_methods import study_tasks
 from adaptlab.studies.study_plan import StudyPlan
 from adaptlab.values import Value
 from adaptlab_answers.paging import Page
@@ -34,6 +37,7 @@ from adaptlab_services.jobs.estimates import estimate
 from adaptlab_services.limits import limits, quotas, sizes
 from adaptlab_services.models import base_models, datasets
 from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots
+from adaptlab_services.models.token_checks import LONGEST_SECONDS, check_each
 from adaptlab_services.paging import Cursor
 from adaptlab_services.people import access, idempotency
 from adaptlab_services.people.tokens import Principal
@@ -314,7 +318,40 @@ def _plan(
     plan = expand(spec, bases, rules.most_jobs, known)
     sizes.check_each(session, [one.resolved for one in (*plan.jobs, *plan.checks)])
     session.execute(text("SET LOCAL idle_in_transaction_session_timeout TO DEFAULT"))
+    _check_texts(session, spec, bases, plan, rules)
     return plan
+
+
+def _check_texts(
+    session: Session,
+    spec: StudySpec,
+    bases: tuple[BaseModelFacts, ...],
+    plan: StudyPlan,
+    rules: Rules,
+) -> tuple[str, ...]:
+    """Return warnings about texts.
+
+    Raises `InvalidSpec` if a worker would refuse one.
+
+    No further check is begun after ten seconds, because the others wait for the lock of studies.
+    """
+    texts = [job.resolved for job in plan.jobs if isinstance(job.resolved.task, TextTask)]
+    if not texts:
+        return ()
+    tasks = study_tasks(spec, datasets.known(session))
+    warnings: list[str] = []
+    end = time.monotonic() + LONGEST_SECONDS
+    for base in bases:
+        jobs_of_base = [job for job in texts if job.base_model == base.name]
+        own = [job.task for job in jobs_of_base]
+        placed = {f"/tasks/{index}": task for index, task in enumerate(tasks) if task in own}
+        if jobs_of_base and spec.evaluation.tasks:
+            evaluated = enumerate(jobs_of_base[0].evaluation_tasks)
+            placed |= {f"/evaluation/tasks/{index}": task for index, task in evaluated}
+        for pointer, task in placed.items():
+            if time.monotonic() < end:
+                warnings += check_each(session, base, {pointer: task}, rules.roots)
+    return tuple(dict.fromkeys(warnings))
 
 
 def _made_bases(
@@ -364,13 +401,15 @@ def _preview(
 ) -> StudyPreview:
     base_names(spec)
     bases = _base_plans(session, spec, rules.roots)
-    plan = _plan(session, spec, tuple(base.facts for base in bases), rules)
+    facts = tuple(base.facts for base in bases)
+    plan = _plan(session, spec, facts, rules)
     assignment = study_jobs.assigned(session, plan, study_id)
     checks = study_checks.assigned(session, plan, assignment, {}, study_id)
     new_bases = {base.facts.name: base.job for base in bases if base.job is not None}
     queues = {job.spec.resources.queue for job in (*assignment.new, *checks.new)}
     queues |= {queue for _, queue in new_bases.values()}
     warnings = jobs.queue_warnings(session, queues)
+    warnings += _check_texts(session, spec, facts, plan, rules)
     estimated = {name: estimate(session, *job) for name, job in new_bases.items()}
     return study_preview(session, spec.name, plan, assignment, checks, estimated, warnings)
 

@@ -317,7 +317,7 @@ def _bases_of_recipes() -> dict[str, Document]:
 
 
 def _learns(base: BaseModelView, task: Document) -> bool:
-    """Return True if a base was imported, or pretrained on like tasks."""
+    """Return True if a base model was imported, or has learned a task alike."""
     kinds = str(task["name"]).partition("_")[0]
     return base.task is None or str(base.task["name"]).startswith(kinds)
 

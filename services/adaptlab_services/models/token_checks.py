@@ -1,0 +1,206 @@
+"""Checks of texts with a base model's tokeniser, before a job exists.
+
+The worker checks every record before its first step. Here the first records are checked by the same
+code, so that most of its refusals come at once. A published tokeniser is read in a process of its
+own; if that takes too long or fails, nothing is found, and the worker still checks.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from pydantic import ValidationError
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.plugins.corpus import check_sample
+from adaptlab.plugins.task import Task
+from adaptlab.plugins.text_task import TextTask
+from adaptlab.records.record import Record
+from adaptlab.specs.resolve import BaseModelFacts, family_shape
+from adaptlab.text.tokeniser import ByteTokeniser
+from adaptlab.weights.model_folder import CONFIG, TOKENISER
+from adaptlab_db.artifacts import ArtifactStore
+from adaptlab_db.errors import (
+    ArtifactGone,
+    ArtifactNotFound,
+    BytesMissing,
+    StoreNotConfigured,
+    StoreUnreachable,
+)
+from adaptlab_services.models.model_folders import ModelRoots
+from adaptlab_services.models.token_process import Findings, Question
+
+MOST_RECORDS = 200
+MOST_BYTES = 128 * 2**10
+"""Limit of the content that is read for the records."""
+
+LONGEST_SECONDS = 10.0
+"""Time limit of one check, the start of its process included."""
+
+LONGEST_WAIT = 3.0
+"""Longest time that a check waits for that of another request."""
+
+LONGEST_PAUSE = "15s"
+"""Longest time between two statements; longer than waiting and checking."""
+
+MOST_KEPT = 256
+MODULE = "adaptlab_services.models.token_process"
+
+_UNREADABLE = (ArtifactNotFound, ArtifactGone, BytesMissing, StoreNotConfigured, StoreUnreachable)
+_kept: "OrderedDict[str, Findings]" = OrderedDict()
+_keeping = threading.Lock()
+_one_process = threading.Lock()
+
+
+def check_tokens(
+    session: Session, base: BaseModelFacts | None, tasks: Sequence[Task], roots: ModelRoots
+) -> tuple[str, ...]:
+    """Check the texts of a job's task and evaluation; return warnings.
+
+    `base` is None for a model that is pretrained here, which reads bytes. The first of `tasks` is
+    the task of the job, and the others are those of its evaluation.
+
+    Raises:
+        InvalidSpec: an item of the first records is one that the worker refuses.
+    """
+    places = ["/task", *(f"/evaluation/tasks/{index}" for index in range(len(tasks) - 1))]
+    return check_each(session, base, dict(zip(places, tasks, strict=True)), roots)
+
+
+def check_each(
+    session: Session, base: BaseModelFacts | None, tasks: dict[str, Task], roots: ModelRoots
+) -> tuple[str, ...]:
+    """Check the texts of tasks by their pointers; return warnings.
+
+    Raises:
+        InvalidSpec: an item of the first records is one that the worker refuses.
+    """
+    problems: list[Problem] = []
+    warnings: dict[str, None] = {}
+    checked: list[Task] = []
+    for pointer, task in tasks.items():
+        if not isinstance(task, TextTask) or task in checked:
+            continue
+        checked.append(task)
+        found = _findings(session, base, task, roots)
+        moved = (p.pointer.removeprefix("/task") for p in found.problems)
+        problems += [
+            replace(p, pointer=pointer + place)
+            for p, place in zip(found.problems, moved, strict=True)
+        ]
+        warnings |= dict.fromkeys(found.warnings)
+    if problems:
+        raise InvalidSpec(*problems)
+    return tuple(warnings)
+
+
+def forget() -> None:
+    """Forget all findings, as a new process would."""
+    with _keeping:
+        _kept.clear()
+
+
+def _findings(
+    session: Session, base: BaseModelFacts | None, task: TextTask, roots: ModelRoots
+) -> Findings:
+    """Return the findings on a task, from the cache if they are known."""
+    folder = None if base is None else base.folder
+    files = {file.name: file for file in (folder.files if folder else ())}
+    if folder is not None and TOKENISER not in files:
+        return Findings()
+    reader = "bytes" if base is None or folder is None else base.digest
+    key = f"{reader} {task.model_dump_json()}"
+    with _keeping:
+        if (known := _kept.get(key)) is not None:
+            _kept.move_to_end(key)
+            return known
+    found = _found(session, base, task, roots)
+    if found is None:
+        return Findings()
+    with _keeping:
+        _kept[key] = found
+        while len(_kept) > MOST_KEPT:
+            _kept.popitem(last=False)
+    return found
+
+
+def _found(
+    session: Session, base: BaseModelFacts | None, task: TextTask, roots: ModelRoots
+) -> Findings | None:
+    """Return the findings on the first records, None if there are none."""
+    records = _records(session, task)
+    if not records:
+        return None
+    if base is None or base.folder is None:
+        try:
+            check_sample(task, records, ByteTokeniser())
+        except InvalidSpec as error:
+            return Findings(problems=error.problems)
+        return Findings()  # every word is several bytes, which needs no warning
+    try:
+        located = roots.located(base.folder.folder)
+    except InvalidSpec:  # a root that only workers have
+        return None
+    digests = {file.name: file.digest for file in base.folder.files}
+    question = Question.model_construct(
+        task=task,
+        records=tuple(dict(record) for record in records),
+        folder=located.place,
+        within=located.root,
+        digests={name: digests[name] for name in (CONFIG, TOKENISER)},
+        vocabulary=family_shape(base.family).vocabulary,
+    )
+    session.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{LONGEST_PAUSE}'"))
+    answer = _asked(question)
+    session.execute(text("SET LOCAL idle_in_transaction_session_timeout TO DEFAULT"))
+    return answer
+
+
+def _asked(question: Question) -> Findings | None:
+    """Return the answer of a process, None if there is none in time."""
+    if not _one_process.acquire(timeout=LONGEST_WAIT):
+        return None
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", MODULE],
+            input=question.model_dump_json().encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=LONGEST_SECONDS,
+            check=True,
+            env=_environment(),
+        )
+        return Findings.model_validate_json(done.stdout)
+    except (subprocess.SubprocessError, OSError, ValidationError):
+        return None
+    finally:
+        _one_process.release()
+
+
+def _records(session: Session, task: TextTask) -> list[Record]:
+    """Return the first records of a dataset; none if it cannot be read."""
+    content = b""
+    with suppress(*_UNREADABLE):
+        store, digest = ArtifactStore(session), task.reference_to_records().digest
+        content = b"".join(store.read(digest, 0, min(store.size(digest), MOST_BYTES)))
+    return list(_whole_lines(content))
+
+
+def _whole_lines(content: bytes) -> Iterator[Record]:
+    lines = content.split(b"\n")[:-1]  # the last one may be cut off
+    for line in lines[:MOST_RECORDS]:
+        yield json.loads(line)
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment without our settings, such as database passwords."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("ADAPTLAB_")}
+    return own | {"TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1"}

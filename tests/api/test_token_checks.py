@@ -1,0 +1,202 @@
+"""Texts are checked by the model's tokeniser before a job is created."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from fastapi.testclient import TestClient
+from tests.folders import a_qwen3_folder
+from tests.texts import (
+    CLASSIFICATION,
+    COMPLETION,
+    a_byte_pair_tokeniser,
+    reviews,
+    stored,
+    without,
+)
+
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.plugins.corpus import read_corpus
+from adaptlab.text.tokeniser import ByteTokeniser, Tokeniser, read_tokeniser
+from adaptlab_services.models import token_checks
+from adaptlab_services.settings import Settings
+
+RECORDS = reviews(120)
+TEXTS = [record["text"] for record in RECORDS] + ["films songs"] * 200 + ["an Answer"] * 200
+PAIRS = a_byte_pair_tokeniser(TEXTS)
+IMPORT = {"kind": "import", "name": "qwen", "folder": "models/qwen"}
+GOOD = without(CLASSIFICATION, tokens={"longest": 60, "answer": 8})
+
+
+def words_of(negative: str, positive: str) -> dict[str, Any]:
+    return {"field": "label", "words": {"neg": negative, "pos": positive}}
+
+
+WORDS = words_of(" not good at all", " not bad")
+REFUSED: list[dict[str, Any]] = [
+    without(GOOD, label=WORDS, tokens={"longest": 60, "answer": 2}),
+    without(GOOD, tokens={"longest": 9, "answer": 8}),
+    without(GOOD, prompt="{text} Ans", label=words_of("wer", " yes")),
+    without(GOOD, prompt="{thing}", label=words_of("s yes", "s no"), splits={"by": "text"}),
+    without(COMPLETION, tokens={"longest": 60, "answer": 1}),
+]
+CODES = (
+    *("answers_too_long", "items_too_long", "no_own_tokens", "label_word_varies"),
+    "answers_too_long",
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = a_qwen3_folder(tmp_path / "root" / "qwen", vocabulary=400)
+    config = json.loads((place / "config.json").read_text())
+    (place / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 128}))
+    (place / "tokenizer.json").write_bytes(PAIRS)
+    return place
+
+
+@pytest.fixture
+def settings(database_url: str, broker_url: str, tmp_path: Path, folder: Path) -> Settings:
+    """Settings with one model root."""
+    return Settings(
+        database_url=database_url,
+        broker_url=broker_url,
+        data_dir=tmp_path / "data",
+        model_roots={"models": folder.parent},
+    )
+
+
+@pytest.fixture(autouse=True)
+def nothing_known() -> Iterator[None]:
+    token_checks.forget()
+    yield
+    token_checks.forget()
+
+
+@pytest.fixture
+def lab(api: TestClient) -> TestClient:
+    """The API with a dataset and an imported model."""
+    made = api.post("/v1/datasets", json={"name": "reviews", "records": RECORDS})
+    assert made.status_code == 201, made.text
+    imported = api.post("/v1/jobs", json=IMPORT)
+    assert imported.status_code == 201, imported.text
+    return api
+
+
+def a_spec(task: dict[str, Any], **members: Any) -> dict[str, Any]:
+    method = {"name": "lora", "rank": 1}
+    return {"kind": "adapt", "base_model": "qwen", "task": task, "method": method, **members}
+
+
+def of_worker(folder: Path, task: dict[str, Any], tokeniser: Tokeniser) -> tuple[Problem, ...]:
+    """The problems for which a worker refuses the task before its first step."""
+    with pytest.raises(InvalidSpec) as caught:
+        read_corpus(stored(folder, RECORDS).task(task, tokeniser))
+    return caught.value.problems
+
+
+def said(answer: Any) -> list[tuple[str, str, str]]:
+    assert answer.status_code == 422, answer.text
+    return [(e["pointer"], e["code"], e["detail"]) for e in answer.json()["errors"]]
+
+
+@pytest.mark.parametrize("task", REFUSED, ids=range(len(REFUSED)))
+def test_the_api_refuses_what_the_worker_would(
+    lab: TestClient, tmp_path: Path, task: dict[str, Any]
+):
+    problems = of_worker(tmp_path, task, read_tokeniser(PAIRS, 1))
+    expected = [(p.pointer, p.code, p.detail) for p in problems]
+    assert expected[0][1] == CODES[REFUSED.index(task)]
+    assert said(lab.post("/v1/jobs?validate_only=true", json=a_spec(task))) == expected
+    assert said(lab.post("/v1/jobs", json=a_spec(task))) == expected
+
+
+def test_unfavourable_label_words_are_warned_of(lab: TestClient):
+    words = without(GOOD, label=WORDS, tokens={"longest": 60, "answer": 40})
+    preview = lab.post("/v1/jobs?validate_only=true", json=a_spec(words))
+    assert preview.status_code == 200, preview.text
+    several, alike = preview.json()["warnings"][-2:]
+    assert several.startswith("Label words of several tokens: ' not good at all' (")
+    assert alike == ("The label words ' not good at all' and ' not bad' begin with the same token.")
+    assert lab.post("/v1/jobs", json=a_spec(words)).status_code == 201
+
+
+def test_evaluation_tasks_and_studies_have_their_own_places(lab: TestClient):
+    bad = REFUSED[1]
+    evaluated = a_spec(GOOD, evaluation={"tasks": [GOOD, bad]})
+    ((pointer, code, _),) = said(lab.post("/v1/jobs", json=evaluated))
+    assert (pointer, code) == ("/evaluation/tasks/1/tokens/longest", "items_too_long")
+    study = {"name": "small", "base_models": ["qwen"], "tasks": [GOOD, bad], "budgets": [2000]}
+    study["methods"] = ["lora"]
+    for path in ("/v1/studies?validate_only=true", "/v1/studies"):
+        ((pointer, code, _),) = said(lab.post(path, json=study))
+        assert (pointer, code) == ("/tasks/1/tokens/longest", "items_too_long")
+    words = without(GOOD, label=WORDS, tokens={"longest": 60, "answer": 40})
+    preview = lab.post("/v1/studies?validate_only=true", json=study | {"tasks": [words]})
+    assert "begin with the same token" in " ".join(preview.json()["warnings"])
+
+
+def test_a_model_that_is_trained_here_reads_bytes(api: TestClient, tmp_path: Path):
+    api.post("/v1/datasets", json={"name": "reviews", "records": RECORDS})
+    task = without(CLASSIFICATION, tokens={"longest": 20, "answer": 1})
+    (problem,) = of_worker(tmp_path, task, ByteTokeniser())
+    pretraining = {"kind": "pretrain", "name": "reader", "family": "minigpt", "task": task}
+    expected = [(problem.pointer, problem.code, problem.detail)]
+    assert said(api.post("/v1/jobs", json=pretraining)) == expected
+    inline = a_spec(task, base_model=pretraining | {"task": CLASSIFICATION}, method="bitfit")
+    assert said(api.post("/v1/jobs?validate_only=true", json=inline)) == expected
+
+
+def test_only_the_first_records_are_read(lab: TestClient, monkeypatch: pytest.MonkeyPatch):
+    lengths = [len(record["text"]) for record in RECORDS]
+    assert max(lengths[:1]) < max(lengths)
+    monkeypatch.setattr(token_checks, "MOST_RECORDS", 1)
+    tight = without(GOOD, tokens={"longest": 60, "answer": 8})
+    assert lab.post("/v1/jobs?validate_only=true", json=a_spec(tight)).status_code == 200
+
+
+# What cannot be read changes nothing
+
+
+@pytest.mark.parametrize("content", [PAIRS + b"\n", None], ids=["changed", "gone"])
+def test_without_the_tokeniser_of_the_import_the_worker_checks(
+    lab: TestClient, folder: Path, content: bytes | None
+):
+    if content is None:
+        (folder / "tokenizer.json").unlink()
+    else:
+        (folder / "tokenizer.json").write_bytes(content)
+    assert lab.post("/v1/jobs", json=a_spec(REFUSED[1])).status_code == 201
+
+
+def test_a_check_that_takes_too_long_is_broken_off(
+    lab: TestClient, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(token_checks, "LONGEST_SECONDS", 0.01)
+    assert lab.post("/v1/jobs", json=a_spec(REFUSED[1])).status_code == 201
+
+
+HOSTILE = {
+    "deep": b"[" * 2**22,
+    "wide": json.dumps(
+        {"model": {"type": "BPE", "vocab": {str(n): n for n in range(10**6)}, "merges": []}}
+    ).encode(),
+    "text": b"\xff" * 2**20,
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_tokeniser_neither_hangs_nor_fills_the_api(
+    api: TestClient, folder: Path, content: bytes
+):
+    (folder / "tokenizer.json").write_bytes(content)
+    api.post("/v1/datasets", json={"name": "reviews", "records": RECORDS})
+    assert api.post("/v1/jobs", json=IMPORT).status_code == 201
+    before, begin = psutil.Process().memory_info().rss, time.monotonic()
+    assert api.post("/v1/jobs", json=a_spec(REFUSED[1])).status_code == 201
+    assert psutil.Process().memory_info().rss - before < 32 * 2**20
+    assert time.monotonic() - begin < 2 * token_checks.LONGEST_SECONDS
