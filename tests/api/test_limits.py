@@ -13,6 +13,7 @@ from adaptlab.bundle import bounds
 from adaptlab.bundle.contents import MOST_PLOTS
 from adaptlab.bundle.reading import LARGEST_BUNDLE, LARGEST_MEMBER, MOST_MEMBERS
 from adaptlab.exchange import adapter_folder
+from adaptlab.measurements import reported_answers
 from adaptlab.plugins.dataset import FEWEST_TRIPLES, MOST_TRIPLES
 from adaptlab.records import facts, gathering, record
 from adaptlab.specs import spec
@@ -217,6 +218,13 @@ def _stated(settings: Settings) -> dict[str, str]:
         "seeds per job": "64",
         "trials per job": f"{spec.MOST_TRIALS}",
         "items scored per task": f"{_most(spec.EvaluationSpec.model_fields['samples']):,}",
+        "test items per task whose answers are stored": f"{spec.MOST_SHOWN}",
+        "answers that one job stores: items × seeds × tasks, base and adapted": (
+            f"{spec.MOST_GIVEN:,}"
+        ),
+        "characters stored of a prompt, and of an answer": (
+            f"{reported_answers.LONGEST_PROMPT:,} and {reported_answers.LONGEST_ANSWER}"
+        ),
         "inputs whose attention is stored": f"{_most(captured['samples'])}",
         "bytes of a job's attention maps": f"{defaults['max_attention_bytes']:,}",
         "tokens that a theory check passes through models": f"{defaults['max_check_tokens']:,}",

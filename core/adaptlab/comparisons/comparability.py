@@ -12,10 +12,10 @@ Weight = Literal["voids", "effort", "note"]
 
 COMPARED_METHOD = frozenset({"method", "budget", "adapter"})
 """The subject of a comparison, in which jobs are expected to differ."""
-SCORED_APART = frozenset(
-    {"seeds", "base_replicates", "evaluation_tasks", "base_tasks", "attention"}
-)
-"""Seeds are compared one by one; other evaluations and captures do not affect a score."""
+SCORED_APART = frozenset({
+    "seeds", "base_replicates", "evaluation_tasks", "base_tasks", "evaluation_shown", "attention",
+})  # fmt: skip
+"""Seeds are compared one by one; other evaluations and recordings do not affect a score."""
 EXACT = frozenset({"/base_model", "/training/accumulation", "/training/validations"})
 """Settings on which results do not depend; a base model is identified by its digest."""
 EFFORT = frozenset({"/training/trials", "/training/halving", "/selection", "/validation_samples"})

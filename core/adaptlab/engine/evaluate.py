@@ -38,7 +38,7 @@ def outcomes(
     def answer(items: Items) -> Tensor:
         return model.answers(items, task=task, attached=attached)
 
-    for places, items in _items(model, task, split, samples, replicates):
+    for places, items in scored_parts(model, task, split, samples, replicates):
         right[:, places] = lifted(items.right(answer(items), answer), replicates)
     return right
 
@@ -55,7 +55,7 @@ def validation(
     def answer(items: Items) -> Tensor:
         return model.answers(items, task=task)
 
-    for _, items in _items(model, task, "validation", samples, replicates):
+    for _, items in scored_parts(model, task, "validation", samples, replicates):
         logits = answer(items)
         right += lifted(items.right(logits, answer), replicates).sum(1)
         tokens += items.targets.numel() if items.counted is None else items.counted.sum()
@@ -63,10 +63,10 @@ def validation(
     return loss / tokens, right / samples
 
 
-def _items(
+def scored_parts(
     model: Model, task: Task, split: Split, samples: int, replicates: int
 ) -> Iterator[tuple[Tensor, Items]]:
-    """Yield items [1, B, ...] with their places, part by part."""
+    """Yield items [1, B, ...] with their places, as many as fit in one pass."""
     shape, device = model.plan.shape, model.plan.device
     lengths = task.sequence_length(), task.target_length()
     at_once = items_at_once(shape, replicates, *lengths)

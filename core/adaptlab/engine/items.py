@@ -82,6 +82,13 @@ class Items:
         correct = logits.argmax(-1) == self.targets
         return (correct if self.counted is None else correct | ~self.counted).all(-1)
 
+    def choose(self, answer: "Answer") -> Int[Tensor, "A B"] | None:
+        """Return the places of the chosen answers, if they are chosen from a list.
+
+        None if any tokens can be the answer. `answer` computes logits, as for `right`.
+        """
+        return None
+
     def token_losses(self, logits: Float[Tensor, "A B M V"]) -> Float[Tensor, "A B M"]:
         """Return the cross-entropy of every target, 0 where it is not counted."""
         targets = lifted(self.targets, len(logits))

@@ -117,6 +117,11 @@ class Plan:
             raise AdaptlabError("Theory checks score no test items.")
         return self.spec.evaluation_samples
 
+    @property
+    def evaluation_shown(self) -> int:
+        """Test items per task whose texts are recorded."""
+        return 0 if isinstance(self.spec, ResolvedTheory) else self.spec.evaluation_shown
+
     def evaluation_tasks(self) -> tuple[Task, ...]:
         """Return the tasks to score after training, including the base's own."""
         return tuple(_ready_task(task, self.lists, self.texts) for task in scored_tasks(self.spec))

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from adaptlab.code_version import code_version
 from adaptlab.engine.allocate import Trainables
+from adaptlab.engine.answering import shown_answers
 from adaptlab.engine.base_weights import BaseWeights
 from adaptlab.engine.capture import capture_attention
 from adaptlab.engine.checkpoint import write_checkpoint
@@ -157,9 +158,11 @@ def _report(
     scratch: Path,
     observer: Observer,
 ) -> None:
-    """Evaluate the selected replicates, and record their attention."""
+    """Evaluate the selected replicates; record their answers and attention."""
     for evaluation in score(model, chosen):
         observer.emit(Evaluated(evaluation=evaluation))
+    for shown in shown_answers(model, chosen):
+        observer.emit(shown)
     if plan.spec.attention is not None:
         _capture(plan, model, chosen, scratch, observer)
 

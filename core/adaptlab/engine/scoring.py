@@ -34,6 +34,13 @@ def _detached(model: Model, chosen: Sequence[ReplicateResult], task: Task, sampl
 
     Replicates of one base share them.
     """
+    alone, rows = bases_alone(model, chosen)
+    right = outcomes(alone, task, "test", samples, len(set(rows)), attached=False)
+    return right[rows]
+
+
+def bases_alone(model: Model, chosen: Sequence[ReplicateResult]) -> tuple[Model, list[int]]:
+    """Return the bases alone, each once, and the place of every row's base."""
     started_from = [_base_replicate(model, result) for result in chosen]
     bases = list(dict.fromkeys(started_from))
     first = [started_from.index(base) for base in bases]
@@ -42,8 +49,7 @@ def _detached(model: Model, chosen: Sequence[ReplicateResult], task: Task, sampl
         base={name: t if t.shape[0] == 1 else t[first] for name, t in model.base.items()},
         trained={},
     )
-    right = outcomes(alone, task, "test", samples, len(bases), attached=False)
-    return right[[bases.index(base) for base in started_from]]
+    return alone, [bases.index(base) for base in started_from]
 
 
 def _base_replicate(model: Model, result: ReplicateResult) -> int:

@@ -36,8 +36,14 @@ class ChoiceItems(Items):
     ) -> Bool[Tensor, "A B"]:
         """Return a mask of the items whose token is the likeliest of all choices."""
         assert self.choices is not None
-        likeliest = logits[:, :, 0, self.choices].argmax(-1)
-        return self.choices[likeliest] == self.targets[..., 0]
+        return self.choices[self._likeliest(logits)] == self.targets[..., 0]
+
+    def choose(self, answer: Answer) -> Int[Tensor, "A B"]:
+        """Return the places of the likeliest tokens among all choices."""
+        return self._likeliest(answer(self))
+
+    def _likeliest(self, logits: Tensor) -> Tensor:
+        return logits[:, :, 0, self.choices].argmax(-1)
 
 
 @dataclass(frozen=True)
@@ -64,8 +70,12 @@ class WordItems(Items):
     ) -> Bool[Tensor, "A B"]:
         """Return a mask of the items whose word is the likeliest of all words."""
         assert answer is not None
+        return self.choose(answer) == self.labels
+
+    def choose(self, answer: Answer) -> Int[Tensor, "A B"]:
+        """Return the places of the likeliest words."""
         losses = [other.token_losses(answer(other)).sum(-1) for other in self.others]
-        return torch.stack(losses, -1).argmin(-1) == self.labels
+        return torch.stack(losses, -1).argmin(-1)
 
 
 def text_items(
@@ -196,6 +206,20 @@ class Texts:
     def _padded(self, longest: int, *, is_full: bool) -> int:
         """Return the tokens of items of which the longest has `longest`."""
         return self.limit if is_full else min(-(-longest // PADDED_TO) * PADDED_TO, self.limit)
+
+    def drafted(self, records: Int[Tensor, "B"], answers: Int[Tensor, "A B M"]) -> Items:
+        """Return records with answers in place of their own, of any length.
+
+        Answers are `most_answered` tokens long. The end of one that does not fit behind its prompt
+        is not read.
+        """
+        every = records.expand(len(answers), -1)
+        answered = self.room(every)
+        return self._with_answer(every, answers, answered, is_full=False)
+
+    def room(self, records: Int[Tensor, "*S"]) -> Int[Tensor, "*S"]:
+        """Return the most answer tokens that fit behind each prompt."""
+        return (self.limit + 1 - self.asked[records]).clamp(max=self.most_answered)
 
     def _with_answer(
         self,

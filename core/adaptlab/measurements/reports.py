@@ -14,6 +14,7 @@ from typing import Self
 from adaptlab.errors import Problem
 from adaptlab.measurements import results
 from adaptlab.measurements.report_bounds import brief, count, equal, number, one_of, text, texts
+from adaptlab.measurements.reported_answers import ExpectedAnswers
 from adaptlab.measurements.reported_attention import ExpectedMaps
 from adaptlab.measurements.results import LARGEST_LOSS, METRICS
 from adaptlab.measurements.theory_report import Detail
@@ -52,6 +53,7 @@ class Expected:
         tensors: the shapes of a checkpoint's tensors.
         dtype: the type of the tensors in safetensors' notation.
         maps: the attention maps, None if none are recorded.
+        answers: the shown items of each scored task, empty if none are shown.
     """
 
     spec: Resolved
@@ -62,6 +64,7 @@ class Expected:
     tensors: Shapes
     dtype: str
     maps: ExpectedMaps | None
+    answers: tuple[ExpectedAnswers, ...] = ()
 
     @classmethod
     def of(cls, spec: Resolved) -> Self:
@@ -76,6 +79,7 @@ class Expected:
             tensors=_tensors(spec, method),
             dtype="F64" if spec.precision == "float64" else "F32",
             maps=_maps(spec, method),
+            answers=_answers(spec),
         )
 
     @property
@@ -111,6 +115,10 @@ class Expected:
                 return self._decided(at, event)
             case results.Evaluated():
                 return self._evaluated(at, event)
+            case results.ItemsShown():
+                return self._shown(at, event)
+            case results.AnswersGiven():
+                return self._given(at, event)
             case _:
                 return self._of_the_end(at, event)
 
@@ -200,13 +208,43 @@ class Expected:
             detail = f"The job does not score {brief(evaluation.task)}. It scores {named}."
             yield Problem(f"{at}/task", "unknown_task", detail)
         yield from one_of(f"{at}/split", evaluation.split, ("test",), "scored split")
-        if not evaluation.attached and not isinstance(self.spec, ResolvedAdapt):
-            detail = "The job adapts no model, so there is nothing to detach."
-            yield Problem(f"{at}/attached", "not_adapted", detail)
+        yield from self._attached(at, attached=evaluation.attached)
         if not isinstance(self.spec, ResolvedTheory):
             samples = self.spec.evaluation_samples
             yield from equal(f"{at}/total", evaluation.total, samples, "sample count")
         yield from _outcomes(at, evaluation)
+
+    def _shown(self, at: str, event: results.ItemsShown) -> Iterator[Problem]:
+        expected = self._answers_of(event.task_place)
+        if expected is None:
+            yield from self._no_such_task(at, event.task_place)
+            return
+        task = self.tasks[event.task_place]
+        yield from equal(f"{at}/task", event.task, task, "task at this place")
+        yield from expected.items(f"{at}/items", event.items)
+
+    def _given(self, at: str, event: results.AnswersGiven) -> Iterator[Problem]:
+        yield from self._replicate(at, event.replicate, event.seed)
+        yield from self._attached(at, attached=event.attached)
+        expected = self._answers_of(event.task_place)
+        if expected is None:
+            yield from self._no_such_task(at, event.task_place)
+            return
+        yield from expected.answers(f"{at}/answers", event.answers)
+
+    def _answers_of(self, task_place: int) -> ExpectedAnswers | None:
+        return self.answers[task_place] if 0 <= task_place < len(self.answers) else None
+
+    def _no_such_task(self, at: str, task_place: int) -> Iterator[Problem]:
+        if not self.answers:
+            yield Problem(at, "not_asked_for", "The job shows no items.")
+            return
+        yield from count(f"{at}/task_place", task_place, 0, len(self.answers) - 1)
+
+    def _attached(self, at: str, *, attached: bool) -> Iterator[Problem]:
+        if not attached and not isinstance(self.spec, ResolvedAdapt):
+            detail = "The job adapts no model, so there is nothing to detach."
+            yield Problem(f"{at}/attached", "not_adapted", detail)
 
     def _captured(self, at: str, event: results.AttentionCaptured) -> Iterator[Problem]:
         at = f"{at}/attention"
@@ -266,6 +304,12 @@ def _tensors(spec: Resolved, method: Method | None) -> Shapes:
     shape = model_shape(spec)
     tensors = shape.tensors if method is None else method.trained(shape)
     return {name: tensor.shape for name, tensor in tensors.items()}
+
+
+def _answers(spec: Resolved) -> tuple[ExpectedAnswers, ...]:
+    if isinstance(spec, ResolvedTheory) or not spec.evaluation_shown:
+        return ()
+    return tuple(ExpectedAnswers.of(task, spec.evaluation_shown) for task in scored_tasks(spec))
 
 
 def _maps(spec: Resolved, method: Method | None) -> ExpectedMaps | None:

@@ -112,6 +112,41 @@ class Evaluation(Value):
         return self.correct / self.total
 
 
+class Excerpt(Value):
+    """The start of a text, and the number of characters of the whole text."""
+
+    text: str
+    characters: int
+
+    @property
+    def is_shortened(self) -> bool:
+        """True if the text goes on."""
+        return len(self.text) < self.characters
+
+
+class AnswerText(Excerpt):
+    """An answer as text.
+
+    `label` is the value of the answer's field that the text stands for, null unless the task
+    chooses among labels.
+    """
+
+    label: str | None = None
+
+
+class ShownItem(Value):
+    """A test item as text, as the model reads it.
+
+    `item` is its place among the test items of its task, from 0. `line` is that of its record in
+    the dataset, from 1, and null for generated items.
+    """
+
+    item: int
+    line: int | None = None
+    prompt: Excerpt
+    expected: AnswerText
+
+
 class AttentionSummary(Value):
     """Attention of one head over the recorded samples, computed in float64.
 
@@ -223,6 +258,32 @@ class Evaluated(Value):
     evaluation: Evaluation
 
 
+class ItemsShown(Value):
+    """The first test items of a scored task as text.
+
+    `task_place` is the task's place among the scored tasks, from 0.
+    """
+
+    event: Literal["items"] = "items"
+    task_place: int
+    task: dict[str, object]
+    items: tuple[ShownItem, ...]
+
+
+class AnswersGiven(Value):
+    """The answers of one replicate to the shown items of a task, in order.
+
+    They are those of the base model alone if not `attached`.
+    """
+
+    event: Literal["answers"] = "answers"
+    task_place: int
+    replicate: int
+    seed: int
+    attached: bool = True
+    answers: tuple[AnswerText, ...]
+
+
 class AttentionCaptured(Value):
     """Attention patterns in the `.npy` file `path` of the scratch folder."""
 
@@ -262,6 +323,8 @@ Event = Annotated[
     | Metrics
     | ReplicatesDecided
     | Evaluated
+    | ItemsShown
+    | AnswersGiven
     | AttentionCaptured
     | CheckpointWritten
     | TheoryChecked

@@ -3,7 +3,7 @@
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -155,6 +155,11 @@ class DigitTask(Task, ABC):
     @abstractmethod
     def answer_alphabet(self) -> int:
         """Return a number that every token of an answer is below."""
+
+    def written(self, tokens: Sequence[int]) -> str:
+        """Return tokens as people read them, by default as numbers."""
+        asker = self.asker()
+        return " ".join(map(str, tokens)) if asker is self else asker.written(tokens)
 
     def vocabulary(self) -> int:
         """Return the number of tokens of questions, with headroom, and answers."""

@@ -26,6 +26,7 @@ from adaptlab.specs.resolved import (
     ResolvedPretrain,
 )
 from adaptlab.specs.spec import (
+    MOST_GIVEN,
     AdaptSpec,
     AttentionSpec,
     BudgetSpec,
@@ -113,12 +114,14 @@ def resolve_import(
     shape = family_shape(family)
     evaluated = _evaluation_tasks(spec, None, datasets)
     _check_fits(None, evaluated, family)
+    samples = _at_most(spec.evaluation.samples, "test", evaluated)
     return ResolvedImport(
         model_folder=folder,
         family=family,
         budget=whole_model(shape),
         evaluation_tasks=evaluated,
-        evaluation_samples=_at_most(spec.evaluation.samples, "test", evaluated),
+        evaluation_samples=samples,
+        evaluation_shown=_shown(spec, samples, evaluations=len(evaluated)),
     )
 
 
@@ -235,15 +238,18 @@ def _resolve_pretraining(spec: PretrainSpec, datasets: Datasets) -> ResolvedPret
     )
     shape = family_shape(family)
     _check_fits(task, evaluated, family)
+    seeds = _seeds(spec.seeds)
+    samples = _at_most(spec.evaluation.samples, "test", evaluated)
     return ResolvedPretrain(
         family=family,
         task=task,
         budget=whole_model(shape),
         training=_training(spec.training, (_single_trial(spec.training, family),)),
         validation_samples=_at_most(640, "validation", (task,)),
-        seeds=_seeds(spec.seeds),
+        seeds=seeds,
         evaluation_tasks=evaluated,
-        evaluation_samples=_at_most(spec.evaluation.samples, "test", evaluated),
+        evaluation_samples=samples,
+        evaluation_shown=_shown(spec, samples, evaluations=len(seeds) * len(evaluated)),
         attention=_attention(spec, task, shape),
     )
 
@@ -270,6 +276,8 @@ def _resolve_adaptation(
     base_tasks = () if base.task is None else base.task.parts()  # a mixture by its parts
     if task.classes() is not None:
         base_tasks = ()  # they need the head that the task's takes the place of
+    scored = (*evaluated, *(other for other in base_tasks if other not in evaluated))
+    samples = _at_most(spec.evaluation.samples, "test", scored)
     return ResolvedAdapt(
         base_model=base.name,
         base_digest=base.digest,
@@ -287,7 +295,8 @@ def _resolve_adaptation(
         base_replicates=_base_replicates(spec, len(seeds), base.replicates),
         evaluation_tasks=evaluated,
         base_tasks=base_tasks,
-        evaluation_samples=_at_most(spec.evaluation.samples, "test", (*evaluated, *base_tasks)),
+        evaluation_samples=samples,
+        evaluation_shown=_shown(spec, samples, evaluations=2 * len(seeds) * len(scored)),
         attention=_attention(spec, task, shape),
     )
 
@@ -334,6 +343,14 @@ def _at_most(samples: int, split: Split, tasks: tuple[Task, ...]) -> int:
     """Return the number of items to score, no more than any of the tasks has."""
     available = (task.available(split) for task in tasks)
     return min((samples, *(count for count in available if count is not None)))
+
+
+def _shown(spec: PretrainSpec | ImportSpec | AdaptSpec, samples: int, *, evaluations: int) -> int:
+    """Return the items of each task whose texts are recorded.
+
+    There are fewer than the spec says if the job has many evaluations.
+    """
+    return min(spec.evaluation.shown, samples, MOST_GIVEN // max(1, evaluations))
 
 
 def _check_fits(task: Task | None, evaluated: tuple[Task, ...], family: Family) -> None:

@@ -53,6 +53,7 @@ class _Scored(_Job):
 
     evaluation_tasks: tuple[AnyTask, ...]
     evaluation_samples: int
+    evaluation_shown: int = 0
 
 
 class _Trained(_Scored):
@@ -248,6 +249,7 @@ def write_resolved(resolved: Resolved) -> ResolvedSpec:
         evaluation_tasks=tuple(map(as_json, resolved.evaluation_tasks)),
         base_tasks=tuple(map(as_json, resolved.base_tasks)),
         evaluation_samples=0 if scored is None else scored.evaluation_samples,
+        evaluation_shown=0 if scored is None else scored.evaluation_shown,
         attention=resolved.attention,
     )
 
@@ -271,12 +273,15 @@ def _adaptation(measured: Measured) -> Adaptation:
 def spec_digest(resolved: Resolved | ResolvedSpec) -> str:
     """Return the SHA-256 of everything that determines the result.
 
-    It is computed from canonical JSON without the budget, because the cost follows from the method.
-    Two budgets that lead to the same configuration lead to the same training.
+    It is computed from canonical JSON without the budget, because the cost follows from the method,
+    and without the number of shown items. Two budgets that lead to the same configuration lead to
+    the same training.
     """
     document = resolved if isinstance(resolved, ResolvedSpec) else write_resolved(resolved)
     jobs = {"__all__": {"job"}}  # equal specs give equal adaptations, whatever the job's id
-    deciding = document.model_dump(mode="json", exclude={"budget": True, "adaptations": jobs})
+    # Shown items are only a record of what was scored.
+    left_out = {"budget": True, "evaluation_shown": True, "adaptations": jobs}
+    deciding = document.model_dump(mode="json", exclude=left_out)
     for later in ("checks", "adaptations", "adapter"):
         if not deciding[later]:  # older jobs, which lack these members, keep their digests
             del deciding[later]

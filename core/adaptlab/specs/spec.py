@@ -153,11 +153,22 @@ class TuningSpec(Value):
     halving: Halving | None = None
 
 
+MOST_SHOWN = 200
+"""The most test items of a task whose texts are recorded."""
+MOST_GIVEN = 20_000
+"""The most given answers that one job records."""
+
+
 class EvaluationSpec(Value):
-    """Tasks to score on test items after training, by default the job's own."""
+    """Tasks to score on test items after training, by default the job's own.
+
+    Of the first `shown` items of every task, prompt, expected answer and given answers are
+    recorded as text; 0 records none. There are never more than `samples`.
+    """
 
     tasks: Annotated[tuple[NamedChoice, ...], Field(max_length=16)] = ()
     samples: int = Field(default=3200, ge=1, le=100_000)
+    shown: int = Field(default=32, ge=0, le=MOST_SHOWN)
 
 
 Tokens = Annotated[
@@ -397,4 +408,5 @@ class ResolvedSpec(Value):
     evaluation_tasks: tuple[dict[str, object], ...]
     base_tasks: tuple[dict[str, object], ...] = ()
     evaluation_samples: int
+    evaluation_shown: int = 0
     attention: AttentionSpec | None

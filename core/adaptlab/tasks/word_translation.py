@@ -1,7 +1,7 @@
 """Translations of words, which can only be memorised."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import ClassVar, Literal
 
@@ -22,6 +22,9 @@ from adaptlab.plugins.splits import Split, first_of_splits
 from adaptlab.plugins.task import TASKS, DigitTask, QuestionLaw
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.values import Name
+
+SEPARATOR = "\N{RIGHTWARDS ARROW}"
+"""The token between a question and its answer, as it is shown."""
 
 Target = Literal["german", "spanish", "german_reversed"]
 
@@ -116,6 +119,11 @@ class WordTranslation(DigitTask):
         """
         padding = [len(characters) + 1] * (self.asked()[0] - len(english))
         return (*map(characters.index, english), *padding, len(characters))
+
+    def written(self, tokens: Sequence[int]) -> str:
+        """Return the letters; the separator is an arrow, padding is left out."""
+        signs = (*self._known.characters, SEPARATOR, "")
+        return "".join(signs[token] for token in tokens if token < len(signs))
 
     def split_problems(self, splits: tuple[Split, ...]) -> tuple[Problem, ...]:
         """Return the problem of too few words in one of these splits.

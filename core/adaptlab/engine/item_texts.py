@@ -1,0 +1,144 @@
+"""Test items and answers of any task as text, and as drafts of answers."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from adaptlab.engine.grouped import lifted
+from adaptlab.engine.items import Items
+from adaptlab.engine.making import as_digit_task, scored_items
+from adaptlab.engine.tensors import Int
+from adaptlab.engine.texts import texts_of
+from adaptlab.measurements.reported_answers import answer_excerpt, prompt_excerpt
+from adaptlab.measurements.results import AnswerText, ShownItem
+from adaptlab.plugins.task import DigitTask, Task
+from adaptlab.plugins.text_task import TextTask
+
+
+class ItemTexts(ABC):
+    """The texts of the first test items of a task.
+
+    Attributes:
+        end: the token that ends an answer, None if there is none.
+        width: the most tokens of an answer.
+    """
+
+    end: int | None
+    width: int
+
+    @abstractmethod
+    def shown(self, count: int) -> tuple[ShownItem, ...]:
+        """Return the first items as text."""
+
+    @abstractmethod
+    def drafted(
+        self, places: Int[Tensor, "B"], items: Items, answers: Int[Tensor, "A B M"]
+    ) -> Items:
+        """Return the items at these places, as if they had these answers."""
+
+    @abstractmethod
+    def room(self, places: Int[Tensor, "B"]) -> Int[Tensor, "B"]:
+        """Return the most tokens of an answer to each item."""
+
+    @abstractmethod
+    def answer(self, tokens: Sequence[int]) -> AnswerText:
+        """Return the text of an answer without its end token."""
+
+    @abstractmethod
+    def choice(self, place: int) -> AnswerText:
+        """Return the text of one of the answers that the task chooses from."""
+
+
+def item_texts(task: Task) -> ItemTexts:
+    """Return the texts of a task's test items."""
+    return _OfRecords(task) if isinstance(task, TextTask) else _OfDigits(as_digit_task(task))
+
+
+class _OfDigits(ItemTexts):
+    def __init__(self, task: DigitTask) -> None:
+        self._task, self.end, self.width = task, task.end_token(), task.target_length()
+
+    def shown(self, count: int) -> tuple[ShownItem, ...]:
+        ((_, items),) = scored_items(self._task, "test", count, count, torch.device("cpu"))
+        asked = items.tokens[0, :, : self._task.input_length()].tolist()
+        return tuple(
+            ShownItem(
+                item=place,
+                prompt=prompt_excerpt(self._task.written(question)),
+                expected=self.answer(without_end(expected_tokens(items, place), self.end)),
+            )
+            for place, question in enumerate(asked)
+        )
+
+    def drafted(self, places: Tensor, items: Items, answers: Tensor) -> Items:
+        asked = lifted(items.tokens[..., : self._task.input_length()], len(answers))
+        every = items.each(lambda tensor: lifted(tensor, len(answers)))
+        return replace(every, tokens=torch.cat([asked, answers[..., :-1]], -1))
+
+    def room(self, places: Tensor) -> Tensor:
+        return torch.full_like(places, self._task.target_length())
+
+    def answer(self, tokens: Sequence[int]) -> AnswerText:
+        return answer_excerpt(self._task.written(tokens))
+
+    def choice(self, place: int) -> AnswerText:
+        raise IndexError(f"{self._task.name} has no list of answers to choose from.")
+
+
+class _OfRecords(ItemTexts):
+    def __init__(self, task: TextTask) -> None:
+        self._texts, self._tokeniser = texts_of(task), task.source().tokeniser
+        self._choices = tuple(task.choices().items())
+        self._records = self._texts.of_split["test"]
+        self.end = self._tokeniser.end if task.ends else None
+        self.width = task.target_length()
+
+    def shown(self, count: int) -> tuple[ShownItem, ...]:
+        return tuple(self._item(n, int(record)) for n, record in enumerate(self._records[:count]))
+
+    def _item(self, place: int, record: int) -> ShownItem:
+        texts = self._texts
+        start, asked = int(texts.starts[record]), int(texts.asked[record])
+        stop = start + int(texts.read[record]) + 1
+        tokens: list[int] = texts.tokens[start:stop].tolist()
+        if self._choices:
+            assert texts.labels is not None
+            expected = self.choice(int(texts.labels[record]))
+        else:
+            expected = self.answer(without_end(tokens[asked:], self.end))
+        return ShownItem(
+            item=place,
+            line=record + 1,
+            prompt=prompt_excerpt(self._tokeniser.text(tuple(tokens[:asked]))),
+            expected=expected,
+        )
+
+    def drafted(self, places: Tensor, items: Items, answers: Tensor) -> Items:
+        drafted = self._texts.drafted(self._records[places], answers.cpu())
+        return drafted.each(lambda tensor: tensor.to(answers.device))
+
+    def room(self, places: Tensor) -> Tensor:
+        return self._texts.room(self._records[places])
+
+    def answer(self, tokens: Sequence[int]) -> AnswerText:
+        return answer_excerpt(self._tokeniser.text(tuple(tokens)))
+
+    def choice(self, place: int) -> AnswerText:
+        label, word = self._choices[place]
+        return answer_excerpt(word, label)
+
+
+def expected_tokens(items: Items, place: int) -> list[int]:
+    """Return the counted tokens of the right answer to one of some items."""
+    tokens: list[int] = items.targets[0, place].tolist()
+    counted = len(tokens) if items.counted is None else int(items.counted[0, place].sum())
+    return tokens[:counted]
+
+
+def without_end(tokens: Sequence[int], end: int | None) -> list[int]:
+    """Return the tokens before the one that ends an answer."""
+    listed = list(tokens)
+    return listed[: listed.index(end)] if end in listed else listed
