@@ -344,6 +344,35 @@ def an_evaluation(replicate: int = 0, **changes: Any) -> results.Evaluation:
     )
 
 
+def items_shown(count: int = 16, **changes: Any) -> results.ItemsShown:
+    """Test items of `an_adapt_document`, alike but for their first digit."""
+    items = tuple(
+        results.ShownItem(
+            item=item,
+            prompt=results.Excerpt(text=f"{item % 4} 0 1", characters=5),
+            expected=results.AnswerText(text="1 0 0", characters=5),
+        )
+        for item in range(count)
+    )
+    task = an_evaluation().task
+    return results.ItemsShown(**{"task_place": 0, "task": task, "items": items} | changes)
+
+
+def answers_given(replicate: int = 0, right: int = 12, **changes: Any) -> results.AnswersGiven:
+    """The answers to them, of which the first `right` of 16 are right."""
+    answers = tuple(
+        results.AnswerText(text="1 0 0" if item < right else f"3 3 {item % 4}", characters=5)
+        for item in range(16)
+    )
+    given: dict[str, Any] = {
+        "task_place": 0,
+        "replicate": replicate,
+        "seed": replicate,
+        "answers": answers,
+    }
+    return results.AnswersGiven(**given | changes)
+
+
 def an_attention_map(replicate: int = 0, **changes: Any) -> results.AttentionMap:
     """Patterns over five content positions and two learned ones.
 

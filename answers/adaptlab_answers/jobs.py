@@ -65,6 +65,7 @@ class JobLinks(Value):
     replicates: str
     attempts: str
     evaluations: str
+    answers: str
     attention: str
     checkpoints: str
     theory: str

@@ -22,7 +22,7 @@ _OF_API = {
     # Also results and workers, for workers that use the API; see `leases`.
     "raw": """projects users tokens jobs base_models datasets studies usage_counts
         attempts workers replicates metric_points evaluations job_metrics item_outcomes
-        attention_maps attention_summaries checkpoints theory_reports""",
+        shown_items given_answers attention_maps attention_summaries checkpoints theory_reports""",
     "rawd": """memberships browser_sessions idempotency_keys study_jobs artifacts artifact_chunks
         uploads upload_chunks training_states lease_artifacts comparison_results""",
 }
@@ -31,9 +31,9 @@ _OF_WORKER = {
     "ra": "job_events",
     "rw": "jobs base_models",
     "raw": "attempts workers",
-    "rawd": """replicates metric_points evaluations job_metrics item_outcomes attention_maps
-        attention_summaries checkpoints theory_reports training_states lease_artifacts artifacts
-        artifact_chunks uploads upload_chunks""",
+    "rawd": """replicates metric_points evaluations job_metrics item_outcomes shown_items
+        given_answers attention_maps attention_summaries checkpoints theory_reports training_states
+        lease_artifacts artifacts artifact_chunks uploads upload_chunks""",
     "": """users tokens memberships browser_sessions audit_entries idempotency_keys
         usage_counts comparison_results spec_numbers""",
 }

@@ -771,6 +771,48 @@ class ItemOutcome(Table):
     bits: Mapped[bytes] = mapped_column(LargeBinary)
 
 
+class ShownItems(Table):
+    """The first test items of one scored task, as text.
+
+    `task_place` is the task's place among the scored tasks of the job.
+    """
+
+    __tablename__ = "shown_items"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["job_id", "attempt"], ["attempts.job_id", "attempts.attempt"], ondelete="CASCADE"
+        ),
+    )
+
+    job_id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    task_place: Mapped[int] = mapped_column(primary_key=True)
+    task: Mapped[Json]
+    items: Mapped[list[Json]] = mapped_column(JSONB)
+
+
+class GivenAnswers(Table):
+    """The answers of one replicate to the shown items of a task, in order.
+
+    They are the base model's if not `attached`.
+    """
+
+    __tablename__ = "given_answers"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["job_id", "attempt"], ["attempts.job_id", "attempts.attempt"], ondelete="CASCADE"
+        ),
+    )
+
+    job_id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    task_place: Mapped[int] = mapped_column(primary_key=True)
+    replicate: Mapped[int] = mapped_column(primary_key=True)
+    attached: Mapped[bool] = mapped_column(Boolean, primary_key=True)
+    seed: Mapped[int] = mapped_column(BigInteger)
+    answers: Mapped[list[Json]] = mapped_column(JSONB)
+
+
 class AttentionMap(Table):
     """The attention patterns of one replicate.
 

@@ -20,6 +20,8 @@ from tests.making import (
     an_attention_map,
     an_environment,
     an_evaluation,
+    answers_given,
+    items_shown,
     map_content,
     weights_content,
 )
@@ -53,7 +55,8 @@ def an_attacked_spec() -> Any:
 def false_reports(claim: Claim) -> dict[str, FalseReport]:
     """False reports on the job of `an_attacked_spec`, by what is false."""
     found: dict[str, FalseReport] = {}
-    for cases in (_maps(), _scores(), _endings(claim), _curves(), _files(), _others()):
+    for cases in (_maps(), _scores(), _answers(), _endings(claim), _curves(), _files(),
+                  _others()):  # fmt: skip
         for name, place, event, content in cases:
             assert name not in found
             found[name] = FalseReport(event, place, content)
@@ -115,6 +118,41 @@ def _scores() -> Cases:
     ]
     for name, place, changes in every:
         yield name, place, results.Evaluated(evaluation=an_evaluation(**changes)), {}
+
+
+def _answers() -> Cases:
+    given, shown = answers_given().answers, items_shown().items
+    told = given[0].model_copy
+    every: list[tuple[str, str, dict[str, Any]]] = [
+        ("answers of another replicate", "replicate", {"replicate": 4}),
+        ("answers of another seed", "seed", {"seed": 1}),
+        ("answers to no task", "task_place", {"task_place": 2}),
+        ("answers to a negative task", "task_place", {"task_place": -1}),
+        ("too few answers", "answers", {"answers": given[:15]}),
+        ("a million answers", "answers", {"answers": given[:1] * 100_000}),
+        ("a long answer", "0/text", {"answers": (told(update={"text": "x" * 501}), *given[1:])}),
+        ("a miscounted answer", "0/characters",
+         {"answers": (told(update={"characters": 10**6}), *given[1:])}),
+        ("a null character", "0/text", {"answers": (told(update={"text": "1\0001"}), *given[1:])}),
+        ("a label of no choice", "0/label", {"answers": (told(update={"label": "x"}), *given[1:])}),
+    ]  # fmt: skip
+    for name, place, changes in every:
+        yield name, place, answers_given(**changes), {}
+    item = shown[0].model_copy
+    long = results.Excerpt(text="x" * 2001, characters=2001)
+    endless = results.Excerpt(text="x" * 2000, characters=2**40)
+    items: list[tuple[str, str, dict[str, Any]]] = [
+        ("items of another task", "task", {"task": {"name": "add"}}),
+        ("items of no task", "task_place", {"task_place": 9}),
+        ("too few items", "items", {"items": shown[1:]}),
+        ("items in another order", "0/item", {"items": shown[::-1]}),
+        ("a long prompt", "0/prompt/text", {"items": (item(update={"prompt": long}), *shown[1:])}),
+        ("an endless prompt", "0/prompt/characters",
+         {"items": (item(update={"prompt": endless}), *shown[1:])}),
+        ("a line of no dataset", "0/line", {"items": (item(update={"line": 1}), *shown[1:])}),
+    ]  # fmt: skip
+    for name, place, changes in items:
+        yield name, place, items_shown(**changes), {}
 
 
 def _endings(claim: Claim) -> Cases:

@@ -25,10 +25,12 @@ from adaptlab_db.tables import (
     AttentionMap,
     Checkpoint,
     Evaluation,
+    GivenAnswers,
     JobEvent,
     LeaseArtifact,
     MetricPoint,
     Replicate,
+    ShownItems,
     TheoryReport,
     TrainingState,
 )
@@ -42,7 +44,7 @@ from adaptlab_services.storage.collecting import collect
 Sessions = sessionmaker[Session]
 RESULTS = (
     Replicate, MetricPoint, Evaluation, AttentionMap, Checkpoint, TrainingState, TheoryReport,
-    JobEvent,
+    JobEvent, ShownItems, GivenAnswers,
 )  # fmt: skip
 WEIGHTS = Path("weights.safetensors")
 

@@ -17,6 +17,8 @@ from tests.making import (
     an_attention_map,
     an_environment,
     an_evaluation,
+    answers_given,
+    items_shown,
     map_content,
     metric_points,
     weights_content,
@@ -32,11 +34,13 @@ from adaptlab_db.tables import (
     AttentionSummary,
     Checkpoint,
     Evaluation,
+    GivenAnswers,
     ItemOutcome,
     Job,
     JobEvent,
     MetricPoint,
     Replicate,
+    ShownItems,
     Table,
 )
 from adaptlab_services.errors import LeaseLost, ReportRefused
@@ -134,6 +138,25 @@ def test_maps_and_checkpoints_are_stored_with_their_content(
     assert b"".join(streamed(sessions, checkpoint.artifact_sha256)) == weights_content()
 
 
+def test_items_and_answers_are_stored_as_they_were_reported(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+) -> None:
+    record_a_whole_run(ledger, claim)
+    (shown,) = rows(sessions, ShownItems)
+    assert (shown.task_place, shown.task) == (0, claim.resolved_spec.evaluation_tasks[0])
+    assert shown.items == items_shown().model_dump(mode="json")["items"]
+    given = rows(sessions, GivenAnswers)
+    assert [(one.replicate, one.seed, one.attached) for one in given] == [
+        (0, 0, True),
+        (1, 1, True),
+    ]
+    assert given[0].answers == answers_given().model_dump(mode="json")["answers"]
+    ledger.record(claim, [answers_given(right=3), answers_given(right=2)])
+    again = rows(sessions, GivenAnswers)
+    assert len(again) == 2
+    assert answers_given(right=2).model_dump(mode="json")["answers"] in [o.answers for o in again]
+
+
 def test_followers_are_told_what_there_is(
     sessions: Sessions, ledger: DatabaseLedger, claim: Claim
 ) -> None:
@@ -144,18 +167,19 @@ def test_followers_are_told_what_there_is(
         (2, "started", 1),
         (3, "replicates", 1),
         (4, "evaluations", 1),
-        (5, "attention", 1),
-        (6, "checkpoints", 1),
-        (7, "first_step", 1),
+        (5, "answers", 1),
+        (6, "attention", 1),
+        (7, "checkpoints", 1),
+        (8, "first_step", 1),
     ]
-    assert told[3].data == {"count": 2}
+    assert [told[place].data for place in (3, 4)] == [{"count": 2}] * 2
     assert told[1].data["environment"]["device"] == "cpu"
 
 
 def test_a_batch_that_is_sent_twice_is_stored_once(
     sessions: Sessions, ledger: DatabaseLedger, claim: Claim
 ) -> None:
-    tables = (*RESULTS, Checkpoint)
+    tables = (*RESULTS, Checkpoint, ShownItems, GivenAnswers)
     record_a_whole_run(ledger, claim)
     once = [count(sessions, table) for table in tables]
     record_a_whole_run(ledger, claim)

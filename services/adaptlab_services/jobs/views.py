@@ -188,6 +188,7 @@ def _links(job_id: UUID, base_job_id: UUID | None) -> dict[str, str | None]:
         "replicates": f"{place}/replicates",
         "attempts": f"{place}/attempts",
         "evaluations": f"{place}/evaluations",
+        "answers": f"{place}/answers",
         "attention": f"{place}/attention",
         "checkpoints": f"{place}/checkpoints",
         "theory": f"{place}/theory",

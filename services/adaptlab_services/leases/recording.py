@@ -38,11 +38,13 @@ from adaptlab_db.tables import (
     AttentionSummary,
     Checkpoint,
     Evaluation,
+    GivenAnswers,
     ItemOutcome,
     Job,
     JobEvent,
     Json,
     Replicate,
+    ShownItems,
     Table,
     TheoryReport,
 )
@@ -104,6 +106,8 @@ def write_as_told(
     _write_metrics(session, lease, _of(events, results.Metrics))
     _write_replicates(session, lease, _of(events, results.ReplicatesDecided))
     _write_evaluations(session, lease, _of(events, results.Evaluated))
+    _write_shown(session, lease, _of(events, results.ItemsShown))
+    _write_given(session, lease, _of(events, results.AnswersGiven))
     for captured in _of(events, results.AttentionCaptured):
         _write_attention(session, lease, captured.attention, artifacts[captured.path])
     _write_theory(session, lease, _of(events, results.TheoryChecked))
@@ -170,6 +174,7 @@ def _job_events(events: Sequence[results.Event]) -> list[tuple[str, Json]]:
     counted: Sequence[tuple[str, int]] = (
         ("replicates", sum(len(e.replicates) for e in _of(events, results.ReplicatesDecided))),
         ("evaluations", len(_of(events, results.Evaluated))),
+        ("answers", len(_of(events, results.AnswersGiven))),
         ("attention", len(_of(events, results.AttentionCaptured))),
         ("checkpoints", len(_of(events, results.CheckpointWritten))),
         ("theory", len(_of(events, results.TheoryChecked))),
@@ -301,6 +306,26 @@ def _write_evaluations(
         for row in session.execute(statement).mappings().all()
     ]
     session.execute(_replacing_rows(ItemOutcome, outcomes, ()))
+
+
+def _write_shown(session: Session, lease: Lease, shown: Sequence[results.ItemsShown]) -> None:
+    last = {event.task_place: event for event in shown}
+    rows: list[Row] = [
+        _of_lease(lease) | event.model_dump(mode="json", exclude={"event"})
+        for event in last.values()
+    ]
+    if rows:
+        session.execute(_replacing_rows(ShownItems, rows, ()))
+
+
+def _write_given(session: Session, lease: Lease, given: Sequence[results.AnswersGiven]) -> None:
+    last = {(event.task_place, event.replicate, event.attached): event for event in given}
+    rows: list[Row] = [
+        _of_lease(lease) | event.model_dump(mode="json", exclude={"event"})
+        for event in last.values()
+    ]
+    if rows:
+        session.execute(_replacing_rows(GivenAnswers, rows, ()))
 
 
 def _write_attention(
