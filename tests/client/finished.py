@@ -14,6 +14,8 @@ from tests.making import (
     an_attention_map,
     an_environment,
     an_evaluation,
+    answers_given,
+    items_shown,
     metric_points,
 )
 
@@ -56,8 +58,17 @@ def record_results(
             results.ReplicatesDecided(replicates=(a_replicate(0), a_replicate(1))),
             results.Evaluated(evaluation=an_evaluation(0)),
             results.Evaluated(evaluation=an_evaluation(1, correct=8, outcomes="ff00")),
-            results.Evaluated(evaluation=an_evaluation(0, attached=False, correct=0)),
-            results.Evaluated(evaluation=an_evaluation(1, attached=False, correct=4)),
+            results.Evaluated(
+                evaluation=an_evaluation(0, attached=False, correct=0, outcomes="0000")
+            ),
+            results.Evaluated(
+                evaluation=an_evaluation(1, attached=False, correct=4, outcomes="f000")
+            ),
+            items_shown(),
+            answers_given(0),
+            answers_given(1, right=8),
+            answers_given(0, right=0, attached=False),
+            answers_given(1, right=4, attached=False),
             results.AttentionCaptured(attention=an_attention_map(0), path=files[0]),
             results.CheckpointWritten(checkpoint=a_checkpoint(0), path=files[1]),
         ],

@@ -1,5 +1,7 @@
 """The command line against the real API: its output and exit codes."""
 
+import csv
+import io
 import json
 import os
 import subprocess
@@ -241,6 +243,31 @@ def test_evaluations_are_listed_all_or_only_the_detached(
     ]
     detached = shared_invoke("jobs", "evaluations", finished_job, "--detached", "-o", "json")
     assert [score["correct"] for score in json.loads(detached.stdout)] == [0, 4]
+
+
+def test_answers_are_listed_and_filtered(shared_invoke: Invoke, finished_job: str) -> None:
+    listed = shared_invoke("answers", finished_job, "--seed", "1", "--outcome", "right")
+    rows = [line.split("  ") for line in listed.stdout.splitlines()]
+    assert [title.strip() for title in rows[0] if title][:3] == ["task", "item", "line"]
+    assert len(rows) == 1 + 8
+    differing = shared_invoke("answers", finished_job, "--seed", "1", "--differs", "-o", "csv")
+    read = list(csv.DictReader(io.StringIO(differing.stdout)))
+    assert [(row["item"], row["detached"], row["attached"]) for row in read] == [
+        (str(item), f"3 3 {item % 4}", "1 0 0") for item in range(4, 8)
+    ]
+    assert {(row["detached_right"], row["attached_right"]) for row in read} == {("false", "true")}
+    whole = shared_invoke("answers", finished_job, "--limit", "0", "-o", "json")
+    assert len(json.loads(whole.stdout)) == 2 * 16
+    first = shared_invoke("answers", finished_job, "--limit", "3", "-o", "jsonl")
+    assert (len(first.stdout.splitlines()), "--limit 0" in first.stderr) == (3, True)
+
+
+def test_answers_of_another_job_are_beside_them(shared_invoke: Invoke, finished_job: str) -> None:
+    alike = shared_invoke("answers", finished_job, "--with", finished_job, "-o", "csv")
+    assert alike.stdout.splitlines()[0].endswith("attached_right,other,other_right")
+    assert len(alike.stdout.splitlines()) == 1, "a job answers as itself"
+    unknown = shared_invoke("answers", finished_job, "--with", MISSING)
+    assert unknown.exit_code == 5
 
 
 def test_attention_is_described_and_drawn(

@@ -51,8 +51,18 @@ NO_COMMAND = {
 LOOKS = {
     *("list", "show", "wait", "events", "metrics", "evaluations", "outcomes", "replicates"),
     *("attempts", "fields", "heads", "groups", "solve", "health", "capabilities", "storage"),
-    *("whoami", "verify", "compare", "recommend", "attention", "methods", "tasks", "families"),
-    *("workers", "inspect"),
+    *(
+        "whoami",
+        "verify",
+        "compare",
+        "recommend",
+        "answers",
+        "attention",
+        "methods",
+        "tasks",
+        "families",
+    ),
+    *("answers", "workers", "inspect"),
 }
 """Words at the end of commands that only look, so that they can be run once for each format."""
 

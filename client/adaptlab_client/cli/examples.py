@@ -117,6 +117,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adaptlab recommend '{name: sort_descending, length: 3, alphabet: 4}' --base-model "
         "tiny-sort --budget 64",
     ),
+    "answers": (
+        "adaptlab answers $JOB --outcome wrong",
+        "adaptlab answers $JOB --differs --output csv > answers.csv",
+    ),
     "attention": (
         "adaptlab attention $JOB --output csv",
         "adaptlab attention $JOB --png attention.png",

@@ -71,6 +71,7 @@ def leave(error: Exception) -> NoReturn:
 def application() -> typer.Typer:
     """Return the whole command line, without other packages' commands."""
     from adaptlab_client.cli.commands import (
+        answers,
         attention,
         audit,
         base_models,
@@ -136,6 +137,7 @@ def application() -> typer.Typer:
         "whoami": signing_in.whoami,
         "compare": compare.compare,
         "recommend": recommend.recommend,
+        "answers": answers.answers,
         "attention": attention.attention,
         "methods": catalogue.methods,
         "tasks": catalogue.tasks,

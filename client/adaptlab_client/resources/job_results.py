@@ -1,19 +1,21 @@
 """Results of a job, such as curves, scores, attention and checkpoints."""
 
 import io
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
 
 from adaptlab.measurements.results import ReplicateResult
 from adaptlab.measurements.theory_report import Check
 from adaptlab_answers import results
 from adaptlab_answers.attention import Maps, MapView
+from adaptlab_answers.item_answers import ItemAnswers
 from adaptlab_answers.results import AttemptView, CheckpointView, EvaluationView, OutcomeList
 from adaptlab_client.display.attention_maps import AttentionMap, AttentionMaps
 from adaptlab_client.display.curves import Curves
 from adaptlab_client.errors import UnexpectedAnswer
 from adaptlab_client.transport import download
 from adaptlab_client.transport.connection import Connection, Identity, Request, path_of
+from adaptlab_client.transport.paging import entries
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,6 +72,36 @@ class JobResults:
         """Return the outcome of every item of an evaluation; raises `NotFound`."""
         path = path_of("jobs", job_id, "evaluations", evaluation_id, "outcomes")
         return self._connection.ask(Request("GET", path), OutcomeList)
+
+    def answers(
+        self,
+        job_id: Identity,
+        *,
+        task: str | None = None,
+        task_place: int | None = None,
+        seed: int | None = None,
+        outcome: Literal["right", "wrong"] | None = None,
+        differs: bool = False,
+        other: Identity | None = None,
+        page_size: int = 100,
+    ) -> Iterator[ItemAnswers]:
+        """Iterate over the first test items, with expected and given answers.
+
+        There is one entry per task, item and seed. `outcome` is that of the attached answer, and
+        `differs=True` selects items whose attached and detached answers differ. `other` is another
+        job: only items that it answers otherwise for the same seed. Of tasks with the same name,
+        `task_place` selects one by its place among the scored tasks.
+        """
+        query = {
+            "task": task,
+            "task_place": task_place,
+            "seed": seed,
+            "outcome": outcome,
+            "differs": differs,
+            "with": None if other is None else str(other),
+            "page_size": page_size,
+        }
+        return entries(self._connection, path_of("jobs", job_id, "answers"), ItemAnswers, query)
 
     def attention(
         self,

@@ -1,0 +1,138 @@
+"""`GET /v1/jobs/{id}/answers`: items with answers, filters and refusals."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy.orm import Session, sessionmaker
+from tests.api.people import person
+from tests.making import (
+    a_base_model,
+    a_claim,
+    a_job,
+    a_ledger,
+    an_adapt_spec,
+    an_evaluation,
+    answers_given,
+    items_shown,
+)
+
+from adaptlab.measurements import results
+from adaptlab_services.people.access import DEFAULT_PROJECT
+
+Sessions = sessionmaker[Session]
+
+
+@pytest.fixture
+def job(sessions: Sessions) -> str:
+    """The address of a job with answers of two seeds, and of their bases."""
+    with sessions.begin() as session:
+        a_base_model(session)
+        a_job(session, an_adapt_spec())
+    claim = a_claim(ledger := a_ledger(sessions))
+    alone = {"correct": 4, "outcomes": "f000", "attached": False}
+    ledger.record(
+        claim,
+        [
+            items_shown(),
+            *(results.Evaluated(evaluation=an_evaluation(seed)) for seed in (0, 1)),
+            *(results.Evaluated(evaluation=an_evaluation(seed, **alone)) for seed in (0, 1)),
+            *(answers_given(seed) for seed in (0, 1)),
+            *(answers_given(seed, 4, attached=False) for seed in (0, 1)),
+        ],
+    )
+    return f"/v1/jobs/{claim.job_id}"
+
+
+def rows(api: TestClient, address: str, **parameters: Any) -> list[dict[str, Any]]:
+    answer = api.get(f"{address}/answers", params=parameters)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["data"]
+
+
+def test_an_item_has_its_texts_and_outcomes(api: TestClient, job: str) -> None:
+    assert api.get(job).json()["links"]["answers"] == f"{job}/answers"
+    assert rows(api, job, seed=1)[13] == {
+        "task_place": 0,
+        "task_name": "sort_descending",
+        "item": 13,
+        "line": None,
+        "prompt": {"text": "1 0 1", "characters": 5},
+        "expected": {"text": "1 0 0", "characters": 5, "label": None},
+        "replicate": 1,
+        "seed": 1,
+        "attached": {"text": "3 3 1", "characters": 5, "label": None, "right": False},
+        "detached": {"text": "3 3 1", "characters": 5, "label": None, "right": False},
+        "other": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("parameters", "items"),
+    [
+        ({"outcome": "wrong"}, range(12, 16)),
+        ({"outcome": "right"}, range(12)),
+        ({"differs": "true"}, range(4, 12)),
+        ({"task": "sort_descending"}, range(16)),
+        ({"task": "sort_ascending"}, ()),
+        ({"task_place": 1}, ()),
+    ],
+)
+def test_filters_select_items(
+    api: TestClient, job: str, parameters: dict[str, Any], items: range
+) -> None:
+    assert [row["item"] for row in rows(api, job, seed=0, **parameters)] == list(items)
+
+
+def test_pages_are_linked_by_tokens(api: TestClient, job: str) -> None:
+    first = api.get(f"{job}/answers", params={"page_size": 30}).json()
+    assert len(first["data"]) == 30
+    rest = rows(api, job, page_size=30, page_token=first["next_page_token"])
+    assert [(row["item"], row["seed"]) for row in rest] == [(15, 0), (15, 1)]
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"outcome": "good"},
+        {"seed": -1},
+        {"differs": "perhaps"},
+        {"page_token": "x"},
+        {"task": "x" * 64},
+        {"with": "x" * 65},
+        {"with": "zz"},
+    ],
+)
+def test_bad_parameters_are_refused(api: TestClient, job: str, parameters: dict[str, Any]) -> None:
+    answer = api.get(f"{job}/answers", params=parameters)
+    assert answer.status_code in (404, 422), answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_a_job_is_compared_with_another_by_a_short_id(api: TestClient, job: str) -> None:
+    own = job.rsplit("/", 1)[1]
+    assert rows(api, job, **{"with": own[:8]}) == []
+    unknown = api.get(f"{job}/answers", params={"with": "00000000-0000-0000-0000-000000000001"})
+    assert unknown.status_code == 404
+
+
+def test_jobs_of_other_projects_are_not_found(
+    api: TestClient, sessions: Sessions, job: str
+) -> None:
+    with sessions.begin() as session:
+        hidden = a_job(session, project="hidden")
+    header = person(sessions, "eve", {DEFAULT_PROJECT: "reader"}, ("read",))
+    assert api.get(f"{job}/answers", headers=header).status_code == 200
+    for address, parameters in (
+        (f"/v1/jobs/{hidden}/answers", {}),
+        (f"{job}/answers", {"with": str(hidden)}),
+    ):
+        answer = api.get(address, params=parameters, headers=header)
+        assert answer.status_code == 404, answer.text
+
+
+def test_a_job_without_answers_has_an_empty_page(api: TestClient, sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        job_id = a_job(session)
+    answer = api.get(f"/v1/jobs/{job_id}/answers").json()
+    assert answer == {"data": [], "next_page_token": None}
