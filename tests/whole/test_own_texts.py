@@ -66,6 +66,26 @@ def test_a_base_from_scratch_learns_what_bytes_say(
     assert own.correct / own.total > dataset["majority"] + 0.1
 
 
+def test_its_items_are_read_with_the_answers_to_them(
+    client: Client, stack: Stack, pretrained: JobView
+) -> None:
+    records, rows = reviews(400), list(client.jobs.answers(pretrained.id))
+    assert len(rows) == pretrained.resolved_spec.evaluation_shown == 32
+    for row in rows:
+        assert row.line is not None
+        assert row.attached is not None
+        record = records[row.line - 1]
+        assert row.prompt.text == f"{record['text']}. It is"
+        assert row.expected.label == record["label"]
+        assert row.attached.right == (row.attached.label == row.expected.label)
+        assert row.detached is None
+    (own,) = client.jobs.evaluations(pretrained.id)
+    outcomes = client.jobs.outcomes(pretrained.id, own.id).outcomes[:32]
+    assert tuple(row.attached and row.attached.right for row in rows) == outcomes
+    wrong = command(stack, "answers", str(pretrained.id), "--outcome", "wrong", "-o", "jsonl")
+    assert len(wrong.stdout.splitlines()) == outcomes.count(False)
+
+
 def test_it_is_adapted_to_another_view_of_the_records(client: Client, pretrained: JobView) -> None:
     spec = {
         "kind": "adapt",
@@ -82,6 +102,9 @@ def test_it_is_adapted_to_another_view_of_the_records(client: Client, pretrained
     assert {one.task_name for one in scored} == {"text_completion", "text_classification"}
     assert len({one.total for one in scored}) == 1
     assert len(client.results.query("task = text_completion")) == 1
+    differing = list(client.jobs.answers(job.id, task="text_completion", differs=True))
+    assert differing
+    assert all(row.attached != row.detached for row in differing)
 
 
 def test_a_published_model_reads_them_by_its_own_tokeniser(

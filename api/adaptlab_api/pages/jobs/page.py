@@ -146,6 +146,7 @@ def spec_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
         ("Seeds", ", ".join(str(seed) for seed in spec.seeds)),
         ("Evaluated on", "; ".join(map(_configuration, spec.evaluation_tasks)) or NOTHING),
         ("Test items", integer(spec.evaluation_samples)),
+        ("Shown items", integer(spec.evaluation_shown)),
     ]
     if spec.base_tasks:
         own = "; ".join(_configuration(task) for task in spec.base_tasks)

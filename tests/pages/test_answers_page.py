@@ -1,0 +1,186 @@
+"""The answers page: texts, marks, filters and reasons for an empty page."""
+
+from html import unescape
+from typing import Any
+from uuid import UUID
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy.orm import Session, sessionmaker
+from tests.making import (
+    a_base_model,
+    a_claim,
+    a_job,
+    a_ledger,
+    a_resolved_spec,
+    an_adapt_spec,
+    an_evaluation,
+    answers_given,
+    items_shown,
+)
+from tests.pages.reading import text_of
+from tests.texts import CLASSIFICATION, reviews, without
+
+from adaptlab.measurements import results
+from adaptlab.measurements.reported_answers import answer_excerpt, prompt_excerpt
+from adaptlab_api.app import create_app
+from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.settings import Settings
+
+Sessions = sessionmaker[Session]
+HOSTILE = "<img src=x onerror=alert(1)> \x1b[31mred </td>"
+
+
+def an_adaptation(sessions: Sessions, right: int = 12, **changes: Any) -> UUID:
+    """A finished job of two seeds, whose bases have 4 right answers."""
+    with sessions.begin() as session:
+        job_id = a_job(session, an_adapt_spec(**changes))
+    claim = a_claim(ledger := a_ledger(sessions))
+    alone = {"correct": 4, "outcomes": "f000", "attached": False}
+    bits = f"{(2**right - 1) << (16 - right):04x}"
+    events: list[results.Event] = [items_shown()]
+    for seed in (0, 1):
+        own = an_evaluation(seed, correct=right, outcomes=bits)
+        events += [results.Evaluated(evaluation=own), answers_given(seed, right)]
+        base = an_evaluation(seed, **alone)
+        events += [results.Evaluated(evaluation=base), answers_given(seed, 4, attached=False)]
+    ledger.record(claim, events)
+    ledger.finish(claim)
+    return job_id
+
+
+@pytest.fixture
+def job(sessions: Sessions, reader: TestClient) -> UUID:
+    with sessions.begin() as session:
+        a_base_model(session)
+    return an_adaptation(sessions)
+
+
+def page(reader: TestClient, job_id: object, **choices: str) -> str:
+    answer = reader.get(f"/jobs/{job_id}/answers", params=choices)
+    assert answer.status_code == 200, answer.text
+    return " ".join(unescape(text_of(answer.text)).split())
+
+
+def test_items_have_both_answers_with_marks_in_words(reader: TestClient, job: UUID) -> None:
+    shown = page(reader, job)
+    assert "first 16 of 16, as the model reads them" in shown
+    assert "Item 3 3 0 1 1 0 0 1 0 0 ✓ right 1 0 0 ✓ right" in shown
+    assert "Item 11 3 0 1 1 0 0 3 3 3 ✗ wrong 1 0 0 ✓ right" in shown
+    assert "Item 15 3 0 1 1 0 0 3 3 3 ✗ wrong 3 3 3 ✗ wrong" in shown
+    linked = reader.get(f"/jobs/{job}").text
+    assert linked.count(f'href="/jobs/{job}/answers"') == 2
+    assert reader.get(f"/jobs/{str(job)[:8]}/answers").status_code == 200
+
+
+def items_of(reader: TestClient, job_id: object, **choices: str) -> int:
+    shown = reader.get(f"/jobs/{job_id}/answers", params=choices).text
+    return shown.count('<th scope="row">')
+
+
+def test_filters_are_a_plain_form(reader: TestClient, job: UUID) -> None:
+    form = reader.get(f"/jobs/{job}/answers", params={"outcome": "wrong"}).text
+    assert f'<form class="filters" method="get" action="/jobs/{job}/answers"' in form
+    assert '<option value="wrong" selected>' in form
+    counts = [
+        items_of(reader, job, **choices)
+        for choices in ({}, {"outcome": "wrong"}, {"differs": "true"}, {"seed": "all"})
+    ]
+    assert counts == [16, 4, 8, 32]
+    none = page(reader, job, outcome="wrong", differs="true")
+    assert "None of the 16 recorded items matches the filters. Show all items" in none
+
+
+def test_two_jobs_on_one_task_are_side_by_side(
+    reader: TestClient, sessions: Sessions, job: UUID
+) -> None:
+    other = an_adaptation(sessions, 10, method={"name": "lora", "rank": 1}, budget={})
+    offered = reader.get(f"/jobs/{job}/answers").text
+    assert f'<option value="{other}">LoRA on sort descending from tiny-sort, ' in offered
+    chosen = {"with": str(other)}
+    assert items_of(reader, job, **chosen) == 2
+    assert "only those that LoRA on sort descending answers otherwise" in page(
+        reader, job, **chosen
+    )
+    unknown = page(reader, job, **{"with": "no-such-job"})
+    assert "There is no job 'no-such-job' to compare with." in unknown
+
+
+def test_pages_are_linked(reader: TestClient, sessions: Sessions, job: UUID) -> None:
+    with sessions.begin() as session:
+        spec = an_adapt_spec(evaluation={"samples": 60, "shown": 60}, seeds=1)
+        many = a_job(session, spec)
+    claim = a_claim(ledger := a_ledger(sessions))
+    answers = answers_given().answers[:1] * 60
+    ledger.record(claim, [items_shown(60), answers_given(answers=answers)])
+    first = reader.get(f"/jobs/{many}/answers").text
+    following = unescape(first.split('rel="next"')[0].rsplit('href="', 1)[1].rstrip('" '))
+    rest = reader.get(following).text
+    assert (first.count('<th scope="row">'), rest.count('<th scope="row">')) == (50, 10)
+    assert 'rel="first"' in rest
+
+
+@pytest.fixture
+def texts(settings: Settings, sessions: Sessions, token: str) -> Claim:
+    """A running job that classifies texts, some of them hostile."""
+    records = [*reviews(60), {"text": HOSTILE, "label": "neg", "thing": "x"}]
+    spec = {
+        "kind": "pretrain",
+        "name": "reader",
+        "family": {"name": "minigpt", "layers": 1, "heads": 2, "width": 8},
+        "task": without(CLASSIFICATION, tokens={"longest": 64}),
+        "seeds": 1,
+        "evaluation": {"shown": 3},
+    }
+    signed = {"Authorization": f"Bearer {token}"}
+    with TestClient(create_app(settings), headers=signed) as api:
+        made = api.post("/v1/datasets", json={"name": "reviews", "records": records})
+        assert made.status_code == 201, made.text
+        assert api.post("/v1/jobs", json=spec).status_code == 201
+    return a_claim(a_ledger(sessions))
+
+
+def test_hostile_and_long_texts_are_shown_as_text(
+    reader: TestClient, sessions: Sessions, texts: Claim
+) -> None:
+    shown = tuple(
+        results.ShownItem(
+            item=item,
+            line=item + 1,
+            prompt=prompt_excerpt(text),
+            expected=answer_excerpt("-", "neg"),
+        )
+        for item, text in enumerate((HOSTILE, "long " * 500, ""))
+    )
+    task = texts.resolved_spec.evaluation_tasks[0]
+    given = (answer_excerpt("-", "neg"), answer_excerpt("+", "pos"), answer_excerpt("-", "neg"))
+    events = [
+        results.ItemsShown(task_place=0, task=task, items=shown),
+        results.AnswersGiven(task_place=0, replicate=0, seed=0, answers=given),
+    ]
+    a_ledger(sessions).record(texts, events)
+    answer = reader.get(f"/jobs/{texts.job_id}/answers").text
+    assert "<img" not in answer
+    assert "&lt;img src=x onerror=alert(1)&gt; \u241b[31mred &lt;/td&gt;" in answer
+    assert answer.count('<details class="folded">') == 1
+    read = page(reader, texts.job_id)
+    assert "Item 0 line 1" in read
+    assert "shortened, 2,500 characters in all" in read
+    assert "- label neg" in read
+    assert "Item 2 line 3 empty" in read
+    assert 'data-label="Base model"' not in answer
+
+
+def test_an_empty_page_says_why(
+    reader: TestClient, sessions: Sessions, texts: Claim, job: UUID
+) -> None:
+    with sessions.begin() as session:
+        none = a_job(session, an_adapt_spec(evaluation={"shown": 0}))
+        ended = a_job(session, state="failed")
+        document = a_resolved_spec().model_dump(mode="json", exclude={"evaluation_shown"})
+        older = a_job(session, resolved_spec=document)
+    assert "The spec sets evaluation.shown to 0." in page(reader, none)
+    assert "The job ended before its answers were recorded." in page(reader, ended)
+    assert "created by an earlier version" in page(reader, older)
+    assert "Answers are recorded after training" in page(reader, texts.job_id)
+    assert reader.get(f"/jobs/{UUID(int=9)}/answers").status_code == 404
