@@ -105,7 +105,10 @@ def theirs(anonymous: TestClient, sessions: Sessions) -> Things:
 def reads(things: Things) -> list[str]:
     """An address of every route that looks at something of a project."""
     job = f"/v1/jobs/{things.job}"
-    parts = ("", "/events", "/metrics", "/replicates", "/attempts", "/evaluations", "/attention")
+    parts = (
+        *("", "/events", "/metrics", "/replicates", "/attempts", "/evaluations", "/answers"),
+        "/attention",
+    )
     return [
         *(job + part for part in (*parts, "/checkpoints", "/theory")),
         f"{job}?wait=0.1",
@@ -118,6 +121,7 @@ def reads(things: Things) -> list[str]:
         f"/v1/base-models/{things.base_model}",
         f"/v1/comparison?job={things.job}",
         f"/jobs/{things.job}",
+        f"/jobs/{things.job}/answers",
         f"/jobs/{things.job}/attention",
         f"/jobs/{things.job}/charts/attention-heads?shown=adapted",
         f"/compare?jobs={things.job}",
