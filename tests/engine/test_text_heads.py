@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -34,7 +35,8 @@ from adaptlab.engine.run import run
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.llama import Llama
 from adaptlab.families.transformers import Transformers
-from adaptlab.measurements.results import CheckpointWritten, Evaluated
+from adaptlab.measurements.reports import Expected
+from adaptlab.measurements.results import AnswersGiven, CheckpointWritten, Evaluated, ItemsShown
 from adaptlab.plugins.family import Family
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import ResolvedAdapt
@@ -217,6 +219,26 @@ def _agrees(model: Model, state: Callable[[Tensor], Tensor]) -> None:
             hidden = state(items.tokens[0, place : place + 1, :length])[0]
         expected = head @ hidden + bias
         assert (found[:, place, 0] - expected).abs().max() < 1e-6 * expected.abs().max()
+
+
+def test_classes_are_shown_as_they_are_scored(
+    data: Stored, folder_of: Callable[[str], PlacedFolder], tmp_path: Path
+):
+    folder, watching = folder_of("bert-alone"), Remembering()
+    spec = planned(data, folder, "lora").spec
+    run(spec, (), tmp_path, watching, "cpu", folder=folder, datasets=(data.path,))
+    (shown,) = watching.of(ItemsShown)
+    expected = [item.expected.text for item in shown.items]
+    assert set(expected) == {"neg", "pos"}
+    evaluated = [event.evaluation for event in watching.of(Evaluated)]
+    scores = {(one.replicate, one.attached): one.outcomes for one in evaluated}
+    for given in watching.of(AnswersGiven):
+        pairs = zip(given.answers, expected, strict=True)
+        right = [answer.text == label for answer, label in pairs]
+        packed = np.packbits(right).tobytes().hex()
+        outcomes = scores[given.replicate, given.attached]
+        assert outcomes.startswith(packed[: len(right) // 4])
+    assert Expected.of(spec).problems(watching.events) == ()
 
 
 @pytest.mark.parametrize("method", METHODS, ids=str)

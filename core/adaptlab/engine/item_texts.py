@@ -91,7 +91,7 @@ class _OfDigits(ItemTexts):
 class _OfRecords(ItemTexts):
     def __init__(self, task: TextTask) -> None:
         self._texts, self._tokeniser = texts_of(task), task.source().tokeniser
-        self._choices = tuple(task.choices().items())
+        self._choices = tuple(task.listed_answers().items())
         self._records = self._texts.of_split["test"]
         self.end = self._tokeniser.end if task.ends else None
         self.width = task.target_length()

@@ -87,7 +87,7 @@ class Items:
 
         None if any tokens can be the answer. `answer` computes logits, as for `right`.
         """
-        return None
+        return None if self.read is None else answer(self)[:, :, 0].argmax(-1)
 
     def token_losses(self, logits: Float[Tensor, "A B M V"]) -> Float[Tensor, "A B M"]:
         """Return the cross-entropy of every target, 0 where it is not counted."""

@@ -53,7 +53,7 @@ class ExpectedAnswers:
         if not isinstance(task, TextTask):
             return cls(shown, None, {})
         splits = task.reference_to_records().splits
-        return cls(shown, splits.train + splits.validation + splits.test, task.choices())
+        return cls(shown, splits.train + splits.validation + splits.test, task.listed_answers())
 
     def items(self, at: str, items: Sequence[ShownItem]) -> Iterator[Problem]:
         """Yield the problems of the shown items, with pointers below `at`."""

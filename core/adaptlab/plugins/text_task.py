@@ -127,6 +127,13 @@ class TextTask(Task, ABC):
         """
         return {}
 
+    def listed_answers(self) -> Mapping[str, str]:
+        """Return the answers that can be given, as text, by their labels.
+
+        The result is empty if any text can be the answer.
+        """
+        return self.choices() or {value: value for value in self.class_values()}
+
     def answer_tokens(self) -> int:
         """Return the limit on the tokens of an answer."""
         return self.tokens.answer or self.usual_answer()

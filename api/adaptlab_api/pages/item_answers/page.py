@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from adaptlab.comparisons.scores import task_labels
-from adaptlab.measurements.results import Excerpt
+from adaptlab.measurements.results import AnswerText, Excerpt
 from adaptlab_answers.item_answers import AnsweredTask, GivenAnswer, ItemAnswers
 from adaptlab_answers.jobs import JobView
 from adaptlab_api.pages.rendering.formats import integer, words
@@ -210,13 +210,18 @@ def _row(row: ItemAnswers, titles: Sequence[str], *, with_other: bool) -> Row:
         row.attached,
         *((row.other,) if with_other else ()),
     )
-    expected = Cell(titles[0], ShownText.of(row.expected), row.expected.label, None)
+    expected = Cell(titles[0], ShownText.of(row.expected), _label(row.expected), None)
     cells = (_cell(title, answer) for title, answer in zip(titles[1:], given, strict=True))
     return Row(row.item, row.line, row.seed, ShownText.of(row.prompt), (expected, *cells))
 
 
 def _cell(title: str, given: GivenAnswer | None) -> Cell | None:
-    return given and Cell(title, ShownText.of(given), given.label, given.right)
+    return given and Cell(title, ShownText.of(given), _label(given), given.right)
+
+
+def _label(answer: AnswerText) -> str | None:
+    """Return the label that an answer stands for, if it is not the answer."""
+    return None if answer.label == answer.text else answer.label
 
 
 def _task_options(tasks: Sequence[AnsweredTask]) -> tuple[Option, ...]:
