@@ -78,7 +78,7 @@ SPEC: Mapping[str, Any] = {  # Any: the JSON of a study
     ],
     "budgets": [14_600],
     "seeds": SEEDS,
-    "training": {"steps": 60, "batch_size": 8, "validations": 1},
+    "training": {"steps": 40, "batch_size": 8, "validations": 0},
     "evaluation": {"samples": 500},
 }
 """Of 14,600 parameters, 770 are the head's. LoRA of rank 1, six prefix rows per layer, 36 virtual
