@@ -4,19 +4,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.folders import a_bert_folder, a_sentence_encoder
 from tests.texts import CLASSIFICATION, COMPLETION, Stored, reviews, stored, without
 
 from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.families.minigpt import MiniGPT
 from adaptlab.plugins.generated_words import NAME as GENERATED
 from adaptlab.records.buckets import bucket_of
 from adaptlab.records.content import read_content
 from adaptlab.specs.resolve import BaseModelFacts, resolve, resolve_task
 from adaptlab.specs.spec import AdaptSpec, Choice, PretrainSpec
+from adaptlab.studies.study import StudySpec
+from adaptlab.studies.study_expansion import expand
 from adaptlab.studies.study_methods import task_labels
 from adaptlab.text.splitting import EVERY_SPLIT, SplitsByValue
 from adaptlab.text.template import BadTemplate, parsed
+from adaptlab.weights.model_folder import check_folder
 
-HEAD = without(CLASSIFICATION, label={"field": "label"}, score="head", tokens={"longest": 40})
+HEAD = without(CLASSIFICATION, label={"field": "label"}, score="head", tokens={"longest": 36})
 MINIGPT = {"name": "minigpt", "layers": 1, "heads": 2, "width": 8}
 
 
@@ -171,14 +176,18 @@ def test_items_to_score_are_no_more_than_there_are(data: Stored):
     assert resolved.family.shape().vocabulary == 257
 
 
-def adaptation(data: Stored, base: dict[str, Any], **changes: Any) -> Problem:
+def pretrained_on_texts(data: Stored) -> BaseModelFacts:
     spec = PretrainSpec.model_validate(
         {"name": "base", "family": MINIGPT, "task": dict(CLASSIFICATION)}
     )
     trained = resolve(spec, None, data.datasets)
-    facts = BaseModelFacts(
+    return BaseModelFacts(
         name="base", digest="0" * 64, family=trained.family, task=trained.task, replicates=1
-    ).model_copy(update=base)
+    )
+
+
+def adaptation(data: Stored, base: dict[str, Any], **changes: Any) -> Problem:
+    facts = pretrained_on_texts(data).model_copy(update=base)
     asked = {"base_model": "base", "task": dict(CLASSIFICATION), "method": "bitfit", **changes}
     with pytest.raises(InvalidSpec) as caught:
         resolve(AdaptSpec.model_validate(asked), facts, data.datasets)
@@ -224,3 +233,56 @@ def test_a_long_label_of_a_task_is_short_where_it_is_the_only_one():
     assert second == "mixture(tasks=[sort_ascending, add])"
     assert len({*task_labels([one, two])}) == 2
     assert all("in my opinion" in label for label in task_labels([one, two]))
+
+
+def test_a_head_answers_only_tasks_with_its_classes(data: Stored):
+    backwards = {"field": "label", "classes": ["pos", "neg"]}
+    turned = adaptation(data, {}, task=HEAD, evaluation={"tasks": [{**HEAD, "label": backwards}]})
+    assert (turned.pointer, turned.code) == ("/evaluation/tasks/0", "no_such_head")
+    assert "for the classes 'pos', 'neg', in this order" in turned.detail
+    words = adaptation(data, {}, task=HEAD, evaluation={"tasks": [dict(CLASSIFICATION)]})
+    assert (words.pointer, words.code) == ("/evaluation/tasks/0", "other_head")
+    untrained = adaptation(data, {}, evaluation={"tasks": [HEAD]})
+    assert (untrained.pointer, untrained.code) == ("/evaluation/tasks/0", "no_such_head")
+
+
+def test_a_head_belongs_to_an_adaptation(data: Stored):
+    spec = PretrainSpec.model_validate({"name": "base", "family": MINIGPT, "task": HEAD})
+    with pytest.raises(InvalidSpec, match="answers with tokens"):
+        resolve(spec, None, data.datasets)
+
+
+def test_a_model_that_would_see_padding_has_no_head(data: Stored):
+    family = MiniGPT.model_validate({**MINIGPT, "attention": "bidirectional"}).resolved(257, 40)
+    problem = adaptation(data, {"family": family}, task=HEAD)
+    assert (problem.pointer, problem.code) == ("/task", "no_heads_in_family")
+
+
+def test_encoders_do_not_answer_with_words(data: Stored, tmp_path: Path):
+    whole = check_folder(a_bert_folder(tmp_path / "bert")).family
+    alone = check_folder(a_sentence_encoder(tmp_path / "sentences", vocabulary=300)).family
+    bare = {**CLASSIFICATION, "tokens": {"longest": 24, "answer": 1}}
+    codes = [adaptation(data, {"family": f, "task": None}, task=bare).code for f in (whole, alone)]
+    assert codes == ["no_words_from_encoders", "no_token_head"]
+
+
+def test_the_tasks_of_a_study_need_the_same_head(data: Stored):
+    facts = pretrained_on_texts(data)
+    document = {
+        "name": "heads",
+        "base_models": ["base"],
+        "tasks": [HEAD, dict(CLASSIFICATION)],
+        "methods": ["lora"],
+        "budgets": [200],
+    }
+    with pytest.raises(InvalidSpec) as caught:
+        expand(StudySpec.model_validate(document), [facts], 100, data.datasets)
+    (problem,) = caught.value.problems
+    assert (problem.pointer, problem.code) == ("/tasks/1", "other_head")
+
+
+def test_the_base_s_own_tasks_are_not_scored_with_another_head(data: Stored):
+    spec = {"base_model": "base", "task": HEAD, "method": "head_only"}
+    resolved = resolve(AdaptSpec.model_validate(spec), pretrained_on_texts(data), data.datasets)
+    assert resolved.base_tasks == ()
+    assert resolved.budget.tensors == {"unembed.weight": 16, "unembed.bias": 2}

@@ -62,8 +62,8 @@ class Pass:
 
         Learned positions are none. One row stands for all where there is none.
         """
-        read, place = self.attached.read, torch.arange(-self.virtual, self.length)
-        place = place.to(self.kept.device)
+        read = self.attached.read
+        place = torch.arange(-self.virtual, self.length, device=self.kept.device)
         if read is None:
             return torch.ones_like(place, dtype=torch.bool).unsqueeze(0)
         return place < grouped.lifted(read, self.replicates).flatten().unsqueeze(-1)

@@ -407,10 +407,13 @@ def _head_problems(
     pointer: str, scored: Task, own: Task | None, family: Family
 ) -> Iterator[Problem]:
     """Yield the reasons why no trained head answers a task."""
-    if own is None or own.classes() != scored.classes():
+    wanted, trained = _class_values(scored), _class_values(own)
+    if wanted != trained:
+        listed = ", ".join(map(repr, trained[:8])) or "none"
         detail = (
-            f"{scored.name} is answered by a head for {scored.classes()} classes, which this job "
-            "does not train. Leave the task out, or train it."
+            f"{scored.name} is answered by a head for the classes "
+            f"{', '.join(map(repr, wanted[:8]))}, in this order. This job trains one for {listed}. "
+            "Leave the task out, or train it."
         )
         yield Problem(pointer, "no_such_head", detail)
     elif not family.can_classify():
@@ -419,6 +422,10 @@ def _head_problems(
             "behind a shorter text. Use a causal model or an imported encoder."
         )
         yield Problem(pointer, "no_heads_in_family", detail)
+
+
+def _class_values(task: Task | None) -> tuple[str, ...]:
+    return task.class_values() if isinstance(task, TextTask) else ()
 
 
 def content_length(family: Family, task: Task) -> int:
