@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from uvicorn.server import ServerState
 
 from adaptlab.loading import uncollected
+from adaptlab_api.answers.memory import give_memory_back
 from adaptlab_api.answers.state import Resources
 from adaptlab_api.app import create_app
 from adaptlab_api.doors.http_protocol import MOST_HEADER_BYTES, PatientProtocol, ProxiedProtocol
@@ -168,9 +169,6 @@ def _give_back_memory() -> None:
     The garbage of requests is collected after `COLLECTED_AFTER` objects. By default this happened
     several times per page of a list and took 5 % of its time.
     """
-    gc.collect()
+    give_memory_back()
     gc.freeze()
     gc.set_threshold(COLLECTED_AFTER)
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)

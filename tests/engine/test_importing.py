@@ -26,11 +26,13 @@ from adaptlab.engine.making import ITEM_SEED, as_digit_task
 from adaptlab.engine.run import run
 from adaptlab.errors import BadModelFolder, OutOfMemory, TrainingStopped
 from adaptlab.measurements.results import (
+    AnswersGiven,
     AttentionCaptured,
     CheckpointWritten,
     Evaluated,
     Event,
     Finished,
+    ItemsShown,
     ReplicatesDecided,
     Started,
 )
@@ -132,7 +134,8 @@ def test_an_import_reports_what_a_pretraining_does_but_no_weights(
 ) -> None:
     observer = imported(resolved(folder, EASY), folder, scratch)
     assert not list(scratch.iterdir())
-    kinds: list[type[Event]] = [Started, ReplicatesDecided, Evaluated, Finished]
+    answered: list[type[Event]] = [ItemsShown, AnswersGiven]
+    kinds: list[type[Event]] = [Started, ReplicatesDecided, Evaluated, *answered, Finished]
     assert [type(event) for event in observer.events] == kinds
     (decided,) = observer.of(ReplicatesDecided)
     assert [(r.replicate, r.seed, r.selected, r.steps) for r in decided.replicates] == [

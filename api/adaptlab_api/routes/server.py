@@ -10,6 +10,7 @@ from adaptlab.specs.spec import SPEC_VERSION
 from adaptlab_answers.server import Capabilities, Health, Limits, Workers
 from adaptlab_answers.storage import StorageStatus
 from adaptlab_api.answers.answers import json_answer
+from adaptlab_api.answers.memory import give_memory_back
 from adaptlab_api.answers.problems import RETRY_SECONDS, STORE_UNAVAILABLE, no_database, problem
 from adaptlab_api.answers.state import resources_of
 from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep
@@ -101,4 +102,6 @@ def get_description(request: Request) -> Response:
         # Only the text is kept: it is 0.25 MB, and the dictionaries would be several MB.
         document: dict[str, Any] = request.app.openapi()  # as FastAPI types it
         kept.description = bytes(JSONResponse(document).body)
+        del document
+        give_memory_back()  # what the schemas of all answers took for a moment
     return Response(kept.description, media_type="application/json")
