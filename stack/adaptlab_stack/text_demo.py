@@ -12,6 +12,7 @@ import tarfile
 import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ LABELS: Mapping[str, str] = {"1": "positive", "-1": "negative"}
 
 def _at(*rates: float) -> Mapping[str, object]:
     """Return the tuning of a method, with few items scored."""
-    return {"learning_rates": rates, "validation_samples": 200}
+    return {"learning_rates": [*rates], "validation_samples": 200}
 
 
 SPEC: Mapping[str, Any] = {  # Any: the JSON of a study
@@ -154,12 +155,10 @@ def _begun(client: Client, records: Path) -> StudyRun:
 
     What an earlier start has done is kept.
     """
-    try:
+    with suppress(Conflict):
         client.datasets.upload_file(DATASET, records, kind="records")
+    with suppress(Conflict):
         imported = client.base_models.import_folder(BASE, f"{ROOT}/{BASE}")
-    except Conflict:
-        pass  # by an earlier start in this directory
-    else:
         job = client.jobs.wait(imported.id, timeout=600)
         if not job.succeeded:
             raise study.StudyFailed(f"The import of {BASE} ended as {job.state}. {job.error}")

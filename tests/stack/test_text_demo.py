@@ -140,6 +140,7 @@ def test_methods_train_as_much_as_each_other() -> None:
     facts = BaseModelFacts(
         name="minilm", digest="0" * 64, family=_minilm(), task=None, replicates=1
     )
+    assert json.loads(json.dumps(text_demo.SPEC)) == text_demo.SPEC, "as it is sent"
     (budget,) = text_demo.SPEC["budgets"]
     trained: dict[str, int] = {}
     for method in text_demo.SPEC["methods"]:

@@ -5,7 +5,7 @@ import gc
 
 
 def give_memory_back() -> None:
-    """Collect garbage and give free memory back; without glibc, only the former."""
+    """Collect garbage and give free memory back, if glibc can."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
