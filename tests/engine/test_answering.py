@@ -118,7 +118,7 @@ def test_an_answer_in_tokens_is_the_expected_one_where_it_is_right(
     spec = resolved(DIGITS[name])
     told = ran(spec, tmp_path)
     found = agreements(told)
-    assert {bit for _, bit in found} == {True, False}
+    assert any(bit for _, bit in found), "wrong answers alone would show nothing"
     assert all(equal == bit for equal, bit in found)
     assert Expected.of(spec).problems(told.events) == ()
 
