@@ -106,7 +106,7 @@ def run_text_demo(*, data_dir: Path, port: int | None, exit_when_done: bool) -> 
                 run = _begun(client, records)
                 with progress(console) as show_progress:
                     ended = study.finish(client, run, show_progress)
-                jobs = list(client.studies.jobs(ended.id))
+                jobs = [job for job in client.studies.jobs(ended.id) if job.kind == "adapt"]
                 console.print(_table(client, jobs))
             except study.StudyFailed as error:
                 raise DemoFailed(str(error)) from error
