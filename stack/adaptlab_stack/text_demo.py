@@ -22,9 +22,10 @@ from rich.table import Table
 
 from adaptlab.comparisons.scores import mean_accuracy
 from adaptlab_client import Client, Conflict, JobView
+from adaptlab_client.display.comparison_tables import StudyComparison
 from adaptlab_client.resources.study_run import StudyRun
 from adaptlab_stack import demo_study as study
-from adaptlab_stack.demo import demo_stack, percent, print_conclusions, print_places, progress
+from adaptlab_stack.demo import demo_stack, percent, print_places, progress
 from adaptlab_stack.errors import DemoFailed
 from adaptlab_stack.package_files import PackageFile, fetched
 
@@ -110,7 +111,7 @@ def run_text_demo(*, data_dir: Path, port: int | None, exit_when_done: bool) -> 
                 console.print(_table(client, jobs))
             except study.StudyFailed as error:
                 raise DemoFailed(str(error)) from error
-            print_conclusions(console, run.comparison())
+            _print_verdict(console, run.comparison())
         seconds = time.monotonic() - begin
         console.print(f"\n{seconds:.0f} s on {study.machine(os.cpu_count() or 1)}.")
         places = {"study": f"{stack.url}/studies/{SPEC['name']}"}
@@ -163,6 +164,17 @@ def _begun(client: Client, records: Path) -> StudyRun:
         if not job.succeeded:
             raise study.StudyFailed(f"The import of {BASE} ended as {job.state}. {job.error}")
     return study.begin(client, SPEC)
+
+
+def _print_verdict(console: Console, comparison: StudyComparison) -> None:
+    """Print the verdict on all methods, then the warnings."""
+    tables = [table.comparison for table in comparison.tables if table.comparison is not None]
+    for cell in (cell for table in tables for cell in table.cells):
+        console.print(f"\n{cell.sentence}", highlight=False, markup=False)
+    console.print("\nWarnings", style="bold")
+    for text in [warning.text for warning in comparison.warnings] or ["none"]:
+        console.print(f"- {text}", highlight=False, markup=False)
+    console.print(f"\nEvery pair of methods: adaptlab compare {SPEC['name']}", highlight=False)
 
 
 def _table(client: Client, jobs: Sequence[JobView]) -> Table:
