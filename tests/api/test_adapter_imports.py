@@ -10,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
 from tests.adapters import BASE, an_adapter
+from tests.api.rooted import with_a_root
 from tests.folders import a_model_folder
 from tests.peft_folders import ADAPTER_CONFIG, ADAPTER_WEIGHTS, LORA, a_peft_folder, lora_tensors
 
@@ -36,13 +37,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def settings(database_url: str, broker_url: str, tmp_path: Path, root: Path) -> Settings:
-    """Settings with one model root."""
-    return Settings(
-        database_url=database_url,
-        broker_url=broker_url,
-        data_dir=tmp_path / "data",
-        model_roots={"models": root},
-    )
+    return with_a_root(database_url, broker_url, tmp_path, root)
 
 
 def refusal(api: TestClient, root: Path, **changes: object) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
+from tests.api.rooted import with_a_root
 from tests.folders import PARAMETERS, QUERY, WEIGHTS, a_model_folder, with_weights
 from tests.making import an_adapt_document
 
@@ -24,13 +25,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def settings(database_url: str, broker_url: str, tmp_path: Path, folder: Path) -> Settings:
-    """Settings with one model root."""
-    return Settings(
-        database_url=database_url,
-        broker_url=broker_url,
-        data_dir=tmp_path / "data",
-        model_roots={"models": folder.parent},
-    )
+    return with_a_root(database_url, broker_url, tmp_path, folder.parent)
 
 
 def test_an_import_is_created_and_its_model_listed(api: TestClient, folder: Path) -> None:

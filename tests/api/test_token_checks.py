@@ -8,6 +8,7 @@ from typing import Any
 import psutil
 import pytest
 from fastapi.testclient import TestClient
+from tests.api.rooted import with_a_root
 from tests.folders import a_qwen3_folder
 from tests.texts import (
     CLASSIFICATION,
@@ -60,13 +61,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def settings(database_url: str, broker_url: str, tmp_path: Path, folder: Path) -> Settings:
-    """Settings with one model root."""
-    return Settings(
-        database_url=database_url,
-        broker_url=broker_url,
-        data_dir=tmp_path / "data",
-        model_roots={"models": folder.parent},
-    )
+    return with_a_root(database_url, broker_url, tmp_path, folder.parent)
 
 
 @pytest.fixture(autouse=True)

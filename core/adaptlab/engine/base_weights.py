@@ -35,7 +35,8 @@ class BaseWeights:
     ) -> dict[str, Float[Tensor, "G ..."]]:
         """Return the weights of some replicates.
 
-        There is one group for all replicates that are the same.
+        There is one group for all replicates that are the same. If the task has a head for classes,
+        it is among them in place of the model's own, untrained.
 
         Weights in a folder are mapped if possible; see `huggingface.mapped_tensors`. The import has
         checked their numbers.

@@ -58,9 +58,9 @@ class Pass:
 
     @cached_property
     def present(self) -> Bool[Tensor, "N T"]:
-        """What is not padding in the rows of the batch.
+        """True where a row of the batch is not padding.
 
-        Learned positions are none. One row stands for all where there is none.
+        Learned positions are never padding. If nothing is padded, one row stands for all.
         """
         read = self.attached.read
         place = torch.arange(-self.virtual, self.length, device=self.kept.device)

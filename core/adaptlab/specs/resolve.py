@@ -409,10 +409,11 @@ def _head_problems(
     """Yield the reasons why no trained head answers a task."""
     wanted, trained = _class_values(scored), _class_values(own)
     if wanted != trained:
-        listed = ", ".join(map(repr, trained[:8])) or "none"
+        listed = ", ".join(map(repr, trained[:8]))
+        here = f"trains one for {listed}" if trained else "trains no head"
         detail = (
             f"{scored.name} is answered by a head for the classes "
-            f"{', '.join(map(repr, wanted[:8]))}, in this order. This job trains one for {listed}. "
+            f"{', '.join(map(repr, wanted[:8]))}, in this order. This job {here}. "
             "Leave the task out, or train it."
         )
         yield Problem(pointer, "no_such_head", detail)
