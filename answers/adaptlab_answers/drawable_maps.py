@@ -3,10 +3,19 @@
 Earlier versions stored maps without checking their shape.
 """
 
+from __future__ import annotations  # array types; numpy is loaded only to draw
+
 from collections.abc import Sequence
 from math import prod
+from typing import TYPE_CHECKING, TypeVar
 
 from adaptlab.measurements.reported_attention import NUMBER_BYTES
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Number = TypeVar("Number", np.float16, np.float64)
 
 AXES = 5
 MOST_CHOICES = 1024
@@ -25,7 +34,18 @@ def is_drawable(shape: Sequence[int], size: int, learned: int, target_start: int
     return is_whole and is_small and 0 <= learned <= keys - 1 and 0 <= target_start < rows
 
 
+def without_padding(weights: NDArray[Number]) -> NDArray[Number]:
+    """Return weights [..., query, key] of one sample without the zeros behind a shorter text.
+
+    Every other row sums to one.
+    """
+    rows, keys = weights.shape[-2:]
+    totals = weights.reshape(-1, rows, keys).sum((0, 2)).tolist()
+    padding = next((n for n, total in enumerate(reversed(totals)) if total), 0)
+    return weights[..., : rows - padding, : keys - padding]
+
+
 def has_samples(shape: Sequence[int], learned: int, tokens: Sequence[Sequence[int]]) -> bool:
-    """Return True if every sample has one token per content position."""
+    """Return True if every sample has tokens, at most one per content position."""
     samples, _, _, _, keys = shape
-    return len(tokens) == samples and all(len(row) == keys - learned for row in tokens)
+    return len(tokens) == samples and all(0 < len(row) <= keys - learned for row in tokens)

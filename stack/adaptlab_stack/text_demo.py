@@ -82,6 +82,7 @@ SPEC: Mapping[str, Any] = {  # Any: the JSON of a study
     "seeds": SEEDS,
     "training": {"steps": 40, "batch_size": 8, "validations": 0},
     "evaluation": {"samples": 500},
+    "capture": {"attention": {"samples": 4}},
 }
 """Of 14,600 parameters, 770 are the head's. LoRA of rank 1, six prefix rows per layer, 36 virtual
 tokens and IA3 have 13,824 beside it."""

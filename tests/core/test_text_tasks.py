@@ -199,8 +199,22 @@ def test_what_cannot_read_texts_is_refused(data: Stored):
     assert (without_tokeniser.pointer, without_tokeniser.code) == ("/base_model", "no_tokeniser")
     suffix = adaptation(data, {}, method="suffix_tuning", budget={"trainable_parameters": 64})
     assert (suffix.pointer, suffix.code) == ("/method", "questions_differ_in_length")
-    maps = adaptation(data, {}, capture={"attention": {"samples": 2}})
-    assert (maps.pointer, maps.code) == ("/capture/attention", "no_attention_of_task")
+
+
+@pytest.mark.parametrize(
+    ("asked", "pointer", "code"),
+    [
+        ({"inputs": [[1, 2]]}, "inputs", "inputs_of_texts"),
+        ({"samples": 0}, "samples", "no_such_items"),
+        ({"samples": 64}, "samples", "no_such_items"),
+    ],
+)
+def test_attention_is_recorded_over_test_items(
+    data: Stored, asked: dict[str, object], pointer: str, code: str
+):
+    task = without(CLASSIFICATION, splits={"validation": 0.1, "test": 0.05})
+    problem = adaptation(data, {}, task=task, capture={"attention": asked})
+    assert (problem.pointer, problem.code) == (f"/capture/attention/{pointer}", code)
 
 
 def test_a_base_of_few_tokens_cannot_read_bytes(data: Stored):

@@ -10,17 +10,9 @@ import pytest
 import torch
 import transformers
 from safetensors import safe_open
-from tests.engine.library_models import HEADLESS, MODELS
 from tests.engine.making import SMALL, Remembering
-from tests.texts import (
-    CLASSIFICATION,
-    Stored,
-    a_byte_pair_tokeniser,
-    a_word_piece_tokeniser,
-    reviews,
-    stored,
-    without,
-)
+from tests.engine.text_models import ENCODERS, HEAD_TASK, folder_maker, head_job
+from tests.texts import CLASSIFICATION, Stored, reviews, stored
 from torch import Tensor
 
 from adaptlab.engine.allocate import allocate
@@ -38,17 +30,11 @@ from adaptlab.families.transformers import Transformers
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import AnswersGiven, CheckpointWritten, Evaluated, ItemsShown
 from adaptlab.plugins.family import Family
-from adaptlab.specs.resolve import BaseModelFacts, resolve
-from adaptlab.specs.resolved import ResolvedAdapt
-from adaptlab.specs.spec import AdaptSpec, PretrainSpec
-from adaptlab.weights.model_folder import check_folder, fingerprint
+from adaptlab.specs.resolve import resolve
+from adaptlab.specs.spec import PretrainSpec
+from adaptlab.weights.model_folder import check_folder
 from adaptlab.weights.placed_folder import PlacedFolder
 
-TASK = without(
-    CLASSIFICATION, prompt="{text}", label={"field": "label"}, score="head", tokens={"longest": 32}
-)
-VOCABULARY = 320
-ENCODERS = (*HEADLESS, "bert", "roberta", "distilbert", "modernbert")
 EVERY = (*ENCODERS, "qwen3", "gemma2", "opt", "mixtral")
 METHODS: tuple[str | dict[str, object], ...] = (
     "lora",
@@ -69,48 +55,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Stored:
 
 @pytest.fixture(scope="module")
 def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], PlacedFolder]:
-    """A maker of folders with random weights and a tokeniser."""
-    root, texts = tmp_path_factory.mktemp("models"), [r["text"] for r in reviews(60)]
-    made: dict[str, PlacedFolder] = {}
-
-    def folder(name: str) -> PlacedFolder:
-        if name not in made:
-            torch.manual_seed(3)
-            model = {**HEADLESS, **MODELS}[name]()
-            model.resize_token_embeddings(VOCABULARY)
-            for parameter in model.parameters():
-                if parameter.dim() > 1:  # norms and biases stay as they are
-                    parameter.data = 0.3 * torch.randn_like(parameter)
-            model.save_pretrained(root / name)
-            kind = a_word_piece_tokeniser if name in ENCODERS else a_byte_pair_tokeniser
-            (root / name / "tokenizer.json").write_bytes(kind(texts))
-            files = fingerprint(check_folder(root / name))
-            made[name] = PlacedFolder(path=root / name, name=name, files=files)
-        return made[name]
-
-    return folder
-
-
-def resolved_for(data: Stored, family: Family, **changes: Any) -> ResolvedAdapt:
-    facts = BaseModelFacts(name="base", digest="0" * 64, family=family, task=None, replicates=1)
-    spec = {
-        "base_model": "base",
-        "task": TASK,
-        "method": "lora",
-        "budget": {"trainable_parameters": 400},
-        "training": {"steps": 6, "batch_size": 4, "precision": "float64"},
-        "tuning": {"learning_rates": [0.01, 0.03]},
-        "seeds": 2,
-        **changes,
-    }
-    return resolve(AdaptSpec.model_validate(spec), facts, data.datasets)
+    return folder_maker(tmp_path_factory.mktemp("models"))
 
 
 def planned(data: Stored, folder: PlacedFolder, method: str | dict[str, object]) -> Plan:
     family = check_folder(folder.path).family
     fixed = ("bitfit", "full_finetuning")
     budget = {"trainable_parameters": None if method in fixed else 700}
-    resolved = resolved_for(data, family, method=method, budget=budget)
+    resolved = head_job(data, family, method=method, budget=budget)
     contents = read_datasets(resolved, (data.path,), folder)
     return make_plan(resolved, "cpu", contents.lists, contents.texts)
 
@@ -327,7 +279,7 @@ def test_a_head_learns_what_the_words_of_a_text_say(
     data: Stored, folder_of: Callable[[str], PlacedFolder], tmp_path: Path
 ):
     folder, watching = folder_of("bert-alone"), Remembering()
-    spec = resolved_for(
+    spec = head_job(
         data,
         check_folder(folder.path).family,
         method="full_finetuning",
@@ -340,7 +292,7 @@ def test_a_head_learns_what_the_words_of_a_text_say(
     attached = [score.correct / score.total for score in scores if score.attached]
     alone = {score.correct / score.total for score in scores if not score.attached}
     assert min(attached) > 0.85
-    rule = data.task(TASK).split_rule()
+    rule = data.task(HEAD_TASK).split_rule()
     labels = [record["label"] for record in reviews(160) if rule.split_of(record) == "test"]
     assert alone == {labels.count("neg") / len(labels)}, "an untrained head prefers the first class"
 
@@ -364,7 +316,7 @@ def test_a_model_pretrained_here_classifies_bytes(family: Family, data: Stored, 
     (tmp_path / "base").mkdir()
     run(pretrained, (), tmp_path / "base", first, "cpu", datasets=(data.path,))
     (base,) = first.of(CheckpointWritten)
-    spec = resolved_for(data, pretrained.family, budget={"trainable_parameters": 1500})
+    spec = head_job(data, pretrained.family, budget={"trainable_parameters": 1500})
     run(spec, (base.path,), tmp_path, watching, "cpu", datasets=(data.path,))
     scores = [event.evaluation for event in watching.of(Evaluated)]
     assert [(score.attached, score.total) for score in scores] == [

@@ -13,6 +13,7 @@ from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker
 from tests.watching import of_jobs, statements
 
 from adaptlab.charts.head_grids import coarse
+from adaptlab_answers.drawable_maps import without_padding
 from adaptlab_api.app import create_app
 from adaptlab_api.pages.attention.routes import CHARTS
 from adaptlab_db.tables import AttentionMap
@@ -74,6 +75,37 @@ def test_the_step_says_what_is_answered_there(visitor: TestClient, job: str) -> 
     last = words(visitor.get(f"{job}/attention?step=999").text)
     assert "Step 10 of 10, at position 18" in last
     assert "the right answer to it is not stored" in last
+
+
+def test_a_text_is_shown_in_words(visitor: TestClient, job: str, sessions: Sessions) -> None:
+    text = {
+        "words": ["a ", "fine ", "<b>", *map(str, range(15)), " film"],
+        "target_start": 18,
+        "expected": [" good"],
+        "predicted": [" bad"],
+    }
+    samples = {"tokens": [[7] * 19] * 2, "predictions": [[1], [1]], "texts": [text] * 2}
+    with sessions.begin() as session:
+        session.execute(update(AttentionMap).values(samples=samples))
+    page = visitor.get(f"{job}/attention").text
+    assert "0: a fine &lt;b&gt;01234567891011121314 film</option>" in page
+    shown = words(page)
+    assert "Step 1 of 1, at position 18 (token film )" in shown
+    assert "the adapted model bad ✗" in shown
+    assert "The right answer is good" in shown
+    chart = visitor.get(f"{job}/charts/attention").json()
+    labels = [entry["token"] for entry in chart["concat"][0]["layer"][1]["data"]["values"]]
+    assert labels[:3] == ["a ", "fine ", "<b>"]
+    assert labels[-1] == " film"
+
+
+def test_rows_behind_a_shorter_text_are_not_drawn() -> None:
+    weights = np.zeros((2, 3, 4, 6))  # two learned keys, and a text of three tokens of four
+    weights[..., :3, :5] = 0.2
+    assert without_padding(weights).shape == (2, 3, 3, 5)
+    assert without_padding(weights[0, 0]).shape == (3, 5)
+    assert without_padding(weights[..., :3, :5]).shape == (2, 3, 3, 5)
+    assert without_padding(0 * weights).shape == weights.shape
 
 
 def test_heads_are_sorted_by_the_server(visitor: TestClient, job: str) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import PrivateAttr
 
 from adaptlab_answers.attention import MapView
+from adaptlab_answers.drawable_maps import without_padding
 from adaptlab_client.display.frames import frame
 from adaptlab_client.display.pictures import Picture
 from adaptlab_client.errors import SeveralMaps, UnexpectedAnswer
@@ -93,10 +94,12 @@ def attention_picture(maps: Sequence[AttentionMap], place: tuple[int, int, int])
             [
                 AttentionPattern(
                     title=f"{entry.source}, seed {entry.seed}",
-                    weights=tuple(map(tuple, entry.numpy()[place].astype(float).tolist())),
-                    tokens=tuple(str(token) for token in entry.tokens[sample]),
+                    weights=tuple(
+                        map(tuple, without_padding(entry.numpy()[place]).astype(float).tolist())
+                    ),
+                    tokens=entry.words(sample),
                     learned_positions=entry.learned_positions,
-                    target_start=entry.target_start,
+                    target_start=entry.first_answer(sample),
                 )
                 for entry in maps
             ],

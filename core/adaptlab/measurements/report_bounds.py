@@ -9,6 +9,9 @@ LONGEST_TEXT = 1000
 """Characters of a reported text."""
 ROUNDING = 1e-6
 """Tolerance beyond a bound, for float64 and means over many rows."""
+NULL = "\0"
+"""The character that Postgres cannot store."""
+NULL_SHOWN = "\N{SYMBOL FOR NULL}"
 _SHOWN = 80
 
 
@@ -53,6 +56,16 @@ def texts(pointer: str, members: Mapping[str, object]) -> Iterator[Problem]:
     for name, value in members.items():
         if isinstance(value, str):
             yield from text(f"{pointer}/{name}", value)
+
+
+def storable(text: str) -> str:
+    """Return the text with another sign for the one that cannot be stored."""
+    return text.replace(NULL, NULL_SHOWN)
+
+
+def is_storable(text: str) -> bool:
+    """Return True if all characters can be stored."""
+    return NULL not in text and not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
 def brief(value: object) -> str:

@@ -4,7 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from adaptlab.errors import Problem
-from adaptlab.measurements.report_bounds import brief, count, equal, one_of
+from adaptlab.measurements.report_bounds import (
+    brief,
+    count,
+    equal,
+    is_storable,
+    one_of,
+    storable,
+)
 from adaptlab.measurements.results import AnswerText, Excerpt, ShownItem
 from adaptlab.plugins.task import Task
 from adaptlab.plugins.text_task import TextTask
@@ -14,23 +21,16 @@ LONGEST_PROMPT = 2000
 LONGEST_ANSWER = 500
 """Characters of an answer that are kept."""
 LARGEST_CHARACTERS = 2**31 - 1
-NULL = "\0"
-"""The character that Postgres cannot store."""
-NULL_SHOWN = "\N{SYMBOL FOR NULL}"
 
 
 def prompt_excerpt(text: str) -> Excerpt:
     """Return the start of a prompt."""
-    return Excerpt(text=_storable(text[:LONGEST_PROMPT]), characters=len(text))
+    return Excerpt(text=storable(text[:LONGEST_PROMPT]), characters=len(text))
 
 
 def answer_excerpt(text: str, label: str | None = None) -> AnswerText:
     """Return the start of an answer, and the label that it stands for."""
-    return AnswerText(text=_storable(text[:LONGEST_ANSWER]), characters=len(text), label=label)
-
-
-def _storable(text: str) -> str:
-    return text.replace(NULL, NULL_SHOWN)
+    return AnswerText(text=storable(text[:LONGEST_ANSWER]), characters=len(text), label=label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def _excerpt(at: str, excerpt: Excerpt, most: int) -> Iterator[Problem]:
         detail = f"The text has {kept:,} characters. The limit is {most:,}. Shorten it."
         yield Problem(f"{at}/text", "too_long", detail, nearest=(most,))
         return
-    if NULL in excerpt.text or any("\ud800" <= sign <= "\udfff" for sign in excerpt.text):
+    if not is_storable(excerpt.text):
         detail = f"{brief(excerpt.text)} has a character that cannot be stored. Replace it."
         yield Problem(f"{at}/text", "not_storable", detail)
     if kept < most:

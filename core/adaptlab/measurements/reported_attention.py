@@ -5,13 +5,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from adaptlab.errors import Problem
-from adaptlab.measurements.report_bounds import ROUNDING, brief, count, equal, number
+from adaptlab.measurements.report_bounds import (
+    ROUNDING,
+    brief,
+    count,
+    equal,
+    is_storable,
+    number,
+    storable,
+)
 from adaptlab.measurements.results import AttentionMap, AttentionSummary
 
 AXES = ("sample", "layer", "head", "query", "key")
 NPY = b"\x93NUMPY\x01\x00"
 """The first bytes of a `.npy` file, including its version."""
 NUMBER_BYTES = 2  # float16
+LONGEST_WORD = 100
+"""Characters of a token's text that are kept."""
 LARGEST_HEADER = 1024
 """Bytes before the numbers, more than an array with five axes needs."""
 
@@ -30,9 +40,17 @@ def is_map_file(start: bytes, size: int, shape: tuple[int, ...]) -> bool:
     return start.startswith(NPY) and actual.rstrip() == header and is_complete
 
 
+def word_excerpt(text: str) -> str:
+    """Return the start of a token's text."""
+    return storable(text[:LONGEST_WORD])
+
+
 @dataclass(frozen=True, slots=True)
 class ExpectedMaps:
     """The attention maps that one job records.
+
+    Samples of texts have different lengths, up to `content` positions and `targets` tokens. All
+    others have as many.
 
     Attributes:
         is_adapted: whether there is a map of the adapted model in addition to the base's.
@@ -45,6 +63,8 @@ class ExpectedMaps:
         target_start: the first query row that produces an answer token.
         targets: answer tokens.
         vocabulary: tokens of the model, which is also the id of the mask.
+        are_texts: whether samples are texts.
+        choices: answers to choose from, 0 if any tokens can be the answer.
     """
 
     is_adapted: bool
@@ -57,6 +77,8 @@ class ExpectedMaps:
     target_start: int
     targets: int
     vocabulary: int
+    are_texts: bool = False
+    choices: int = 0
 
     def problems(self, at: str, reported: AttentionMap) -> Iterator[Problem]:
         """Yield the problems of one map, with pointers below `at`."""
@@ -65,28 +87,72 @@ class ExpectedMaps:
             yield Problem(f"{at}/source", "not_adapted", detail)
         most = self.learned if reported.source == "adapted" else self.before
         yield from count(f"{at}/learned_positions", reported.learned_positions, 0, most)
-        keys = self.content + min(max(reported.learned_positions, 0), most)
-        shape = (self.samples, self.layers, self.heads, self.content, keys)
+        content = self._content(reported)
+        keys = content + min(max(reported.learned_positions, 0), most)
+        shape = (self.samples, self.layers, self.heads, content, keys)
         yield from equal(f"{at}/shape", reported.shape, shape, "shape of a map")
         yield from equal(f"{at}/axes", reported.axes, AXES, "axes of a map")
-        start = self.target_start
-        yield from equal(f"{at}/target_start", reported.target_start, start, "first answer")
-        yield from self._tokens(f"{at}/tokens", reported.tokens, self.content, self.vocabulary)
-        yield from self._tokens(
-            f"{at}/predictions", reported.predictions, self.targets, self.vocabulary - 1
-        )
+        yield from self._tokens(f"{at}/tokens", reported.tokens, content, self.vocabulary)
+        if not self.are_texts:
+            start = self.target_start
+            yield from equal(f"{at}/target_start", reported.target_start, start, "first answer")
+            yield from equal(f"{at}/texts", len(reported.texts), 0, "number of texts")
+        else:
+            yield from self._texts(f"{at}/texts", reported)
+        told = self.targets if not self.choices else 1
+        highest = (self.choices or self.vocabulary) - 1
+        yield from self._tokens(f"{at}/predictions", reported.predictions, told, highest)
         yield from self._heads(f"{at}/summaries", reported.summaries)
+
+    def _content(self, reported: AttentionMap) -> int:
+        """Return the content positions of a map, which are reported for texts."""
+        if not self.are_texts or len(reported.shape) != len(AXES):
+            return self.content
+        return min(max(reported.shape[3], 1), self.content)
 
     def _tokens(
         self, at: str, rows: Sequence[Sequence[int]], length: int, highest: int
     ) -> Iterator[Problem]:
-        """Yield a problem unless every sample has `length` valid tokens."""
+        """Yield a problem unless every sample has `length` valid tokens.
+
+        Texts may have fewer.
+        """
         yield from equal(at, len(rows), self.samples, "number of samples")
         for place, row in enumerate(rows[: self.samples]):
-            yield from equal(f"{at}/{place}", len(row), length, "number of tokens")
+            if self.are_texts:
+                yield from count(f"{at}/{place}", len(row), 1, length)
+            else:
+                yield from equal(f"{at}/{place}", len(row), length, "number of tokens")
             for token in row[:length]:
                 if not 0 <= token <= highest:
                     yield from count(f"{at}/{place}", token, 0, highest)
+                    break
+
+    def _texts(self, at: str, reported: AttentionMap) -> Iterator[Problem]:
+        """Yield the problems of the words of texts."""
+        yield from equal(at, len(reported.texts), self.samples, "number of samples")
+        starts = [shown.target_start for shown in reported.texts]
+        least = min(starts, default=0)
+        yield from equal(
+            f"{at}/target_start", reported.target_start, least, "first answer of all texts"
+        )
+        for place, (shown, tokens, told) in enumerate(
+            zip(reported.texts, reported.tokens, reported.predictions, strict=False)
+        ):
+            here = f"{at}/{place}"
+            yield from equal(f"{here}/words", len(shown.words), len(tokens), "number of tokens")
+            yield from count(f"{here}/target_start", shown.target_start, 0, len(tokens) - 1)
+            most = len(told)
+            for name in ("expected", "predicted"):
+                words = getattr(shown, name)
+                yield from equal(f"{here}/{name}", len(words), most, "number of answer tokens")
+            for word in (*shown.words, *shown.expected, *shown.predicted):
+                if len(word) > LONGEST_WORD or not is_storable(word):
+                    detail = (
+                        f"{brief(word)} is longer than {LONGEST_WORD} characters, or has one that "
+                        "cannot be stored. Shorten it, or replace the character."
+                    )
+                    yield Problem(here, "bad_word", detail)
                     break
 
     def _heads(self, at: str, summaries: Sequence[AttentionSummary]) -> Iterator[Problem]:

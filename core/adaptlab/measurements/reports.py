@@ -20,6 +20,7 @@ from adaptlab.measurements.results import LARGEST_LOSS, METRICS
 from adaptlab.measurements.theory_report import Detail
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.registry import as_json
+from adaptlab.plugins.text_task import TextTask
 from adaptlab.specs.curve_steps import CurveSteps
 from adaptlab.specs.resolve import family_shape, model_shape
 from adaptlab.specs.resolved import Resolved, ResolvedAdapt, ResolvedTheory, scored_tasks
@@ -328,6 +329,8 @@ def _maps(spec: Resolved, method: Method | None) -> ExpectedMaps | None:
         target_start=spec.family.answer_start(task.input_length()),
         targets=task.target_length(),
         vocabulary=shape.vocabulary,
+        are_texts=isinstance(task, TextTask),
+        choices=len(task.listed_answers()) if isinstance(task, TextTask) else 0,
     )
 
 

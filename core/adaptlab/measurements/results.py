@@ -166,12 +166,30 @@ class AttentionSummary(Value):
     relative_deviation: float
 
 
+class SampleText(Value):
+    """A recorded text and its answer, token by token.
+
+    `words` are the tokens of the content as text, and `target_start` is the first query row that
+    produces a token of the answer. `expected` and `predicted` are the tokens of the right and of
+    the given answer as text, or a class.
+    """
+
+    words: tuple[str, ...]
+    target_start: int
+    expected: tuple[str, ...]
+    predicted: tuple[str, ...]
+
+
 class AttentionMap(Value):
     """The attention patterns of one replicate on the recorded samples.
 
     The array is float16 of shape [sample, layer, head, query, key]. The first `learned_positions`
     keys are learned; the others are content at the base's own positions. `tokens` are the tokens
     at the content positions. `target_start` is the first query row that produces an answer token.
+    `predictions` are the tokens of the given answers, or the place of the given class.
+
+    Samples of texts differ in length. Rows and columns after the tokens of a sample are zero,
+    `target_start` is the smallest of all samples, and `texts` has the words of each.
     """
 
     replicate: int
@@ -183,6 +201,7 @@ class AttentionMap(Value):
     target_start: int
     tokens: tuple[tuple[int, ...], ...]
     predictions: tuple[tuple[int, ...], ...]
+    texts: tuple[SampleText, ...] = ()
     summaries: tuple[AttentionSummary, ...]
 
 

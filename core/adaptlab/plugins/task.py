@@ -112,10 +112,6 @@ class Task(Value, ABC):
         """Return the number of items of a split, None if items are generated."""
         return None
 
-    def attention_problem(self) -> str | None:
-        """Return the reason why attention over items cannot be recorded."""
-        return None
-
     def with_words(self, lists: Mapping[str, WordList]) -> "Task":
         """Return the task with the content of its datasets, by digest."""
         return self

@@ -223,13 +223,6 @@ class TextTask(Task, ABC):
         """Return the largest number of tokens of an answer; a class counts as one."""
         return self.answer_tokens() if self.classes() is None else 1
 
-    def attention_problem(self) -> str:
-        """Return the reason why attention over items is not recorded."""
-        return (
-            f"Attention over the items of {self.name} cannot be recorded yet, because they differ "
-            "in length."
-        )
-
     def _own_problems(self) -> Iterator[Problem]:
         """Yield the problems that do not depend on the dataset."""
         try:

@@ -507,15 +507,14 @@ def _attention(
 ) -> AttentionSpec | None:
     """Return the checked spec of attention capture."""
     attention = spec.capture.attention
-    if attention and (problem := task.attention_problem()) is not None:
-        detail = f"{problem} Leave the capture out."
-        raise InvalidSpec(Problem("/capture/attention", "no_attention_of_task", detail))
     if attention and not (shape.layers and shape.heads):
         detail = (
             "Attention maps need attention with the same number of heads in every layer, which "
             f"this {shape.family} lacks. Leave the capture out."
         )
         raise InvalidSpec(Problem("/capture/attention", "no_attention_to_capture", detail))
+    if attention and isinstance(task, TextTask):
+        _check_recorded(attention, task)
     for index, tokens in enumerate(attention.inputs if attention else ()):
         if len(tokens) != task.input_length() or max(tokens) >= task.input_alphabet():
             raise InvalidSpec(
@@ -529,6 +528,22 @@ def _attention(
                 )
             )
     return attention
+
+
+def _check_recorded(attention: AttentionSpec, task: TextTask) -> None:
+    """Raise `InvalidSpec` unless the recorded items are test items of the task."""
+    if attention.inputs:
+        detail = (
+            f"The items of {task.name} are records of its dataset, so inputs cannot be given. "
+            "Leave them out to record the first test items."
+        )
+        raise InvalidSpec(Problem("/capture/attention/inputs", "inputs_of_texts", detail))
+    most = task.available("test")
+    if not 1 <= attention.samples <= most:
+        detail = f"The test split has {counted(most, 'item')}. Record at least one of them."
+        nearest = (min(max(attention.samples, 1), most),)
+        pointer = "/capture/attention/samples"
+        raise InvalidSpec(Problem(pointer, "no_such_items", detail, nearest=nearest))
 
 
 def whole_model(shape: ModelShape) -> BudgetVector:

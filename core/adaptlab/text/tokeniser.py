@@ -15,6 +15,11 @@ FILE = "tokenizer.json"
 BYTES = 256
 BYTES_VOCABULARY = BYTES + 1
 """All bytes, and a token that ends an answer."""
+ASCII = 128
+"""Bytes below it are characters."""
+END_SHOWN = "[end]"
+REPLACED = "\N{REPLACEMENT CHARACTER}"
+"""What the library writes for a token that is a part of a character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,10 @@ class Tokeniser(Protocol):
         """Return the text of tokens; what is not text is left out or replaced."""
         ...
 
+    def word(self, token: int) -> str:
+        """Return one token as text that is never empty, special ones included."""
+        ...
+
 
 @dataclass(frozen=True)
 class ByteTokeniser:
@@ -87,6 +96,12 @@ class ByteTokeniser:
     def text(self, ids: tuple[int, ...]) -> str:
         """Return the text of bytes; broken characters become U+FFFD."""
         return bytes(token for token in ids if token < BYTES).decode(errors="replace")
+
+    def word(self, token: int) -> str:
+        """Return a character, or the number of a byte that is none, in hexadecimal."""
+        if token == self.end:
+            return END_SHOWN
+        return chr(token) if token < ASCII else f"0x{token:02X}"
 
 
 @dataclass(frozen=True)
@@ -128,6 +143,13 @@ class PublishedTokeniser:
     def text(self, ids: tuple[int, ...]) -> str:
         """Return the text of tokens without special ones."""
         return self._tokenizer.decode(list(ids), skip_special_tokens=True)
+
+    def word(self, token: int) -> str:
+        """Return the text of a token, or its name in the file if it has none of its own."""
+        text = self._tokenizer.decode([token], skip_special_tokens=False)
+        if text and REPLACED not in text:
+            return text
+        return self._tokenizer.id_to_token(token) or str(token)
 
 
 def read_tokeniser(content: bytes, end: int | None) -> PublishedTokeniser:

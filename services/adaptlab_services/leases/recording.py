@@ -331,14 +331,15 @@ def _write_given(session: Session, lease: Lease, given: Sequence[results.Answers
 def _write_attention(
     session: Session, lease: Lease, attention: results.AttentionMap, sha256: str
 ) -> None:
-    apart = {"summaries", "tokens", "predictions"}
+    of_samples = ("tokens", "predictions", "texts")
+    apart = {"summaries", *of_samples}
     document = attention.model_dump(mode="json")
     row = (
         _of_lease(lease)
         | {name: value for name, value in document.items() if name not in apart}
         | {
             "artifact_sha256": sha256,
-            "samples": {name: document[name] for name in ("tokens", "predictions")},
+            "samples": {name: document[name] for name in of_samples},
         }
     )
     statement = _replacing_rows(AttentionMap, [row], ("replicate", "source"))

@@ -94,6 +94,7 @@ def _view(row: AttentionMap, size: int, summaries: Iterable[Summary]) -> MapView
         target_start=row.target_start,
         tokens=row.samples.get("tokens", ()),
         predictions=row.samples.get("predictions", ()),
+        texts=row.samples.get("texts", ()),
         sha256=row.artifact_sha256,
         size=size,
         summaries=tuple(summaries),

@@ -19,6 +19,7 @@ from adaptlab.charts import (
     head_grid,
 )
 from adaptlab_answers.attention import MapView
+from adaptlab_answers.drawable_maps import without_padding
 from adaptlab_api.pages.attention.view import Place
 from adaptlab_db.errors import ArtifactGone
 from adaptlab_services.results import attention, attention_heads
@@ -81,15 +82,16 @@ def read_weights(session: Session, maps: Sequence[MapView], place: Place) -> Hea
     weights: dict[str, Weights] = {}
     try:
         for view in maps:
-            weights[view.source] = pattern(session, view, place.sample, place.layer, place.head)
+            whole = pattern(session, view, place.sample, place.layer, place.head)
+            weights[view.source] = without_padding(whole)
     except UNREADABLE:
         return None
     return HeadWeights(
         base=weights.get("base"),
         adapted=weights.get("adapted"),
         learned=max(view.learned_positions for view in maps),
-        tokens=tuple(str(token) for token in maps[0].tokens[place.sample]),
-        target_start=maps[0].target_start,
+        tokens=maps[0].words(place.sample),
+        target_start=maps[0].first_answer(place.sample),
     )
 
 
@@ -169,9 +171,9 @@ def heads_chart(
         return None
     layers = grid_layers(outline, place.layer)
     try:
-        weights = patterns_of_layers(session, outline, place.sample, layers)
+        weights = without_padding(patterns_of_layers(session, outline, place.sample, layers))
         if shown == "difference" and adapted is not None:
-            after = patterns_of_layers(session, adapted, place.sample, layers)
+            after = without_padding(patterns_of_layers(session, adapted, place.sample, layers))
             weights = among_content(after, adapted.learned_positions) - weights
     except UNREADABLE:
         return None

@@ -82,15 +82,15 @@ class Step:
 
     `token` is the token at that position, None for a mask. `before` and `after` are the answers of
     the base and the adapted model, `learned` the attention on learned positions, and `followed` the
-    next token of the sample.
+    right answer, if it is known.
     """
 
     number: int
     position: int
-    token: int | None
-    before: int | None
-    after: int | None
-    followed: int | None
+    token: str | None
+    before: str | None
+    after: str | None
+    followed: str | None
     learned: float | None
 
 
@@ -159,29 +159,42 @@ def _step(
     maps: Sequence[MapView], place: Place, head: HeadWeights | None, spec: ResolvedSpec
 ) -> Step | None:
     by_source = {view.source: view for view in maps}
-    position = maps[0].target_start + place.step
-    tokens = maps[0].tokens[place.sample]
-    if position >= len(tokens):
+    first = maps[0]
+    position, words = first.first_answer(place.sample) + place.step, first.words(place.sample)
+    if position >= len(words):
         return None
-    answer, learned = answer_place(maps[0], spec) + place.step, None
+    learned = None
     if head is not None and head.adapted is not None and head.learned:
         learned = float(head.adapted[position, : head.learned].sum())
     return Step(
         number=place.step,
         position=position,
-        token=tokens[position] if position < answer else None,
+        token=None if _is_masked(first, place, spec) else words[position],
         before=_answer(by_source.get("base"), place),
         after=_answer(by_source.get("adapted"), place),
-        followed=tokens[answer] if answer < len(tokens) else None,
+        followed=_right(first, place, spec),
         learned=learned,
     )
 
 
-def _answer(view: MapView | None, place: Place) -> int | None:
-    if view is None or place.sample >= len(view.predictions):
-        return None
-    answers = view.predictions[place.sample]
-    return answers[place.step] if place.step < len(answers) else None
+def _is_masked(view: MapView, place: Place, spec: ResolvedSpec) -> bool:
+    """Return True if the model reads a mask where it produces the answer."""
+    return not view.texts and answer_place(view, spec) == view.target_start
+
+
+def _right(view: MapView, place: Place, spec: ResolvedSpec) -> str | None:
+    """Return the right token of a step, None if it is not among the recorded ones."""
+    if view.texts:
+        return _at(view.texts[place.sample].expected, place.step)
+    return _at(view.words(place.sample)[answer_place(view, spec) :], place.step)
+
+
+def _answer(view: MapView | None, place: Place) -> str | None:
+    return None if view is None else _at(view.given(place.sample), place.step)
+
+
+def _at(words: Sequence[str], place: int) -> str | None:
+    return words[place] if place < len(words) else None
 
 
 def _guide(job: JobView, layers: Sequence[LayerFacts], view: AttentionView) -> Guide:

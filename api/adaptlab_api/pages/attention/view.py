@@ -42,7 +42,8 @@ class Place:
 class AttentionView:
     """The choices above the heat maps.
 
-    `learned_positions` is that of the adapted maps.
+    `learned_positions` is that of the adapted maps. `steps` are the most tokens of an answer, 0 if
+    no single position produces it.
     """
 
     replicates: tuple[Option, ...]
@@ -56,14 +57,14 @@ class AttentionView:
 
 def attention_view(maps: Sequence[MapOutline], view: MapView, spec: ResolvedSpec) -> AttentionView:
     """Return the choices in the maps of a job; `view` has the samples."""
-    _, layers, heads, rows, _ = maps[0].shape
+    _, layers, heads, _, _ = maps[0].shape
     asked = answer_place(view, spec)
     return AttentionView(
         replicates=_distinct((outline.replicate, str(outline.seed)) for outline in maps),
-        samples=tuple((n, _sample(n, tokens[:asked])) for n, tokens in enumerate(view.tokens)),
+        samples=tuple((n, _sample(n, view, asked)) for n in range(len(view.tokens))),
         layers=tuple((n, str(n)) for n in range(layers)),
         heads=tuple((n, str(n)) for n in range(heads)),
-        steps=max(rows - view.target_start, 1),
+        steps=_steps(view, spec),
         learned_positions=max(outline.learned_positions for outline in maps),
         adapted=any(outline.source == "adapted" for outline in maps),
     )
@@ -81,9 +82,21 @@ def answer_place(view: MapView, spec: ResolvedSpec) -> int:
     return view.target_start
 
 
-def _sample(number: int, asked: Sequence[int]) -> str:
-    text = " ".join(str(token) for token in asked)
-    return f"{number}: {shortened(text, LONGEST_SAMPLE)}"
+def _steps(view: MapView, spec: ResolvedSpec) -> int:
+    if not view.texts:
+        return max(view.shape[3] - view.target_start, 1)
+    job = read_resolved(spec)
+    if isinstance(job, UnreadSpec) or job.task is None:
+        return 0
+    reads_all = job.task.classes() is not None and job.family.fills_in()
+    return 0 if reads_all else max(len(shown.predicted) for shown in view.texts)
+
+
+def _sample(number: int, view: MapView, asked: int) -> str:
+    """Return the question of a sample for a list of choices."""
+    words = view.words(number)
+    text = "".join(words) if view.texts else " ".join(words[:asked])
+    return f"{number}: {shortened(' '.join(text.split()), LONGEST_SAMPLE)}"
 
 
 def _distinct(options: Iterable[Option]) -> tuple[Option, ...]:

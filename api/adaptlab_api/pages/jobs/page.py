@@ -51,7 +51,6 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
     evaluations = results.evaluations(session, job_id).data
     latest = _latest_events(session, job_id)
     return {
-        "attention_problem": attention_problem(spec),
         "job": job,
         "title": job_title(job),
         "seconds": running_seconds(job, now),
@@ -121,13 +120,6 @@ def unread_text(spec: ResolvedSpec) -> str | None:
     """Return what this server lacks to read the spec, or None if nothing."""
     resolved = read_resolved(spec)
     return resolved.text if isinstance(resolved, UnreadSpec) else None
-
-
-def attention_problem(spec: ResolvedSpec) -> str | None:
-    """Return the reason why the job's attention cannot be recorded, if any."""
-    resolved = read_resolved(spec)
-    task = None if isinstance(resolved, UnreadSpec) else resolved.task
-    return None if task is None else task.attention_problem()
 
 
 def spec_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adaptlab_answers.drawable_maps import without_padding
 from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.printing.terminal import (
     Output,
@@ -123,7 +124,7 @@ def _pattern(
             raise UsageError(
                 f"--{name} {index} is too large: job {job.id} has {limits[name]}, counted from 0."
             )
-    array = recorded.numpy()
+    pattern = without_padding(recorded.numpy()[sample, layer, head])
     summary = next((s for s in recorded.summaries if (s.layer, s.head) == (layer, head)), None)
     deviation = summary.relative_deviation if summary else None
     subtitle = "" if deviation is None else f"relative deviation from the base {deviation:.2g}"
@@ -131,10 +132,10 @@ def _pattern(
     return AttentionPattern(
         title=f"Base model {job.base_model or job.name or ''}" if is_base else _title(job),
         subtitle="" if is_base else subtitle,
-        weights=tuple(map(tuple, array[sample, layer, head].astype(float).tolist())),
-        tokens=tuple(str(token) for token in recorded.tokens[sample]),
+        weights=tuple(map(tuple, pattern.astype(float).tolist())),
+        tokens=recorded.words(sample),
         learned_positions=recorded.learned_positions,
-        target_start=recorded.target_start,
+        target_start=recorded.first_answer(sample),
     )
 
 

@@ -1,0 +1,177 @@
+"""Items whose attention is recorded: questions of digits, or texts of different lengths."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from adaptlab.engine.digits import items_of, make_items, target_rows
+from adaptlab.engine.items import Items
+from adaptlab.engine.making import ITEM_SEED, as_digit_task
+from adaptlab.engine.model import Model
+from adaptlab.engine.plan import Plan
+from adaptlab.engine.plugins import PatternRecorder
+from adaptlab.engine.tensors import Bool, Float, Int
+from adaptlab.engine.texts import chosen_items, texts_of
+from adaptlab.measurements.reported_attention import word_excerpt
+from adaptlab.measurements.results import SampleText
+from adaptlab.plugins.task import DigitTask
+from adaptlab.plugins.text_task import TextTask
+from adaptlab.specs.spec import AttentionSpec
+
+ALL_ROWS = slice(None)
+Rows = tuple[tuple[int, ...], ...]
+"""Tokens by sample."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """The answers of one replicate: tokens, or the place of a class, and as text."""
+
+    predictions: Rows
+    texts: tuple[SampleText, ...] = ()
+
+
+class RecordedItems(ABC):
+    """Items [R, B, T], the same for every replicate.
+
+    Attributes:
+        content: the content positions of the longest item.
+        start: the first query row that produces an answer token, the smallest of all items.
+        tokens: the tokens at the content positions of each item.
+        is_content: a mask of the positions that are not padding; None if none is.
+    """
+
+    content: int
+    start: int
+    tokens: Rows
+    is_content: Bool[Tensor, "B T"] | None
+
+    @abstractmethod
+    def observed(
+        self, model: Model, recorder: PatternRecorder, *, attached: bool
+    ) -> tuple[Given, ...]:
+        """Record attention, and return the answers of every replicate.
+
+        Without `attached`, those of the base model alone.
+        """
+
+
+def recorded_items(plan: Plan, attention: AttentionSpec, replicates: int) -> RecordedItems:
+    """Return the items to record: those given, or the first test items."""
+    if isinstance(plan.task, TextTask):
+        return _Texts(plan, plan.task, attention.samples, replicates)
+    return _Digits(plan, as_digit_task(plan.task), attention, replicates)
+
+
+class _Digits(RecordedItems):
+    def __init__(
+        self, plan: Plan, task: DigitTask, attention: AttentionSpec, replicates: int
+    ) -> None:
+        seeds = torch.tensor([ITEM_SEED], device=plan.device)
+        if attention.inputs:
+            inputs = torch.tensor(attention.inputs, dtype=torch.int64, device=plan.device)
+            items = items_of(task, inputs.unsqueeze(0))
+        else:
+            items = make_items(task, "test", seeds, 0, attention.samples)
+        self._task, self._tokens = task, items.tokens.expand(replicates, -1, -1).contiguous()
+        self.content = plan.family.content_length(items.tokens.shape[-1])
+        self.start = plan.family.answer_start(task.input_length())
+        self.is_content = None
+        whole = torch.cat([items.tokens, items.targets[..., -1:]], -1)
+        self.tokens = _rows_of(whole[0, :, : self.content])
+
+    def observed(
+        self, model: Model, recorder: PatternRecorder, *, attached: bool
+    ) -> tuple[Given, ...]:
+        compute = model.logits if attached else model.base_logits
+        logits = compute(self._tokens, ALL_ROWS, recorder)
+        answers = logits.argmax(-1)[:, :, target_rows(self._task)]
+        return tuple(Given(_rows_of(row)) for row in answers)
+
+
+class _Texts(RecordedItems):
+    def __init__(self, plan: Plan, task: TextTask, samples: int, replicates: int) -> None:
+        items = chosen_items(task, "test", torch.arange(samples), plan.device)
+        assert items.answer_rows is not None
+        self._items = items.each(lambda tensor: tensor.expand(replicates, -1, -1).contiguous())
+        # All rows are computed, so they are counted from the first.
+        rows = items.answer_rows + items.first
+        self._rows = rows.expand(replicates, -1, -1)
+        self._tokeniser, self._choices = (
+            task.source().tokeniser,
+            tuple(task.listed_answers().values()),
+        )
+        counted = torch.ones_like(rows, dtype=torch.bool)
+        counted = counted if items.counted is None else items.counted
+        self._answered: list[int] = counted[0].sum(-1).tolist()
+        lengths = torch.where(counted, rows, 0).amax(-1)[0] + 1
+        self.content = items.tokens.shape[-1]
+        self.is_content = torch.arange(self.content, device=plan.device) < lengths.unsqueeze(-1)
+        self.tokens = tuple(
+            tuple(row[:length])
+            for row, length in zip(items.tokens[0].tolist(), lengths.tolist(), strict=True)
+        )
+        has_start = task.classes() is None or not plan.family.fills_in()
+        self._starts: list[int] = rows[0, :, 0].tolist() if has_start else [0] * samples
+        self.start = min(self._starts)
+        self._right = self._kept(_right_answers(task, items, samples))
+
+    def observed(
+        self, model: Model, recorder: PatternRecorder, *, attached: bool
+    ) -> tuple[Given, ...]:
+        compute = model.logits if attached else model.base_logits
+        items = self._items
+        logits = compute(items.tokens, ALL_ROWS, recorder, answer_rows=self._rows, read=items.read)
+
+        def answer(others: Items) -> Float[Tensor, "R B M V"]:
+            return model.answers(others, attached=attached)
+
+        chosen = items.choose(answer)
+        answers = logits.argmax(-1) if chosen is None else chosen.unsqueeze(-1)
+        return tuple(self._given(self._kept(row.tolist())) for row in answers)
+
+    def _kept(self, answers: Sequence[Sequence[int]]) -> Rows:
+        """Return the tokens of answers without padding, or the places of choices."""
+        if self._choices:
+            return tuple(tuple(row) for row in answers)
+        return tuple(tuple(row[:count]) for row, count in zip(answers, self._answered, strict=True))
+
+    def _given(self, predictions: Rows) -> Given:
+        texts = tuple(
+            SampleText(
+                words=self._words(tokens), target_start=start, expected=right, predicted=told
+            )
+            for tokens, start, right, told in zip(
+                self.tokens,
+                self._starts,
+                map(self._written, self._right),
+                map(self._written, predictions),
+                strict=True,
+            )
+        )
+        return Given(predictions, texts)
+
+    def _written(self, answer: tuple[int, ...]) -> tuple[str, ...]:
+        if self._choices:
+            return tuple(word_excerpt(self._choices[place]) for place in answer)
+        return self._words(answer)
+
+    def _words(self, tokens: tuple[int, ...]) -> tuple[str, ...]:
+        return tuple(word_excerpt(self._tokeniser.word(token)) for token in tokens)
+
+
+def _right_answers(task: TextTask, items: Items, samples: int) -> list[list[int]]:
+    """Return the tokens of the right answers, or the places of the right choices."""
+    texts = texts_of(task)
+    if texts.labels is None:
+        tokens: list[list[int]] = items.targets[0].tolist()
+        return tokens
+    places: list[int] = texts.labels[texts.of_split["test"][:samples]].tolist()
+    return [[place] for place in places]
+
+
+def _rows_of(tokens: Int[Tensor, "B T"]) -> Rows:
+    return tuple(tuple(row) for row in tokens.tolist())
