@@ -7,8 +7,6 @@ An adaptation becomes one folder for each replicate: `adapter_config.json` and
 import json
 from collections.abc import Mapping
 
-from safetensors import SafetensorError
-
 from adaptlab.errors import BadCheckpoint, NoPeftForm
 from adaptlab.exchange.modules import PublishedModel
 from adaptlab.exchange.peft_members import ADAPTER_CONFIG, ADAPTER_WEIGHTS
@@ -84,7 +82,8 @@ def _published_families() -> tuple[str, ...]:
 
 def _tensors(content: bytes, method: Method, model: PublishedModel) -> dict[str, Numbers]:
     """Return the stored tensors, which must be exactly those of the method."""
-    from safetensors.numpy import load  # with numpy, which is only needed here
+    from safetensors import SafetensorError  # which the API needs only here, as numpy
+    from safetensors.numpy import load
 
     expected = {name: tensor.shape for name, tensor in method.tensors(model.shape).items()}
     try:
