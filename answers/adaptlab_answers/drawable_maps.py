@@ -35,9 +35,9 @@ def is_drawable(shape: Sequence[int], size: int, learned: int, target_start: int
 
 
 def without_padding(weights: NDArray[Number]) -> NDArray[Number]:
-    """Return weights [..., query, key] of one sample without the zeros behind a shorter text.
+    """Return the weights of one sample without the zeros behind a text.
 
-    Every other row sums to one.
+    The last axes are query and key; every other row sums to one.
     """
     rows, keys = weights.shape[-2:]
     totals = weights.reshape(-1, rows, keys).sum((0, 2)).tolist()
@@ -46,6 +46,6 @@ def without_padding(weights: NDArray[Number]) -> NDArray[Number]:
 
 
 def has_samples(shape: Sequence[int], learned: int, tokens: Sequence[Sequence[int]]) -> bool:
-    """Return True if every sample has tokens, at most one per content position."""
+    """Return True if every sample has tokens, one per position at most."""
     samples, _, _, _, keys = shape
     return len(tokens) == samples and all(0 < len(row) <= keys - learned for row in tokens)

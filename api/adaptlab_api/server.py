@@ -167,7 +167,7 @@ def _use_little_memory() -> None:
 
 
 def _leave_out_pydantic_v1() -> None:
-    """Have FastAPI take the first version of pydantic for not installed; saves 2 MB.
+    """Hide the first version of pydantic from FastAPI; saves 2 MB.
 
     FastAPI loads it only to warn of models of that version.
     """
@@ -175,8 +175,9 @@ def _leave_out_pydantic_v1() -> None:
 
 
 def _give_back_memory() -> None:
-    """Free memory after loading; saves 2 MB, half of it overloads that Python keeps for checkers.
+    """Free memory after loading; saves 2 MB.
 
+    Half of it are overloads, which Python keeps for type checkers.
     The garbage of requests is collected after `COLLECTED_AFTER` objects. By default this happened
     several times per page of a list and took 5 % of its time.
     """

@@ -41,7 +41,8 @@ def test_peft_computes_what_we_do(name: str, chosen: str, tmp_path: Path):
     with torch.no_grad():
         theirs = model(both.tokens()).logits[:, -ours.shape[1] :]  # without virtual tokens
     assert (ours - plain).abs().max() > 0.05
-    assert (ours - theirs).abs().max() < 1e-5
+    # Two ways to add in float32: relative to the logits, which reach 3 to 10.
+    assert (ours - theirs).abs().max() < 1e-5 * ours.abs().max()
 
 
 def loaded(both: Pair, files: dict[str, bytes], folder: Path) -> Any:

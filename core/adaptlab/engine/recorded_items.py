@@ -1,4 +1,4 @@
-"""Items whose attention is recorded: questions of digits, or texts of different lengths."""
+"""Items whose attention is recorded: digits, or texts of any length."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ Rows = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Given:
-    """The answers of one replicate: tokens, or the place of a class, and as text."""
+    """The answers of one replicate: tokens or places of choices, and texts."""
 
     predictions: Rows
     texts: tuple[SampleText, ...] = ()
@@ -164,7 +164,7 @@ class _Texts(RecordedItems):
 
 
 def _right_answers(task: TextTask, items: Items, samples: int) -> list[list[int]]:
-    """Return the tokens of the right answers, or the places of the right choices."""
+    """Return the right answers: tokens, or places of choices."""
     texts = texts_of(task)
     if texts.labels is None:
         tokens: list[list[int]] = items.targets[0].tolist()

@@ -531,7 +531,7 @@ def _attention(
 
 
 def _check_recorded(attention: AttentionSpec, task: TextTask) -> None:
-    """Raise `InvalidSpec` unless the recorded items are test items of the task."""
+    """Raise `InvalidSpec` unless the recorded items are test items."""
     if attention.inputs:
         detail = (
             f"The items of {task.name} are records of its dataset, so inputs cannot be given. "

@@ -98,7 +98,7 @@ class ByteTokeniser:
         return bytes(token for token in ids if token < BYTES).decode(errors="replace")
 
     def word(self, token: int) -> str:
-        """Return a character, or the number of a byte that is none, in hexadecimal."""
+        """Return a character, or a byte that is none in hexadecimal."""
         if token == self.end:
             return END_SHOWN
         return chr(token) if token < ASCII else f"0x{token:02X}"
@@ -145,7 +145,7 @@ class PublishedTokeniser:
         return self._tokenizer.decode(list(ids), skip_special_tokens=True)
 
     def word(self, token: int) -> str:
-        """Return the text of a token, or its name in the file if it has none of its own."""
+        """Return the text of a token, or its name if it has no text."""
         text = self._tokenizer.decode([token], skip_special_tokens=False)
         if text and REPLACED not in text:
             return text

@@ -183,7 +183,7 @@ def _is_masked(view: MapView, place: Place, spec: ResolvedSpec) -> bool:
 
 
 def _right(view: MapView, place: Place, spec: ResolvedSpec) -> str | None:
-    """Return the right token of a step, None if it is not among the recorded ones."""
+    """Return the right token of a step, None if it was not recorded."""
     if view.texts:
         return _at(view.texts[place.sample].expected, place.step)
     return _at(view.words(place.sample)[answer_place(view, spec) :], place.step)
