@@ -679,6 +679,7 @@ class Replicate(Table):
     final_loss: Mapped[float | None]
     validation_accuracy: Mapped[float | None]
     steps: Mapped[int]
+    prompt: Mapped[dict[str, object] | None] = mapped_column(JSONB(none_as_null=True))
 
 
 class MetricPoint(Table):

@@ -66,6 +66,7 @@ def pairs(names: Iterable[str]) -> pytest.MarkDecorator:
 
 
 every_pair, trained_pair, smooth_pair = pairs(NAMES), pairs(TRAINED), pairs(SMOOTH)
+moving_pair = pairs(name for name in NAMES if not unsized(name).is_search)
 
 
 def configured(name: str) -> dict[str, object]:
@@ -91,7 +92,7 @@ def test_declared_allocated_and_solved_counts_are_one(name: str, family: str):
     assert allocated.flat.shape == (2, trainable_parameters(plan.method, plan.shape))
 
 
-@every_pair
+@moving_pair
 def test_the_optimiser_moves_exactly_the_trained_scalars(name: str, family: str, tmp_path: Path):
     training = {"precision": "float64", "steps": 4, "batch_size": 12, "validations": 1}
     plan = adaptation(

@@ -96,6 +96,16 @@ def test_parameters_are_counted_as_by_the_library(name: str, tmp_path: Path):
     assert both.ours.family.shape().parameters == both.theirs.num_parameters()
 
 
+@each_model
+def test_a_token_is_its_embedding_times_the_scale(name: str, tmp_path: Path):
+    both = pair(MODELS[name], tmp_path, double=True)
+    embedding = both.theirs.get_input_embeddings()
+    with torch.no_grad():
+        read = embedding(torch.arange(8))
+    expected = family_of(both).shape().embedding_scale * embedding.weight[:8]
+    assert (read - expected).abs().max() < 1e-6 * expected.abs().max()
+
+
 def test_the_head_is_tied_by_default_where_the_library_ties_it():
     import transformers
 

@@ -125,6 +125,10 @@ class MadeUpWorker:
         decided = ReplicatesDecided(replicates=tuple(result(n, s) for n, s in enumerate(seeds)))
         self._ledger.record(claim, [decided, *scores])
 
+    def decide(self, claim: Claim, results: tuple[ReplicateResult, ...]) -> None:
+        """Report results of replicates, in place of those of `score`."""
+        self._ledger.record(claim, [ReplicatesDecided(replicates=results)])
+
     def attend(self, claim: Claim, learned: int = 0) -> None:
         adapted = claim.resolved_spec.kind == "adapt"
         for replicate, seed in enumerate(claim.resolved_spec.seeds):

@@ -139,7 +139,7 @@ def _base_rows(name: str, shape: TensorShape, seeds: Tensor, source: Tensor) -> 
     rows, width = shape.shape
     indices = torch.stack([drawn_rows(name, shape.initialiser.rows, rows, seed) for seed in seeds])
     groups = torch.arange(len(seeds), device=seeds.device) // (len(seeds) // len(source))
-    rows_of_seeds = source[groups.unsqueeze(1), indices]  # R, P, C
+    rows_of_seeds = shape.initialiser.scale * source[groups.unsqueeze(1), indices]  # R, P, C
     return functional.pad(rows_of_seeds, (0, width - rows_of_seeds.shape[-1])).flatten(1)
 
 

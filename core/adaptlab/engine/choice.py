@@ -14,6 +14,7 @@ from torch import Tensor
 
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.evaluate import outcomes
+from adaptlab.engine.found_prompts import found_prompts
 from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.passes import Pass, arranged, in_passes, passes
 from adaptlab.engine.plan import Plan
@@ -27,6 +28,7 @@ def decide(
     """Return the result of every replicate, the kept ones selected."""
     scores = _validation_scores(plan, base, trainables, outcome) if plan.trials > 1 else {}
     selected = set(_selected(plan, outcome, scores))
+    prompts = found_prompts(plan, base, trainables, outcome.steps)
     return tuple(
         ReplicateResult(
             replicate=replicate,
@@ -38,6 +40,7 @@ def decide(
             final_loss=None if outcome.diverged[replicate] else outcome.final_losses[replicate],
             validation_accuracy=scores.get(replicate, outcome.eliminated[replicate]),
             steps=outcome.steps[replicate],
+            prompt=prompts[replicate] if replicate in selected else None,
         )
         for replicate in range(plan.replicates)
     )

@@ -14,10 +14,13 @@ from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.chunks import fitting, more_parts
 from adaptlab.engine.early_stopping import Patience
 from adaptlab.engine.items import Items
+from adaptlab.engine.making import items_of_steps
 from adaptlab.engine.optim import AdamW, schedule_factor
 from adaptlab.engine.passes import Pass, arranged, in_passes, passes, seeds_of
 from adaptlab.engine.plan import Plan
+from adaptlab.engine.plugins import ENGINE_SEARCHES
 from adaptlab.engine.tensors import Float, Int, Shaped
+from adaptlab.engine.token_search import TokenSearch
 from adaptlab.engine.training_state import TrainingState
 from adaptlab.errors import OutOfMemory, is_out_of_memory
 
@@ -30,6 +33,7 @@ class DescentState(TypedDict):
     flat: Tensor
     mean: Tensor
     square: Tensor
+    between: Tensor | None
     best: Tensor | None
     live: tuple[int, ...]
     most: int
@@ -57,7 +61,7 @@ class Descent:
         self.most_passes = 1
         self._plan, self._base, self._memory_bytes = plan, base, memory_bytes
         self._all = self._trainables = trainables
-        self._optimiser = AdamW(trainables, plan.replicate_decays, training.gradient_clip)
+        self._optimiser = _optimiser(plan, base, trainables)
         self._rates = plan.replicate_rates
         rule = training.early_stopping
         self._patience = None if rule is None else Patience.begin(rule, trainables.flat)
@@ -76,8 +80,29 @@ class Descent:
         training = self._plan.training
         gradient, losses = self._within_memory(lambda: self._gradient(items, step))
         factor = schedule_factor(step, training.steps, training.warmup_fraction, training.schedule)
-        self._optimiser.step(gradient, self._rates * factor)
+        if isinstance(self._optimiser, AdamW):
+            self._optimiser.step(gradient, self._rates * factor)
+        else:
+            self._search(self._optimiser, step, gradient, losses, factor)
         return losses
+
+    def _search(
+        self, search: TokenSearch, step: int, gradient: Tensor, losses: Tensor, factor: float
+    ) -> None:
+        """Exchange tokens; candidates are compared on the items of any step."""
+
+        def losses_of(flat: Tensor, at: int) -> Tensor:
+            seeds, size = self._plan.seeds[self.seeds], self._plan.training.batch_size
+            (items,) = items_of_steps(self._plan.task, seeds, size, range(at, at + 1))
+            return self._within_memory(lambda: self._losses(flat, items, step))
+
+        search.step(gradient, self._rates * factor, losses, losses_of)
+
+    def _losses(self, flat: Tensor, items: Items, step: int) -> Tensor:
+        """Return the losses [L] of other weights, pass by pass."""
+        decays = self._trainables.decays
+        tried = passes(self._plan, self._base, self.live, flat, decays, self._most)
+        return in_passes(tried, lambda part: part.mean_losses(items, step, self._parts))
 
     def measure(self, work: Callable[[Pass], Tensor]) -> Shaped[Tensor, "L ..."]:
         """Return the results of `work` for the live replicates."""
@@ -125,6 +150,7 @@ class Descent:
             flat=flat,
             mean=mean,
             square=square,
+            between=None if isinstance(self._optimiser, AdamW) else self._optimiser.between,
             best=None if patience is None else patience.best,
             live=tuple(self.live),
             most=self._most,
@@ -141,7 +167,10 @@ class Descent:
         self._all.flat.copy_(state.flat)
         if list(state.live) != self.live:
             self._narrow(list(state.live), self._place(state.live))
-        self._optimiser.restore(state.mean, state.square, state.step)
+        if isinstance(self._optimiser, AdamW):
+            self._optimiser.restore(state.mean, state.square, state.step)
+        else:
+            self._optimiser.restore(state.mean, state.square, state.step, state.between)
         self._most, self._parts = state.most, max(self._parts, state.parts)
         if self._patience is not None and state.best is not None:
             rule = self._patience.rule
@@ -240,3 +269,13 @@ class Descent:
 
     def _place(self, rows: Sequence[int]) -> Tensor:
         return torch.tensor(rows, dtype=torch.int64, device=self._plan.device)
+
+
+def _optimiser(
+    plan: Plan, base: Mapping[str, Tensor], trainables: Trainables
+) -> AdamW | TokenSearch:
+    """Return what updates the weights: gradient descent, or a search."""
+    if plan.method is not None and plan.method.is_search and plan.method.trains:
+        search: TokenSearch = ENGINE_SEARCHES.get(plan.method.name)(plan, base, trainables)
+        return search
+    return AdamW(trainables, plan.replicate_decays, plan.training.gradient_clip)

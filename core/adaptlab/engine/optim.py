@@ -48,6 +48,10 @@ class AdamW:
         kept.restore(self._mean[rows], self._square[rows], self._step)
         return kept
 
+    def resume(self, mean: Float[Tensor, "R N"], square: Float[Tensor, "R N"], step: int) -> None:
+        """Use these buffers as the moments after `step` steps."""
+        self._mean, self._square, self._step = mean, square, step
+
     def restore(self, mean: Float[Tensor, "R N"], square: Float[Tensor, "R N"], step: int) -> None:
         """Resume after `step` steps that left these moments."""
         self._mean.copy_(mean)

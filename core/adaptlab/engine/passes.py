@@ -99,6 +99,19 @@ class Pass:
             total += losses.detach()
         return gradient, total
 
+    @torch.no_grad()
+    def mean_losses(self, items: Items, step: int, parts: int) -> Float[Tensor, "R"]:
+        """Return the losses of a batch, computed in equal parts."""
+        size = items.tokens.shape[1] // parts
+        total = torch.zeros_like(self.trainables.flat[:, 0])
+        for first in range(0, parts * size, size):
+            span = slice(first, first + size)
+            losses = self.losses(items.part(span), step, first)
+            weight = items.weight(span)
+            share = 1 / parts if weight is None else self._of_own(weight).to(losses)
+            total += losses * share
+        return total
+
     @cached_property
     def _graph(self) -> StepGraph | None:
         """The graph of an undivided batch, on a GPU if graphs are used."""

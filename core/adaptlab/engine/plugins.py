@@ -83,6 +83,9 @@ ENGINE_METHODS: Registry[Attach] = Registry("engine method", "adaptlab.engine.me
 ENGINE_FOLDS: Registry[Fold] = Registry("engine fold", "adaptlab.engine.methods")
 """Only methods that keep less than they train have one."""
 
+ENGINE_SEARCHES: Registry[Any] = Registry("engine search", "adaptlab.engine.methods")
+"""Classes of `TokenSearch`; only methods that search for tokens have one."""
+
 ENGINE_TASKS: Registry[Answer] = Registry("engine task", "adaptlab.engine.tasks")
 ENGINE_QUESTIONS: Registry[Questions] = Registry("engine questions", "adaptlab.engine.tasks")
 """Only tasks that take their questions from a list have them."""

@@ -15,7 +15,7 @@ from adaptlab.engine.plan import Plan
 from adaptlab.engine.plugins import PatternRecorder
 from adaptlab.engine.tensors import Bool, Float, Int
 from adaptlab.engine.texts import chosen_items, texts_of
-from adaptlab.measurements.reported_attention import word_excerpt
+from adaptlab.measurements.report_bounds import word_excerpt
 from adaptlab.measurements.results import SampleText
 from adaptlab.plugins.task import DigitTask
 from adaptlab.plugins.text_task import TextTask

@@ -76,7 +76,7 @@ def _of_seed(
         method = name.removesuffix(source)  # empty outside a combination
         if method not in of_method:
             tokens = drawn_rows(f"{method}embed.prompt", shape.initialiser.rows, length, seed)
-            embeddings = base[EMBEDDING][:, tokens]
+            embeddings = plan.shape.embedding_scale * base[EMBEDDING][:, tokens]
             beside = plan.shape.width - embeddings.shape[-1]  # position codes, which stay 0
             states = ENGINE_TOKEN_STATES.get(plan.family.name)
             of_method[method] = states(plan.family, base, functional.pad(embeddings, (0, beside)))

@@ -73,7 +73,7 @@ class Training:
             OutOfMemory: if not even one replicate fits in memory.
         """
         total = self._plan.training.steps
-        if self._plan.trained_shapes:
+        if self._plan.trained_shapes and (self._plan.method is None or self._plan.method.trains):
             self._train(scratch)
             self._descent.finish()
         self._observer.emit(Progress(phase="evaluating", step=total, total=total))

@@ -34,13 +34,15 @@ class TrainingState:
     `mean` and `square`, and `window`, the summed losses since the last curve point, belong to the
     live replicates in order. With early stopping, so do `best`, `lowest` and `waited`: the best
     weights, their loss, and the validations since. A pass takes at most `most` replicates and each
-    batch in `parts`.
+    batch in `parts`. A search for tokens also has `between`, rows that need not be those of tokens,
+    and uses the moments as it likes.
     """
 
     flat: Float[Tensor, "R N"]
     mean: Float[Tensor, "L N"]
     square: Float[Tensor, "L N"]
     window: Float[Tensor, "L"]
+    between: Float[Tensor, "L N"] | None
     best: Float[Tensor, "L N"] | None
     live: tuple[int, ...]
     lowest: tuple[float, ...]
@@ -54,7 +56,7 @@ class TrainingState:
 
 def write_state(state: TrainingState, plan: Plan, scratch: Path) -> Path:
     """Write the state to `scratch` as safetensors, atomically."""
-    names = TENSORS if state.best is None else (*TENSORS, "best")
+    names = _names(plan)
     tensors = {name: getattr(state, name).cpu().contiguous() for name in names}
     counters = {name: getattr(state, name) for name in COUNTERS}
     outcome = asdict(state.outcome)
@@ -63,6 +65,13 @@ def write_state(state: TrainingState, plan: Plan, scratch: Path) -> Path:
     partial = path.with_suffix(".partial")
     save_file(tensors, partial, {"adaptlab": json.dumps(description)})
     return partial.rename(path)
+
+
+def _names(plan: Plan) -> tuple[str, ...]:
+    """Return the names of the tensors in a state."""
+    between = ("between",) if plan.method is not None and plan.method.is_search else ()
+    best = () if plan.training.early_stopping is None else ("best",)
+    return (*TENSORS, *between, *best)
 
 
 class _Counters(BaseModel):
@@ -104,9 +113,11 @@ def read_state(path: Path, plan: Plan, scalars: int) -> TrainingState:
         raise BadCheckpoint(
             f"{path.name} is not a saved training state: {first['msg']} at {first['loc'][:3]}."
         ) from error
-    best = tensors.pop("best", None)
+    best, between = tensors.pop("best", None), tensors.pop("between", None)
     counters = {name: getattr(counters_read, name) for name in COUNTERS}
-    return TrainingState(**tensors, best=best, **counters, outcome=counters_read.outcome)
+    return TrainingState(
+        **tensors, between=between, best=best, **counters, outcome=counters_read.outcome
+    )
 
 
 def _check_counters(path: Path, counters: _Counters, plan: Plan) -> None:
@@ -133,7 +144,7 @@ def _check_tensors(
     path: Path, header: WeightsFile, counters: _Counters, plan: Plan, scalars: int
 ) -> tuple[str, ...]:
     """Return the tensors' names, after checking that these are stored."""
-    names = TENSORS if plan.training.early_stopping is None else (*TENSORS, "best")
+    names = _names(plan)
     stored = {tensor.name: tensor for tensor in header.tensors}
     if stored.keys() != set(names):
         raise BadCheckpoint(f"{path.name} is not a saved training state: it holds {[*stored][:8]}.")

@@ -4,6 +4,7 @@ The sites and tensors of a model follow from its `config.json` and from the name
 headers of its weights; see `adaptlab.weights.library_tensors`.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal, Self, cast, get_args
@@ -64,6 +65,8 @@ TIED_BY_DEFAULT: tuple[Architecture, ...] = (
     "SmolLM3ForCausalLM",
 )  # fmt: skip
 """Architectures whose head is the embedding unless `config.json` says otherwise."""
+SCALED_EMBEDDINGS: tuple[Architecture, ...] = ("Gemma2ForCausalLM", "Gemma3ForCausalLM")
+"""Architectures whose embeddings are multiplied by the root of the width."""
 CENTRED_AT_ZERO: tuple[Architecture, ...] = ("Gemma2ForCausalLM", "Gemma3ForCausalLM")
 """Architectures whose norms scale by 1 + weight."""
 
@@ -163,6 +166,9 @@ class Transformers(PublishedFamily):
     def resolved(self, vocabulary: int, context: int) -> Self:
         return self
 
+    def _embedding_scale(self, width: int) -> float:
+        return math.sqrt(width) if self.architecture in SCALED_EMBEDDINGS else 1.0
+
     @property
     def is_encoder(self) -> bool:
         """True if every position attends to all others."""
@@ -227,6 +233,7 @@ class Transformers(PublishedFamily):
             tied=tied,
             first_attention=frozenset(filter(_is_of_first_attention, tensors)),
             other_flops_per_token=self._flops_of_experts(tensors),
+            embedding_scale=self._embedding_scale(embed.shape[1]),
         )
 
     def shape_with_classes(self, classes: int) -> ModelShape:

@@ -1,7 +1,7 @@
 """Bounds of single values in a report."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from adaptlab.errors import Problem
 
@@ -12,6 +12,8 @@ ROUNDING = 1e-6
 NULL = "\0"
 """The character that Postgres cannot store."""
 NULL_SHOWN = "\N{SYMBOL FOR NULL}"
+LONGEST_WORD = 100
+"""Characters of a token's text that are kept."""
 _SHOWN = 80
 
 
@@ -66,6 +68,23 @@ def storable(text: str) -> str:
 def is_storable(text: str) -> bool:
     """Return True if all characters can be stored."""
     return NULL not in text and not any("\ud800" <= sign <= "\udfff" for sign in text)
+
+
+def word_excerpt(text: str) -> str:
+    """Return the start of a token's text."""
+    return storable(text[:LONGEST_WORD])
+
+
+def of_words(pointer: str, words: Sequence[str]) -> Iterator[Problem]:
+    """Yield a problem for the first word that is too long or not storable."""
+    for word in words:
+        if len(word) > LONGEST_WORD or not is_storable(word):
+            detail = (
+                f"{brief(word)} is longer than {LONGEST_WORD} characters, or has one that cannot "
+                "be stored. Shorten it, or replace the character."
+            )
+            yield Problem(pointer, "bad_word", detail)
+            return
 
 
 def brief(value: object) -> str:

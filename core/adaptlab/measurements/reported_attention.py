@@ -10,9 +10,8 @@ from adaptlab.measurements.report_bounds import (
     brief,
     count,
     equal,
-    is_storable,
     number,
-    storable,
+    of_words,
 )
 from adaptlab.measurements.results import AttentionMap, AttentionSummary
 
@@ -20,8 +19,6 @@ AXES = ("sample", "layer", "head", "query", "key")
 NPY = b"\x93NUMPY\x01\x00"
 """The first bytes of a `.npy` file, including its version."""
 NUMBER_BYTES = 2  # float16
-LONGEST_WORD = 100
-"""Characters of a token's text that are kept."""
 LARGEST_HEADER = 1024
 """Bytes before the numbers, more than an array with five axes needs."""
 
@@ -38,11 +35,6 @@ def is_map_file(start: bytes, size: int, shape: tuple[int, ...]) -> bool:
     actual = start[len(NPY) + 2 : begin]
     is_complete = size == begin + NUMBER_BYTES * math.prod(shape)
     return start.startswith(NPY) and actual.rstrip() == header and is_complete
-
-
-def word_excerpt(text: str) -> str:
-    """Return the start of a token's text."""
-    return storable(text[:LONGEST_WORD])
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +138,7 @@ class ExpectedMaps:
             for name in ("expected", "predicted"):
                 words = getattr(shown, name)
                 yield from equal(f"{here}/{name}", len(words), most, "number of answer tokens")
-            for word in (*shown.words, *shown.expected, *shown.predicted):
-                if len(word) > LONGEST_WORD or not is_storable(word):
-                    detail = (
-                        f"{brief(word)} is longer than {LONGEST_WORD} characters, or has one that "
-                        "cannot be stored. Shorten it, or replace the character."
-                    )
-                    yield Problem(here, "bad_word", detail)
-                    break
+            yield from of_words(here, (*shown.words, *shown.expected, *shown.predicted))
 
     def _heads(self, at: str, summaries: Sequence[AttentionSummary]) -> Iterator[Problem]:
         """Yield a problem unless there is one summary per head of every layer."""

@@ -13,11 +13,21 @@ from typing import Self
 
 from adaptlab.errors import Problem
 from adaptlab.measurements import results
-from adaptlab.measurements.report_bounds import brief, count, equal, number, one_of, text, texts
+from adaptlab.measurements.report_bounds import (
+    brief,
+    count,
+    equal,
+    number,
+    of_words,
+    one_of,
+    text,
+    texts,
+)
 from adaptlab.measurements.reported_answers import ExpectedAnswers
 from adaptlab.measurements.reported_attention import ExpectedMaps
 from adaptlab.measurements.results import LARGEST_LOSS, METRICS
 from adaptlab.measurements.theory_report import Detail
+from adaptlab.plugins.hard_prompt import HardPrompt
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.text_task import TextTask
@@ -186,6 +196,25 @@ class Expected:
         if result.selected and result.status in ("diverged", "eliminated"):
             detail = f"The replicate is {result.status}, so its seed cannot keep it."
             yield Problem(f"{at}/selected", "cannot_be_selected", detail)
+        yield from self._prompt(f"{at}/prompt", result)
+
+    def _prompt(self, at: str, result: results.ReplicateResult) -> Iterator[Problem]:
+        method, prompt = self.spec.method, result.prompt
+        is_found = isinstance(method, HardPrompt) and result.selected
+        yield from equal(at, prompt is not None, is_found, "report of a prompt")
+        if prompt is None or not isinstance(method, HardPrompt):
+            return
+        length, shape = method.extra_context_tokens(), model_shape(self.spec)
+        for name in ("tokens", "words"):
+            size = len(getattr(prompt, name))
+            yield from equal(f"{at}/{name}", size, length, "number of tokens")
+        for token in prompt.tokens[:length]:
+            yield from count(f"{at}/tokens", token, 0, shape.vocabulary - 1)
+        yield from of_words(f"{at}/words", prompt.words[:length])
+        yield from number(f"{at}/log_perplexity", prompt.log_perplexity, 0, LARGEST_LOSS)
+        forward, backward = method.passes(result.steps, shape)
+        yield from equal(f"{at}/forward_passes", prompt.forward_passes, forward, "passes")
+        yield from equal(f"{at}/backward_passes", prompt.backward_passes, backward, "passes")
 
     def _choice(self, at: str, replicates: Sequence[results.ReplicateResult]) -> Iterator[Problem]:
         """Yield a problem unless every seed keeps at most one of its trials."""

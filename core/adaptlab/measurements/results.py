@@ -69,12 +69,28 @@ class MetricPoint(Value):
     value: float | None
 
 
+class FoundPrompt(Value):
+    """The tokens that a search has found, and what the search took.
+
+    `log_perplexity` is the mean loss in nats of all tokens after the first, each predicted by the
+    base model alone from those before. It is null for a single token, and for a model that predicts
+    no next token.
+    """
+
+    tokens: tuple[int, ...]
+    words: tuple[str, ...]
+    log_perplexity: float | None
+    forward_passes: int
+    backward_passes: int
+
+
 class ReplicateResult(Value):
     """The outcome of training for one seed and trial.
 
     `selected` is true if its seed keeps the trial. `validation_accuracy` is null if the job has one
     trial per seed or the replicate diverged. For an eliminated replicate it is the accuracy at that
-    rung. `steps` is the number of steps that the replicate was trained for.
+    rung. `steps` is the number of steps that the replicate was trained for. `prompt` is what a
+    method that chooses tokens has found, null for replicates that are not selected.
     """
 
     replicate: int
@@ -88,6 +104,7 @@ class ReplicateResult(Value):
     final_loss: float | None
     validation_accuracy: float | None
     steps: int
+    prompt: FoundPrompt | None = None
 
 
 class Evaluation(Value):

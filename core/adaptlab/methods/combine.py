@@ -145,6 +145,12 @@ class Combine(Method):
             if isinstance(part, Combine):
                 detail = "A combination cannot contain a combination. Name the inner parts instead."
                 yield Problem(pointer, "nested_combination", detail)
+            elif part.is_search:
+                detail = (
+                    f"{part.name} searches for tokens and cannot be trained together with others. "
+                    "Use soft_prompt."
+                )
+                yield Problem(pointer, "search_in_combination", detail)
             elif part.name in names[:index]:
                 detail = f"{part.name} is already a part. Name each method only once."
                 yield Problem(pointer, "part_twice", detail)

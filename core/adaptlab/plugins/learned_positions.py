@@ -20,7 +20,47 @@ def _is_default(start: Initialisation) -> bool:
     return start == "normal"
 
 
-class LearnedPositions(Method, ABC):
+class ContextPositions(Method, ABC):
+    """Add `length` positions that attention reads besides the content."""
+
+    first_layer_attention: ClassVar[AttentionClaim] = "cannot_change"
+    size_knob: ClassVar[str | None] = "length"
+    restriction: ClassVar[str] = (
+        "in every layer it can only mix a few learned vectors into what attention gathers, a bias "
+        "of low rank, so that rank, depth and size may be too small"
+    )
+
+    length: int | Auto = Field(default=AUTO)
+
+    def largest_size(self, shape: ModelShape) -> int:
+        """Return the longest length; learned positions do not use up the context."""
+        return LONGEST
+
+    def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
+        """Return the problems of the length."""
+        return tuple(self._length_problems(shape))
+
+    def _length_problems(self, shape: ModelShape) -> Iterator[Problem]:
+        length, limit = self.length, self.largest_size(shape)
+        if isinstance(length, int) and not 1 <= length <= limit:
+            yield Problem(
+                pointer="/method/length",
+                code="length_out_of_range",
+                detail=f"The length {length} is outside 1 to {limit}.",
+                nearest=(min(max(length, 1), limit),),
+            )
+
+    def extra_context_tokens(self) -> int:
+        """Return the number of learned positions."""
+        assert isinstance(self.length, int)
+        return self.length
+
+    def extra_flops_per_token(self, shape: ModelShape) -> int:
+        """Return the cost of scores and weighted sums in all layers."""
+        return 4 * self.extra_context_tokens() * shape.width * shape.layers
+
+
+class LearnedPositions(ContextPositions, ABC):
     """Learn `length` positions that attention reads besides the content.
 
     They start at random with standard deviation `initial_scale`, or with `initialisation:
@@ -28,17 +68,9 @@ class LearnedPositions(Method, ABC):
     model. Tokens are drawn per seed, without repetition while the vocabulary lasts.
     """
 
-    first_layer_attention: ClassVar[AttentionClaim] = "cannot_change"
-    size_knob: ClassVar[str | None] = "length"
     default_learning_rate: ClassVar[float] = 1e-2
     learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 3.0)
     large_base_rates: ClassVar[LearningRates | None] = LearningRates(3e-2, (1e-3, 1.0))
-    restriction: ClassVar[str] = (
-        "in every layer it can only mix a few learned vectors into what attention gathers, a bias "
-        "of low rank, so that rank, depth and size may be too small"
-    )
-
-    length: int | Auto = Field(default=AUTO)
     initial_scale: float = Field(default=1.0, gt=0, le=100)
     initialisation: Initialisation = Field(
         default="normal",
@@ -71,23 +103,9 @@ class LearnedPositions(Method, ABC):
         start = {"initial_scale": scale, "initialisation": "normal"}
         return super().without_size().model_copy(update=start)
 
-    def largest_size(self, shape: ModelShape) -> int:
-        """Return the longest length; learned positions do not use up the context."""
-        return LONGEST
-
     def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
         """Return the problems of the length, and of rows that start as tokens."""
-        return (*self._length_problems(shape), *self._start_problems(shape))
-
-    def _length_problems(self, shape: ModelShape) -> Iterator[Problem]:
-        length, limit = self.length, self.largest_size(shape)
-        if isinstance(length, int) and not 1 <= length <= limit:
-            yield Problem(
-                pointer="/method/length",
-                code="length_out_of_range",
-                detail=f"The length {length} is outside 1 to {limit}.",
-                nearest=(min(max(length, 1), limit),),
-            )
+        return (*super().problems(shape), *self._start_problems(shape))
 
     def _start_problems(self, shape: ModelShape) -> Iterator[Problem]:
         if self.initialisation == "normal":
@@ -114,15 +132,6 @@ class LearnedPositions(Method, ABC):
                 nearest=(default,),
             )
 
-    def extra_context_tokens(self) -> int:
-        """Return the number of learned positions."""
-        assert isinstance(self.length, int)
-        return self.length
-
-    def extra_flops_per_token(self, shape: ModelShape) -> int:
-        """Return the cost of scores and weighted sums in all layers."""
-        return 4 * self.extra_context_tokens() * shape.width * shape.layers
-
 
 class VirtualTokens(LearnedPositions, ABC):
     """Learned positions that can run through all layers like tokens."""
@@ -132,5 +141,7 @@ class VirtualTokens(LearnedPositions, ABC):
         assert isinstance(self.length, int)
         start = Initialiser("normal", self.initial_scale)
         if self.initialisation == "vocabulary":
-            start = Initialiser("base_rows", source=EMBEDDING, rows=shape.vocabulary)
+            start = Initialiser(
+                "base_rows", shape.embedding_scale, source=EMBEDDING, rows=shape.vocabulary
+            )
         return TensorShape((self.length, shape.width), start)

@@ -11,6 +11,7 @@ from adaptlab.values import AUTO, PluginName, Value
 
 AttentionClaim = Literal["can_change", "cannot_change"]
 
+BITS_PER_SCALAR = 32
 LARGE_BASE = 10_000_000
 """Base models with at least as many parameters need lower learning rates.
 
@@ -71,6 +72,15 @@ class Method(Value, ABC):
     """
     restriction: ClassVar[str] = ""
     """Another limit of the method, as a clause for diagnoses of failures with other causes."""
+    is_search: ClassVar[bool] = False
+    """True if it chooses among tokens instead of following the gradient."""
+    trains: ClassVar[bool] = True
+    """False if its tensors stay as they are drawn."""
+    keeps_best: ClassVar[bool] = False
+    """True if replicates end with the weights of their best validation, unless the spec says more.
+
+    The loss of such a method need not fall from step to step.
+    """
     is_prefix: ClassVar[bool] = False
     """True if it only adds learned rows before the content of every layer's attention."""
     nearest_in_peft: ClassVar[str] = "lora"
@@ -168,6 +178,10 @@ class Method(Value, ABC):
     def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
         """Return the errors on a model, with pointers below `/method`."""
         return ()
+
+    def stored_bits(self, shape: ModelShape) -> int:
+        """Return the information that a checkpoint stores, in bits."""
+        return BITS_PER_SCALAR * self.kept().trained_scalars(shape)
 
     def extra_context_tokens(self) -> int:
         """Return the positions that are added to the attention of every layer."""

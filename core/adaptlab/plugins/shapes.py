@@ -32,8 +32,8 @@ class Initialiser:
     - `normal` has the standard deviation `scale`, and `constant` is `scale` everywhere.
     - `kaiming_uniform` draws from U(-b, b) with b = `scale` / sqrt(last dimension).
     - `base` copies the base tensor `source`, and `base_row_norms` has the norm of each of its rows.
-    - `base_rows` copies rows drawn from the first `rows` of `source`, without repetition while they
-      last; rows that are too short are filled up with zeros.
+    - `base_rows` copies rows drawn from the first `rows` of `source` times `scale`, without
+      repetition while they last; rows that are too short are filled up with zeros.
     - `token_states` runs embeddings drawn in the same way through the base model, as one sequence,
       and copies their activations at `source`, an attention input or a layer's keys or values.
     """
@@ -94,7 +94,8 @@ class ModelShape:
     if layers differ. `tied` maps the name of a tensor that the model does not have to the one used
     instead, such as the head's to the embedding's. Tied tensors are counted once. `first_attention`
     names the tensors that determine the attention pattern of the first layer with attention;
-    training others leaves that pattern unchanged. `other_flops_per_token` counts the products with
+    training others leaves that pattern unchanged. Blocks read a token as its embedding times
+    `embedding_scale`. `other_flops_per_token` counts the products with
     matrices that are no sites, such as those of experts.
 
     `classes` is the number of outputs of a head that a task trains in place of the model's own,
@@ -113,6 +114,7 @@ class ModelShape:
     tied: dict[str, str] = field(default_factory=dict[str, str])
     first_attention: frozenset[str] = frozenset()
     other_flops_per_token: int = 0
+    embedding_scale: float = 1.0
     classes: int | None = None
 
     @property

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from pydantic import Field
+
 from adaptlab.errors import InfeasibleBudget, InvalidSpec, Problem
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.shapes import ModelShape
@@ -17,6 +19,8 @@ class BudgetVector(Value):
     - `gap` is the unused part of the requested budget.
     - `stored_bytes` is the size of the stored tensors in float32. It can be smaller than the size
       of the trained tensors.
+    - `stored_bits` is the information in the stored tensors, less than their size if they are
+      embeddings of tokens. Jobs of earlier versions do not have it.
     - `flops_per_token` is the cost of a forward pass of base model and adaptation, without the
       attention products.
     - `tensors` has the number of parameters of each trainable tensor.
@@ -28,6 +32,10 @@ class BudgetVector(Value):
     trainable_parameters: int
     gap: int | None
     stored_bytes: int
+    stored_bits: int | None = Field(
+        default=None,
+        exclude_if=lambda bits: bits is None,  # older jobs keep their digests
+    )
     extra_context_tokens: int
     flops_per_token: int
     tensors: dict[str, int]
@@ -92,6 +100,7 @@ def budget_vector(method: Method, shape: ModelShape, requested: int | None) -> B
         trainable_parameters=trained,
         gap=None if requested is None else requested - trained,
         stored_bytes=BYTES_PER_SCALAR * stored,
+        stored_bits=method.stored_bits(shape),
         extra_context_tokens=method.extra_context_tokens(),
         flops_per_token=shape.forward_flops_per_token() + method.extra_flops_per_token(shape),
         tensors=tensors,

@@ -142,7 +142,8 @@ class _Job:
     def _training(self) -> Load:
         """Return the load of all steps and validations."""
         spec = self.spec
-        if spec.training is None or not spec.trains or not self.trainable.scalars:
+        is_drawn = spec.method is not None and not spec.method.trains
+        if spec.training is None or not spec.trains or is_drawn or not self.trainable.scalars:
             return Load()
         total = Load()
         for stage in stages(spec.training):

@@ -61,6 +61,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "scores": score_table(evaluations, tried, spec.task),
         "forgetting": forgetting_rows(evaluations, spec),
         "tried": tried,
+        "prompts": [replicate for replicate in tried if replicate.prompt is not None],
         "trained_steps": sum(replicate.steps for replicate in tried),
         "rungs": rungs(spec, tried),
         "decays_vary": _vary(spec, "weight_decay"),

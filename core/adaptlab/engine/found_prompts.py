@@ -1,0 +1,70 @@
+"""The tokens that a search has found, for its report."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from adaptlab.engine.allocate import Trainables
+from adaptlab.engine.model import Model
+from adaptlab.engine.plan import Plan
+from adaptlab.engine.tensors import Float, Int
+from adaptlab.engine.token_search import Vocabulary
+from adaptlab.measurements.report_bounds import word_excerpt
+from adaptlab.measurements.results import FoundPrompt
+from adaptlab.plugins.hard_prompt import HardPrompt
+from adaptlab.plugins.text_task import TextTask
+
+
+@torch.no_grad()
+def found_prompts(
+    plan: Plan,
+    base: Mapping[str, Float[Tensor, "G ..."]],
+    trainables: Trainables,
+    steps: Sequence[int],
+) -> tuple[FoundPrompt | None, ...]:
+    """Return the prompts of all replicates, None if the method does not search.
+
+    `steps` are those that each replicate was trained for.
+    """
+    if not isinstance(plan.method, HardPrompt):
+        return (None,) * plan.replicates
+    vocabulary = Vocabulary.of(plan, base)
+    rows = trainables.flat.unflatten(1, (-1, vocabulary.width))
+    tokens = vocabulary.nearest(rows, "euclidean")
+    perplexities = _log_perplexities(plan, base, tokens)
+    passes = [plan.method.passes(count, plan.shape) for count in steps]
+    return tuple(
+        FoundPrompt(
+            tokens=tuple(own),
+            words=_words(plan, own),
+            log_perplexity=perplexity,
+            forward_passes=forward,
+            backward_passes=backward,
+        )
+        for own, perplexity, (forward, backward) in zip(
+            tokens.tolist(), perplexities, passes, strict=True
+        )
+    )
+
+
+def _log_perplexities(
+    plan: Plan, base: Mapping[str, Tensor], tokens: Int[Tensor, "R P"]
+) -> list[float | None]:
+    """Return each prompt's mean loss per token under the base alone."""
+    predicts_next = plan.family.predicts_tokens() and not plan.family.fills_in()
+    if tokens.shape[1] < 2 or not predicts_next or plan.task.classes() is not None:
+        return [None] * len(tokens)
+    logits = Model(plan, base, {}).base_logits(tokens.unsqueeze(1), slice(None))
+    targets = tokens[:, 1:].flatten()
+    losses = functional.cross_entropy(logits[:, 0, :-1].flatten(0, 1), targets, reduction="none")
+    means: list[float] = losses.view(len(tokens), -1).mean(1).tolist()
+    return [*means]
+
+
+def _words(plan: Plan, tokens: Sequence[int]) -> tuple[str, ...]:
+    if not isinstance(plan.task, TextTask):
+        return tuple(map(str, tokens))
+    tokeniser = plan.task.source().tokeniser
+    return tuple(word_excerpt(tokeniser.word(token)) for token in tokens)

@@ -1,0 +1,185 @@
+"""Search for the tokens of a prompt, in place of gradient descent.
+
+The trained buffer holds the prompt's rows, which are embeddings of tokens before and after every
+step. A search differs from another in how it proposes tokens and in what it accepts. Nothing mixes
+replicates.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Literal, Self
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from adaptlab.engine.allocate import Trainables
+from adaptlab.engine.counter import constant, normal, random_bits, stream
+from adaptlab.engine.plan import Plan
+from adaptlab.engine.tensors import Float, Int
+from adaptlab.plugins.learned_positions import EMBEDDING
+
+Distance = Literal["angle", "euclidean"]
+Losses = Callable[[Float[Tensor, "L N"], int], Float[Tensor, "L"]]
+"""Computes the losses that prompts would have on the items of a step."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The embeddings of all tokens as blocks read them, by replicate.
+
+    Attributes:
+        tables: the embeddings of every base, as wide as a prompt's rows.
+        base_of: the base of each replicate.
+    """
+
+    tables: Float[Tensor, "G V C"]
+    base_of: tuple[int, ...]
+
+    @classmethod
+    def of(cls, plan: Plan, base: Mapping[str, Tensor]) -> Self:
+        """Return the vocabulary of a plan's replicates; narrow rows get zeros."""
+        source, width = base[EMBEDDING][:, : plan.shape.vocabulary], plan.shape.width
+        scaled = plan.shape.embedding_scale * source
+        tables = functional.pad(scaled, (0, width - source.shape[-1]))
+        share = len(tables) // len(plan.spec.seeds) if len(tables) > 1 else 0
+        seeds = (replicate // plan.trials for replicate in range(plan.replicates))
+        return cls(tables, tuple(share * seed for seed in seeds))
+
+    @property
+    def width(self) -> int:
+        """The width of a row."""
+        return self.tables.shape[-1]
+
+    def some(self, rows: Int[Tensor, "W"]) -> Self:
+        """Return the vocabulary of some of the replicates."""
+        return replace(self, base_of=tuple(self.base_of[row] for row in rows.tolist()))
+
+    def embedded(self, tokens: Int[Tensor, "L P"]) -> Float[Tensor, "L P C"]:
+        """Return the embeddings of tokens."""
+        return self.tables[self._bases(tokens.device).unsqueeze(1), tokens]
+
+    def nearest(self, rows: Float[Tensor, "L P C"], distance: Distance) -> Int[Tensor, "L P"]:
+        """Return the tokens nearest to rows, the first of several."""
+        found: list[Tensor] = []
+        for base, own in zip(self.base_of, rows, strict=True):  # one table of scores at a time
+            table = self.tables[base]
+            if distance == "angle":
+                scores = functional.normalize(own, dim=-1) @ functional.normalize(table, dim=-1).T
+            else:
+                scores = own @ table.T - table.square().sum(-1) / 2
+            found.append(scores.argmax(-1))
+        return torch.stack(found)
+
+    def gains(self, gradient: Float[Tensor, "L C"]) -> Float[Tensor, "L V"]:
+        """Return how much each token would lower the loss, to first order.
+
+        It differs from the gain over the present token by a constant.
+        """
+        tables = self.tables[self._bases(gradient.device)]
+        return -torch.einsum("lvc,lc->lv", tables, gradient)
+
+    def _bases(self, device: torch.device) -> Int[Tensor, "L"]:
+        return torch.tensor(self.base_of, device=device)
+
+
+class TokenSearch(ABC):
+    """A search on the flat buffer [L, N] of prompts, in place of an optimiser."""
+
+    def __init__(self, plan: Plan, base: Mapping[str, Tensor], trainables: Trainables) -> None:
+        self.plan, self.trainables = plan, trainables
+        self.vocabulary = Vocabulary.of(plan, base)
+        self.steps_taken = 0
+        self.weight_decays, self.gradient_clip = plan.replicate_decays, plan.training.gradient_clip
+        self._mean = torch.zeros_like(trainables.flat)
+        self._square = torch.zeros_like(trainables.flat)
+        self._rows = trainables.flat.clone()
+        self._seeds = plan.replicate_seeds
+        self._trials = torch.arange(plan.replicates, device=plan.device) % plan.trials
+
+    @property
+    def moments(self) -> tuple[Float[Tensor, "L N"], Float[Tensor, "L N"]]:
+        """Two buffers that the search remembers between steps."""
+        return self._mean, self._square
+
+    @property
+    def between(self) -> Float[Tensor, "L N"]:
+        """Rows that need not be those of tokens, which the search remembers."""
+        return self._rows
+
+    def of(self, trainables: Trainables, rows: Int[Tensor, "W"]) -> Self:
+        """Return the search of some replicates, with what it remembers."""
+        kept = copy(self)
+        kept.trainables, kept.vocabulary = trainables, self.vocabulary.some(rows)
+        kept._mean, kept._square, kept._rows = (
+            buffer[rows] for buffer in (self._mean, self._square, self._rows)
+        )
+        kept._seeds, kept._trials, kept.weight_decays = (
+            each[rows] for each in (self._seeds, self._trials, self.weight_decays)
+        )
+        return kept
+
+    def restore(
+        self,
+        mean: Float[Tensor, "L N"],
+        square: Float[Tensor, "L N"],
+        step: int,
+        between: Float[Tensor, "L N"] | None = None,
+    ) -> None:
+        """Resume after `step` steps that left these buffers."""
+        assert between is not None
+        self._mean, self._square, self._rows = mean.clone(), square.clone(), between.clone()
+        self.steps_taken = step
+
+    @torch.no_grad()
+    def step(
+        self,
+        gradient: Float[Tensor, "L N"],
+        learning_rates: Float[Tensor, "L"],
+        present: Float[Tensor, "L"],
+        losses: Losses,
+    ) -> None:
+        """Exchange tokens; `present` are the losses of the prompts before."""
+        by_slot = gradient.unflatten(1, (-1, self.vocabulary.width))
+        tokens = self.proposed(by_slot, learning_rates, present, losses)
+        self.steps_taken += 1
+        if tokens is not None:
+            self.trainables.flat.copy_(self.vocabulary.embedded(tokens).flatten(1))
+
+    @abstractmethod
+    def proposed(
+        self,
+        gradient: Float[Tensor, "L P C"],
+        learning_rates: Float[Tensor, "L"],
+        present: Float[Tensor, "L"],
+        losses: Losses,
+    ) -> Int[Tensor, "L P"] | None:
+        """Return the tokens of the next step; None if they stay."""
+
+    def tokens(self) -> Int[Tensor, "L P"]:
+        """Return the tokens of the prompts."""
+        return self.vocabulary.nearest(self.prompts(), "euclidean")
+
+    def prompts(self) -> Float[Tensor, "L P C"]:
+        """Return the rows of the prompts."""
+        return self.trainables.flat.unflatten(1, (-1, self.vocabulary.width))
+
+    def drawn(self, purpose: str, count: int) -> Float[Tensor, "L K"]:
+        """Return standard normal draws of this step, of each seed and trial."""
+        return normal(*self._counters(purpose, count))
+
+    def chosen(self, purpose: str, below: int) -> Int[Tensor, "L"]:
+        """Return a random number below `below` of this step for each replicate."""
+        return random_bits(*self._counters(purpose, 1))[:, 0] % below
+
+    def _counters(self, purpose: str, count: int) -> tuple[Tensor, ...]:
+        device = self._seeds.device
+        return (
+            constant(stream(f"search/{purpose}"), device),
+            self._seeds.unsqueeze(1),
+            self._trials.unsqueeze(1),
+            constant(self.steps_taken, device),
+            torch.arange(count, device=device).unsqueeze(0),
+        )

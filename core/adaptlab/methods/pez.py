@@ -1,0 +1,30 @@
+"""PEZ: gradient descent on rows that are projected for every pass."""
+
+from typing import ClassVar, Literal
+
+from adaptlab.plugins.hard_prompt import HardPrompt, SearchPasses
+from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.shapes import ModelShape
+
+
+@METHODS.register("pez")
+class Pez(HardPrompt):
+    """Learn rows whose nearest tokens are the prompt.
+
+    Every step projects the rows on the nearest embeddings, takes the gradient there, and moves the
+    rows themselves by AdamW. `distance` is the angle or the Euclidean distance: the paper writes
+    the latter, its code uses the former.
+    """
+
+    title: ClassVar[str] = "PEZ"
+    summary: ClassVar[str] = "Tokens found by gradient descent through a projection."
+    formula: ClassVar[str] = "P ← P - η ∇L(Proj_E(P)), the prompt is Proj_E(P)"
+    reference: ClassVar[str] = "Wen et al. (NeurIPS 2023)"
+    default_learning_rate: ClassVar[float] = 0.3
+    learning_rate_range: ClassVar[tuple[float, float]] = (3e-2, 3.0)
+
+    name: Literal["pez"] = "pez"
+    distance: Literal["angle", "euclidean"] = "angle"
+
+    def passes(self, steps: int, shape: ModelShape) -> SearchPasses:
+        return SearchPasses(steps, steps)
