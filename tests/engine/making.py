@@ -233,12 +233,19 @@ def rounding(values: torch.Tensor, roundings: int = ROUNDINGS) -> float:
 LACKING = {("adapter", "formal"), ("layernorm_tuning", "formal")}
 """Methods and variants that name sites which the family does not have, and so are refused."""
 WITHOUT_BIASES = {("bitfit", "mixtral")}
+SEARCHED = ("minigpt", "transformers")
+"""Families for the contract of searches, which attach the rows of a soft prompt everywhere."""
 
 
 def method_pairs(names: Iterable[str]) -> list[tuple[str, str]]:
     """Every small family with each of the methods that it has sites for."""
     crossed = [(name, family) for family in SMALL_OF_EACH | OTHER_SMALL for name in names]
-    return [pair for pair in crossed if pair not in LACKING | WITHOUT_BIASES]
+    return [
+        (name, family)
+        for name, family in crossed
+        if (name, family) not in LACKING | WITHOUT_BIASES
+        and (family in SEARCHED or not unsized(name).is_search)
+    ]
 
 
 class Remembering:

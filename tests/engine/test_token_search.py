@@ -29,6 +29,7 @@ from adaptlab.measurements.results import (
 )
 from adaptlab.plugins.hard_prompt import PROMPT
 from adaptlab.specs.budget import budget_vector
+from adaptlab.specs.cost import work
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import ResolvedAdapt
 from adaptlab.specs.spec import Trial
@@ -304,6 +305,17 @@ def test_reports_that_do_not_fit_are_refused(tmp_path: Path):
     assert code(words=("0", "x" * 101)) == "bad_word"
     assert code(forward_passes=8) == "other_than_resolved"
     assert code(log_perplexity=-1.0) == "out_of_range"
+
+
+def test_candidates_are_part_of_the_estimated_work():
+    steps = {**TRAINING, "steps": 90}
+    loads = {
+        name: work(plan_of(SEARCHES[name], training=steps).spec).training.flops
+        for name in ("pez", "autoprompt", "exhaustive")
+    }
+    # 30 rounds of 4 candidates; 49 prompts. A backward pass costs about as much as a forward pass.
+    assert 1.3 < loads["autoprompt"] / loads["pez"] < 2
+    assert 1.1 < loads["exhaustive"] / loads["pez"] < 1.5
 
 
 def test_the_best_of_all_validations_is_kept():

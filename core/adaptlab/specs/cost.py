@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from adaptlab.plugins.family import Family
+from adaptlab.plugins.hard_prompt import HardPrompt
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.task import Task
 from adaptlab.specs.forward_pass import (
@@ -170,12 +171,21 @@ class _Job:
         accumulated = spec.training.accumulation
         forward = self._pass(self._batch(spec))
         kernels = self._kernels() * (forward.parts + 2 * forward.returned) // forward.parts
+        tried = self._tried(spec)
         return Load(
-            flops=accumulated * (forward.flops + forward.backward_flops),
+            flops=accumulated
+            * (forward.flops + forward.backward_flops + int(tried * forward.flops)),
             traffic_bytes=self.scalar_bytes
             * (accumulated * forward.moved + OPTIMISER_PASSES * self._trained_scalars()),
-            kernels=accumulated * kernels + KERNELS_PER_STEP,
+            kernels=accumulated * (kernels + int(tried * self._kernels())) + KERNELS_PER_STEP,
         )
+
+    def _tried(self, spec: Trained) -> float:
+        """Return the forward passes per step that compare prompts."""
+        if not isinstance(spec.method, HardPrompt):
+            return 0.0
+        steps = spec.training.steps
+        return spec.method.passes(steps, self.shape).forward / steps - 1
 
     def _batch(self, spec: Trained) -> Batch:
         """Return the batch of one pass of training."""
