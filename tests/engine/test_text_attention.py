@@ -161,11 +161,26 @@ def test_rows_from_the_start_of_the_answer_produce_it(
     folder = folder_of("qwen3")
     _, told = recorded(data, folder, "completion", tmp_path)
     event = told.of(AttentionCaptured)[0].attention
+    assert event.target_start > 0
     for tokens, text in zip(event.tokens, event.texts, strict=True):
         words = (*text.words, text.expected[-1])
         assert len(words) == len(tokens) + 1
         assert words[text.target_start + 1 :] == text.expected
     assert event.target_start == min(text.target_start for text in event.texts)
+
+
+@pytest.mark.parametrize(("name", "first"), [("bert-alone", 0), ("qwen3", None)])
+def test_a_class_is_read_from_the_last_position_or_from_all(
+    name: str,
+    first: int | None,
+    data: Stored,
+    folder_of: Callable[[str], PlacedFolder],
+    tmp_path: Path,
+):
+    _, told = recorded(data, folder_of(name), "head", tmp_path)
+    event = told.of(AttentionCaptured)[0].attention
+    for tokens, text in zip(event.tokens, event.texts, strict=True):
+        assert text.target_start == (len(tokens) - 1 if first is None else first)
 
 
 def test_reports_that_do_not_fit_are_refused(

@@ -97,6 +97,12 @@ def test_a_text_is_shown_in_words(visitor: TestClient, job: str, sessions: Sessi
     labels = [entry["token"] for entry in chart["concat"][0]["layer"][1]["data"]["values"]]
     assert labels[:3] == ["a ", "fine ", "<b>"]
     assert labels[-1] == " film"
+    pieces = {**text, "words": ["[CLS]", "un", "##like", "film"]}
+    with sessions.begin() as session:
+        samples = {**samples, "texts": [pieces] * 2}
+        session.execute(update(AttentionMap).values(samples=samples))
+    assert "0: [CLS] unlike film</option>" in visitor.get(f"{job}/attention").text
+    assert visitor.get(f"{job}/charts/attention").status_code == 204
 
 
 def test_rows_behind_a_shorter_text_are_not_drawn() -> None:

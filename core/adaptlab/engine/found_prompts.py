@@ -24,7 +24,7 @@ def found_prompts(
     trainables: Trainables,
     steps: Sequence[int],
 ) -> tuple[FoundPrompt | None, ...]:
-    """Return the prompts of all replicates, None if the method does not search.
+    """Return the prompts of all replicates, None if there are none.
 
     `steps` are those that each replicate was trained for.
     """

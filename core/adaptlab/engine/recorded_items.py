@@ -114,7 +114,7 @@ class _Texts(RecordedItems):
             tuple(row[:length])
             for row, length in zip(items.tokens[0].tolist(), lengths.tolist(), strict=True)
         )
-        has_start = task.classes() is None or not plan.family.fills_in()
+        has_start = task.classes() is None or not plan.family.attends_to_all()
         self._starts: list[int] = rows[0, :, 0].tolist() if has_start else [0] * samples
         self.start = min(self._starts)
         self._right = self._kept(_right_answers(task, items, samples))

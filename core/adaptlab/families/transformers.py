@@ -177,6 +177,9 @@ class Transformers(PublishedFamily):
     def fills_in(self) -> bool:
         return self.architecture in HEADS_OF_ENCODERS
 
+    def attends_to_all(self) -> bool:
+        return self.is_encoder
+
     def predicts_in_place(self) -> bool:
         return self.fills_in()
 

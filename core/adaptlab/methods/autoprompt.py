@@ -1,4 +1,4 @@
-"""AutoPrompt: one token at a time, from candidates that the gradient names."""
+"""AutoPrompt: one token at a time, from candidates of the gradient."""
 
 from typing import ClassVar, Literal
 

@@ -60,6 +60,10 @@ class Family(Value, ABC):
         """
         return False
 
+    def attends_to_all(self) -> bool:
+        """Return True if every position attends to all others."""
+        return self.fills_in()
+
     def mask_token(self) -> int:
         """Return the id of the mask.
 

@@ -12,7 +12,7 @@ PROMPT = "embed.prompt"
 
 
 class SearchPasses(NamedTuple):
-    """Forward and backward passes of a search through the model, per replicate."""
+    """Forward and backward passes of a search, per replicate."""
 
     forward: int
     backward: int

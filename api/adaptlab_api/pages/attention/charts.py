@@ -86,11 +86,14 @@ def read_weights(session: Session, maps: Sequence[MapView], place: Place) -> Hea
             weights[view.source] = without_padding(whole)
     except UNREADABLE:
         return None
+    words = maps[0].words(place.sample)
+    if any(len(rows) > len(words) for rows in weights.values()):
+        return None  # stored before it was checked that each position has a token
     return HeadWeights(
         base=weights.get("base"),
         adapted=weights.get("adapted"),
         learned=max(view.learned_positions for view in maps),
-        tokens=maps[0].words(place.sample),
+        tokens=words,
         target_start=maps[0].first_answer(place.sample),
     )
 

@@ -11,6 +11,8 @@ from adaptlab_services.results.attention_heads import MapOutline
 
 Option = tuple[int, str]
 LONGEST_SAMPLE = 60
+INSIDE = " ##"
+"""How word pieces mark tokens that go on with a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +90,18 @@ def _steps(view: MapView, spec: ResolvedSpec) -> int:
     job = read_resolved(spec)
     if isinstance(job, UnreadSpec) or job.task is None:
         return 0
-    reads_all = job.task.classes() is not None and job.family.fills_in()
+    reads_all = job.task.classes() is not None and job.family.attends_to_all()
     return 0 if reads_all else max(len(shown.predicted) for shown in view.texts)
 
 
 def _sample(number: int, view: MapView, asked: int) -> str:
     """Return the question of a sample for a list of choices."""
     words = view.words(number)
-    text = "".join(words) if view.texts else " ".join(words[:asked])
+    if view.texts:
+        has_blanks = any(" " in word for word in words)  # as part of a token
+        text = ("" if has_blanks else " ").join(words).replace(INSIDE, "")
+    else:
+        text = " ".join(words[:asked])
     return f"{number}: {shortened(' '.join(text.split()), LONGEST_SAMPLE)}"
 
 
