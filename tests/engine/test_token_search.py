@@ -12,6 +12,7 @@ from tests.engine.tiny import adapting, pretraining
 from torch import Tensor
 
 from adaptlab.engine.checkpoint import read_tensors
+from adaptlab.engine.evaluate import validation
 from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.making import items_of_steps
 from adaptlab.engine.model import Model
@@ -24,6 +25,7 @@ from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import (
     CheckpointWritten,
     FoundPrompt,
+    Metrics,
     ReplicatesDecided,
     TrainingSaved,
 )
@@ -318,13 +320,34 @@ def test_candidates_are_part_of_the_estimated_work():
     assert 1.1 < loads["exhaustive"] / loads["pez"] < 1.5
 
 
+def test_a_search_ends_with_the_prompt_of_its_best_validation(tmp_path: Path):
+    training = {**TRAINING, "steps": 12, "validations": 12, "schedule": "constant"}
+    plan = at_rates(plan_of(SEARCHES["noise"], training=training), 300.0)
+    base, told = base_tensors(plan, groups=2), Remembering()
+    found = trainables(plan, base)
+    Training(plan, Model(plan, base, found.tensors), found, told).run(tmp_path)
+    points = [point for event in told.of(Metrics) for point in event.points]
+    kept = Model(plan, base, {PROMPT: found.flat.unflatten(1, (2, -1))})
+    losses, _ = validation(kept, plan.task, 256, plan.replicates)
+    for replicate, loss in enumerate(losses.tolist()):
+        seen = [
+            point.value
+            for point in points
+            if (point.replicate, point.name) == (replicate, "validation_loss")
+        ]
+        assert len(seen) == 12
+        assert loss == pytest.approx(min(value for value in seen if value), rel=1e-9)
+        assert max(value for value in seen if value) > loss
+
+
 def test_the_best_of_all_validations_is_kept():
     training = {**TRAINING, "validations": 3}
-    kept = plan_of(SEARCHES["pez"], training=training).training.early_stopping
-    assert kept is not None
-    assert kept.patience == 3
-    assert plan_of(SEARCHES["pez"]).training.early_stopping is None, "nothing is validated"
-    assert plan_of(SEARCHES["exhaustive"], training=training).training.early_stopping is None
+    plan = plan_of(SEARCHES["pez"], training=training)
+    assert plan.early_stopping is not None
+    assert plan.early_stopping.patience == 3, "the first validation improves, so none ends it"
+    assert plan.training.early_stopping is None, "so its settings are those of other methods"
+    assert plan_of(SEARCHES["pez"]).early_stopping is None, "nothing is validated"
+    assert plan_of(SEARCHES["exhaustive"], training=training).early_stopping is None
 
 
 @pytest.mark.parametrize(

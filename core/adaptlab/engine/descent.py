@@ -63,7 +63,7 @@ class Descent:
         self._all = self._trainables = trainables
         self._optimiser = _optimiser(plan, base, trainables)
         self._rates = plan.replicate_rates
-        rule = training.early_stopping
+        rule = plan.early_stopping
         self._patience = None if rule is None else Patience.begin(rule, trainables.flat)
         self._most, self._parts = plan.replicates, training.accumulation
         self._passes: list[Pass] = []

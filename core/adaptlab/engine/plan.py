@@ -16,7 +16,7 @@ from adaptlab.plugins.shapes import ModelShape, TensorShape
 from adaptlab.plugins.task import Task
 from adaptlab.specs.resolve import model_shape
 from adaptlab.specs.resolved import Resolved, ResolvedTheory, Trained, scored_tasks
-from adaptlab.specs.spec import ResolvedTraining
+from adaptlab.specs.spec import EarlyStopping, ResolvedTraining
 from adaptlab.text.source import TextSource
 
 
@@ -52,6 +52,17 @@ class Plan:
     def training(self) -> ResolvedTraining:
         """The training's settings; `AdaptlabError` for a job that trains nothing."""
         return self.trained.training
+
+    @property
+    def early_stopping(self) -> EarlyStopping | None:
+        """The rule by which the weights of the best validation are kept, if any.
+
+        A method that keeps its best anyway never stops early by it.
+        """
+        rule, validations = self.training.early_stopping, self.training.validations
+        if rule is not None or self.method is None or not self.method.keeps_best or not validations:
+            return rule
+        return EarlyStopping(patience=validations)
 
     @property
     def task(self) -> Task:

@@ -70,7 +70,7 @@ def write_state(state: TrainingState, plan: Plan, scratch: Path) -> Path:
 def _names(plan: Plan) -> tuple[str, ...]:
     """Return the names of the tensors in a state."""
     between = ("between",) if plan.method is not None and plan.method.is_search else ()
-    best = () if plan.training.early_stopping is None else ("best",)
+    best = () if plan.early_stopping is None else ("best",)
     return (*TENSORS, *between, *best)
 
 
@@ -124,7 +124,7 @@ def _check_counters(path: Path, counters: _Counters, plan: Plan) -> None:
     if counters.spec_digest != spec_digest(plan.spec):
         raise BadCheckpoint(f"{path.name} is the state of a training of another spec.")
     live, steps = set(counters.live), plan.training.steps
-    waiting = len(live) if plan.training.early_stopping is not None else 0
+    waiting = len(live) if plan.early_stopping is not None else 0
     is_valid = (
         len(live) == len(counters.live)
         and live <= set(range(plan.replicates))

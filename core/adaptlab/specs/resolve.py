@@ -31,7 +31,6 @@ from adaptlab.specs.spec import (
     AttentionSpec,
     BudgetSpec,
     Choice,
-    EarlyStopping,
     Halving,
     ImportSpec,
     ModelFolder,
@@ -318,11 +317,7 @@ def _settings_of_training(spec: AdaptSpec) -> Iterator[Problem]:
 
 def _tuned_training(spec: AdaptSpec, method: Method, shape: ModelShape) -> ResolvedTraining:
     trials = resolve_trials(spec.training, spec.tuning, method, shape)
-    training = _training(spec.training, trials, spec.tuning.halving)
-    if not method.keeps_best or training.early_stopping is not None or not training.validations:
-        return training
-    patience = EarlyStopping(patience=training.validations)  # so none of them ends the search
-    return training.model_copy(update={"early_stopping": patience})
+    return _training(spec.training, trials, spec.tuning.halving)
 
 
 def _solution(spec: AdaptSpec, shape: ModelShape, limit: int | None) -> Solution:
