@@ -46,6 +46,30 @@ COMPLETION: Mapping[str, Any] = {
 }
 
 
+QUIZ: Mapping[str, Any] = {
+    "name": "text_classification",
+    "dataset": "reviews",
+    "prompt": "{question}. It is",
+    "label": {"field": "answer", "words": {"A": " {a}", "B": " {b}", "C": " {c}"}},
+    "tokens": {"longest": 44, "answer": 12},
+}
+
+
+def quizzes(count: int) -> list[dict[str, str]]:
+    """Return records with a question, three choices and a right one."""
+    draw = random.Random(11)
+    records: list[dict[str, str]] = []
+    for number in range(count):
+        choices = [f"{word} {draw.choice(THINGS)}" for word in draw.sample(BAD, 3)]
+        right = draw.choice((0, 0, 1, 2))
+        choices[right] = f"{draw.choice(GOOD)} {draw.choice(THINGS)}"
+        question = "what is good" + " now" * draw.randrange(3) + f" {number}"
+        records.append(
+            {"question": question, **dict(zip("abc", choices, strict=True)), "answer": "ABC"[right]}
+        )
+    return records
+
+
 def reviews(count: int) -> list[dict[str, str]]:
     """Return records with a text, its label and its thing; always the same."""
     draw = random.Random(7)

@@ -65,6 +65,11 @@ def _problem(
     return Problem(place, first["type"], detail, allowed, tuple(near))
 
 
+def escaped(part: str) -> str:
+    """Return a name as a part of a JSON pointer (RFC 6901)."""
+    return part.replace("~", "~0").replace("/", "~1")
+
+
 def _containers(place: str) -> Iterator[str]:
     """Yield the pointers of the lists and mappings that contain a place."""
     while place:
@@ -101,7 +106,7 @@ def _pointer(location: tuple[int | str, ...], document: object, code: str) -> st
             here = below
         elif code != "missing" or index < len(location) - 1:
             continue  # the name of a union member, not a place in the body
-        parts.append(str(part).replace("~", "~0").replace("/", "~1"))
+        parts.append(escaped(str(part)))
     if code.startswith("union_tag"):
         parts.append("kind")  # the only discriminator of a request body
     return "".join(f"/{part}" for part in parts)

@@ -1,11 +1,21 @@
 """Tasks over records: what a spec may say, and what is refused."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.folders import a_bert_folder, a_sentence_encoder
-from tests.texts import CLASSIFICATION, COMPLETION, Stored, reviews, stored, without
+from tests.texts import (
+    CLASSIFICATION,
+    COMPLETION,
+    QUIZ,
+    Stored,
+    quizzes,
+    reviews,
+    stored,
+    without,
+)
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.families.minigpt import MiniGPT
@@ -63,6 +73,23 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"/task/label/words": "no_such_label"},
     ),
     "equal words": ({"label": label(pos="+", neg="+")}, {"/task/label/words": "word_twice"}),
+    "a brace in a word": (
+        {"label": label(pos=" {thing", neg="-")}, {"/task/label/words/pos": "bad_template"}
+    ),
+    "an unknown field in a word": (
+        {"label": label(pos=" {title}", neg="-")}, {"/task/label/words/pos": "unknown_field"}
+    ),
+    "code in a word": (
+        {"label": label(pos=" {thing.__class__}", neg=" {0}")},
+        {"/task/label/words/pos": "unknown_field", "/task/label/words/neg": "unknown_field"},
+    ),
+    "the answer in a word": (
+        {"label": label(pos=" {label}", neg=" {thing}")},
+        {"/task/label/words/pos": "answer_in_word"},
+    ),
+    "the same choice twice": (
+        {"label": label(pos=" {thing}", neg=" {thing}")}, {"/task/label/words": "word_twice"}
+    ),
     "no room": (
         {"tokens": {"longest": 4, "answer": 4}}, {"/task/tokens/longest": "no_room_for_prompt"}
     ),
@@ -102,6 +129,25 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 def test_a_wrong_task_is_refused_at_its_place(data: Stored, name: str):
     change, expected = WRONG[name]
     assert problems(data, without(CLASSIFICATION, **change)) == expected
+
+
+def test_the_place_of_a_brace_in_a_word_is_reported(data: Stored):
+    words = {"pos": "  {", "neg": "{}"}
+    document = without(CLASSIFICATION, label={"field": "label", "words": words})
+    with pytest.raises(InvalidSpec) as caught:
+        resolve_task(Choice.model_validate(document), "/task", data.datasets)
+    columns = {problem.pointer: problem.column for problem in caught.value.problems}
+    assert columns == {"/task/label/words/pos": 3, "/task/label/words/neg": 1}
+
+
+def test_a_label_with_a_slash_has_a_pointer_of_its_own(tmp_path: Path):
+    records = [{"text": f"t {n}", "label": ("a/b", "~c")[n % 2]} for n in range(40)]
+    words = {"a/b": " {x}", "~c": " {y}"}
+    document = without(CLASSIFICATION, label={"field": "label", "words": words})
+    assert problems(stored(tmp_path, records), document) == {
+        "/task/label/words/a~1b": "unknown_field",
+        "/task/label/words/~0c": "unknown_field",
+    }
 
 
 def test_a_dataset_of_one_class_is_refused(tmp_path: Path):
@@ -165,6 +211,25 @@ def test_a_split_without_records_is_refused(tmp_path: Path):
 def test_chance_is_the_share_of_the_most_common_label(data: Stored):
     positive = sum(record["label"] == "pos" for record in reviews(400)) / 400
     assert data.task(CLASSIFICATION).chance() == positive > 0.5
+
+
+def test_chance_of_own_choices_is_that_of_guessing(tmp_path: Path):
+    quiz = stored(tmp_path, quizzes(200)).task(QUIZ)
+    assert quiz.chance() == 1 / 3
+    assert quiz.chance_loss() == math.log(3)
+    majority = quiz.reference_to_records().majority
+    assert majority == sum(record["answer"] == "A" for record in quizzes(200)) / 200 > 0.4
+    assert quiz.listed_answers() == {"A": None, "B": None, "C": None}
+
+
+def test_own_choices_have_as_much_room_as_a_completion(tmp_path: Path):
+    data = stored(tmp_path, quizzes(60))
+    assert data.task(without(QUIZ, tokens={"longest": 64})).answer_tokens() == 32
+    escaped = {"A": " {{a}}", "B": " {{b}}", "C": " {{c}}"}
+    task = data.task(without(QUIZ, label={"field": "answer", "words": escaped}, tokens={}))
+    assert not task.has_own_choices()
+    assert task.answer_tokens() == len(" {a}")
+    assert task.listed_answers() == {"A": " {a}", "B": " {b}", "C": " {c}"}
 
 
 def test_items_to_score_are_no_more_than_there_are(data: Stored):

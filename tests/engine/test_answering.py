@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from tests.engine.making import SMALL_OF_EACH, Remembering, bert, made_base
+from tests.engine.text_jobs import agreements
 from tests.engine.tiny import adapting, pretraining
 from tests.texts import CLASSIFICATION, COMPLETION, Stored, reviews, stored, without
 
@@ -20,7 +20,7 @@ from adaptlab.engine.run import run
 from adaptlab.engine.starting import initial_trainables
 from adaptlab.measurements.reported_answers import answer_excerpt, prompt_excerpt
 from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import AnswersGiven, Evaluated, ItemsShown
+from adaptlab.measurements.results import AnswersGiven, ItemsShown
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import Resolved
@@ -69,32 +69,6 @@ def ran(spec: Resolved, folder: Path, data: Stored | None = None, **named: Any) 
     datasets = () if data is None else (data.path,)
     run(spec, named.get("bases", ()), folder, watching, "cpu", datasets=datasets)
     return watching
-
-
-def outcomes(told: Remembering, answers: AnswersGiven, items: ItemsShown) -> list[bool]:
-    (one,) = (
-        e.evaluation
-        for e in told.of(Evaluated)
-        if (e.evaluation.replicate, e.evaluation.attached) == (answers.replicate, answers.attached)
-        and e.evaluation.task == items.task
-    )
-    bits = np.unpackbits(np.frombuffer(bytes.fromhex(one.outcomes), np.uint8))
-    return [bool(bit) for bit in bits[: len(answers.answers)]]
-
-
-def agreements(told: Remembering) -> list[tuple[bool, bool]]:
-    """For each given answer, whether it is the expected one, and its outcome."""
-    shown = {event.task_place: event for event in told.of(ItemsShown)}
-    return [
-        (answer == item.expected, bit)
-        for event in told.of(AnswersGiven)
-        for answer, item, bit in zip(
-            event.answers,
-            shown[event.task_place].items,
-            outcomes(told, event, shown[event.task_place]),
-            strict=True,
-        )
-    ]
 
 
 @pytest.mark.parametrize(("name", "steps"), [("signs", 6), ("words", 6), ("completion", 150)])

@@ -83,7 +83,10 @@ def given_answers(
 def _answers(texts: ItemTexts, places: Tensor, items: Items, answer: Answer) -> Given:
     choice = items.choose(answer)
     if choice is not None:
-        return [[texts.choice(place) for place in row] for row in choice.tolist()]
+        return [
+            [texts.choice(item, place) for item, place in zip(places.tolist(), row, strict=True)]
+            for row in choice.tolist()
+        ]
     room = texts.room(places)
     draft = functional.pad(items.targets, (0, texts.width - items.targets.shape[-1]))
 

@@ -48,8 +48,8 @@ class ItemTexts(ABC):
         """Return the text of an answer without its end token."""
 
     @abstractmethod
-    def choice(self, place: int) -> AnswerText:
-        """Return the text of one of the answers that the task chooses from."""
+    def choice(self, item: int, place: int) -> AnswerText:
+        """Return the text of one of the answers that an item's is chosen from."""
 
 
 def item_texts(task: Task) -> ItemTexts:
@@ -84,7 +84,7 @@ class _OfDigits(ItemTexts):
     def answer(self, tokens: Sequence[int]) -> AnswerText:
         return answer_excerpt(self._task.written(tokens))
 
-    def choice(self, place: int) -> AnswerText:
+    def choice(self, item: int, place: int) -> AnswerText:
         raise IndexError(f"{self._task.name} has no list of answers to choose from.")
 
 
@@ -106,7 +106,7 @@ class _OfRecords(ItemTexts):
         tokens: list[int] = texts.tokens[start:stop].tolist()
         if self._choices:
             assert texts.labels is not None
-            expected = self.choice(int(texts.labels[record]))
+            expected = self.choice(place, int(texts.labels[record]))
         else:
             expected = self.answer(without_end(tokens[asked:], self.end))
         return ShownItem(
@@ -126,8 +126,12 @@ class _OfRecords(ItemTexts):
     def answer(self, tokens: Sequence[int]) -> AnswerText:
         return answer_excerpt(self._tokeniser.text(tuple(tokens)))
 
-    def choice(self, place: int) -> AnswerText:
+    def choice(self, item: int, place: int) -> AnswerText:
         label, word = self._choices[place]
+        if word is None:
+            assert self._texts.own is not None
+            tokens = self._texts.own.tokens_of(int(self._records[item]), place)
+            word = self._tokeniser.text(tokens)
         return answer_excerpt(word, label)
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.digits import items_of, make_items, target_rows
+from adaptlab.engine.item_texts import item_texts
 from adaptlab.engine.items import Items
 from adaptlab.engine.making import ITEM_SEED, as_digit_task
 from adaptlab.engine.model import Model
@@ -100,10 +101,8 @@ class _Texts(RecordedItems):
         # All rows are computed, so they are counted from the first.
         rows = items.answer_rows + items.first
         self._rows = rows.expand(replicates, -1, -1)
-        self._tokeniser, self._choices = (
-            task.source().tokeniser,
-            tuple(task.listed_answers().values()),
-        )
+        self._tokeniser = task.source().tokeniser
+        self._choices = item_texts(task) if task.listed_answers() else None
         counted = torch.ones_like(rows, dtype=torch.bool)
         counted = counted if items.counted is None else items.counted
         self._answered: list[int] = counted[0].sum(-1).tolist()
@@ -135,7 +134,7 @@ class _Texts(RecordedItems):
 
     def _kept(self, answers: Sequence[Sequence[int]]) -> Rows:
         """Return the tokens of answers without padding, or the places of choices."""
-        if self._choices:
+        if self._choices is not None:
             return tuple(tuple(row) for row in answers)
         return tuple(tuple(row[:count]) for row, count in zip(answers, self._answered, strict=True))
 
@@ -147,17 +146,21 @@ class _Texts(RecordedItems):
             for tokens, start, right, told in zip(
                 self.tokens,
                 self._starts,
-                map(self._written, self._right),
-                map(self._written, predictions),
+                self._written(self._right),
+                self._written(predictions),
                 strict=True,
             )
         )
         return Given(predictions, texts)
 
-    def _written(self, answer: tuple[int, ...]) -> tuple[str, ...]:
-        if self._choices:
-            return tuple(word_excerpt(self._choices[place]) for place in answer)
-        return self._words(answer)
+    def _written(self, answers: Rows) -> list[tuple[str, ...]]:
+        """Return the words of every sample's answer, or its choice."""
+        if self._choices is None:
+            return [self._words(answer) for answer in answers]
+        return [
+            tuple(word_excerpt(self._choices.choice(item, place).text) for place in answer)
+            for item, answer in enumerate(answers)
+        ]
 
     def _words(self, tokens: tuple[int, ...]) -> tuple[str, ...]:
         return tuple(word_excerpt(self._tokeniser.word(token)) for token in tokens)

@@ -4,7 +4,7 @@ A causal model needs no mask for padding behind an item, since no token sees wha
 """
 
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -112,9 +112,9 @@ def items_of_step(task: TextTask, seeds: Int[Tensor, "S"], size: int, step: int)
     drawn = constant(stream("texts/order of steps"), cpu)
     order = random_bits(drawn, constant(window, cpu), torch.arange(STEPS_SORTED)).argsort()
     first = int(order[place]) * size
+    chosen = by_length[:, first : first + size]
     # On a GPU steps are recorded, and a recording holds for items of one length only.
-    chosen = texts.items(by_length[:, first : first + size], is_full=device.type == "cuda")
-    return _moved(chosen, device)
+    return _moved(texts.trained(chosen, is_full=device.type == "cuda"), device)
 
 
 def scored_order(task: TextTask, split: Split, samples: int) -> Int[Tensor, "N"]:
@@ -141,7 +141,9 @@ class Texts:
         asked: tokens of each prompt.
         read: tokens that the model reads: all but the answer's last one.
         labels: the place of each record's choice or class, if there are any.
-        choices: the tokens of each choice, padded, and how many they are.
+        choices: the tokens of each choice, padded, and how many they are; None if there are none,
+            or if records have their own.
+        own: the choices of each record, if it has its own.
         of_split: records of each split, in an order that does not depend on the file's.
         limit: the most tokens that the model reads.
         most_answered: the most tokens of an answer.
@@ -153,38 +155,48 @@ class Texts:
     read: Int[Tensor, "W"]
     labels: Int[Tensor, "W"] | None
     choices: tuple[Tensor, Tensor] | None
+    own: "OwnChoices | None"
     of_split: Mapping[Split, Int[Tensor, "W2"]]
     limit: int
     most_answered: int
 
     def items(self, records: Int[Tensor, "S B"], *, is_full: bool = False) -> Items:
-        """Return some records as items, as long as needed.
+        """Return some records as items to score, as long as needed.
 
         If `is_full`, they have the greatest length, and logits are computed for all of it.
         """
-        if self.labels is not None and self.choices is None:
+        items = self.trained(records, is_full=is_full)
+        if self.choices is None and self.own is None:
+            return items
+        assert self.labels is not None
+        if self.choices is not None and int(self.choices[1].max()) == 1:
+            return ChoiceItems(*_members(items), choices=self.choices[0][:, 0])
+        others = tuple(
+            self._with_answer(records, word, length, is_full=is_full)
+            for word, length in self._words(records, is_full=is_full)
+        )
+        return WordItems(*_members(items), others=others, labels=self.labels[records])
+
+    def trained(self, records: Int[Tensor, "S B"], *, is_full: bool = False) -> Items:
+        """Return some records as items to train on, without the wrong choices."""
+        if self.labels is not None and self.choices is None and self.own is None:
             return self._with_classes(records, self.labels[records], is_full=is_full)
         asked = self.asked[records]
         answered = self.read[records] + 1 - asked
         most = self.most_answered if is_full else int(answered.max())
-        answers = self._gathered(self.starts[records] + asked, answered, most)
-        items = self._with_answer(records, answers, answered, is_full=is_full)
-        if self.choices is None:
-            return items
-        assert self.labels is not None
-        words, lengths = self.choices
-        if int(lengths.max()) == 1:
-            return ChoiceItems(*_members(items), choices=words[:, 0])
-        others = tuple(
-            self._with_answer(
-                records,
-                word.expand(*records.shape, -1),
-                length.expand(records.shape),
-                is_full=is_full,
-            )
-            for word, length in zip(words, lengths, strict=True)
-        )
-        return WordItems(*_members(items), others=others, labels=self.labels[records])
+        answers = spans(self.tokens, self.starts[records] + asked, answered, most)
+        return self._with_answer(records, answers, answered, is_full=is_full)
+
+    def _words(
+        self, records: Int[Tensor, "S B"], *, is_full: bool
+    ) -> Iterator[tuple[Int[Tensor, "S B M"], Int[Tensor, "S B"]]]:
+        """Yield the tokens of each choice of some records, and how many they are."""
+        if self.choices is not None:
+            for word, length in zip(*self.choices, strict=True):
+                yield word.expand(*records.shape, -1), length.expand(records.shape)
+        elif self.own is not None:
+            for place in range(self.own.lengths.shape[1]):
+                yield self.own.words(records, place, self.most_answered if is_full else None)
 
     def _with_classes(
         self, records: Int[Tensor, "S B"], classes: Int[Tensor, "S B"], *, is_full: bool
@@ -195,7 +207,7 @@ class Texts:
         rows = (read - 1).unsqueeze(-1)
         first, last = (0, length - 1) if is_full else (int(rows.min()), int(rows.max()))
         return Items(
-            tokens=self._gathered(self.starts[records], read, length),
+            tokens=spans(self.tokens, self.starts[records], read, length),
             targets=classes.unsqueeze(-1),
             answer_rows=rows - first,
             first=first,
@@ -233,7 +245,7 @@ class Texts:
         asked = self.asked[records]
         most = int((asked + answered - 1).max())
         length = self._padded(most, is_full=is_full)
-        tokens = self._gathered(self.starts[records], asked, length)
+        tokens = spans(self.tokens, self.starts[records], asked, length)
         place = torch.arange(answers.shape[-1])
         counted = place < answered.unsqueeze(-1)
         written = asked.unsqueeze(-1) + place
@@ -250,11 +262,44 @@ class Texts:
             length=last + 1 - first,
         )
 
-    def _gathered(self, starts: Tensor, lengths: Tensor, most: int) -> Tensor:
-        """Return spans of the tokens, padded with 0 to `most`."""
-        place = torch.arange(most)
-        index = (starts.unsqueeze(-1) + place).clamp(max=len(self.tokens) - 1)
-        return torch.where(place < lengths.unsqueeze(-1), self.tokens[index], 0)
+
+@dataclass(frozen=True)
+class OwnChoices:
+    """The choices of records that have their own.
+
+    Attributes:
+        tokens: the tokens of all choices, one after the other.
+        starts: the place of the first token of each record's choices.
+        lengths: tokens of each record's choices.
+    """
+
+    tokens: Int[Tensor, "N"]
+    starts: Int[Tensor, "W K"]
+    lengths: Int[Tensor, "W K"]
+
+    def words(
+        self, records: Int[Tensor, "S B"], place: int, most: int | None = None
+    ) -> tuple[Int[Tensor, "S B M"], Int[Tensor, "S B"]]:
+        """Return the choice at a place of some records, and its numbers of tokens.
+
+        It is padded to `most` tokens, by default to the longest.
+        """
+        starts, lengths = self.starts[records, place], self.lengths[records, place]
+        return spans(self.tokens, starts, lengths, most or int(lengths.max())), lengths
+
+    def tokens_of(self, record: int, place: int) -> tuple[int, ...]:
+        """Return the tokens of one choice of a record."""
+        start, length = int(self.starts[record, place]), int(self.lengths[record, place])
+        return tuple(self.tokens[start : start + length].tolist())
+
+
+def spans(
+    tokens: Int[Tensor, "N"], starts: Int[Tensor, "*S"], lengths: Int[Tensor, "*S"], most: int
+) -> Int[Tensor, "*S {most}"]:
+    """Return spans of tokens, padded with 0 to `most`."""
+    place = torch.arange(most)
+    index = (starts.unsqueeze(-1) + place).clamp(max=len(tokens) - 1)
+    return torch.where(place < lengths.unsqueeze(-1), tokens[index], 0)
 
 
 def texts_of(task: TextTask) -> Texts:
@@ -280,6 +325,7 @@ def _texts(task: TextTask) -> Texts:
         read=lengths - 1,
         labels=_tensor(corpus.labels) if corpus.labels else None,
         choices=_choices(corpus),
+        own=_own_choices(corpus),
         of_split={split: order[splits[order] == place] for place, split in enumerate(EVERY_SPLIT)},
         limit=task.sequence_length(),
         most_answered=task.target_length(),
@@ -297,6 +343,15 @@ def _choices(corpus: Corpus) -> tuple[Tensor, Tensor] | None:
     longest = max(map(len, corpus.choices))
     words = [[*word, *[0] * (longest - len(word))] for word in corpus.choices]
     return torch.tensor(words), torch.tensor([len(word) for word in corpus.choices])
+
+
+def _own_choices(corpus: Corpus) -> OwnChoices | None:
+    if not corpus.own:
+        return None
+    lengths = _tensor(corpus.own_lengths)
+    starts = lengths.cumsum(0) - lengths
+    shape = len(corpus.lengths), -1
+    return OwnChoices(_tensor(corpus.own), starts.view(shape), lengths.view(shape))
 
 
 def _members(

@@ -40,12 +40,13 @@ class ExpectedAnswers:
     Attributes:
         count: shown items.
         records: records of the task's dataset, None if items are generated.
-        words: the label words by label, empty if any text can be the answer.
+        words: the label words by label, None where each record has its own; empty if any text can
+            be the answer.
     """
 
     count: int
     records: int | None
-    words: Mapping[str, str]
+    words: Mapping[str, str | None]
 
     @classmethod
     def of(cls, task: Task, shown: int) -> "ExpectedAnswers":
@@ -85,9 +86,9 @@ class ExpectedAnswers:
             yield from equal(f"{at}/label", answer.label, None, "label of an answer")
         elif answer.label is None or answer.label not in self.words:
             yield from one_of(f"{at}/label", str(answer.label), tuple(self.words), "label")
-        else:
-            word = answer_excerpt(self.words[answer.label], answer.label)
-            yield from equal(f"{at}/text", answer.text, word.text, "word of this label")
+        elif (word := self.words[answer.label]) is not None:
+            text = answer_excerpt(word, answer.label).text
+            yield from equal(f"{at}/text", answer.text, text, "word of this label")
 
 
 def _excerpt(at: str, excerpt: Excerpt, most: int) -> Iterator[Problem]:

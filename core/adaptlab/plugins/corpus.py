@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +19,11 @@ from adaptlab.text.tokeniser import Tokeniser
 MOST_NAMED = 8
 """Label words that a warning names."""
 
+OWN_CHOICES = (
+    "Label words have fields, so each choice needs a forward pass of its own, and long choices are "
+    "at a disadvantage."
+)
+
 MOST_CUTS = 32
 """Cutting by tokens shifts those that follow, so it is repeated until the item fits."""
 
@@ -33,7 +38,10 @@ class Corpus:
         asked: tokens of each prompt.
         splits: the place of each record's split in `EVERY_SPLIT`.
         labels: the place of each record's answer among the choices or classes, if there are any.
-        choices: the tokens of each choice.
+        choices: the tokens of each choice, empty if records have their own.
+        own: the tokens of every choice of each record, one after the other, if records have their
+            own.
+        own_lengths: tokens of every choice of each record.
         cut: records whose prompt was shortened.
     """
 
@@ -43,6 +51,8 @@ class Corpus:
     asked: "array[int]" = field(default_factory=lambda: array("i"))
     splits: "array[int]" = field(default_factory=lambda: array("b"))
     labels: "array[int]" = field(default_factory=lambda: array("b"))
+    own: "array[int]" = field(default_factory=lambda: array("i"))
+    own_lengths: "array[int]" = field(default_factory=lambda: array("i"))
     cut: int = 0
 
 
@@ -69,8 +79,10 @@ def check_sample(
     digest = task.reference_to_records().digest
     reader = _Reader(task.with_texts({digest: TextSource(Path(), digest, tokeniser)}))
     choices = reader.sampled(records).choices
-    words = dict(zip(task.choices().values(), choices, strict=False))
-    return tuple(_warnings(words))
+    if task.has_own_choices():
+        return (OWN_CHOICES,)
+    words = [word.fixed or "" for word in task.choices().values()]
+    return tuple(_warnings(dict(zip(words, choices, strict=False))))
 
 
 def _warnings(words: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
@@ -88,10 +100,31 @@ def _warnings(words: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
             return
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The item of a record, and the same prompt with each of its own choices, if it has any."""
+
+    item: Encoded
+    own: tuple[Encoded, ...] = ()
+
+    @property
+    def answers(self) -> tuple[tuple[int, ...], ...]:
+        """The tokens of the record's own choices, otherwise those of its answer."""
+        return tuple(choice.answer for choice in self.own) or (self.item.answer,)
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """True if two choices have the same tokens."""
+        return len({choice.answer for choice in self.own}) < len(self.own)
+
+
 class _Reader:
     def __init__(self, task: TextTask) -> None:
         self._task, self._source = task, task.source()
         self._rule = task.split_rule()
+        self._words = tuple(task.choices().values())
+        self._has_own = task.has_own_choices()
+        self._first: tuple[Encoded, ...] = ()
         values = task.class_values() or task.choices()
         self._labels = {value: place for place, value in enumerate(values)}
         self._has_classes = task.classes() is not None
@@ -130,50 +163,85 @@ class _Reader:
 
     def _add(self, number: int, record: Record) -> None:
         task, corpus = self._task, self._corpus
+        words = [word.rendered(record).text for word in self._words] if self._has_own else []
+        if fault := _fault_of(words):
+            self._note(fault, number)
+            return
         try:
-            if not corpus.choices and task.choices():
-                corpus.choices = self._choices(record)
-            item = self._fitted(record)
+            if self._words and not self._first:
+                self._note_first(number, record)
+            asked = self._fitted(record, words)
         except LeavesNothing as error:
             self._note(str(error), number)
             return
-        longest, most = task.tokens.longest, task.answer_tokens()
-        length = self._length(item)
-        self._longest = max(self._longest, length)
-        self._longest_answer = max(self._longest_answer, len(item.answer))
-        if len(item.answer) > most:
-            self._note("long_answer", number)
-        elif length > longest:
-            self._note("long", number)
-        elif self._labels:
-            label = self._labels[record[task.answer_field()[1]]]
-            if corpus.choices and item.answer != corpus.choices[label]:
-                self._note("other_tokens", number)
-            corpus.labels.append(label)
+        item = asked.item
+        if self._labels:
+            corpus.labels.append(self._labels[record[task.answer_field()[1]]])
+        if fault := self._misfit(asked):
+            self._note(fault, number)
+        for choice in asked.own:
+            corpus.own.extend(choice.answer)
+            corpus.own_lengths.append(len(choice.answer))
         corpus.tokens.extend((*item.prompt, *item.answer))
         corpus.lengths.append(item.length)
         corpus.asked.append(len(item.prompt))
         corpus.splits.append(EVERY_SPLIT.index(self._rule.split_of(record)))
 
-    def _choices(self, record: Record) -> tuple[tuple[int, ...], ...]:
-        """Return the tokens of every choice after the prompt of a record."""
-        task, tokeniser = self._task, self._source.tokeniser
-        prompt = task.template().rendered(record).text
-        return tuple(
-            encoded(tokeniser, prompt, word, ends=task.ends).answer
-            for word in task.choices().values()
-        )
+    def _misfit(self, asked: _Asked) -> str | None:
+        """Return what is wrong with the tokens of a record, None if nothing is.
 
-    def _fitted(self, record: Record) -> Encoded:
+        Its label is the last that was added.
+        """
+        length, answered = self._length(asked), max(map(len, asked.answers))
+        self._longest = max(self._longest, length)
+        self._longest_answer = max(self._longest_answer, answered)
+        if answered > self._task.answer_tokens():
+            return "long_answer"
+        if length > self._task.tokens.longest:
+            return "long"
+        if asked.is_ambiguous:
+            return "equal_choices"
+        varies = self._words and self._varies(asked, self._corpus.labels[-1])
+        return "other_tokens" if varies else None
+
+    def _note_first(self, number: int, record: Record) -> None:
+        """Keep the tokens that label words have after the first prompt."""
+        prompt = self._task.template().rendered(record).text
+        self._first = tuple(
+            self._encoded(prompt, word.rendered(record).text) for word in self._words
+        )
+        if self._has_own:
+            return
+        answers = tuple(choice.answer for choice in self._first)
+        self._corpus.choices = answers
+        if len(set(answers)) < len(answers):
+            self._note("equal_words", number)
+        elif len({choice.prompt for choice in self._first}) > 1:
+            self._note("other_tokens", number)
+
+    def _varies(self, asked: _Asked, label: int) -> bool:
+        """Return True if words have other tokens than after the first prompt.
+
+        A word with fields may have any, but all choices must leave the same tokens to the prompt.
+        """
+        if not asked.own:
+            return asked.item.answer != self._first[label].answer
+        fixed = (
+            choice.answer != first.answer
+            for choice, first, word in zip(asked.own, self._first, self._words, strict=True)
+            if not word.fields
+        )
+        return any(fixed) or len({choice.prompt for choice in asked.own}) > 1
+
+    def _fitted(self, record: Record, words: Sequence[str]) -> _Asked:
         """Return a record's item, shortened if the task says so."""
         task, tokeniser = self._task, self._source.tokeniser
         limits, values = task.tokens, dict(record)
-        answer = "" if self._has_classes else task.answer_text(record)
-        item = self._item(prompt := task.template().rendered(values), answer)
+        asked = self._asked(prompt := task.template().rendered(values), record, words)
         cuts = 0
         while (
             limits.if_longer == "cut"
-            and (excess := self._length(item) - limits.longest) > 0
+            and (excess := self._length(asked) - limits.longest) > 0
             and cuts < MOST_CUTS
         ):
             field = task.cut_field()
@@ -181,20 +249,26 @@ class _Reader:
             if shorter is None:
                 break
             values[field] = shorter
-            item = self._item(prompt := task.template().rendered(values), answer)
+            asked = self._asked(prompt := task.template().rendered(values), record, words)
             cuts += 1
         self._corpus.cut += cuts > 0
-        return item
+        return asked
 
-    def _item(self, prompt: Rendered, answer: str) -> Encoded:
+    def _asked(self, prompt: Rendered, record: Record, words: Sequence[str]) -> _Asked:
         if self._has_classes:
-            return text_alone(self._source.tokeniser, prompt.text)
-        return encoded(self._source.tokeniser, prompt.text, answer, ends=self._task.ends)
+            return _Asked(text_alone(self._source.tokeniser, prompt.text))
+        if not words:
+            return _Asked(self._encoded(prompt.text, self._task.answer_text(record)))
+        own = tuple(self._encoded(prompt.text, word) for word in words)
+        return _Asked(own[self._labels[record[self._task.answer_field()[1]]]], own)
 
-    def _length(self, item: Encoded) -> int:
+    def _encoded(self, prompt: str, answer: str) -> Encoded:
+        return encoded(self._source.tokeniser, prompt, answer, ends=self._task.ends)
+
+    def _length(self, asked: _Asked) -> int:
         """Return the tokens of an item with the longest answer that is scored."""
-        answers = (*self._corpus.choices, item.answer)
-        return len(item.prompt) + max(map(len, answers))
+        answers = (*self._corpus.choices, *asked.answers)
+        return len(asked.item.prompt) + max(map(len, answers))
 
     def _note(self, fault: str, number: int) -> None:
         self._faults[fault] += 1
@@ -230,8 +304,33 @@ class _Reader:
                 "begin every label word with a space."
             )
             return Problem("/task/label/words", "label_word_varies", detail)
+        if fault == "equal_words":
+            detail = (
+                "Two label words have the same tokens, so no model can tell them apart. Give each "
+                "label a word of its own."
+            )
+            return Problem("/task/label/words", "word_twice", detail)
+        if fault == "empty_choice":
+            detail = (
+                f"{count:,} records have an empty choice; {place}. Leave these records out, or "
+                "choose words whose fields are never empty."
+            )
+            return Problem("/task/label/words", "empty_choice", detail)
+        if fault == "equal_choices":
+            detail = (
+                f"{count:,} records have two choices with the same text or the same tokens; "
+                f"{place}. Leave these records out, or change one of the choices."
+            )
+            return Problem("/task/label/words", "equal_choices", detail)
         detail = (
             f"{fault} This concerns {count:,} records; {place}. End the prompt with fixed text, "
             "and begin the answer with a space."
         )
         return Problem("/task/prompt", "no_own_tokens", detail)
+
+
+def _fault_of(words: Sequence[str]) -> str | None:
+    """Return what makes the choices of one record unusable, None if nothing does."""
+    if any(not word.strip() for word in words):
+        return "empty_choice"
+    return "equal_choices" if len(set(words)) < len(words) else None

@@ -81,6 +81,13 @@ class Task(Value, ABC):
         """Return the tokens that the model reads: all but the answer's last one."""
         return self.input_length() + self.target_length() - 1
 
+    def passes_of_choices(self) -> int:
+        """Return the forward passes in which an item's choices are compared, if known.
+
+        They come on top of the one with the right answer; 0 if that is enough.
+        """
+        return 0
+
     def parts(self) -> "tuple[Task, ...]":
         """Return the tasks of a mixture, or the task itself."""
         return (self,)

@@ -120,19 +120,29 @@ class TextTask(Task, ABC):
         """Return the task with what follows from the values of the answer's field."""
         return self
 
-    def choices(self) -> Mapping[str, str]:
+    def choices(self) -> Mapping[str, Template]:
         """Return the label words by the value of the answer's field.
 
         The result is empty if any text can be the answer.
         """
         return {}
 
-    def listed_answers(self) -> Mapping[str, str]:
+    def has_own_choices(self) -> bool:
+        """Return True if label words have fields, so that they differ between records."""
+        return any(word.fields for word in self.choices().values())
+
+    def listed_answers(self) -> Mapping[str, str | None]:
         """Return the answers that can be given, as text, by their labels.
 
-        The result is empty if any text can be the answer.
+        The text is None if it differs between records. The result is empty if any text can be the
+        answer.
         """
-        return self.choices() or {value: value for value in self.class_values()}
+        words = {value: word.fixed for value, word in self.choices().items()}
+        return words or {value: value for value in self.class_values()}
+
+    def templates(self) -> Iterator[tuple[str, Template]]:
+        """Yield all templates, with their pointers below the task."""
+        yield "/prompt", self.template()
 
     def answer_tokens(self) -> int:
         """Return the limit on the tokens of an answer."""
@@ -257,15 +267,17 @@ class TextTask(Task, ABC):
             )
             yield Problem("/dataset", "dataset_differs", detail, nearest=(facts.digest,))
             return
-        missing = [name for name in self.template().fields if facts.field(name) is None]
-        for name in missing:
-            yield unknown_field("/prompt", name, facts)
+        for place, template in self.templates():
+            for name in template.fields:
+                if facts.field(name) is None:
+                    yield unknown_field(place, name, facts)
         pointer, name = self.answer_field()
         if facts.field(name) is None:
             yield unknown_field(pointer, name, facts)
         else:
             yield from self.fits(facts)
-        if missing and self.split_rule() != self.splits:
+        is_known = all(facts.field(name) is not None for name in self.template().fields)
+        if not is_known and self.split_rule() != self.splits:
             return  # the rule follows from the prompt
         for problem in self.split_rule().problems(facts):
             yield Problem(

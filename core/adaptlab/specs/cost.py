@@ -214,7 +214,7 @@ class _Job:
             flops=forward.flops,
             traffic_bytes=self.scalar_bytes * 2 * forward.values,
             kernels=passes * self._kernels(),
-        )
+        ) * (1 + task.passes_of_choices())
 
     def _trained_scalars(self) -> int:
         return self.replicates * self.trainable.scalars

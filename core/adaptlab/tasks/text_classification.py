@@ -12,19 +12,25 @@ from adaptlab.plugins.task import TASKS
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.records.facts import MOST_VALUES, RecordsFacts
 from adaptlab.records.record import FieldName, Record
+from adaptlab.text.template import LONGEST_WORD, BadTemplate, Template, parsed
+from adaptlab.validation import escaped
 from adaptlab.values import Value
 
 MOST_USUAL = 8
 """Tokens of a label word, if the spec does not say otherwise."""
+MOST_USUAL_OF_OWN = 32
+"""Likewise of a label word with fields."""
 
-LabelWord = Annotated[str, Field(min_length=1, max_length=100)]
+LabelWord = Annotated[str, Field(min_length=1, max_length=LONGEST_WORD)]
 
 
 class Label(Value):
     """The field with the label.
 
-    `words` has a word for each of its values, for `score: label_words` only. `classes` are its
-    values in the order of the outputs of a head, by default in alphabetical order.
+    `words` has a word for each of its values, for `score: label_words` only. A word is a template
+    like the prompt: with fields, such as " {option_a}", every record has choices of its own.
+    `classes` are the values in the order of the outputs of a head, by default in alphabetical
+    order.
     """
 
     field: FieldName
@@ -44,13 +50,15 @@ class TextClassification(TextTask):
     By `label_words`, the model reads the prompt and answers with a word. The choice is the word to
     which it gives the highest probability among all label words; a word of several tokens has the
     product of their probabilities. Training minimises the loss on the tokens of the right word.
+    If words have fields, this is multiple choice: the choices are those of the record.
 
     By `head`, a linear layer that starts at zero is trained with the method. It reads the last
     hidden state of the prompt's last token, or in an encoder the mean of those of all tokens. Its
     parameters are part of the budget. The base alone has an untrained head, which always answers
     the first class.
 
-    Chance is the share of the most common label in the dataset.
+    Chance is the share of the most common label in the dataset, and 1 / number of choices where
+    words have fields.
     """
 
     title: ClassVar[str] = "Text classification"
@@ -64,18 +72,26 @@ class TextClassification(TextTask):
     metric: Literal["accuracy"] = "accuracy"
 
     def answer_text(self, record: Record) -> str:
-        return self.choices()[record[self.label.field]]
+        words = self.label.words or {}
+        return parsed(words[record[self.label.field]]).rendered(record).text
 
     def answer_field(self) -> tuple[str, str]:
         return "/label/field", self.label.field
 
     def usual_answer(self) -> int:
+        words = [word.fixed for word in self.choices().values()]
+        if None in words:
+            return MOST_USUAL_OF_OWN
         # No tokeniser makes more tokens of a word than it has bytes.
-        words = self.choices().values()
-        return min(MOST_USUAL, max((len(word.encode()) for word in words), default=1))
+        return min(MOST_USUAL, max((len(word.encode()) for word in words if word), default=1))
 
-    def choices(self) -> Mapping[str, str]:
-        return (self.label.words or {}) if self.score == "label_words" else {}
+    def choices(self) -> Mapping[str, Template]:
+        words = (self.label.words or {}) if self.score == "label_words" else {}
+        return {value: parsed(word) for value, word in words.items()}
+
+    def templates(self) -> Iterator[tuple[str, Template]]:
+        yield from super().templates()
+        yield from self._words_with_places()
 
     def classes(self) -> int | None:
         if self.score == "label_words":
@@ -123,30 +139,51 @@ class TextClassification(TextTask):
         return self.model_copy(update={"label": self.label.model_copy(update={"classes": values})})
 
     def chance(self) -> float:
-        """Return the accuracy of always answering the most common label."""
-        return self.reference_to_records().majority or 1 / self._labels()
+        """Return the accuracy of always answering the most common label.
+
+        Where choices are the record's own, a label stands for no text, and chance is that of
+        guessing.
+        """
+        majority = None if self.has_own_choices() else self.reference_to_records().majority
+        return majority or 1 / self._labels()
 
     def chance_loss(self) -> float:
         """Return the loss of guessing among classes, or among words of one token."""
         return math.log(self._labels())
 
+    def passes_of_choices(self) -> int:
+        """Return one pass for every choice with fields.
+
+        Whether other words need one depends on the tokeniser.
+        """
+        return self._labels() if self.has_own_choices() else 0
+
     def _labels(self) -> int:
         return self.classes() or len(self.choices())
 
     def _own_problems(self) -> Iterator[Problem]:
-        yield from super()._own_problems()
-        words, classes = self.label.words, self.label.classes
-        if self.score == "head":
-            if words is not None:
-                detail = "A head answers with classes and not with words. Leave the words out."
-                yield Problem("/label/words", "words_of_head", detail)
-            if self.tokens.answer is not None:
-                detail = "A head's answer has no tokens. Leave the limit out."
-                yield Problem("/tokens/answer", "answer_of_head", detail)
-            if len(set(classes or ())) != len(classes or ()):
-                detail = "A class occurs twice. List each once."
-                yield Problem("/label/classes", "class_twice", detail)
+        if broken := tuple(self._broken_words()):
+            yield from broken
             return
+        yield from super()._own_problems()
+        yield from self._wrong_head() if self.score == "head" else self._wrong_words()
+
+    def _wrong_head(self) -> Iterator[Problem]:
+        """Yield the problems of the members that a head does not have."""
+        words, classes = self.label.words, self.label.classes
+        if words is not None:
+            detail = "A head answers with classes and not with words. Leave the words out."
+            yield Problem("/label/words", "words_of_head", detail)
+        if self.tokens.answer is not None:
+            detail = "A head's answer has no tokens. Leave the limit out."
+            yield Problem("/tokens/answer", "answer_of_head", detail)
+        if len(set(classes or ())) != len(classes or ()):
+            detail = "A class occurs twice. List each once."
+            yield Problem("/label/classes", "class_twice", detail)
+
+    def _wrong_words(self) -> Iterator[Problem]:
+        """Yield the problems of label words, which are templates."""
+        words, classes = self.label.words, self.label.classes
         if words is None:
             detail = (
                 'Give a word for every label, as in {"words": {"neg": " negative"}}, or set '
@@ -161,3 +198,21 @@ class TextClassification(TextTask):
         if twice := [word for word, count in counts.items() if count > 1]:
             detail = f"The word {twice[0]!r} stands for several labels. Give each its own."
             yield Problem("/label/words", "word_twice", detail)
+        for place, word in self._words_with_places():
+            if self.label.field in word.fields:
+                detail = f"The word contains {self.label.field!r}, which is the answer."
+                yield Problem(place, "answer_in_word", detail)
+
+    def _words_with_places(self) -> Iterator[tuple[str, Template]]:
+        for value, word in self.choices().items():
+            yield f"/label/words/{escaped(value)}", word
+
+    def _broken_words(self) -> Iterator[Problem]:
+        """Yield the problem of every word that is no template."""
+        words = self.label.words if self.score == "label_words" else None
+        for value, word in (words or {}).items():
+            try:
+                parsed(word)
+            except BadTemplate as error:
+                place = f"/label/words/{escaped(value)}"
+                yield Problem(place, "bad_template", str(error), column=error.column)

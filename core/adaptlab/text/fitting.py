@@ -7,6 +7,7 @@ from pydantic import JsonValue
 
 from adaptlab.records.facts import FieldFacts, RecordsFacts
 from adaptlab.text.splitting import NAMES_OF_SPLITS
+from adaptlab.text.template import LONGEST_WORD, literal
 from adaptlab.values import Value
 
 LABELS = ("label", "labels", "class", "category", "sentiment", "target", "intent")
@@ -22,9 +23,6 @@ ANSWERS: Mapping[str, tuple[str, ...]] = {
 
 LONGEST_ANSWER = 512
 """Limit in tokens of an answer."""
-
-LONGEST_LABEL = 99
-"""Characters of a label that, after a space, can be a label word."""
 
 
 class Roles(Value):
@@ -98,7 +96,7 @@ def task_document(
     if roles.task == "text_classification" and by_head:
         task |= {"label": {"field": roles.answer}, "score": "head"}
     elif roles.task == "text_classification":
-        words = {entry.value: word_of(entry.value) for entry in answer.values or ()}
+        words = {entry.value: literal(word_of(entry.value)) for entry in answer.values or ()}
         task["label"] = {"field": roles.answer, "words": dict(words)}
     else:
         task["answer"] = {"field": roles.answer}
@@ -152,7 +150,7 @@ def _is_label(field: FieldFacts, records: int) -> bool:
     return (
         1 < len(values) < max(records, 3)
         and len(words) == len(values)
-        and max(map(len, values)) <= LONGEST_LABEL
+        and max(len(literal(word)) for word in words) <= LONGEST_WORD
     )
 
 

@@ -7,6 +7,8 @@ from functools import lru_cache
 
 LONGEST_TEMPLATE = 10_000
 """Limit in characters."""
+LONGEST_WORD = 100
+"""Likewise of the template of a label word."""
 
 _PIECES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
 
@@ -46,6 +48,11 @@ class Template:
         """The names of the fields, in order, without repetition."""
         return tuple(dict.fromkeys(piece.text for piece in self.pieces if piece.is_field))
 
+    @property
+    def fixed(self) -> str | None:
+        """The text without any record, None if there is a field."""
+        return None if self.fields else self.rendered({}).text
+
     def rendered(self, values: Mapping[str, str]) -> Rendered:
         """Return the prompt.
 
@@ -60,7 +67,12 @@ class Template:
         return Rendered(text, spans)
 
 
-@lru_cache(maxsize=64)  # a pure function; every record needs the same one
+def literal(text: str) -> str:
+    """Return the template of a text, with its braces written twice."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+@lru_cache(maxsize=256)  # a pure function; every record needs the same few
 def parsed(template: str) -> Template:
     """Return the parts of a template.
 
