@@ -217,3 +217,50 @@ def test_a_word_without_fields_must_have_the_same_tokens_everywhere(tmp_path: Pa
     assert (problem.pointer, problem.code) == ("/task/label/words", "label_word_varies")
     assert "After 2 prompts a label word has other tokens" in problem.detail
     assert "line 6 of the dataset is the first" in problem.detail
+
+
+def calibrated(folder: Path, tokeniser: Tokeniser, **changes: Any) -> Corpus:
+    task = without(CLASSIFICATION, calibration="empty_input", **changes)
+    return read_corpus(stored(folder, reviews(60)).task(task, tokeniser))
+
+
+def test_the_empty_prompt_is_encoded_with_the_words(tmp_path: Path):
+    label = {"field": "label", "words": {"neg": " neg", "pos": " pos"}}
+    for tokeniser in (BYTES, PAIRS):
+        found = calibrated(tmp_path, tokeniser, label=label, tokens={"longest": 60})
+        for word, tokens in zip((" neg", " pos"), found.choices, strict=True):
+            assert (*found.empty, *tokens) == tokeniser.tokens(f". It is{word}").ids
+    own = corpus(tmp_path, quizzes(60), PAIRS, calibration="empty_input")
+    assert own.empty == found.empty
+
+
+def test_a_prompt_that_is_empty_without_fields_cannot_calibrate(tmp_path: Path):
+    with pytest.raises(InvalidSpec) as caught:
+        calibrated(tmp_path, BYTES, prompt="{text}")
+    (problem,) = caught.value.problems
+    assert (problem.pointer, problem.code) == ("/task/calibration", "no_empty_prompt")
+    # A token that begins every text is enough.
+    found = calibrated(tmp_path, PAIRS, prompt="{text}", tokens={"longest": 40})
+    assert len(found.empty) == 1
+
+
+def test_words_with_other_tokens_after_the_empty_prompt_are_refused(tmp_path: Path):
+    texts = [f"{text} Answer Ans" for text in TEXTS]
+    tokeniser = read_tokeniser(a_byte_pair_tokeniser(texts), 1)
+    problem = refused(
+        tmp_path,
+        with_wrong({}),
+        tokeniser,
+        prompt=" Ans{question}",
+        label=words(A="wer {a}", B="wer {b}", C="wer {c}"),
+        tokens={"longest": 60, "answer": 20},
+        calibration="empty_input",
+    )
+    assert (problem.pointer, problem.code) == ("/task/calibration", "label_word_varies")
+    assert problem.detail.startswith("In 60 records a label word has other tokens")
+
+
+def test_calibration_counts_as_a_pass_per_own_choice(tmp_path: Path):
+    data = stored(tmp_path, quizzes(60))
+    assert data.task(QUIZ).passes_of_choices() == 3
+    assert data.task(without(QUIZ, calibration="empty_input")).passes_of_choices() == 6

@@ -118,6 +118,12 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {**HEAD, "label": {"field": "label", "classes": ["neg", "good"]}},
         {"/task/label/classes": "no_such_label"},
     ),
+    "another calibration": (
+        {"calibration": "some_input"}, {"/task/calibration": "literal_error"}
+    ),
+    "the calibration of a head": (
+        {**HEAD, "calibration": "empty_input"}, {"/task/calibration": "calibration_of_head"}
+    ),
     "a class twice": (
         {**HEAD, "label": {"field": "label", "classes": ["neg", "pos", "pos"]}},
         {"/task/label/classes": "class_twice"},

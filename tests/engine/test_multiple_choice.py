@@ -11,7 +11,8 @@ from tests.texts import QUIZ, Stored, joined, quizzes, stored, without
 
 from adaptlab.engine.evaluate import outcomes, validation
 from adaptlab.engine.run import run
-from adaptlab.engine.texts import WordItems, items_of_step, texts_of
+from adaptlab.engine.texts import items_of_step, texts_of
+from adaptlab.engine.word_choice import WordItems
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import AnswersGiven, AttentionCaptured, Evaluated, ItemsShown
 

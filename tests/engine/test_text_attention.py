@@ -29,6 +29,12 @@ TASKS: dict[str, dict[str, Any]] = {
     "head": dict(HEAD_TASK),
     "signs": without(CLASSIFICATION, tokens={"longest": 40}),
     "words": without(CLASSIFICATION, label=WORDS, tokens={"longest": 52, "answer": 11}),
+    "calibrated": without(
+        CLASSIFICATION,
+        label=WORDS,
+        tokens={"longest": 52, "answer": 11},
+        calibration="empty_input",
+    ),
     "completion": without(COMPLETION, tokens={"longest": 56, "answer": 8}),
 }
 CASES = (
@@ -37,6 +43,7 @@ CASES = (
     ("qwen3", "head"),
     ("qwen3", "signs"),
     ("gemma2", "words"),
+    ("qwen3", "calibrated"),
     ("qwen3", "completion"),
 )
 

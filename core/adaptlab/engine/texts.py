@@ -4,17 +4,19 @@ A causal model needs no mask for padding behind an item, since no token sees wha
 """
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from adaptlab.engine.counter import constant, mixed, random_bits, stream
 from adaptlab.engine.digits import listed_places
-from adaptlab.engine.items import Answer, Items
-from adaptlab.engine.tensors import Bool, Float, Int
+from adaptlab.engine.items import Items
+from adaptlab.engine.tensors import Int
+from adaptlab.engine.word_choice import Alone, ChoiceItems, WordItems, members_of, moved
 from adaptlab.plugins.corpus import Corpus, read_corpus
 from adaptlab.plugins.splits import EVERY_SPLIT, Split
 from adaptlab.plugins.text_task import TextTask
@@ -23,59 +25,6 @@ STEPS_SORTED = 16
 """Steps whose items are drawn together and sorted by length."""
 PADDED_TO = 8
 """Lengths are multiples of it, so that few different shapes occur."""
-
-
-@dataclass(frozen=True)
-class ChoiceItems(Items):
-    """Items whose answer is one of some tokens, K of them."""
-
-    choices: Int[Tensor, "K"] | None = None
-
-    def right(
-        self, logits: Float[Tensor, "A B M V"], answer: Answer | None = None
-    ) -> Bool[Tensor, "A B"]:
-        """Return a mask of the items whose token is the likeliest of all choices."""
-        assert self.choices is not None
-        return self.choices[self._likeliest(logits)] == self.targets[..., 0]
-
-    def choose(self, answer: Answer) -> Int[Tensor, "A B"]:
-        """Return the places of the likeliest tokens among all choices."""
-        return self._likeliest(answer(self))
-
-    def _likeliest(self, logits: Tensor) -> Tensor:
-        return logits[:, :, 0, self.choices].argmax(-1)
-
-
-@dataclass(frozen=True)
-class WordItems(Items):
-    """Items whose answer is one of some words of several tokens.
-
-    `others` are the same prompts with each word as the answer, `labels` the places of the right
-    ones among them.
-    """
-
-    others: tuple[Items, ...] = ()
-    labels: Int[Tensor, "S B"] | None = None
-
-    def each(self, change: Callable[[Tensor], Tensor]) -> "WordItems":
-        """Return the items with the same change made to every tensor."""
-        assert self.labels is not None
-        labels = change(self.labels.unsqueeze(-1)).squeeze(-1)
-        others = tuple(other.each(change) for other in self.others)
-        plain = Items(*_members(self)).each(change)
-        return WordItems(*_members(plain), others=others, labels=labels)
-
-    def right(
-        self, logits: Float[Tensor, "A B M V"], answer: Answer | None = None
-    ) -> Bool[Tensor, "A B"]:
-        """Return a mask of the items whose word is the likeliest of all words."""
-        assert answer is not None
-        return self.choose(answer) == self.labels
-
-    def choose(self, answer: Answer) -> Int[Tensor, "A B"]:
-        """Return the places of the likeliest words."""
-        losses = [other.token_losses(answer(other)).sum(-1) for other in self.others]
-        return torch.stack(losses, -1).argmin(-1)
 
 
 def text_items(
@@ -91,7 +40,7 @@ def text_items(
     listed = texts.of_split[split]
     places = listed_places(split, seeds.to(cpu).unsqueeze(1), index, len(listed))
     # On a GPU steps are recorded, and a recording holds for items of one length only.
-    return _moved(texts.items(listed[places], is_full=device.type == "cuda"), device)
+    return moved(texts.items(listed[places], is_full=device.type == "cuda"), device)
 
 
 def items_of_step(task: TextTask, seeds: Int[Tensor, "S"], size: int, step: int) -> Items:
@@ -114,7 +63,7 @@ def items_of_step(task: TextTask, seeds: Int[Tensor, "S"], size: int, step: int)
     first = int(order[place]) * size
     chosen = by_length[:, first : first + size]
     # On a GPU steps are recorded, and a recording holds for items of one length only.
-    return _moved(texts.trained(chosen, is_full=device.type == "cuda"), device)
+    return moved(texts.trained(chosen, is_full=device.type == "cuda"), device)
 
 
 def scored_order(task: TextTask, split: Split, samples: int) -> Int[Tensor, "N"]:
@@ -128,7 +77,7 @@ def chosen_items(
 ) -> Items:
     """Return the items at some places of a split, for one seed."""
     texts = texts_of(task)
-    return _moved(texts.items(texts.of_split[split][places].unsqueeze(0)), device)
+    return moved(texts.items(texts.of_split[split][places].unsqueeze(0)), device)
 
 
 @dataclass(frozen=True)
@@ -144,6 +93,7 @@ class Texts:
         choices: the tokens of each choice, padded, and how many they are; None if there are none,
             or if records have their own.
         own: the choices of each record, if it has its own.
+        empty: the tokens of the prompt with every field empty, if scores are calibrated by it.
         of_split: records of each split, in an order that does not depend on the file's.
         limit: the most tokens that the model reads.
         most_answered: the most tokens of an answer.
@@ -156,6 +106,7 @@ class Texts:
     labels: Int[Tensor, "W"] | None
     choices: tuple[Tensor, Tensor] | None
     own: "OwnChoices | None"
+    empty: Int[Tensor, "E"] | None
     of_split: Mapping[Split, Int[Tensor, "W2"]]
     limit: int
     most_answered: int
@@ -170,12 +121,43 @@ class Texts:
             return items
         assert self.labels is not None
         if self.choices is not None and int(self.choices[1].max()) == 1:
-            return ChoiceItems(*_members(items), choices=self.choices[0][:, 0])
-        others = tuple(
-            self._with_answer(records, word, length, is_full=is_full)
-            for word, length in self._words(records, is_full=is_full)
+            words, lengths = self.choices
+            empty = self._after_nothing(words[:1], lengths[:1])
+            return ChoiceItems(*members_of(items), choices=words[:, 0], empty=empty)
+        words = list(self._words(records, is_full=is_full))
+        return WordItems(
+            *members_of(items),
+            others=tuple(self._with_answer(records, *word, is_full=is_full) for word in words),
+            labels=self.labels[records],
+            alone=self._alone(words),
         )
-        return WordItems(*_members(items), others=others, labels=self.labels[records])
+
+    def _alone(self, words: Sequence[tuple[Tensor, Tensor]]) -> Alone | None:
+        """Return the words of some records after the empty prompt."""
+        if self.empty is None:
+            return None
+        if self.choices is not None:
+            places = torch.arange(len(words)).expand(*words[0][1].shape, -1)
+            items = self._after_nothing(*self.choices)
+        else:
+            longest = max(tokens.shape[-1] for tokens, _ in words)
+            padded = [
+                functional.pad(tokens, (0, longest - tokens.shape[-1])) for tokens, _ in words
+            ]
+            lengths = torch.stack([length for _, length in words], -1)
+            rows = torch.cat([lengths.unsqueeze(-1), torch.stack(padded, -2)], -1)
+            different, inverse = rows.flatten(0, 2).unique(dim=0, return_inverse=True)
+            places = inverse.view(lengths.shape)
+            items = self._after_nothing(different[:, 1:], different[:, 0])
+        return items and Alone(items, places)
+
+    def _after_nothing(self, words: Int[Tensor, "N M"], lengths: Int[Tensor, "N"]) -> Items | None:
+        """Return words after the empty prompt, None if there is none."""
+        if self.empty is None:
+            return None
+        asked = torch.full_like(lengths, len(self.empty)).unsqueeze(0)
+        prompts = self.empty, torch.zeros_like(asked), asked
+        return self._joined(prompts, words.unsqueeze(0), lengths.unsqueeze(0), is_full=False)
 
     def trained(self, records: Int[Tensor, "S B"], *, is_full: bool = False) -> Items:
         """Return some records as items to train on, without the wrong choices."""
@@ -242,10 +224,25 @@ class Texts:
         is_full: bool,
     ) -> Items:
         """Return the prompts of records with these answers."""
-        asked = self.asked[records]
+        prompts = self.tokens, self.starts[records], self.asked[records]
+        return self._joined(prompts, answers, answered, is_full=is_full)
+
+    def _joined(
+        self,
+        prompts: tuple[Int[Tensor, "N"], Int[Tensor, "S B"], Int[Tensor, "S B"]],
+        answers: Int[Tensor, "S B M"],
+        answered: Int[Tensor, "S B"],
+        *,
+        is_full: bool,
+    ) -> Items:
+        """Return prompts with these answers.
+
+        Prompts are spans of tokens: where each starts, and its length.
+        """
+        all_tokens, starts, asked = prompts
         most = int((asked + answered - 1).max())
         length = self._padded(most, is_full=is_full)
-        tokens = spans(self.tokens, self.starts[records], asked, length)
+        tokens = spans(all_tokens, starts, asked, length)
         place = torch.arange(answers.shape[-1])
         counted = place < answered.unsqueeze(-1)
         written = asked.unsqueeze(-1) + place
@@ -326,6 +323,7 @@ def _texts(task: TextTask) -> Texts:
         labels=_tensor(corpus.labels) if corpus.labels else None,
         choices=_choices(corpus),
         own=_own_choices(corpus),
+        empty=torch.tensor(corpus.empty) if corpus.empty else None,
         of_split={split: order[splits[order] == place] for place, split in enumerate(EVERY_SPLIT)},
         limit=task.sequence_length(),
         most_answered=task.target_length(),
@@ -352,25 +350,3 @@ def _own_choices(corpus: Corpus) -> OwnChoices | None:
     starts = lengths.cumsum(0) - lengths
     shape = len(corpus.lengths), -1
     return OwnChoices(_tensor(corpus.own), starts.view(shape), lengths.view(shape))
-
-
-def _members(
-    items: Items,
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, int, int]:
-    return (
-        items.tokens,
-        items.targets,
-        items.counted,
-        items.answer_rows,
-        items.first,
-        items.length,
-    )
-
-
-def _moved(items: Items, device: torch.device) -> Items:
-    if device.type == "cpu":
-        return items
-    moved = items.each(lambda tensor: tensor.to(device))
-    if isinstance(moved, ChoiceItems) and moved.choices is not None:
-        return replace(moved, choices=moved.choices.to(device))
-    return moved

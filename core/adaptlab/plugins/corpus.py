@@ -42,6 +42,7 @@ class Corpus:
         own: the tokens of every choice of each record, one after the other, if records have their
             own.
         own_lengths: tokens of every choice of each record.
+        empty: the tokens of the prompt with every field empty, if scores are calibrated by it.
         cut: records whose prompt was shortened.
     """
 
@@ -53,6 +54,7 @@ class Corpus:
     labels: "array[int]" = field(default_factory=lambda: array("b"))
     own: "array[int]" = field(default_factory=lambda: array("i"))
     own_lengths: "array[int]" = field(default_factory=lambda: array("i"))
+    empty: tuple[int, ...] = ()
     cut: int = 0
 
 
@@ -171,13 +173,14 @@ class _Reader:
             if self._words and not self._first:
                 self._note_first(number, record)
             asked = self._fitted(record, words)
+            varies = bool(words and self._corpus.empty) and self._varies_alone(words, asked.own)
         except LeavesNothing as error:
             self._note(str(error), number)
             return
         item = asked.item
         if self._labels:
             corpus.labels.append(self._labels[record[task.answer_field()[1]]])
-        if fault := self._misfit(asked):
+        if fault := self._misfit(asked) or ("other_tokens_alone" if varies else None):
             self._note(fault, number)
         for choice in asked.own:
             corpus.own.extend(choice.answer)
@@ -210,6 +213,7 @@ class _Reader:
         self._first = tuple(
             self._encoded(prompt, word.rendered(record).text) for word in self._words
         )
+        self._note_empty(number, [word.rendered(record).text for word in self._words])
         if self._has_own:
             return
         answers = tuple(choice.answer for choice in self._first)
@@ -218,6 +222,28 @@ class _Reader:
             self._note("equal_words", number)
         elif len({choice.prompt for choice in self._first}) > 1:
             self._note("other_tokens", number)
+
+    def _note_empty(self, number: int, words: Sequence[str]) -> None:
+        """Keep the tokens of the prompt with every field empty, if it is needed."""
+        if (prompt := self._task.empty_prompt()) is None:
+            return
+        try:
+            self._corpus.empty = self._encoded(prompt, words[0]).prompt
+            varies = not self._has_own and self._varies_alone(words, self._first)
+        except LeavesNothing:
+            self._note("no_empty_prompt", number)
+            return
+        if varies:
+            self._note("other_tokens_alone", number)
+
+    def _varies_alone(self, words: Sequence[str], choices: Sequence[Encoded]) -> bool:
+        """Return True if words have other tokens after the empty prompt."""
+        prompt = self._task.empty_prompt() or ""
+        alone = (self._encoded(prompt, word) for word in words)
+        return any(
+            one.prompt != self._corpus.empty or one.answer != choice.answer
+            for one, choice in zip(alone, choices, strict=True)
+        )
 
     def _varies(self, asked: _Asked, label: int) -> bool:
         """Return True if words have other tokens than after the first prompt.
@@ -268,7 +294,8 @@ class _Reader:
     def _length(self, asked: _Asked) -> int:
         """Return the tokens of an item with the longest answer that is scored."""
         answers = (*self._corpus.choices, *asked.answers)
-        return len(asked.item.prompt) + max(map(len, answers))
+        prompt = max(len(asked.item.prompt), len(self._corpus.empty))
+        return prompt + max(map(len, answers))
 
     def _note(self, fault: str, number: int) -> None:
         self._faults[fault] += 1
@@ -304,6 +331,20 @@ class _Reader:
                 "begin every label word with a space."
             )
             return Problem("/task/label/words", "label_word_varies", detail)
+        if fault == "no_empty_prompt":
+            detail = (
+                "With every field empty, the prompt has no token before the answer, so there is "
+                "nothing to calibrate by. Put fixed text into the prompt, or leave `calibration` "
+                "out."
+            )
+            return Problem("/task/calibration", "no_empty_prompt", detail)
+        if fault == "other_tokens_alone":
+            detail = (
+                f"In {count:,} records a label word has other tokens after the prompt with empty "
+                f"fields than after its own; {place}. End the prompt with a sign that no word "
+                "contains, such as a colon, and begin every label word with a space."
+            )
+            return Problem("/task/calibration", "label_word_varies", detail)
         if fault == "equal_words":
             detail = (
                 "Two label words have the same tokens, so no model can tell them apart. Give each "

@@ -144,6 +144,10 @@ class TextTask(Task, ABC):
         """Yield all templates, with their pointers below the task."""
         yield "/prompt", self.template()
 
+    def empty_prompt(self) -> str | None:
+        """Return the prompt with every field empty, if scores are calibrated by it."""
+        return None
+
     def answer_tokens(self) -> int:
         """Return the limit on the tokens of an answer."""
         return self.tokens.answer or self.usual_answer()

@@ -52,6 +52,11 @@ class TextClassification(TextTask):
     product of their probabilities. Training minimises the loss on the tokens of the right word.
     If words have fields, this is multiple choice: the choices are those of the record.
 
+    With `calibration: empty_input`, the score of a word is its log-probability after the prompt
+    minus that after the same prompt with every field empty, which removes the model's preference
+    for some words. It decides validation and test scores and answers, not the training loss.
+    Sources: Zhao et al. (ICML 2021); where words have fields, Holtzman et al. (EMNLP 2021).
+
     By `head`, a linear layer that starts at zero is trained with the method. It reads the last
     hidden state of the prompt's last token, or in an encoder the mean of those of all tokens. Its
     parameters are part of the budget. The base alone has an untrained head, which always answers
@@ -69,6 +74,7 @@ class TextClassification(TextTask):
     name: Literal["text_classification"] = "text_classification"
     label: Label
     score: Literal["label_words", "head"] = "label_words"
+    calibration: Literal["none", "empty_input"] = "none"
     metric: Literal["accuracy"] = "accuracy"
 
     def answer_text(self, record: Record) -> str:
@@ -92,6 +98,12 @@ class TextClassification(TextTask):
     def templates(self) -> Iterator[tuple[str, Template]]:
         yield from super().templates()
         yield from self._words_with_places()
+
+    def empty_prompt(self) -> str | None:
+        if self.calibration == "none":
+            return None
+        template = self.template()
+        return template.rendered(dict.fromkeys(template.fields, "")).text
 
     def classes(self) -> int | None:
         if self.score == "label_words":
@@ -152,11 +164,13 @@ class TextClassification(TextTask):
         return math.log(self._labels())
 
     def passes_of_choices(self) -> int:
-        """Return one pass for every choice with fields.
+        """Return one pass for every choice with fields, two if they are calibrated.
 
-        Whether other words need one depends on the tokeniser.
+        Whether other words need one depends on the tokeniser. Their calibration is a small part of
+        a pass.
         """
-        return self._labels() if self.has_own_choices() else 0
+        calibrated = self.calibration == "empty_input"
+        return self._labels() * (1 + calibrated) if self.has_own_choices() else 0
 
     def _labels(self) -> int:
         return self.classes() or len(self.choices())
@@ -180,6 +194,12 @@ class TextClassification(TextTask):
         if len(set(classes or ())) != len(classes or ()):
             detail = "A class occurs twice. List each once."
             yield Problem("/label/classes", "class_twice", detail)
+        if self.calibration != "none":
+            detail = (
+                f"The calibration {self.calibration!r} compares label words, and a head has none. "
+                "Leave `calibration` out, or set `score` to label_words."
+            )
+            yield Problem("/calibration", "calibration_of_head", detail)
 
     def _wrong_words(self) -> Iterator[Problem]:
         """Yield the problems of label words, which are templates."""
