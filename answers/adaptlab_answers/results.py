@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from adaptlab.measurements.results import MetricPoint, ReplicateResult, Usage
+from adaptlab.measurements.results import Confusion, MetricPoint, ReplicateResult, Usage
 from adaptlab.measurements.theory_report import Check
 from adaptlab.values import Value
 from adaptlab_answers.moments import Moment
@@ -74,7 +74,9 @@ class EvaluationLinks(Value):
 class EvaluationView(Value):
     """The exact-match score of one replicate on one task.
 
-    If it is not `attached`, it was measured on the base model alone.
+    If it is not `attached`, it was measured on the base model alone. `confusion` and `macro_f1` are
+    null unless the task chooses among 2 to 32 labels. `macro_f1` is the mean F1 score of all labels
+    that are right or given.
     """
 
     id: int
@@ -86,6 +88,8 @@ class EvaluationView(Value):
     correct: int
     total: int
     accuracy: float
+    macro_f1: float | None = None
+    confusion: Confusion | None = None
     links: EvaluationLinks
 
     @property

@@ -702,7 +702,8 @@ class MetricPoint(Table):
 class Evaluation(Table):
     """The score of one replicate on one task and split.
 
-    It is the base model's if not `attached`.
+    It is the base model's if not `attached`. `confusion` has the counts of given labels by right
+    label, with the labels; null unless the task chooses among few.
     """
 
     __tablename__ = "evaluations"
@@ -726,6 +727,7 @@ class Evaluation(Table):
     attached: Mapped[bool] = mapped_column(Boolean, server_default=true())
     correct: Mapped[int]
     total: Mapped[int]
+    confusion: Mapped[Json | None] = mapped_column(JSONB(none_as_null=True))
 
 
 class JobMetric(Table):

@@ -14,6 +14,7 @@ from adaptlab.bundle.contents import MOST_PLOTS
 from adaptlab.bundle.reading import LARGEST_BUNDLE, LARGEST_MEMBER, MOST_MEMBERS
 from adaptlab.exchange import adapter_folder
 from adaptlab.measurements import reported_answers
+from adaptlab.measurements.results import MOST_CONFUSED
 from adaptlab.plugins.dataset import FEWEST_TRIPLES, MOST_TRIPLES
 from adaptlab.records import facts, gathering, record
 from adaptlab.specs import spec
@@ -211,6 +212,7 @@ def _stated(settings: Settings) -> dict[str, str]:
         "rows of a page": f"{LARGEST_PAGE_SIZE}",
         "long poll (`wait`)": f"{LONGEST_WAIT} s",
         "idempotency key": f"{LONGEST_KEY} characters",
+        "labels of a task whose right and given ones are counted": f"2 to {MOST_CONFUSED}",
         "training steps": f"{_most(training['steps']):,}",
         "batch size": f"{_most(training['batch_size']):,}",
         "tokens per batch and replicate: items × length": f"{defaults['max_batch_tokens']:,}",

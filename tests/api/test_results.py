@@ -138,6 +138,22 @@ def test_scores_and_the_outcome_of_every_item(
     assert api.get(other).status_code == 404
 
 
+def test_the_confusion_of_labels_comes_with_macro_f1(
+    api: TestClient, job: str, ledger: DatabaseLedger, claim: Claim
+) -> None:
+    confusion = results.Confusion(labels=("pos", "a"), counts=((5, 3), (1, 7)))
+    scores = [an_evaluation(0, confusion=confusion), an_evaluation(1)]
+    ledger.record(claim, [results.Evaluated(evaluation=score) for score in scores])
+    with_counts, without_counts = data(api, f"{job}/evaluations")
+    assert with_counts["confusion"] == {"labels": ["pos", "a"], "counts": [[5, 3], [1, 7]]}
+    assert with_counts["macro_f1"] == pytest.approx((10 / 14 + 14 / 18) / 2)
+    assert (without_counts["confusion"], without_counts["macro_f1"]) == (None, None)
+    again = an_evaluation(0, confusion=None)
+    ledger.record(claim, [results.Evaluated(evaluation=again)])
+    first, *_ = data(api, f"{job}/evaluations")
+    assert first["confusion"] is None
+
+
 def test_scores_say_whether_the_adaptation_was_attached_and_can_be_asked_for_by_it(
     api: TestClient, job: str, ledger: DatabaseLedger, claim: Claim
 ) -> None:

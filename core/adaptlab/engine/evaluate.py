@@ -4,7 +4,8 @@ Greedy generation answers an item correctly exactly if the model, given the corr
 ranks the correct token first at every answer position. So one forward pass scores all of them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,13 +14,66 @@ from adaptlab.engine.grouped import lifted
 from adaptlab.engine.items import Items
 from adaptlab.engine.making import scored_items
 from adaptlab.engine.model import Model
-from adaptlab.engine.tensors import Bool, Float
+from adaptlab.engine.tensors import Bool, Float, Int
+from adaptlab.engine.texts import right_choices
 from adaptlab.measurements.results import Split
 from adaptlab.plugins.task import Task
 from adaptlab.specs.scoring_pass import items_at_once
 
 
+@dataclass(frozen=True)
+class Judged:
+    """Answers to the first items of a split.
+
+    Attributes:
+        right: a mask of the correct ones.
+        given: the places of the chosen labels, None if the task does not choose from a list.
+        expected: the places of the right labels, likewise.
+    """
+
+    right: Bool[Tensor, "R N"]
+    given: Int[Tensor, "R N"] | None = None
+    expected: Int[Tensor, "N"] | None = None
+
+    def rows(self, rows: Sequence[int]) -> "Judged":
+        """Return the answers of some replicates, in this order."""
+        given = None if self.given is None else self.given[rows]
+        return Judged(self.right[rows], given, self.expected)
+
+
 @torch.no_grad()
+def judged(
+    model: Model,
+    task: Task,
+    split: Split,
+    samples: int,
+    replicates: int,
+    *,
+    attached: bool = True,
+) -> Judged:
+    """Return the answers to the first `samples` items.
+
+    Without `attached`, the base model answers alone.
+    """
+    shape, device = (replicates, samples), model.plan.device
+    expected = right_choices(task, split, samples)
+
+    def answer(items: Items) -> Tensor:
+        return model.answers(items, task=task, attached=attached)
+
+    if expected is None:
+        right = torch.zeros(shape, dtype=torch.bool, device=device)
+        for places, items in scored_parts(model, task, split, samples, replicates):
+            right[:, places] = lifted(items.right(answer(items), answer), replicates)
+        return Judged(right)
+    given = torch.zeros(shape, dtype=torch.int64, device=device)
+    for places, items in scored_parts(model, task, split, samples, replicates):
+        chosen = items.choose(answer)
+        assert chosen is not None
+        given[:, places] = lifted(chosen, replicates)
+    return Judged(given == expected.to(device), given, expected)
+
+
 def outcomes(
     model: Model,
     task: Task,
@@ -29,18 +83,8 @@ def outcomes(
     *,
     attached: bool = True,
 ) -> Bool[Tensor, "{replicates} {samples}"]:
-    """Return a mask of correct answers to the first `samples` items.
-
-    Without `attached`, the base model answers alone.
-    """
-    right = torch.zeros(replicates, samples, dtype=torch.bool, device=model.plan.device)
-
-    def answer(items: Items) -> Tensor:
-        return model.answers(items, task=task, attached=attached)
-
-    for places, items in scored_parts(model, task, split, samples, replicates):
-        right[:, places] = lifted(items.right(answer(items), answer), replicates)
-    return right
+    """Return the mask of correct answers that `judged` returns."""
+    return judged(model, task, split, samples, replicates, attached=attached).right
 
 
 @torch.no_grad()

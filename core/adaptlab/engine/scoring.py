@@ -5,12 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from adaptlab.engine.evaluate import outcomes
+from adaptlab.engine.evaluate import Judged, judged
 from adaptlab.engine.model import Model
-from adaptlab.measurements.results import Evaluation, ReplicateResult
+from adaptlab.measurements.results import (
+    MOST_CONFUSED,
+    Confusion,
+    Evaluation,
+    ReplicateResult,
+)
 from adaptlab.plugins.task import Task
+from adaptlab.plugins.text_task import TextTask
 
 
 def score(model: Model, chosen: Sequence[ReplicateResult]) -> Iterator[Evaluation]:
@@ -22,21 +27,21 @@ def score(model: Model, chosen: Sequence[ReplicateResult]) -> Iterator[Evaluatio
     """
     samples = model.plan.evaluation_samples
     for task in model.plan.evaluation_tasks():
-        right = outcomes(model, task, "test", samples, len(chosen))
-        yield from _evaluations(chosen, task, right, attached=True)
+        answers = judged(model, task, "test", samples, len(chosen))
+        yield from _evaluations(chosen, task, answers, attached=True)
         if model.plan.method is not None:
-            right = _detached(model, chosen, task, samples)
-            yield from _evaluations(chosen, task, right, attached=False)
+            answers = _detached(model, chosen, task, samples)
+            yield from _evaluations(chosen, task, answers, attached=False)
 
 
-def _detached(model: Model, chosen: Sequence[ReplicateResult], task: Task, samples: int) -> Tensor:
-    """Return the outcomes [R, samples] of the bases alone.
+def _detached(model: Model, chosen: Sequence[ReplicateResult], task: Task, samples: int) -> Judged:
+    """Return the answers of the bases alone, by replicate.
 
     Replicates of one base share them.
     """
     alone, rows = bases_alone(model, chosen)
-    right = outcomes(alone, task, "test", samples, len(set(rows)), attached=False)
-    return right[rows]
+    answers = judged(alone, task, "test", samples, len(set(rows)), attached=False)
+    return answers.rows(rows)
 
 
 def bases_alone(model: Model, chosen: Sequence[ReplicateResult]) -> tuple[Model, list[int]]:
@@ -57,9 +62,9 @@ def _base_replicate(model: Model, result: ReplicateResult) -> int:
 
 
 def _evaluations(
-    chosen: Sequence[ReplicateResult], task: Task, right: Tensor, *, attached: bool
+    chosen: Sequence[ReplicateResult], task: Task, answers: Judged, *, attached: bool
 ) -> Iterator[Evaluation]:
-    outcomes_of_rows = right.to("cpu", torch.bool).numpy()
+    outcomes_of_rows = answers.right.to("cpu", torch.bool).numpy()
     for row, result in enumerate(chosen):
         yield Evaluation(
             replicate=result.replicate,
@@ -70,4 +75,17 @@ def _evaluations(
             correct=int(outcomes_of_rows[row].sum()),
             total=outcomes_of_rows.shape[1],
             outcomes=np.packbits(outcomes_of_rows[row]).tobytes().hex(),
+            confusion=_confusion(task, answers, row),
         )
+
+
+def _confusion(task: Task, answers: Judged, row: int) -> Confusion | None:
+    """Return the counts of given labels of one replicate, None without few labels."""
+    labels = tuple(task.listed_answers()) if isinstance(task, TextTask) else ()
+    if answers.given is None or answers.expected is None or not 2 <= len(labels) <= MOST_CONFUSED:
+        return None
+    cells = answers.expected * len(labels) + answers.given[row].cpu()
+    counts: list[list[int]] = (
+        cells.bincount(minlength=len(labels) ** 2).view(len(labels), -1).tolist()
+    )
+    return Confusion(labels=labels, counts=tuple(map(tuple, counts)))

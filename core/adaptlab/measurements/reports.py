@@ -25,11 +25,13 @@ from adaptlab.measurements.report_bounds import (
 )
 from adaptlab.measurements.reported_answers import ExpectedAnswers
 from adaptlab.measurements.reported_attention import ExpectedMaps
+from adaptlab.measurements.reported_confusions import confusion_problems
 from adaptlab.measurements.results import LARGEST_LOSS, METRICS
 from adaptlab.measurements.theory_report import Detail
 from adaptlab.plugins.hard_prompt import HardPrompt
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.registry import as_json
+from adaptlab.plugins.task import Task
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.specs.curve_steps import CurveSteps
 from adaptlab.specs.resolve import family_shape, model_shape
@@ -65,6 +67,7 @@ class Expected:
         dtype: the type of the tensors in safetensors' notation.
         maps: the attention maps, None if none are recorded.
         answers: the shown items of each scored task, empty if none are shown.
+        labels: the labels of each scored task, empty if it does not choose among any.
     """
 
     spec: Resolved
@@ -76,6 +79,7 @@ class Expected:
     dtype: str
     maps: ExpectedMaps | None
     answers: tuple[ExpectedAnswers, ...] = ()
+    labels: tuple[tuple[str, ...], ...] = ()
 
     @classmethod
     def of(cls, spec: Resolved) -> Self:
@@ -91,6 +95,7 @@ class Expected:
             dtype="F64" if spec.precision == "float64" else "F32",
             maps=_maps(spec, method),
             answers=_answers(spec),
+            labels=tuple(map(_labels, scored_tasks(spec))),
         )
 
     @property
@@ -243,6 +248,9 @@ class Expected:
             samples = self.spec.evaluation_samples
             yield from equal(f"{at}/total", evaluation.total, samples, "sample count")
         yield from _outcomes(at, evaluation)
+        if evaluation.confusion is not None and evaluation.task in self.tasks:
+            labels = self.labels[self.tasks.index(evaluation.task)]
+            yield from confusion_problems(at, evaluation, evaluation.confusion, labels)
 
     def _shown(self, at: str, event: results.ItemsShown) -> Iterator[Problem]:
         expected = self._answers_of(event.task_place)
@@ -361,6 +369,10 @@ def _maps(spec: Resolved, method: Method | None) -> ExpectedMaps | None:
         are_texts=isinstance(task, TextTask),
         choices=len(task.listed_answers()) if isinstance(task, TextTask) else 0,
     )
+
+
+def _labels(task: Task) -> tuple[str, ...]:
+    return tuple(task.listed_answers()) if isinstance(task, TextTask) else ()
 
 
 def _same_tensors(at: str, reported: Shapes, expected: Shapes) -> Iterator[Problem]:

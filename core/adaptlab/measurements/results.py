@@ -107,11 +107,26 @@ class ReplicateResult(Value):
     prompt: FoundPrompt | None = None
 
 
+MOST_CONFUSED = 32
+"""Labels of a task whose confusion is kept; that of more is left out."""
+
+
+class Confusion(Value):
+    """The number of items by their right label and by the given one.
+
+    `counts[i][j]` items with the right label `labels[i]` were answered with `labels[j]`.
+    """
+
+    labels: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+
+
 class Evaluation(Value):
     """The exact-match score of one replicate on one task.
 
     `attached` is false for a score of the base model alone. `outcomes` has one bit per item, packed
-    as by `numpy.packbits` (big-endian) and written as hexadecimal digits.
+    as by `numpy.packbits` (big-endian) and written as hexadecimal digits. `confusion` is null
+    unless the task chooses among 2 to 32 labels.
     """
 
     replicate: int
@@ -122,6 +137,7 @@ class Evaluation(Value):
     correct: int
     total: int
     outcomes: str
+    confusion: Confusion | None = None
 
     @property
     def accuracy(self) -> float:

@@ -7,8 +7,9 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
-from adaptlab.measurements.results import ReplicateResult, Usage
+from adaptlab.measurements.results import Confusion, ReplicateResult, Usage
 from adaptlab.measurements.theory_report import Check
+from adaptlab.statistics.confusions import macro_f1
 from adaptlab_answers.results import (
     Attempts,
     AttemptView,
@@ -206,6 +207,7 @@ def _curve(key: tuple[str, int, int], points: list[tuple[int, float | None]]) ->
 
 
 def _evaluation(row: Evaluation) -> EvaluationView:
+    confusion = None if row.confusion is None else Confusion.model_validate(row.confusion)
     return EvaluationView(
         id=row.id,
         replicate=row.replicate,
@@ -216,5 +218,7 @@ def _evaluation(row: Evaluation) -> EvaluationView:
         correct=row.correct,
         total=row.total,
         accuracy=row.correct / row.total,
+        macro_f1=None if confusion is None else macro_f1(confusion.counts),
+        confusion=confusion,
         links=EvaluationLinks(outcomes=f"/v1/jobs/{row.job_id}/evaluations/{row.id}/outcomes"),
     )

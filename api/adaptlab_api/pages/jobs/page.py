@@ -18,7 +18,7 @@ from adaptlab_answers.jobs import EventView, JobView
 from adaptlab_api.pages.attention.view import attention_view
 from adaptlab_api.pages.jobs.curves import MOST_REPLICATES
 from adaptlab_api.pages.jobs.listing import ACTIVE_SECONDS, running_seconds, unserved_queues
-from adaptlab_api.pages.jobs.scores import forgetting_rows, score_table
+from adaptlab_api.pages.jobs.scores import confusion_tables, forgetting_rows, score_table
 from adaptlab_api.pages.rendering.formats import (
     NOTHING,
     integer,
@@ -59,6 +59,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "seeds": len(spec.seeds),
         "trials": len(spec.training.learning_rates),
         "scores": score_table(evaluations, tried, spec.task),
+        "confusions": confusion_tables(evaluations, spec.task),
         "forgetting": forgetting_rows(evaluations, spec),
         "tried": tried,
         "prompts": [replicate for replicate in tried if replicate.prompt is not None],

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import fsum
 
 from adaptlab.comparisons.scores import (
     SHOWN_SPLIT,
@@ -10,9 +11,10 @@ from adaptlab.comparisons.scores import (
     score_changes,
     task_labels,
 )
-from adaptlab.measurements.results import ReplicateResult
+from adaptlab.measurements.results import Confusion, ReplicateResult
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.statistics import Interval
+from adaptlab.statistics.confusions import SeedMean, macro_f1, mean_counts, mean_over_seeds
 from adaptlab_answers.results import EvaluationView
 
 
@@ -40,6 +42,20 @@ class ScoreTable:
     columns: tuple[ScoreColumn, ...]
     rows: tuple[ScoreRow, ...]
     total: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfusionTable:
+    """The mean counts of given labels by right label on one task.
+
+    `counts` are means over the seeds, `accuracy` and `macro_f1` as well.
+    """
+
+    task: str
+    labels: tuple[str, ...]
+    counts: tuple[tuple[float, ...], ...]
+    accuracy: float
+    macro_f1: SeedMean
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +95,36 @@ def score_table(
             for number, seed in sorted(seeds.items())
         ),
         total=max((view.total for view in scored), default=0),
+    )
+
+
+def confusion_tables(
+    evaluations: Sequence[EvaluationView], own: Mapping[str, object] | None = None
+) -> tuple[ConfusionTable, ...]:
+    """Return the counts of attached evaluations by task, that of `own` first.
+
+    Tasks without counts have no table.
+    """
+    scored = [view for view in evaluations if view.split == SHOWN_SPLIT and view.attached]
+    scored.sort(key=lambda view: view.task != own)
+    by_task: dict[str, list[tuple[EvaluationView, Confusion]]] = {}
+    for label, view in zip(task_labels([view.task for view in scored]), scored, strict=True):
+        if view.confusion is not None:
+            by_task.setdefault(label, []).append((view, view.confusion))
+    return tuple(_confusion_table(task, views) for task, views in by_task.items())
+
+
+def _confusion_table(
+    task: str, scored: Sequence[tuple[EvaluationView, Confusion]]
+) -> ConfusionTable:
+    labels = scored[0][1].labels
+    same = [(view, confusion) for view, confusion in scored if confusion.labels == labels]
+    return ConfusionTable(
+        task=task,
+        labels=labels,
+        counts=mean_counts([confusion.counts for _, confusion in same]),
+        accuracy=fsum(view.accuracy for view, _ in same) / len(same),
+        macro_f1=mean_over_seeds([macro_f1(confusion.counts) for _, confusion in same]),
     )
 
 

@@ -27,6 +27,11 @@ def integer(value: int | None) -> str:
     return NOTHING if value is None else f"{value:,}"
 
 
+def mean_count(value: float) -> str:
+    """Format a mean of counts: 1,728 if it is whole, otherwise 12.4."""
+    return f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"
+
+
 def percent(value: float | None) -> str:
     """Format a fraction as 96.4 %; only exact values become 0.0 % or 100.0 %."""
     if value is None:
@@ -191,6 +196,7 @@ def page_filters() -> dict[str, Callable[..., object]]:
     """Return the filters by their names in templates."""
     return {
         "integer": integer,
+        "mean_count": mean_count,
         "percent": percent,
         "bare_percent": bare_percent,
         "points": points,

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 E = TypeVar("E")
 
 EVENTS = ("sequence", "at", "type", "data")
-EVALUATIONS = ("id", "seed", "task", "split", "adaptation", "correct", "total", "accuracy")
+EVALUATIONS = (
+    "id", "seed", "task", "split", "adaptation", "correct", "total", "accuracy", "macro-F1",
+)  # fmt: skip
 REPLICATES = (
     "replicate", "seed", "trial", "learning rate", "weight decay", "status", "selected", "steps",
     "final loss", "validation accuracy",
@@ -188,6 +190,7 @@ def _evaluation_rows(evaluations: Sequence["EvaluationView"]) -> list[list[objec
         [
             *(e.id, e.seed, label, e.split, "attached" if e.attached else "detached"),
             *(e.correct, e.total, Share(e.accuracy)),
+            None if e.macro_f1 is None else Share(e.macro_f1),
         ]
         for label, e in zip(task_labels([e.task for e in evaluations]), evaluations, strict=True)
     ]
