@@ -20,11 +20,11 @@ _OF_API = {
     "r": "alembic_version",
     "ra": "audit_entries job_events spec_numbers",
     # Also results and workers, for workers that use the API; see `leases`.
-    "raw": """projects users tokens jobs base_models datasets studies usage_counts
+    "raw": """projects users tokens jobs base_models studies usage_counts
         attempts workers replicates metric_points evaluations job_metrics item_outcomes
         shown_items given_answers attention_maps attention_summaries checkpoints theory_reports""",
-    "rawd": """memberships browser_sessions idempotency_keys study_jobs artifacts artifact_chunks
-        uploads upload_chunks training_states lease_artifacts comparison_results""",
+    "rawd": """memberships browser_sessions idempotency_keys datasets study_jobs artifacts
+        artifact_chunks uploads upload_chunks training_states lease_artifacts comparison_results""",
 }
 _OF_WORKER = {
     "r": "alembic_version projects datasets studies study_jobs",

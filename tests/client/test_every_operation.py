@@ -276,6 +276,7 @@ def test_whatever_is_printed_can_be_chosen() -> None:
         "completion",
         "projects remove",
         "uploads delete",
+        "datasets delete",
     }
     assert set(known()) - printing == files | words_only
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from adaptlab_client import Client
-from adaptlab_client.errors import Conflict, InvalidRequest
+from adaptlab_client.errors import Conflict, InvalidRequest, NotFound
 from adaptlab_client.resources import datasets
 
 REVIEWS = [{"text": "Good, „so“ good.", "label": "pos"}, {"text": "", "label": "neg"}]
@@ -72,3 +72,13 @@ def test_problems_name_lines_and_nothing_is_created(client: Client, tmp_path: Pa
     with pytest.raises(InvalidRequest, match="Record 2"):
         client.datasets.upload_records("broken", [{"a": "b"}, {"c": "d"}])
     assert [dataset.name for dataset in client.datasets.list()] == ["generated"]
+
+
+def test_a_deleted_dataset_is_gone(client: Client) -> None:
+    client.datasets.upload_records("reviews", REVIEWS)
+    client.datasets.delete("reviews")
+    assert [dataset.name for dataset in client.datasets.list()] == ["generated"]
+    with pytest.raises(NotFound):
+        client.datasets.delete("reviews")
+    with pytest.raises(Conflict, match="part of every server"):
+        client.datasets.delete("generated")

@@ -105,3 +105,26 @@ def test_nothing_in_a_dataset_comes_to_life(visitor: TestClient):
         page = visitor.get(path).text
         assert "<script>document" not in page
         assert "<img" not in page
+
+
+def test_a_dataset_is_deleted_by_its_button_unless_something_needs_it(visitor: TestClient):
+    assert 'data-confirm="Delete the dataset “reviews”?' in visitor.get("/datasets/reviews").text
+    assert "Delete dataset" not in visitor.get("/datasets/generated").text
+    assert visitor.post("/v1/jobs", json=READER, headers=forms.HERE).status_code == 201
+    delete = "/datasets/reviews/delete"
+    refused = visitor.post(delete, headers=forms.HERE, follow_redirects=False)
+    assert refused.status_code == 409
+    assert "needed by the base model reader" in html.unescape(text_of(refused.text))
+    upload(visitor, "lines", [{"text": "one"}, {"text": "two"}])
+    done = visitor.post("/datasets/lines/delete", headers=forms.HERE, follow_redirects=False)
+    assert (done.status_code, done.headers["location"]) == (303, "/datasets")
+    assert visitor.get("/datasets/lines").status_code == 404
+
+
+def test_strangers_datasets_have_no_button(
+    browser: TestClient, visitor: TestClient, sessions: forms.Sessions
+):
+    forms.sign_in(browser, forms.somebody(sessions, {"default": "submitter"}, ("read", "submit")))
+    assert "Delete dataset" not in browser.get("/datasets/reviews").text
+    answer = browser.post("/datasets/reviews/delete", headers=forms.HERE, follow_redirects=False)
+    assert answer.status_code == 403

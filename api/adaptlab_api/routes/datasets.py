@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from adaptlab_answers.models import DatasetView
 from adaptlab_answers.paging import Page
-from adaptlab_api.answers.answers import json_answer
+from adaptlab_api.answers.answers import NO_STORE, json_answer
 from adaptlab_api.answers.files import file_answer
 from adaptlab_api.answers.problems import TOO_MANY, problem
 from adaptlab_api.answers.state import Resources
@@ -27,7 +27,12 @@ from adaptlab_api.requests.routing import api_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.routes.files import file_route
 from adaptlab_api.routes.jobs import PageSize, PageToken
-from adaptlab_services.models import dataset_uploads, datasets, record_datasets
+from adaptlab_services.models import (
+    dataset_deletion,
+    dataset_uploads,
+    datasets,
+    record_datasets,
+)
 from adaptlab_services.models.dataset_uploads import DatasetFromUpload
 from adaptlab_services.models.datasets import NewDataset, Uploaded
 from adaptlab_services.models.record_datasets import (
@@ -143,6 +148,14 @@ def list_datasets(
 def get_dataset(name: Named, session: SessionDep) -> Response:
     """Get the metadata of one dataset."""
     return json_answer(datasets.get(session, name))
+
+
+@router.delete("/{name}", status_code=204, responses=failures(404, 409))
+@needs("submitter")
+def delete_dataset(name: Named, session: SessionDep, _: SubmitterDep) -> Response:
+    """Delete a dataset that no base model, study or unfinished job needs."""
+    dataset_deletion.delete_dataset(session, name)
+    return Response(status_code=204, headers=NO_STORE)
 
 
 @file_route(router, "/{name}/content")

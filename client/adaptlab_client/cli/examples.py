@@ -74,6 +74,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adaptlab datasets upload words words.tsv --kind words",
     ),
     "datasets download": ("adaptlab datasets download words words.jsonl",),
+    "datasets delete": ("adaptlab datasets delete words",),
     "datasets import-dictionaries": (
         "adaptlab datasets import-dictionaries --german de-en.txt --spanish en-es.txt",
     ),

@@ -36,6 +36,14 @@ class Datasets:
         """Return the description of a dataset; raises `NotFound`."""
         return self._connection.ask(Request("GET", path_of("datasets", name)), DatasetView)
 
+    def delete(self, name: str) -> None:
+        """Delete a dataset; what ended jobs have recorded stays.
+
+        Raises `Conflict` if a base model, a study that was not cancelled or an unfinished job needs
+        it, and `NotFound`.
+        """
+        self._connection.send(Request("DELETE", path_of("datasets", name)))
+
     def upload(
         self,
         name: str,

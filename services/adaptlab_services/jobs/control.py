@@ -10,6 +10,7 @@ from uuid import UUID
 from sqlalchemy import exists, func, select, update
 from sqlalchemy.orm import Session
 
+from adaptlab.specs.resolved import datasets_of, readable
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_answers.jobs import JobView
 from adaptlab_db.job_states import LOST_STATES, TERMINAL_STATES
@@ -21,6 +22,7 @@ from adaptlab_services.lifecycle import adaptations
 from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS, Change, append_event, move
 from adaptlab_services.limits import limits, quotas
 from adaptlab_services.models import base_models
+from adaptlab_services.models.dataset_deletion import check_present
 from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal
 
@@ -92,7 +94,8 @@ def retry(
     retry, which repeated calls return; the retry can be retried too.
 
     Raises `NotFound`, `Forbidden`, `LimitReached`, `QuotaReached`, `Conflict` for a job that has
-    not ended or has succeeded, and `InvalidSpec` if a job that it builds on has failed.
+    not ended or has succeeded, and `InvalidSpec` if a job that it builds on has failed, or a
+    dataset of it was deleted.
     """
     study_lock.take(session)
     job = _locked(session, job_id)
@@ -144,13 +147,15 @@ def _note_request(session: Session, job_id: UUID, moment: Any) -> None:  # an SQ
 def _is_ready(session: Session, job: Job) -> bool:
     """Return True if the base model and adaptations of a job are there.
 
-    Locks the jobs that create them.
+    Locks the jobs that create them. Raises `InvalidSpec` if a dataset was deleted.
     """
     is_ready = True
     if job.base_model is not None and job.kind not in MAKE_BASE_MODELS:
         base_models.facts(session, job.base_model)
         is_ready = base_models.is_ready(session, job.base_model)
-    measured = [one.job for one in ResolvedSpec.model_validate(job.resolved_spec).adaptations]
+    resolved = ResolvedSpec.model_validate(job.resolved_spec)
+    check_present(session, datasets_of(readable(resolved)), "/task")
+    measured = [one.job for one in resolved.adaptations]
     if measured:
         adaptations.facts(session, measured)
         is_ready = is_ready and adaptations.are_ready(session, measured)

@@ -22,6 +22,7 @@ from adaptlab.specs.resolved import (
     ResolvedImport,
     ResolvedPretrain,
     ResolvedTheory,
+    datasets_of,
     spec_digest,
     write_resolved,
 )
@@ -44,6 +45,7 @@ from adaptlab_services.lifecycle.transitions import append_event, transition
 from adaptlab_services.limits import limits, quotas, sizes
 from adaptlab_services.models import base_models, datasets
 from adaptlab_services.models.adapter_folders import resolved_adapter
+from adaptlab_services.models.dataset_deletion import check_present
 from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots, resolved_import
 from adaptlab_services.models.token_checks import check_tokens
 from adaptlab_services.people import access, audit, idempotency
@@ -278,7 +280,9 @@ def _resolved_theory(session: Session, spec: TheorySpec) -> ResolvedTheory:
     measured = adaptations.facts(session, spec.adaptations)
     base = measured_base(spec, measured)
     facts = None if base is None else base_models.facts(session, base)
-    return sizes.checked(session, resolve_theory(spec, facts, measured))
+    resolved = sizes.checked(session, resolve_theory(spec, facts, measured))
+    check_present(session, datasets_of(resolved), "/adaptations")
+    return resolved
 
 
 def base_of(

@@ -85,7 +85,10 @@ class Content:
 
 
 class _Stored(Datasets):
-    """The uploaded datasets, queried when a task names one."""
+    """The uploaded datasets, queried when a task names one.
+
+    A dataset that was looked up cannot be deleted until the unit of work ends.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -93,7 +96,9 @@ class _Stored(Datasets):
     def __getitem__(self, name: str) -> DatasetFacts | RecordsFacts:
         mine = (Dataset.project_id == self._project(), Dataset.name == name)
         whole = (undefer(Dataset.field_values), undefer(Dataset.buckets))
-        row = self._session.scalars(select(Dataset).where(*mine).options(*whole)).one_or_none()
+        query = select(Dataset).where(*mine).options(*whole)
+        kept = query.with_for_update(read=True, key_share=True)
+        row = self._session.scalars(kept).one_or_none()
         if row is None:
             raise KeyError(name)
         return _records_facts(row) if row.kind == "records" else _facts(row)

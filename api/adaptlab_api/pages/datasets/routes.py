@@ -1,24 +1,27 @@
 """Routes of the list of datasets and of one dataset."""
 
-from fastapi import APIRouter
-from fastapi.responses import Response
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse, Response
 from sqlalchemy.orm import Session
 
+from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.rendering.formats import pretty
 from adaptlab_api.pages.rendering.navigation import NavigationEntry
 from adaptlab_api.pages.rendering.parameters import ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
-from adaptlab_api.requests.dependencies import SessionDep
+from adaptlab_api.requests.dependencies import SessionDep, SubmitterDep
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
-from adaptlab_services.errors import NotFound
-from adaptlab_services.models import datasets
+from adaptlab_services.errors import Conflict, Forbidden, NotFound
+from adaptlab_services.models import dataset_deletion, datasets
 
 HERE = "/datasets"
 NAVIGATION = NavigationEntry(6, "Datasets", HERE)
 PAGE_SIZE = 50
 MOST_VALUES = 12
 """Values of a field that are listed with their counts; further ones are counted."""
+NEEDED = "This dataset is still needed"
+NOT_ALLOWED = "You may not delete this dataset"
 NO_DATASET = "No dataset of your projects has this name. The name may be mistyped."
 
 
@@ -46,7 +49,24 @@ def dataset_routes(renderer: Renderer) -> APIRouter:
         except NotFound:
             return renderer.fault(404, "There is no such dataset", NO_DATASET, shown)
         values = {"found": found, "most": MOST_VALUES, "task": task and pretty(task)}
-        return renderer.page("dataset.html", {**shown, **values})
+        may_delete = found.source == "imported" and dataset_deletion.may_delete(session, name)
+        return renderer.page("dataset.html", {**shown, **values, "may_delete": may_delete})
+
+    @router.post("/{name}/delete")
+    @needs("submitter")
+    def delete_dataset(
+        name: str, request: Request, session: SessionDep, principal: SubmitterDep
+    ) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": HERE}
+        try:
+            dataset_deletion.delete_dataset(session, name)
+        except NotFound:
+            return renderer.fault(404, "There is no such dataset", NO_DATASET, shown)
+        except Conflict as refusal:
+            return renderer.fault(409, NEEDED, str(refusal), shown)
+        except Forbidden as refusal:
+            return renderer.fault(403, NOT_ALLOWED, str(refusal), shown)
+        return noted(session, request, RedirectResponse(HERE, 303))
 
     return router
 

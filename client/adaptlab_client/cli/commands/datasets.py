@@ -1,4 +1,4 @@
-"""`adaptlab datasets`: list, show, inspect, upload, download, import-dictionaries."""
+"""`adaptlab datasets`: list, show, inspect, upload, download, delete and more."""
 
 import shlex
 from contextlib import ExitStack
@@ -161,6 +161,16 @@ def download(
     say(f"{path.stat().st_size} bytes, verified")
 
 
+def delete(context: typer.Context, name: NameArgument) -> None:
+    """Delete a dataset that no base model, study or unfinished job needs.
+
+    What ended jobs have recorded stays. A study needs its datasets until it is cancelled.
+    """
+    with open_client(context) as client:
+        client.datasets.delete(name)
+    say(f"deleted dataset {one_line(name)}")
+
+
 def import_dictionaries(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the dataset.")] = "dictionaries",
@@ -197,13 +207,14 @@ def application() -> typer.Typer:
     """Return the commands of `adaptlab datasets`."""
     return group(
         "datasets",
-        "Inspect, upload, list, show and download the records and words that tasks use.",
+        "Inspect, upload, list, show, download and delete the records and words that tasks use.",
         {
             "list": list_datasets,
             "show": show,
             "inspect": inspect,
             "upload": upload,
             "download": download,
+            "delete": delete,
             "import-dictionaries": import_dictionaries,
         },
     )

@@ -1,0 +1,165 @@
+"""Deletion of datasets that nothing needs any more."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, cast, delete, func, literal, select
+from sqlalchemy.dialects.postgresql import JSONB, JSONPATH
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.plugins.dataset import AnyReference
+from adaptlab.plugins.generated_words import NAME as GENERATED
+from adaptlab_db.job_states import ACTIVE_STATES, LOST_STATES
+from adaptlab_db.tables import BaseModel, Dataset, Job, Json, Study
+from adaptlab_services.errors import Conflict, Forbidden, NotFound
+from adaptlab_services.people import access
+
+MOST_NAMED = 3
+"""Base models, studies and jobs that the refusal of a deletion names, of each."""
+NEXT_STEP = (
+    "Cancel studies and jobs that you no longer need; their results stay. A base model always "
+    "needs the datasets that it was trained on."
+)
+_BY_DIGEST = "$.**.dataset ? (@.digest == $digest)"
+_BY_NAME = "$.**.dataset ? (@ == $name)"
+
+
+class _Place(NamedTuple):
+    project_id: int
+    name: str
+    owner_id: int
+    digest: str
+
+
+def delete_dataset(session: Session, name: str) -> None:
+    """Delete a dataset, that of the request's project if several match.
+
+    Its content is collected later unless something else has the same. Jobs that have ended keep
+    everything that they recorded.
+
+    Raises:
+        NotFound: no project, or several other projects, have such a dataset.
+        Forbidden: the caller may not change it.
+        Conflict: a base model, a study or an unfinished job needs it, or it is the generated one.
+    """
+    if name == GENERATED:
+        raise Conflict(
+            f"The dataset {GENERATED!r} is part of every server and cannot be deleted. Delete "
+            "one that was uploaded."
+        )
+    place = _place(session, name)
+    access.check_change(session, place.owner_id, place.project_id)
+    has_twin = _lock(session, place)
+    # After the lock, so that jobs of simultaneous requests are there or do not find the dataset.
+    uses = tuple(_uses(session, place, has_twin=has_twin))
+    if uses:
+        raise Conflict(f"The dataset {name!r} is needed by {'; '.join(uses)}. {NEXT_STEP}")
+    session.execute(
+        delete(Dataset).where(Dataset.project_id == place.project_id, Dataset.name == name)
+    )
+
+
+def may_delete(session: Session, name: str) -> bool:
+    """Return True if the caller may delete a dataset, for pages with a button."""
+    try:
+        place = _place(session, name)
+        access.check_change(session, place.owner_id, place.project_id)
+    except (NotFound, Forbidden):
+        return False
+    return True
+
+
+def check_present(session: Session, datasets: Sequence[AnyReference], pointer: str) -> None:
+    """Raise `InvalidSpec` if a dataset of an earlier job was deleted meanwhile.
+
+    The others cannot be deleted until the unit of work ends.
+    """
+    digests = [dataset.digest for dataset in datasets if dataset.name != GENERATED]
+    if not digests:
+        return
+    mine = (Dataset.project_id == access.project_of(session), Dataset.artifact_sha256.in_(digests))
+    query = select(Dataset.artifact_sha256).where(*mine)
+    present = set(session.scalars(query.with_for_update(read=True, key_share=True)))
+    problems = [
+        Problem(
+            pointer,
+            "deleted_dataset",
+            f"The dataset {dataset.name!r} (SHA-256 {dataset.digest}), which this job needs, was "
+            "deleted. Upload the same content again.",
+        )
+        for dataset in datasets
+        if dataset.name != GENERATED and dataset.digest not in present
+    ]
+    if problems:
+        raise InvalidSpec(*problems)
+
+
+def _place(session: Session, name: str) -> _Place:
+    columns = (Dataset.project_id, Dataset.name, Dataset.owner_id, Dataset.artifact_sha256)
+    rows = session.execute(select(*columns).where(Dataset.name == name))
+    place = access.nearest(session, [(row[0], _Place(*row)) for row in rows])
+    if place is None:
+        raise NotFound("dataset", name)
+    return place
+
+
+def _lock(session: Session, place: _Place) -> bool:
+    """Lock the dataset; return True if the project has another one with its content."""
+    query = (
+        select(Dataset.name)
+        .where(Dataset.project_id == place.project_id, Dataset.artifact_sha256 == place.digest)
+        .order_by(Dataset.name)  # so that simultaneous deletions of two cannot deadlock
+        .with_for_update()
+    )
+    names = session.scalars(query).all()
+    if place.name not in names:  # somebody else has deleted it meanwhile
+        raise NotFound("dataset", place.name)
+    return len(names) > 1
+
+
+def _uses(session: Session, place: _Place, *, has_twin: bool) -> Iterator[str]:
+    """Yield what needs the dataset, in words.
+
+    Studies look datasets up by name when they are extended; jobs and base models need the content,
+    which a twin has too.
+    """
+    bases = (
+        select(BaseModel.name)
+        .join(Job, Job.id == BaseModel.job_id)
+        .where(BaseModel.project_id == place.project_id, Job.state.not_in(LOST_STATES))
+        .where(_mentions(Job.resolved_spec, _BY_DIGEST, place))
+        .order_by(BaseModel.name)
+    )
+    studies = (
+        select(Study.name)
+        .where(Study.project_id == place.project_id, Study.cancelled_at.is_(None))
+        .where(_mentions(Study.spec, _BY_NAME, place))
+        .order_by(Study.name)
+    )
+    jobs = (
+        select(Job.id)
+        .where(Job.project_id == place.project_id, Job.state.in_(ACTIVE_STATES))
+        .where(_mentions(Job.resolved_spec, _BY_DIGEST, place))
+        .order_by(Job.created_at, Job.id)
+    )
+    if not has_twin:
+        yield from _named(session.scalars(bases), "base model", "base models")
+    yield from _named(session.scalars(studies), "study", "studies")
+    if not has_twin:
+        yield from _named(map(str, session.scalars(jobs)), "unfinished job", "unfinished jobs")
+
+
+def _mentions(
+    document: InstrumentedAttribute[Json], path: str, place: _Place
+) -> ColumnElement[bool]:
+    names = literal({"name": place.name, "digest": place.digest}, JSONB)
+    return func.jsonb_path_exists(document, cast(path, JSONPATH), names)
+
+
+def _named(names: Iterable[str], one: str, several: str) -> Iterator[str]:
+    names = tuple(names)
+    if names:
+        shown, more = ", ".join(names[:MOST_NAMED]), len(names) - MOST_NAMED
+        rest = f" and {more:,} more" if more > 0 else ""
+        yield f"the {one if len(names) == 1 else several} {shown}{rest}"
