@@ -26,7 +26,6 @@ from adaptlab.specs.resolve import BaseModelFacts, resolve, resolve_task
 from adaptlab.specs.spec import AdaptSpec, Choice, PretrainSpec
 from adaptlab.studies.study import StudySpec
 from adaptlab.studies.study_expansion import expand
-from adaptlab.studies.study_methods import task_labels
 from adaptlab.text.splitting import EVERY_SPLIT, SplitsByValue
 from adaptlab.text.template import BadTemplate, parsed
 from adaptlab.weights.model_folder import check_folder
@@ -305,19 +304,6 @@ def test_a_template_names_fields_and_nothing_else():
         with pytest.raises(BadTemplate) as caught:
             parsed(text)
         assert caught.value.column == column
-
-
-def test_a_long_label_of_a_task_is_short_where_it_is_the_only_one():
-    one, two = (
-        Choice.model_validate(without(CLASSIFICATION, prompt=f"{{text}}. {words} in my opinion:"))
-        for words in ("It is", "They are")
-    )
-    digits = Choice.model_validate({"name": "mixture", "tasks": ["sort_ascending", "add"]})
-    first, second = task_labels([one, digits])
-    assert first == "text_classification(dataset=reviews)"
-    assert second == "mixture(tasks=[sort_ascending, add])"
-    assert len({*task_labels([one, two])}) == 2
-    assert all("in my opinion" in label for label in task_labels([one, two]))
 
 
 def test_a_head_answers_only_tasks_with_its_classes(data: Stored):

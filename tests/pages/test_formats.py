@@ -92,3 +92,9 @@ def evaluation(replicate: int, task: str, correct: int, *, attached: bool = True
         accuracy=correct / 10,
         links=EvaluationLinks(outcomes=""),
     )
+
+
+def test_the_name_of_a_dataset_in_a_label_keeps_its_underscores():
+    title = formats.task_title
+    assert title("text_classification of my_reviews") == "text classification of my_reviews"
+    assert [title("sort_ascending"), title(None)] == ["sort ascending", "–"]

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from adaptlab.specs.task_labels import label_among, numbered
 from adaptlab.statistics import Interval, seed_interval
 from adaptlab.values import Value
 
@@ -107,8 +108,16 @@ def mean_accuracy(scored: Sequence[Scored]) -> Interval:
 
 
 def task_labels(tasks: Sequence[Mapping[str, object]]) -> list[str]:
-    """Return the names of tasks, with differing knobs: `add (k = 2)`."""
-    return [_label(task, tasks) for task in tasks]
+    """Return the names of tasks, with differing knobs: `add (k = 2)`.
+
+    That of a task on records has its dataset too: `text_classification of reviews`.
+    """
+    distinct: list[Mapping[str, object]] = []
+    for task in tasks:
+        if task not in distinct:
+            distinct.append(task)
+    named = numbered([label_among(task, distinct) or _label(task, distinct) for task in distinct])
+    return [named[distinct.index(task)] for task in tasks]
 
 
 def _label(task: Mapping[str, object], tasks: Sequence[Mapping[str, object]]) -> str:

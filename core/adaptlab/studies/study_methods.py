@@ -12,6 +12,7 @@ from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.task import Task
 from adaptlab.specs.resolve import resolve_method, resolve_task
 from adaptlab.specs.spec import BudgetSpec, Choice, TrainingSpec, TuningSpec
+from adaptlab.specs.task_labels import label_among, numbered, records_label
 from adaptlab.studies.study import StudyMethod, StudySpec, base_names
 from adaptlab.studies.study_plan import Role
 from adaptlab.values import Value
@@ -87,7 +88,9 @@ def study_tasks(spec: StudySpec, datasets: Datasets) -> tuple[Task, ...]:
     tasks = [resolve_task(task, f"/tasks/{index}", datasets) for index, task in named]
     for index, task in enumerate(tasks):
         if task in tasks[:index]:
-            detail = f"{label_of(spec.tasks[index])} is already among the tasks. Leave one out."
+            detail = (
+                f"{_short_label_of(spec.tasks[index])} is already among the tasks. Leave one out."
+            )
             raise InvalidSpec(Problem(f"/tasks/{index}", "task_twice", detail))
     return tuple(tasks)
 
@@ -102,7 +105,9 @@ def label_of(choice: Choice) -> str:
 def task_labels(tasks: Sequence[Choice]) -> tuple[str, ...]:
     """Return the labels of a study's tasks.
 
-    A long label goes without the knobs that make it long, unless it would be that of another task.
+    A task on records has its name and dataset, and the knobs that differ from those of earlier
+    tasks, so that a task that is added later changes no label. Another long label goes without the
+    knobs that make it long, unless it would be that of another task.
     """
     labels = [label_of(task) for task in tasks]
     shorter = [
@@ -110,7 +115,17 @@ def task_labels(tasks: Sequence[Choice]) -> tuple[str, ...]:
         for label, task in zip(labels, tasks, strict=True)
     ]
     pairs = zip(labels, shorter, strict=True)
-    return tuple(short if shorter.count(short) == 1 else label for label, short in pairs)
+    given = [task.model_dump(mode="json", exclude_unset=True) for task in tasks]
+    return numbered(
+        [
+            label_among(task, given[:place]) or (short if shorter.count(short) == 1 else label)
+            for place, (task, (label, short)) in enumerate(zip(given, pairs, strict=True))
+        ]
+    )
+
+
+def _short_label_of(task: Choice) -> str:
+    return records_label(task.model_dump(mode="json", exclude_unset=True)) or label_of(task)
 
 
 def _without_long_knobs(task: Choice) -> Choice:
@@ -125,10 +140,9 @@ def place_of_task(spec: StudySpec, wanted: Choice, pointer: str, datasets: Datas
     if task in tasks:
         return tasks.index(task)
     labels = task_labels(spec.tasks)
-    detail = (
-        f"{label_of(wanted)} is not one of the study's tasks. Give one exactly as in the study."
-    )
-    raise _not_there(Problem(pointer, "not_a_task_of_the_study", detail), label_of(wanted), labels)
+    label = _short_label_of(wanted)
+    detail = f"{label} is not one of the study's tasks. Give one exactly as in the study."
+    raise _not_there(Problem(pointer, "not_a_task_of_the_study", detail), label, labels)
 
 
 def check_budget(spec: StudySpec, wanted: BudgetSpec, pointer: str) -> None:

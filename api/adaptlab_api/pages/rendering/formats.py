@@ -142,6 +142,12 @@ def words(name: str | None) -> str:
     return NOTHING if not name else name.replace("_", " ")
 
 
+def task_title(label: str | None) -> str:
+    """Format a task's label as words; the name of a dataset in it stays."""
+    name, of, rest = (label or "").partition(" of ")
+    return f"{words(name)}{of}{rest}"
+
+
 def method_title(name: str | None) -> str:
     """Return the title of a method, or its name if it is not installed."""
     if name is None:
@@ -211,6 +217,7 @@ def page_filters() -> dict[str, Callable[..., object]]:
         "utc": utc,
         "short_id": short_id,
         "words": words,
+        "task_title": task_title,
         "method_title": method_title,
         "model_shape": model_shape,
         "size_rule": size_rule,

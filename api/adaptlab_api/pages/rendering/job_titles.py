@@ -1,7 +1,8 @@
 """Titles of jobs."""
 
-from adaptlab_answers.jobs import JobSummary
-from adaptlab_api.pages.rendering.formats import method_title, words
+from adaptlab.specs.task_labels import records_label
+from adaptlab_answers.jobs import JobSummary, JobView
+from adaptlab_api.pages.rendering.formats import method_title, task_title
 
 MAKING_TITLES = {"pretrain": "Pretraining", "import": "Import of"}
 
@@ -12,7 +13,13 @@ def job_title(job: JobSummary) -> str:
         return f"{MAKING_TITLES[job.kind]} {job.name}"
     if job.kind == "theory":
         return theory_title(job)
-    return f"{method_title(job.method)} on {words(job.task)}"
+    return f"{method_title(job.method)} on {task_title(_task_label(job))}"
+
+
+def _task_label(job: JobSummary) -> str | None:
+    """Return the label of a job's task, with its dataset if the specs are there."""
+    task = job.resolved_spec.task if isinstance(job, JobView) else None
+    return job.task if task is None else records_label(task) or job.task
 
 
 def theory_title(job: JobSummary) -> str:
