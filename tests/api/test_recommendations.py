@@ -9,7 +9,15 @@ from fastapi.testclient import TestClient
 from sqlalchemy import text
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import ENOUGH_BASES, ITEMS, Run, a_measured_job, run_all
-from tests.making import BASE, a_base_model, a_member, a_token, a_user
+from tests.making import (
+    BASE,
+    a_base_model,
+    a_member,
+    a_pretrain_spec,
+    a_resolved_spec,
+    a_token,
+    a_user,
+)
 from tests.watching import nobody_works, of_jobs, statements
 
 from adaptlab.specs.spec import ResolvedSpec
@@ -193,6 +201,27 @@ def test_a_close_case_proposes_more_seeds(api: TestClient, sessions: Sessions) -
     # Each goes on in turn with the base's five replicates.
     assert wanted[0]["spec"]["base_replicates"] == [seed % 5 for seed in seeds]
     assert all(one["estimate"]["seconds"] > 0 for one in wanted)
+
+
+def test_an_imported_base_is_named_once_as_the_only_one_that_the_runs_show(
+    api: TestClient, sessions: Sessions
+) -> None:
+    resolved = a_resolved_spec(a_pretrain_spec(name="published", seeds=1))
+    folder = {"folder": "models/published", "files": []}
+    with sessions.begin() as session:
+        a_base_model(
+            session,
+            "published",
+            contents=(b"weights",),
+            kind="import",
+            resolved_spec={**resolved.model_dump(mode="json"), "model_folder": folder},
+        )
+    measured(api, sessions, CLOSE, base_model="published")
+    found = ask(api, methods=[*CLOSE], base_model="published")
+    assert {one for one in kinds(found) if "base" in one} == {"imported_base"}
+    more = [one for one in found["jobs"] if one["purpose"] == "more_seeds"]
+    assert more
+    assert [one["warnings"] for one in more if "replicate" in str(one["warnings"])] == []
 
 
 def test_the_proposed_jobs_settle_it(api: TestClient, sessions: Sessions) -> None:

@@ -13,7 +13,7 @@ from tests.core.scoring import drawn, scores
 from adaptlab.comparisons.base_learned import OwnScore, base_warning
 from adaptlab.comparisons.comparability import SettingDifference
 from adaptlab.comparisons.comparison import Comparison, compare
-from adaptlab.comparisons.comparison_warnings import ComparisonWarning
+from adaptlab.comparisons.comparison_warnings import ComparisonWarning, imported_base
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.task import TASKS
 from adaptlab.statistics import Scores, paired_difference
@@ -82,6 +82,19 @@ def test_seeds_that_share_a_base_are_said_not_to_be_independent():
     (said,) = compare("add", [shared]).warnings
     assert (said.kind, said.methods) == ("shared_bases", ("lora",))
     assert f"{len(row.seeds)} seeds start from 3 replicates" in said.text
+
+
+def test_an_imported_base_is_not_to_be_pretrained_with_more_seeds():
+    row = around(0.5, "lora", 1)
+    apart = row.model_copy(update={"bases": tuple(range(len(row.seeds)))})
+    shared = row.model_copy(update={"bases": (0,) * len(row.seeds)})
+    imported = imported_base("smollm2")
+    assert compare("add", [shared], of_bases=[imported]).warnings == (imported,)
+    assert compare("add", [apart], of_bases=[imported]).warnings == ()
+    assert imported.text == (
+        "All seeds start from the same weights, because smollm2 was imported, so the verdicts "
+        "hold for this base model only."
+    )
 
 
 def test_it_survives_json():

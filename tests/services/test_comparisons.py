@@ -633,6 +633,19 @@ def test_more_jobs_are_not_more_statements(sessions: Sessions, ada: Principal) -
     assert len(many) == len(few) <= 10
 
 
+def test_seeds_on_an_imported_base_are_said_to_show_this_base_only(
+    sessions: Sessions, ada: Principal
+) -> None:
+    with sessions.begin() as session:
+        a_base_model(session, "published", contents=(b"weights",), kind="import")
+    create(sessions, ada, base_models=["published"], methods=["full_finetuning", "lora"], seeds=6)
+    run_all(sessions, as_known)
+    said = compared(sessions)
+    assert [kind for kind in kinds(said) if "base" in kind] == ["imported_base"]
+    (one,) = [one for one in said.warnings if one.kind == "imported_base"]
+    assert "hold for this base model only" in one.text
+
+
 def test_a_control_without_the_base_is_no_measure_and_has_seeds_of_its_own(
     sessions: Sessions, ada: Principal
 ) -> None:

@@ -38,6 +38,8 @@ from adaptlab.values import Value
 
 V = TypeVar("V", bound=BaseModel)
 MOST_FINDINGS = 50
+OF_THE_SERVER = ("base_not_learned", "imported_base", "unread")
+"""Warnings that rest on a server's base models and plug-ins, so that they are not recomputed."""
 
 
 class Finding(Value):
@@ -213,7 +215,7 @@ def _recomputed(parts: _Parts) -> tuple[Claim, list[Finding]]:
 def _server_warnings(table: TableComparison) -> tuple[ComparisonWarning, ...]:
     """Return the warnings that rest on the server's base models and plug-ins."""
     warnings = () if table.comparison is None else table.comparison.warnings
-    return tuple(warning for warning in warnings if warning.kind in ("base_not_learned", "unread"))
+    return tuple(warning for warning in warnings if warning.kind in OF_THE_SERVER)
 
 
 def _chance(counted: Sequence[ComparedJob]) -> float:

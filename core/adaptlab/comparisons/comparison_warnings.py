@@ -22,6 +22,7 @@ WarningKind = Literal[
     "missing_seeds",
     "few_seeds",
     "shared_bases",
+    "imported_base",
     "few_items",
     "unpaired",
 ]
@@ -35,12 +36,24 @@ class ComparisonWarning(Value):
     methods: tuple[str, ...] = ()
 
 
-def comparison_warnings(
-    rows: Sequence[Scores], differences: Sequence[SettingDifference]
-) -> tuple[ComparisonWarning, ...]:
-    """Return the warnings about `rows` and the differing settings.
+def imported_base(base_model: str) -> ComparisonWarning:
+    """Return the warning about an imported base model, in place of `shared_bases`."""
+    text = (
+        f"All seeds start from the same weights, because {base_model} was imported, so the "
+        "verdicts hold for this base model only."
+    )
+    return ComparisonWarning(kind="imported_base", text=text)
 
-    The warning about a base model is in `base_learned`.
+
+def comparison_warnings(
+    rows: Sequence[Scores],
+    differences: Sequence[SettingDifference],
+    of_bases: Sequence[ComparisonWarning] = (),
+) -> tuple[ComparisonWarning, ...]:
+    """Return the warnings about `rows`, the differing settings and the bases.
+
+    `of_bases` are warnings about the base models, such as those of `base_learned`. An imported base
+    model has a single replicate by nature, so its warning replaces the advice to pretrain more.
     """
     kinds: dict[str, WarningKind] = {"voids": "not_comparable", "effort": "unequal_effort"}
     warnings = [
@@ -54,7 +67,12 @@ def comparison_warnings(
     ]
     if not any(warning.kind == "unequal_effort" for warning in warnings):
         warnings += _unequal_effort(rows)
-    return (*warnings, *_missing_seeds(rows), *_few(rows), *_shared_bases(rows), *_unpaired(rows))
+    shared = _shared_bases(rows)
+    imported = [one for one in of_bases if shared and one.kind == "imported_base"]
+    return (
+        *(*warnings, *_missing_seeds(rows), *_few(rows), *(imported or shared), *_unpaired(rows)),
+        *(one for one in of_bases if one.kind != "imported_base"),
+    )
 
 
 def _unequal_effort(rows: Sequence[Scores]) -> list[ComparisonWarning]:

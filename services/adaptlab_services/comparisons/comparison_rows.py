@@ -10,7 +10,7 @@ from uuid import UUID
 
 from adaptlab.comparisons.base_learned import OwnScore, base_warning
 from adaptlab.comparisons.comparability import ComparedJob
-from adaptlab.comparisons.comparison_warnings import ComparisonWarning
+from adaptlab.comparisons.comparison_warnings import ComparisonWarning, imported_base
 from adaptlab.comparisons.diagnosis_evidence import trial_evidence
 from adaptlab.comparisons.diagnosis_rows import MeasuredRow, longer_trainings
 from adaptlab.comparisons.scores import score_changes
@@ -248,13 +248,20 @@ def live_text(method: str, budget: int | None, job: JobProgress, *, is_alone: bo
 
 
 def base_warnings(rows: Sequence[Row]) -> tuple[ComparisonWarning, ...]:
-    """Return a warning for each base model that has not learned its own tasks."""
+    """Return the warnings about base models, by name.
+
+    They are about those that have not learned their own tasks, and about imported ones.
+    """
     bases: dict[str, list[ScoredJob]] = defaultdict(list)
     for row in rows:
         for job in row.jobs:
             bases[str(job.spec.base_model)].append(job)
     warnings = (base_warning(name, _own_scores(jobs)) for name, jobs in bases.items())
-    return tuple(warning for warning in warnings if warning is not None)
+    imported = (name for name, jobs in bases.items() if jobs[0].has_imported_base)
+    return (
+        *(warning for warning in warnings if warning is not None),
+        *map(imported_base, imported),
+    )
 
 
 def chance_of(row: Row) -> float:

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from adaptlab.code_version import code_version
 from adaptlab.comparisons.comparability import ComparedJob, comparability, comparable_groups
 from adaptlab.comparisons.comparison import Comparison, compare, corrected_choice
+from adaptlab.comparisons.comparison_warnings import imported_base
 from adaptlab.comparisons.verdict import LEAST_SEEDS, Verdict
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.task import Task
@@ -311,7 +312,10 @@ def _comparison(rows: Sequence[Row], question: ResolvedQuestion) -> Comparison:
     scores = tuple(_alone(row) for row in rows)
     differences = comparability(compared_jobs(rows))
     chance = question.task.chance()
-    return compare(str(question.task.name), scores, differences=differences, chance=chance)
+    of_bases = () if question.base.folder is None else (imported_base(question.base.name),)
+    return compare(
+        str(question.task.name), scores, differences=differences, chance=chance, of_bases=of_bases
+    )
 
 
 def _alone(row: Row) -> Scores:

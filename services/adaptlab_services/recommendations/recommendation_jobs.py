@@ -124,7 +124,8 @@ def _proposed(question: ResolvedQuestion, wanted: Candidate, preview: Preview) -
 
 def _shared_bases(question: ResolvedQuestion, resolved: ResolvedSpec) -> tuple[str, ...]:
     replicates = question.base.replicates
-    if all(seed < replicates for seed in resolved.seeds):
+    is_imported = question.base.folder is not None  # which the evidence says already
+    if is_imported or all(seed < replicates for seed in resolved.seeds):
         return ()
     return (
         f"The base model has {replicates} replicates, so seeds from {replicates} on share one with "

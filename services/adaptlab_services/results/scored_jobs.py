@@ -9,13 +9,21 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, Row, ScalarSelect, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from adaptlab.measurements.results import Environment, Evaluation, ReplicateResult
 from adaptlab.specs.resolved import Resolved, UnreadSpec, read_resolved
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_db import tables
-from adaptlab_db.tables import Attempt, AttentionMap, AttentionSummary, ItemOutcome, Job, Replicate
+from adaptlab_db.tables import (
+    Attempt,
+    AttentionMap,
+    AttentionSummary,
+    BaseModel,
+    ItemOutcome,
+    Job,
+    Replicate,
+)
 
 FIRST_LAYER = 0
 JobRow = Row[*tuple[Any, ...]]  # columns of several types
@@ -41,6 +49,7 @@ class ScoredJob:
         evaluations: chosen replicates on the job's own task, adapted, with every outcome.
         base_scores: on the tasks of its base model, with and without the adaptation.
         half_losses: by replicate, the training loss at about half of its steps.
+        has_imported_base: the base model was imported, so it has a single replicate.
         deviations: by seed, the largest `relative_deviation` of all heads of the first layer, as
             captured and so not always finite.
     """
@@ -52,6 +61,7 @@ class ScoredJob:
     step: int
     total_steps: int
     spec: ResolvedSpec
+    has_imported_base: bool
     environment: Environment | None
     replicates: tuple[ReplicateResult, ...]
     half_losses: Mapping[int, float]
@@ -102,6 +112,7 @@ def _scored(row: JobRow, **measured: Any) -> ScoredJob:  # Any: the fields' own 
         step=row.step,
         total_steps=row.total_steps,
         spec=ResolvedSpec.model_validate(row.resolved_spec),
+        has_imported_base=row.has_imported_base,
         environment=None if environment is None else Environment.model_validate(environment),
         **measured,
     )
@@ -112,11 +123,24 @@ def _jobs(session: Session, job_ids: Collection[UUID]) -> Sequence[JobRow]:
     latest = (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt)
     columns = (Job.id, Job.state, Job.reason, Job.error, Job.step, Job.total_steps)
     return session.execute(
-        select(*columns, Job.resolved_spec, Attempt.environment)
+        select(*columns, Job.resolved_spec, Attempt.environment, _has_imported_base())
         .outerjoin(Attempt, latest)
         .where(Job.id.in_(job_ids))
         .order_by(Job.created_at, Job.id)
     ).all()
+
+
+def _has_imported_base() -> ColumnElement[bool]:
+    maker = aliased(Job)
+    return (
+        select(BaseModel.name)
+        .join(maker, maker.id == BaseModel.job_id)
+        .where(BaseModel.name == Job.base_model, BaseModel.project_id == Job.project_id)
+        .where(maker.kind == "import")
+        .correlate(Job)
+        .exists()
+        .label("has_imported_base")
+    )
 
 
 def _replicates(

@@ -33,6 +33,7 @@ WARNING_TITLES = {
     "missing_seeds": "Seeds are missing",
     "few_seeds": "Few seeds",
     "shared_bases": "Seeds share base models",
+    "imported_base": "One base model",
     "few_items": "Few test items",
     "unpaired": "Some pairs cannot be compared",
 }
