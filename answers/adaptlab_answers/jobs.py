@@ -41,12 +41,14 @@ class QueuePlace(Value):
     """The queue of a job, and its position in it.
 
     `position` counts from 1. It is null in lists, for jobs that are not queued, and if more than
-    500 jobs are ahead.
+    500 jobs are ahead. `unread_roots` are the model roots that the job needs and no live worker of
+    the queue can read; it is empty in lists.
     """
 
     name: str
     priority: int
     position: int | None
+    unread_roots: tuple[str, ...] = ()
 
 
 class WorkerReference(Value):

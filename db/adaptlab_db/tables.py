@@ -614,8 +614,9 @@ class JobEvent(Table):
 class Worker(Table):
     """A worker process that claims jobs.
 
-    `unschedulable` is the reason if it takes none now. `token_id` is the token with which it uses
-    the API; null for one with a database connection.
+    `unschedulable` is the reason if it takes none now. `model_roots` are the aliases of the roots
+    that its trainers can read, null if it did not report them. `token_id` is the token with which
+    it uses the API; null for one with a database connection.
     """
 
     __tablename__ = "workers"
@@ -628,6 +629,7 @@ class Worker(Table):
     heartbeat_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
     stopped_at: Mapped[datetime | None]
     unschedulable: Mapped[str | None]
+    model_roots: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
     token_id: Mapped[int | None] = mapped_column(ForeignKey("tokens.id"))
 
 

@@ -163,6 +163,7 @@ def _stated(settings: Settings) -> dict[str, str]:
         "bytes of one artifact that a worker stores": f"{defaults['max_upload_bytes']:,}",
         "events in one report of a worker": f"{lease_views.MOST_EVENTS:,}",
         "queues that a worker serves": f"{lease_views.MOST_QUEUES}",
+        "model roots that a worker reports": f"{lease_views.MOST_ROOTS}",
         "lease requests per worker token": f"{defaults['lease_rate']} a second, "
         f"{defaults['lease_burst']} at once",
         "bytes of one upload": f"{defaults['max_upload_bytes']:,}",

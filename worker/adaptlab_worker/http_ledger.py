@@ -50,9 +50,20 @@ class HttpLedger:
         self._known: dict[UUID, NewWorker] = {}
         self._renamed: dict[UUID, UUID] = {}
 
-    def register_worker(self, host: str, process_id: int, queues: Sequence[str]) -> UUID:
+    def register_worker(
+        self,
+        host: str,
+        process_id: int,
+        queues: Sequence[str],
+        model_roots: Sequence[str] | None = None,
+    ) -> UUID:
         """See `Ledger`."""
-        new = NewWorker(host=host, process_id=process_id, queues=tuple(queues))
+        new = NewWorker(
+            host=host,
+            process_id=process_id,
+            queues=tuple(queues),
+            model_roots=None if model_roots is None else tuple(model_roots),
+        )
         worker_id = self._registered(new)
         self._known[worker_id] = new
         return worker_id

@@ -105,7 +105,10 @@ class Launcher:
         with self._registering:
             if self._id is None:
                 self._id = self._ledger.register_worker(
-                    socket.gethostname(), os.getpid(), self._options.queues
+                    socket.gethostname(),
+                    os.getpid(),
+                    self._options.queues,
+                    self._options.roots.aliases,
                 )
                 log.info("worker %s serves %s", self._id, ", ".join(self._options.queues))
             return self._id

@@ -2,6 +2,8 @@
 
 import logging
 import os
+from collections.abc import Mapping
+from pathlib import Path
 
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.settings import Settings
@@ -12,7 +14,7 @@ from adaptlab_worker.patience import Patience
 from adaptlab_worker.slot import SlotOptions
 from adaptlab_worker.system_calls import can_refuse
 from adaptlab_worker.trainer_process import MULTI_PROCESS_SERVICE, TrainerOptions
-from adaptlab_worker.trainer_user import TrainerUser, trainer_user
+from adaptlab_worker.trainer_user import TrainerUser, user_and_roots
 
 log = logging.getLogger(__name__)
 
@@ -31,40 +33,50 @@ def slot_options(settings: Settings, slots: int, runner: str | None) -> SlotOpti
         TrainerUserBarred: trainers cannot run as the configured user.
     """
     threads = max(1, (os.cpu_count() or 1) // slots) if slots > 1 else None
+    trainer, roots = _trainer_options(settings, threads, runner)
     return SlotOptions(
         queues=settings.queues,
         heartbeat_seconds=settings.heartbeat_seconds,
         save_seconds=settings.save_seconds,
         poll_seconds=settings.poll_seconds,
-        roots=ModelRoots(settings.model_roots),
+        roots=ModelRoots(roots),
         memory_bytes=settings.memory_bytes,
         scratch_free_bytes=settings.scratch_free_bytes,
-        trainer=_trainer_options(settings, threads, runner),
+        trainer=trainer,
         patience=Patience(
             settings.ride_through_seconds, settings.stall_seconds, settings.stall_steps
         ),
     )
 
 
-def _trainer_options(settings: Settings, threads: int | None, runner: str | None) -> TrainerOptions:
+def _trainer_options(
+    settings: Settings, threads: int | None, runner: str | None
+) -> tuple[TrainerOptions, Mapping[str, Path]]:
+    """Return the options of trainers, and the model roots that they can read."""
     scratch = settings.data_dir.resolve() / "worker" / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
     if os.geteuid() == 0:
         for folder in (scratch.parent, scratch):
             folder.chmod(0o711)  # traversable but not listable
     limits = _limits(settings)
-    user = trainer_user(
-        settings.trainer_user, tuple(settings.model_roots.values()), scratch, limits
-    )
+    user, roots = user_and_roots(settings.trainer_user, settings.model_roots, scratch, limits)
+    for alias in sorted(settings.model_roots.keys() - roots.keys()):
+        log.warning(
+            "trainers cannot read the model root %r (%s), so jobs that need it are left to other "
+            "workers; give the trainers' user permission to read it and start the worker again",
+            alias,
+            settings.model_roots[alias],
+        )
     keep_compiled_python()
     _say_what_confines(user, limits)
-    return TrainerOptions(
+    options = TrainerOptions(
         threads=threads,
         runner=runner,
         limits=limits,
         user=user,
         passed_on=settings.trainer_environment,
     )
+    return options, roots
 
 
 def _limits(settings: Settings) -> Limits:

@@ -6,7 +6,7 @@ import os
 import pwd
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -57,6 +57,45 @@ def trainer_user(
         _check_files_are_closed(limits)
         return user
     return _able(user, (scratch, *_packages(), *needed), limits)
+
+
+def user_and_roots(
+    wanted: str, roots: Mapping[str, Path], scratch: Path, limits: Limits
+) -> tuple[TrainerUser | None, Mapping[str, Path]]:
+    """Return the user of trainers, and the model roots that it can read.
+
+    The arguments are those of `trainer_user`, with the model roots by alias as what is needed.
+
+    Raises:
+        TrainerUserBarred: trainers cannot run, whatever the roots.
+    """
+    present = {alias: path for alias, path in roots.items() if _is_readable(path)}
+    try:
+        return trainer_user(wanted, tuple(present.values()), scratch, limits), present
+    except TrainerUserBarred:
+        if not present:
+            raise
+    trainer_user(wanted, (), scratch, limits)
+    able = {
+        alias: path for alias, path in present.items() if _is_able(wanted, path, scratch, limits)
+    }
+    return trainer_user(wanted, tuple(able.values()), scratch, limits), able
+
+
+def _is_readable(folder: Path) -> bool:
+    try:
+        next(folder.iterdir(), None)
+    except OSError:
+        return False
+    return True
+
+
+def _is_able(wanted: str, root: Path, scratch: Path, limits: Limits) -> bool:
+    try:
+        trainer_user(wanted, (root,), scratch, limits)
+    except TrainerUserBarred:
+        return False
+    return True
 
 
 def _check_files_are_closed(limits: Limits) -> None:

@@ -107,7 +107,7 @@ def register_worker(
 ) -> Response:
     """Register a worker, so that it can claim jobs."""
     new = body.read()
-    worker_id = door.ledger.register_worker(new.host, new.process_id, new.queues)
+    worker_id = door.ledger.register_worker(new.host, new.process_id, new.queues, new.model_roots)
     return json_answer(RegisteredWorker(id=worker_id), status=201)
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 import typer
 
 from adaptlab_client.cli.exits import ExitCode
-from adaptlab_client.cli.printing.job_tables import print_job, print_jobs
+from adaptlab_client.cli.printing.job_tables import obstacles_of, print_job, print_jobs
 from adaptlab_client.cli.printing.terminal import Output, complain, print_value, say
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def wait_for(
     ended: list[JobView] = []
     wanted = list(dict.fromkeys(job_ids))
     with _going_on("jobs", wanted), _printing(ended, output, printed=printed), bars() as update:
-        for job in client.jobs.as_ended(wanted, timeout=timeout, on_progress=update):
+        told = _obstacle_printer(update)
+        for job in client.jobs.as_ended(wanted, timeout=timeout, on_progress=told):
             ended.append(job)
             if output is Output.JSONL:
                 print_value(job, output)
@@ -126,6 +127,20 @@ def _printing(ended: "list[JobView]", output: Output, *, printed: bool) -> Gener
     finally:
         if ended and output is not Output.JSONL and not (output is Output.ID and printed):
             print_jobs(ended, output)
+
+
+def _obstacle_printer(update: "Callable[[JobView], None]") -> "Callable[[JobView], None]":
+    """Return `update`, which also prints once why no live worker takes a job."""
+    printed: set[str] = set()
+
+    def updating(job: "JobView") -> None:
+        update(job)
+        for obstacle in obstacles_of(job):
+            if obstacle not in printed:
+                printed.add(obstacle)
+                complain(f"warning: {obstacle}")
+
+    return updating
 
 
 def _count_printer() -> "Callable[[StudyView], None]":

@@ -35,10 +35,9 @@ from adaptlab_services.jobs import estimates
 from adaptlab_services.jobs.rows import NewJob, insert_job
 from adaptlab_services.jobs.views import (
     columns_of,
+    current_view,
     job_rows,
-    job_view,
     new_job_view,
-    queue_position,
 )
 from adaptlab_services.lifecycle import adaptations, workers
 from adaptlab_services.lifecycle.transitions import append_event, transition
@@ -187,7 +186,7 @@ def get(session: Session, job_id: UUID) -> JobView:
     rows = columns_of(session.execute(job_rows().where(Job.id == job_id)))
     if not rows:
         raise NotFound("job", job_id)
-    return job_view(rows[0], queue_position(session, rows[0]))
+    return current_view(session, rows[0])
 
 
 def cancel(session: Session, principal: Principal, job_id: UUID) -> Cancelled:

@@ -28,6 +28,7 @@ from adaptlab_answers.jobs import JobSummary, JobView
 from adaptlab_db.job_states import TERMINAL_STATES
 from adaptlab_db.tables import Attempt, BaseModel, Job, Project, User, Worker
 from adaptlab_db.visibility import ACROSS_PROJECTS
+from adaptlab_services.lifecycle.root_needs import unread_roots
 
 Columns = Mapping[str, Any]  # of a row, of several types
 
@@ -95,6 +96,15 @@ def job_summaries(rows: Sequence[Columns]) -> tuple[JobSummary, ...]:
 _SUMMARIES = TypeAdapter(tuple[JobSummary, ...])
 
 
+def current_view(session: Session, columns: Columns) -> JobView:
+    """The view of one row of `job_rows`, with its place in the queue."""
+    view = job_view(columns, queue_position(session, columns))
+    if not (unread := unread_roots(session, columns)):
+        return view
+    queue = view.queue.model_copy(update={"unread_roots": unread})
+    return view.model_copy(update={"queue": queue})
+
+
 def job_view(columns: Columns, position: int | None = None) -> JobView:
     """The view of one row of `job_rows`."""
     resolved = ResolvedSpec.model_validate(columns["resolved_spec"])
@@ -118,7 +128,7 @@ def new_job_view(
     joined = {"name": job["spec"].get("name"), "checks": checks, "owner": owner, "project": project}
     run = {"host": None, "first_step_at": None, "now": job["created_at"]}
     columns = {**job, **joined, **run, "base_job_id": base_job_id}
-    return job_view(columns, queue_position(session, job))
+    return current_view(session, columns)
 
 
 def _summary(columns: Columns, position: int | None = None) -> dict[str, Any]:

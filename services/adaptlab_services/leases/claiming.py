@@ -71,6 +71,7 @@ class ClaimRequest:
         project_id: the only project whose jobs it can have; None for any.
         within_seconds: time in which the job is expected to end; None for any.
         job_id: the only job that it can have; None for any.
+        model_roots: the only model roots that the job may need; None for any.
     """
 
     queues: Sequence[str]
@@ -78,6 +79,7 @@ class ClaimRequest:
     project_id: int | None = None
     within_seconds: float | None = None
     job_id: UUID | None = None
+    model_roots: Sequence[str] | None = None
 
 
 def take(
@@ -107,7 +109,12 @@ def _first(
     session: Session, request: ClaimRequest, change: Change, passed_over: Sequence[UUID] = ()
 ) -> Moved | None:
     best = next_job(
-        request.queues, request.most_running, request.project_id, passed_over, request.job_id
+        request.queues,
+        request.most_running,
+        request.project_id,
+        passed_over,
+        request.job_id,
+        request.model_roots,
     )
     moved = move(session, [Job.id == best, Job.state == "queued"], change)
     return moved[0] if moved else None

@@ -16,19 +16,26 @@ from adaptlab_services.lifecycle.transitions import LONGEST_ERROR, Reason
 MOST_EVENTS = 10_000
 LONGEST_WHY = 1000
 MOST_QUEUES = 64
+MOST_ROOTS = 256
 
 Ending = Literal["succeeded", "failed", "released", "paused", "stopped"]
 Number = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Alias = Annotated[str, Field(min_length=1, max_length=63)]
 Queues = Annotated[tuple[Queue, ...], Field(min_length=1, max_length=MOST_QUEUES)]
 
 
 class NewWorker(Value):
-    """A worker process that registers; `host` and `process_id` are for users."""
+    """A worker process that registers; `host` and `process_id` are for users.
+
+    `model_roots` are the aliases of the model roots that it can read: it gets no job that needs
+    another. Without them, it gets any job.
+    """
 
     host: Annotated[str, Field(min_length=1, max_length=255)]
     process_id: Number
     queues: Queues
+    model_roots: Annotated[tuple[Alias, ...], Field(max_length=MOST_ROOTS)] | None = None
 
 
 class RegisteredWorker(Value):

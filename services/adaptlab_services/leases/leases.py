@@ -48,7 +48,7 @@ from adaptlab_services.leases.lease_ends import (
     paused,
     uncounted,
 )
-from adaptlab_services.lifecycle import workers
+from adaptlab_services.lifecycle import root_needs, workers
 from adaptlab_services.lifecycle.claims import AS_GIVEN, Claim, Lease, LeaseParameters, given, held
 from adaptlab_services.lifecycle.poison import fingerprint, furthest_step, has_failed_alike
 from adaptlab_services.lifecycle.transitions import (
@@ -75,8 +75,17 @@ class Ledger(Protocol):
     effect. Those that end an attempt return the queues that have new work.
     """
 
-    def register_worker(self, host: str, process_id: int, queues: Sequence[str]) -> UUID:
-        """Register a worker; return its id."""
+    def register_worker(
+        self,
+        host: str,
+        process_id: int,
+        queues: Sequence[str],
+        model_roots: Sequence[str] | None = None,
+    ) -> UUID:
+        """Register a worker; return its id.
+
+        It gets no job that needs another model root than `model_roots`, unless they are None.
+        """
         ...
 
     def claim(
@@ -163,6 +172,14 @@ class Ledger(Protocol):
         ...
 
 
+class _RootUnread(Exception):
+    """A claimed job needs a model root that its worker cannot read."""
+
+    def __init__(self, readable: Sequence[str]) -> None:
+        super().__init__()
+        self.readable = readable
+
+
 class DatabaseLedger:
     """The ledger of workers with a database connection, and of the API.
 
@@ -190,11 +207,17 @@ class DatabaseLedger:
         self._job_id = None if token is None else token.job_id
         self._lease_seconds = lease_seconds
 
-    def register_worker(self, host: str, process_id: int, queues: Sequence[str]) -> UUID:
+    def register_worker(
+        self,
+        host: str,
+        process_id: int,
+        queues: Sequence[str],
+        model_roots: Sequence[str] | None = None,
+    ) -> UUID:
         """See `Ledger`. A worker whose token is for one job serves no queue."""
         served = queues if self._job_id is None else ()
         with self._unit_of_work() as session:
-            return workers.register(session, host, process_id, served, self._token_id)
+            return workers.register(session, host, process_id, served, self._token_id, model_roots)
 
     def claim(
         self,
@@ -207,7 +230,26 @@ class DatabaseLedger:
 
         A job whose stored spec cannot be read fails, and the next one is taken.
         """
-        claim_id, seconds = claim_id or uuid.uuid4(), self._lease_seconds
+        claim_id, roots = claim_id or uuid.uuid4(), None
+        while True:
+            try:
+                return self._claimed(worker_id, queues, claim_id, within_seconds, roots)
+            except _RootUnread as unread:  # the claim is undone
+                roots = unread.readable
+
+    def _claimed(
+        self,
+        worker_id: UUID,
+        queues: Sequence[str],
+        claim_id: UUID,
+        within_seconds: float | None,
+        roots: Sequence[str] | None,
+    ) -> Claim | None:
+        """Claim a job; only one that needs none but these roots, unless None.
+
+        Such jobs are not sought at once, because it takes longer and few jobs need a root.
+        """
+        seconds = self._lease_seconds
         while True:
             with self._unit_of_work() as session:
                 taken = claiming.taken_before(session, worker_id, claim_id, seconds)
@@ -218,12 +260,18 @@ class DatabaseLedger:
                         self._project_id,
                         within_seconds,
                         self._job_id,
+                        roots,
                     )
                     taken = claiming.take(session, worker_id, request, claim_id, seconds)
                 if taken is None:
                     return None
                 try:
-                    return claiming.claim_of(session, taken, claim_id, seconds)
+                    claim = claiming.claim_of(session, taken, claim_id, seconds)
+                    if roots is None and (needed := root_needs.roots_of(claim)):
+                        readable = root_needs.readable_by(session, worker_id)
+                        if readable is not None and not needed <= {*readable}:
+                            raise _RootUnread(readable)
+                    return claim
                 except ValidationError as error:
                     move(session, [Job.id == taken.job_id], claiming.unreadable(error))
 

@@ -22,6 +22,8 @@ from sqlalchemy import (
     text,
 )
 
+from adaptlab_services.lifecycle.root_needs import IS_READABLE
+
 # States are in the text, not in parameters, so that a plan for all parameters can use the partial
 # index of queued jobs.
 _DUE = "state = 'queued' AND run_at <= clock_timestamp() AND cancel_requested_at IS NULL"
@@ -74,13 +76,14 @@ def next_job(
     project_id: int | None = None,
     passed_over: Sequence[UUID] = (),
     job_id: UUID | None = None,
+    model_roots: Sequence[str] | None = None,
 ) -> ScalarSelect[UUID]:
     """Select the id of the next job to claim from some queues, and lock it.
 
     NULL if there is none. At most `most_running` jobs of one owner run at a time; None sets no
     limit. A job that is locked counts as claimed, and the next in its lane takes its place. With
     `project_id`, only jobs of that project are read, and with `job_id` only that job. Those in
-    `passed_over` are left out.
+    `passed_over` are left out, and those that need other roots than `model_roots`, if given.
     """
     parameters: list[BindParameter[Any]] = [  # of several types
         bindparam("queues", list(queues), type_=ARRAY(Text)),
@@ -96,5 +99,8 @@ def next_job(
     if passed_over:
         due += _NOT_PASSED_OVER
         parameters.append(bindparam("passed_over", list(passed_over), type_=ARRAY(Uuid[UUID]())))
+    if model_roots is not None:
+        due += f" AND {IS_READABLE}"
+        parameters.append(bindparam("roots", list(model_roots), type_=ARRAY(Text)))
     statement = text(_NEXT.replace(_DUE, due)).bindparams(*parameters)
     return statement.columns(column("id", Uuid[UUID]())).scalar_subquery()

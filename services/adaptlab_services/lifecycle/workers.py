@@ -21,8 +21,12 @@ def register(
     process_id: int,
     queues: Sequence[str],
     token_id: int | None = None,
+    model_roots: Sequence[str] | None = None,
 ) -> UUID:
-    """Insert a new worker, with its token if it uses the API; return its id."""
+    """Insert a new worker, with its token if it uses the API; return its id.
+
+    `model_roots` are those that it can read, None if they are unknown.
+    """
     worker_id = uuid.uuid4()
     row = {
         "id": worker_id,
@@ -30,6 +34,7 @@ def register(
         "process_id": process_id,
         "queues": list(queues),
         "token_id": token_id,
+        "model_roots": None if model_roots is None else list(model_roots),
     }
     session.execute(insert(Worker), [row])
     return worker_id
@@ -63,7 +68,7 @@ def stop(session: Session, worker_id: UUID) -> None:
 
 def recent(session: Session, limit: int = 100) -> tuple[WorkerView, ...]:
     """Return the workers with the latest signs of life, live ones first."""
-    live = _is_live().label("live")
+    live = is_live().label("live")
     rows = session.execute(
         select(Worker, live).order_by(live.desc(), Worker.heartbeat_at.desc()).limit(limit)
     )
@@ -85,11 +90,12 @@ def recent(session: Session, limit: int = 100) -> tuple[WorkerView, ...]:
 def live_queues(session: Session) -> tuple[str, ...]:
     """Return the queues from which some live worker takes jobs, sorted."""
     queue = func.unnest(Worker.queues).label("queue")
-    takes_jobs = _is_live() & Worker.unschedulable.is_(None)
+    takes_jobs = is_live() & Worker.unschedulable.is_(None)
     return tuple(session.scalars(select(queue).where(takes_jobs).distinct().order_by(queue)))
 
 
-def _is_live() -> ColumnElement[bool]:
+def is_live() -> ColumnElement[bool]:
+    """Return the condition that a worker has given a sign of life lately."""
     return Worker.stopped_at.is_(None) & (Worker.heartbeat_at > func.clock_timestamp() - SILENCE)
 
 

@@ -11,12 +11,19 @@ from adaptlab_client.cli.printing.job_tables import (
     COLUMNS,
     SCORE_COLUMNS,
     facts_of,
+    obstacles_of,
     print_jobs,
     print_preview,
     row_of,
     score_rows,
 )
-from adaptlab_client.cli.printing.terminal import Output, print_rows, print_table, print_value
+from adaptlab_client.cli.printing.terminal import (
+    Output,
+    complain,
+    print_rows,
+    print_table,
+    print_value,
+)
 from adaptlab_client.cli.session import JobArgument, JobsArgument, OutputOption, open_client
 from adaptlab_client.cli.specs import read_spec
 from adaptlab_client.cli.waiting import AnyOption, TimeoutOption, WaitOption, show_new_job, wait_for
@@ -94,6 +101,8 @@ def show(context: typer.Context, job: JobArgument, output: OutputOption = Output
             print_value(view, output)
             return
         print_table(("field", "value"), facts_of(view))
+        for obstacle in obstacles_of(view):
+            complain(f"warning: {obstacle}")
         evaluations = client.jobs.evaluations(job)
         if evaluations:
             print()

@@ -65,6 +65,14 @@ def facts_of(job: "JobView") -> list[tuple[str, object]]:
     return [(name, value) for name, value in (*titles, *more) if value not in (None, "")]
 
 
+def obstacles_of(job: "JobView") -> list[str]:
+    """Return why no live worker takes a job, in words."""
+    return [
+        f"{job.id} stays queued: no worker that is alive can read the model root `{root}`"
+        for root in job.queue.unread_roots
+    ]
+
+
 def score_rows(evaluations: Sequence["EvaluationView"]) -> list[list[object]]:
     """Return one row per task and split, with test scores of the base."""
     from adaptlab.comparisons.scores import mean_accuracy, score_changes, task_labels

@@ -1,0 +1,46 @@
+"""A worker starts without the model roots that its trainers cannot read."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from adaptlab_worker import trainer_user
+from adaptlab_worker.confinement import Limits
+from adaptlab_worker.errors import TrainerUserBarred
+
+LIMITS = Limits(memory_bytes=2**30)
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> dict[str, Path]:
+    """Three roots, of which `none` does not exist."""
+    for name in ("closed", "lab"):
+        (tmp_path / name).mkdir()
+    return {name: tmp_path / name for name in ("closed", "lab", "none")}
+
+
+def only_open(
+    wanted: str, needed: Sequence[Path], scratch: Path, limits: Limits
+) -> trainer_user.TrainerUser | None:
+    """A user who cannot read folders named `closed`, in place of one of this machine."""
+    if wanted == "barred" or any(path.name == "closed" for path in needed):
+        raise TrainerUserBarred("Trainers cannot run.")
+    return None
+
+
+def test_unreadable_roots_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, roots: dict[str, Path], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(trainer_user, "trainer_user", only_open)
+    user, readable = trainer_user.user_and_roots("same", roots, tmp_path, LIMITS)
+    assert (user, readable) == (None, {"lab": roots["lab"]})
+
+
+def test_a_worker_that_could_train_nothing_does_not_start(
+    monkeypatch: pytest.MonkeyPatch, roots: dict[str, Path], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(trainer_user, "trainer_user", only_open)
+    for some in (roots, {}):
+        with pytest.raises(TrainerUserBarred):
+            trainer_user.user_and_roots("barred", some, tmp_path, LIMITS)
