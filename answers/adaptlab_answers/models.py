@@ -70,13 +70,15 @@ class DatasetField(Value):
     """One field of the records of a dataset.
 
     `longest` is its longest value in bytes of UTF-8. `empty` counts the records whose value is
-    empty or has spaces only. `values` are all its values with their counts; null if there are more
+    empty or has spaces only. `total_bytes` is the size of all values, null for datasets of earlier
+    versions. `values` are all its values with their counts; null if there are more
     than 64 or one has more than 256 characters, and in lists of datasets.
     """
 
     name: str
     longest: int
     empty: int
+    total_bytes: int | None = None
     values: tuple[ValueCount, ...] | None
 
 

@@ -5,13 +5,14 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import (
     a_base_model,
     a_job,
     a_pretrain_document,
     a_pretrain_spec,
+    a_principal,
     a_resolved_job,
     an_adapt_spec,
     an_environment,
@@ -23,11 +24,12 @@ from adaptlab.measurements.results import Usage
 from adaptlab.specs.cost import work
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt
-from adaptlab.specs.spec import AdaptSpec
+from adaptlab.specs.spec import AdaptSpec, PretrainSpec
 from adaptlab_answers.jobs import Estimate
-from adaptlab_db.tables import Attempt
+from adaptlab_db.tables import Attempt, Dataset
 from adaptlab_services.jobs import jobs
 from adaptlab_services.jobs.estimates import CPU, estimate, estimate_each
+from adaptlab_services.models import datasets, record_datasets
 
 Sessions = sessionmaker[Session]
 OVERHEAD = 2.0
@@ -224,3 +226,30 @@ def sized(method: str, seeds: int, trials: int, batch_size: int) -> ResolvedAdap
         seeds=seeds,
     )
     return resolve(adapting, base_facts(base))
+
+
+def test_the_lengths_of_texts_come_from_their_dataset(sessions: Sessions) -> None:
+    texts = [{"text": f"{'so ' * 20}{number}", "label": "yn"[number % 2]} for number in range(200)]
+    task = {
+        "name": "text_classification",
+        "dataset": "texts",
+        "prompt": "{text}",
+        "label": {"field": "label", "words": {"n": "-", "y": "+"}},
+        "tokens": {"longest": 1024, "answer": 1},
+    }
+    document = {
+        "name": "reader",
+        "family": {"name": "minigpt", "layers": 2, "heads": 2, "width": 64},
+        "task": task,
+        "training": {"steps": 2000},
+    }
+    with sessions.begin() as session:
+        new = record_datasets.NewRecords.model_validate({"name": "texts", "records": texts})
+        record_datasets.create(session, a_principal(session), new)
+        spec = resolve(PretrainSpec.model_validate(document), None, datasets.known(session))
+        known = estimate(session, spec, "cpu")
+        earlier = [{"name": n, "longest": 63, "empty": 0} for n in ("text", "label")]
+        session.execute(update(Dataset).values(fields=earlier))
+        unknown = estimate(session, spec, "cpu")
+    assert unknown.seconds > 5 * known.seconds
+    assert unknown.memory_bytes == known.memory_bytes

@@ -27,6 +27,7 @@ class FieldFacts(Value):
         name: its name.
         longest: bytes of its longest value in UTF-8.
         empty: records whose value is empty or has spaces only.
+        total_bytes: bytes of all its values; None for datasets of earlier versions.
         values: its values with their counts, sorted by value; None if there are more than 64 or one
             of them has more than 256 characters.
         buckets: records by the bucket of their value; see `adaptlab.records.buckets`.
@@ -35,6 +36,7 @@ class FieldFacts(Value):
     name: FieldName
     longest: int
     empty: int
+    total_bytes: int | None = None
     values: tuple[ValueCount, ...] | None
     buckets: Annotated[tuple[int, ...], Field(min_length=BUCKETS, max_length=BUCKETS)]
 

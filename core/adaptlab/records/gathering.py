@@ -107,13 +107,16 @@ class _Field:
 
     def __init__(self) -> None:
         self._longest = 0
+        self._bytes = 0
         self._empty = 0
         self._values: Counter[str] | None = Counter()
         self._buckets = [0] * BUCKETS
 
     def add(self, value: str) -> None:
         """Add the value of one record."""
-        self._longest = max(self._longest, _bytes_of(value))
+        size = _bytes_of(value)
+        self._longest = max(self._longest, size)
+        self._bytes += size
         self._empty += not value.strip()
         if self._values is None:
             self._buckets[bucket_of(value)] += 1
@@ -133,6 +136,7 @@ class _Field:
             name=name,
             longest=self._longest,
             empty=self._empty,
+            total_bytes=self._bytes,
             values=counts,
             buckets=tuple(self._all_buckets()),
         )

@@ -34,6 +34,7 @@ from adaptlab.specs.resolved import (
     scored_tasks,
 )
 from adaptlab.specs.scoring_pass import items_at_once
+from adaptlab.specs.text_lengths import MeanBytes, typical_length, unknown
 from adaptlab.specs.trainable import Trainable, trainable_by_itself, trainable_with
 from adaptlab.values import Value
 
@@ -91,9 +92,13 @@ class Work(Value):
     memory_bytes: int
 
 
-def work(spec: Resolved) -> Work:
-    """Return the cost of the job of a resolved spec."""
-    return _Job.of(spec).work()
+def work(spec: Resolved, mean_bytes: MeanBytes = unknown) -> Work:
+    """Return the cost of the job of a resolved spec.
+
+    With the mean lengths of a dataset's fields, its texts are as long as usual in time, and as long
+    as allowed in memory; without them, as long as allowed in both.
+    """
+    return _Job.of(spec, mean_bytes).work()
 
 
 @dataclass(frozen=True)
@@ -101,16 +106,17 @@ class _Job:
     spec: Resolved
     shape: ModelShape
     trainable: Trainable
+    mean_bytes: MeanBytes
 
     @classmethod
-    def of(cls, spec: Resolved) -> "_Job":
+    def of(cls, spec: Resolved, mean_bytes: MeanBytes) -> "_Job":
         shape, method = model_shape(spec), spec.method
         if method is None:
             is_pretraining = isinstance(spec, ResolvedPretrain)
             trainable = trainable_by_itself(shape.tensors if is_pretraining else {}, shape)
         else:
             trainable = trainable_with(spec.family, shape.classes, method)  # pyright: ignore[reportArgumentType] - frozen, and so hashable
-        return cls(spec, shape, trainable)
+        return cls(spec, shape, trainable, mean_bytes)
 
     @property
     def scalar_bytes(self) -> int:
@@ -169,7 +175,7 @@ class _Job:
     def _step(self, spec: Trained) -> Load:
         """Return the load of one training step of all replicates."""
         accumulated = spec.training.accumulation
-        forward = self._pass(self._batch(spec))
+        forward = self._pass(self._batch(spec, self._usual_lengths(spec.task)))
         kernels = self._kernels() * (forward.parts + 2 * forward.returned) // forward.parts
         tried = self._tried(spec)
         return Load(
@@ -187,10 +193,16 @@ class _Job:
         steps = spec.training.steps
         return spec.method.passes(steps, self.shape).forward / steps - 1
 
-    def _batch(self, spec: Trained) -> Batch:
-        """Return the batch of one pass of training."""
+    def _batch(self, spec: Trained, lengths: tuple[int, int]) -> Batch:
+        """Return the batch of one pass of training, with items of these lengths."""
         items = -(-spec.training.batch_size // spec.training.accumulation)
-        return Batch(items, self.replicates, self.trials, *_lengths(spec.family, spec.task))
+        return Batch(items, self.replicates, self.trials, *lengths)
+
+    def _usual_lengths(self, task: Task) -> tuple[int, int]:
+        """Return the lengths of an item of a usual batch; see `_lengths`."""
+        family, vocabulary = self.spec.family, self.shape.vocabulary
+        length = typical_length(task, vocabulary, self.mean_bytes)
+        return content_length(family, task, length), task.target_length()
 
     def _evaluation(self) -> Load:
         """Return the load of selecting trials and of all final scores."""
@@ -207,7 +219,7 @@ class _Job:
 
     def _scored(self, task: Task, samples: int, replicates: int) -> Load:
         """Return the load of scoring `samples` items, the same for all replicates."""
-        batch = self._scoring(task, samples, replicates)
+        batch = self._scoring(samples, replicates, self._usual_lengths(task))
         forward = self._pass(batch)
         passes = -(-samples // self._at_once(task, replicates))
         return Load(
@@ -232,7 +244,8 @@ class _Job:
         weights = self.shape.parameters * (self.bases or isinstance(self.spec, ResolvedImport))
         training = 0
         if self.spec.training is not None and self.spec.trains and self.trainable.scalars:
-            kept = self._pass(self._batch(self.spec)).kept
+            longest = _lengths(self.spec.family, self.spec.task)
+            kept = self._pass(self._batch(self.spec, longest)).kept
             training = (OPTIMISER_COPIES - 1) * self._trained_scalars() + kept
         scoring = max((self._scored_at_once(task) for task in self._tasks()), default=0)
         at_once = max(training, scoring, self._captured(weights))
@@ -257,7 +270,8 @@ class _Job:
         """Return the scalars of the largest layer in a pass of scoring."""
         task, samples, replicates = scored
         items = min(samples, self._at_once(task, replicates))
-        held = self._pass(self._scoring(task, items, replicates)).held
+        lengths = _lengths(self.spec.family, task)
+        held = self._pass(self._scoring(items, replicates, lengths)).held
         head = held.get(None, 0) * SCORED_LOGITS // MOVED_LOGITS
         return max(head, *(values for layer, values in held.items() if layer is not None), 0)
 
@@ -265,10 +279,10 @@ class _Job:
         """Return the items that one pass of scoring takes."""
         return items_at_once(self.shape, replicates, *_lengths(self.spec.family, task))
 
-    def _scoring(self, task: Task, items: int, replicates: int) -> Batch:
+    def _scoring(self, items: int, replicates: int, lengths: tuple[int, int]) -> Batch:
         """Return a batch of scoring, the same items for all replicates of a base."""
         sharing = replicates // self.bases if self.bases else 1
-        return Batch(items, replicates, max(1, sharing), *_lengths(self.spec.family, task))
+        return Batch(items, replicates, max(1, sharing), *lengths)
 
     def _pass(self, batch: Batch) -> Pass:
         """Return the cost of a forward pass through the model with its method."""
@@ -320,5 +334,5 @@ def _evaluated(spec: Resolved) -> Iterator[tuple[Task, int]]:
 
 
 def _lengths(family: Family, task: Task) -> tuple[int, int]:
-    """Return the positions of an item, and how many predict the answer."""
+    """Return the positions of the longest item, and how many predict the answer."""
     return content_length(family, task), task.target_length()

@@ -429,9 +429,12 @@ def _class_values(task: Task | None) -> tuple[str, ...]:
     return task.class_values() if isinstance(task, TextTask) else ()
 
 
-def content_length(family: Family, task: Task) -> int:
-    """Return the positions of an item's content."""
-    length = task.sequence_length()
+def content_length(family: Family, task: Task, length: int | None = None) -> int:
+    """Return the positions of the content of an item of `length` tokens.
+
+    By default, it is the longest item.
+    """
+    length = task.sequence_length() if length is None else length
     return length if task.classes() is not None else family.content_length(length)
 
 

@@ -37,8 +37,10 @@ from adaptlab.plugins.registry import as_json
 from adaptlab.specs.cost import Load, Work, work
 from adaptlab.specs.resolved import Resolved, readable
 from adaptlab.specs.spec import ResolvedSpec
+from adaptlab.specs.text_lengths import MeanBytes
 from adaptlab_answers.jobs import Basis, Estimate
 from adaptlab_db.tables import Attempt, Job
+from adaptlab_services.models import datasets
 
 LATEST_RUNS = 5
 LATEST_JOBS = 200
@@ -84,13 +86,13 @@ class _Run:
     idle_bytes: int
 
     @classmethod
-    def of(cls, row: Sequence[Any]) -> Self:
+    def of(cls, row: Sequence[Any], mean_bytes: MeanBytes) -> Self:
         """Read a row of `_latest`, without its place."""
         stored, used, environment, started_at, ended_at = row
         spec = readable(ResolvedSpec.model_validate(stored))
         usage = Usage.model_validate(used)
         device = "cpu" if environment is None else Environment.model_validate(environment).device
-        rates, counted = _rates(device), work(spec)
+        rates, counted = _rates(device), work(spec, mean_bytes)
         trained = spec.training if spec.trains else None
         share = 0.0 if trained is None else usage.training_steps / trained.steps
         measured = usage.training_seconds + usage.evaluation_seconds
@@ -117,6 +119,7 @@ def estimate_each(session: Session, jobs: Sequence[tuple[Resolved, str]]) -> tup
     More jobs need no more queries.
     """
     runs: dict[_Likeness, list[_Run]] = {}
+    mean_bytes = datasets.mean_bytes(session)
     ordered = [_most_similar_first(spec, queue) for spec, queue in jobs]
     for same_basis in zip(*ordered, strict=True):
         lacking = (
@@ -124,20 +127,25 @@ def estimate_each(session: Session, jobs: Sequence[tuple[Resolved, str]]) -> tup
             for like, likenesses in zip(same_basis, ordered, strict=True)
             if not any(runs.get(earlier) for earlier in likenesses)
         )
-        runs |= _latest_runs(session, set(lacking))
+        runs |= _latest_runs(session, set(lacking), mean_bytes)
     return tuple(
-        _estimate(spec, queue, next((like for like in likenesses if runs.get(like)), None), runs)
+        _estimate(
+            work(spec, mean_bytes),
+            *(spec, queue),
+            next((like for like in likenesses if runs.get(like)), None),
+            runs,
+        )
         for (spec, queue), likenesses in zip(jobs, ordered, strict=True)
     )
 
 
 def _estimate(
+    counted: Work,
     spec: Resolved,
     queue: str,
     likeness: "_Likeness | None",
     runs: Mapping["_Likeness", Sequence[_Run]],
 ) -> Estimate:
-    counted = work(spec)
     if likeness is not None:
         similar = runs[likeness]
         explanation = _explanation(likeness.basis, len(similar), spec, queue)
@@ -219,7 +227,9 @@ def _most_similar_first(spec: Resolved, queue: str) -> tuple[_Likeness, ...]:
     return kind, _Likeness("family", queue, trains, family), _Likeness("any", queue, trains)
 
 
-def _latest_runs(session: Session, likenesses: Set[_Likeness]) -> dict[_Likeness, list[_Run]]:
+def _latest_runs(
+    session: Session, likenesses: Set[_Likeness], mean_bytes: MeanBytes
+) -> dict[_Likeness, list[_Run]]:
     """The latest measured runs of such jobs, on the device of the very latest."""
     latest: dict[_Likeness, list[_Run]] = {}
     shapes: dict[tuple[Basis, bool, bool], list[_Likeness]] = {}
@@ -228,7 +238,7 @@ def _latest_runs(session: Session, likenesses: Set[_Likeness]) -> dict[_Likeness
     for alike in shapes.values():
         rows = session.execute(_latest(alike)).all()
         for place, group in groupby(rows, key=lambda row: row.place):
-            runs = list(_readable([row[1:] for row in group]))
+            runs = list(_readable([row[1:] for row in group], mean_bytes))
             latest[alike[place]] = [run for run in runs if run.device == runs[0].device]
     return latest
 
@@ -306,11 +316,11 @@ def _conditions(
     )
 
 
-def _readable(rows: Sequence[Sequence[Any]]) -> Iterator[_Run]:
+def _readable(rows: Sequence[Sequence[Any]], mean_bytes: MeanBytes) -> Iterator[_Run]:
     """The runs whose specs the installed plug-ins can read."""
     for row in rows:
         try:
-            yield _Run.of(row)
+            yield _Run.of(row, mean_bytes)
         except (AdaptlabError, ValidationError):
             continue
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -22,6 +23,7 @@ from adaptlab.plugins.dataset import (
 from adaptlab.plugins.generated_words import NAME as GENERATED
 from adaptlab.plugins.generated_words import generated_words
 from adaptlab.records.facts import FieldFacts, RecordsFacts
+from adaptlab.specs.text_lengths import MeanBytes
 from adaptlab.text.fitting import limits_in_bytes, roles_of, task_document
 from adaptlab.values import Name, Value
 from adaptlab_answers.documents import JsonObject
@@ -219,6 +221,26 @@ def fitting_task(session: Session, name: str, context: int | None = None) -> Jso
     return {**task}
 
 
+def mean_bytes(session: Session) -> MeanBytes:
+    """Return a look-up of the mean lengths of fields, by the digest of their dataset.
+
+    One query per dataset. It is valid within the unit of work.
+    """
+
+    @cache
+    def means(digest: str) -> Mapping[str, float] | None:
+        one = select(Dataset.records, Dataset.fields).where(Dataset.artifact_sha256 == digest)
+        row = session.execute(one.limit(1)).one_or_none()
+        if row is None or not row.records:
+            return None
+        totals = {field["name"]: field.get("total_bytes") for field in row.fields or ()}
+        if any(total is None for total in totals.values()):
+            return None
+        return {name: total / row.records for name, total in totals.items()}
+
+    return means
+
+
 def page(session: Session, page_size: int, page_token: str | None = None) -> Page[DatasetView]:
     """Return a page of all datasets, sorted by name."""
     after = _FIRST if page_token is None else _after(paging.read(page_token, "datasets"))
@@ -297,7 +319,7 @@ def records_columns(facts: RecordsFacts) -> Mapping[str, Any]:
         "records": facts.records,
         "copies": facts.copies,
         "fields": [
-            {"name": field.name, "longest": field.longest, "empty": field.empty}
+            field.model_dump(include={"name", "longest", "empty", "total_bytes"})
             for field in facts.fields
         ],
         "field_values": [
