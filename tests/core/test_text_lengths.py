@@ -41,6 +41,15 @@ def test_a_typical_item_is_its_mean_length_and_a_share_of_padding(data: Stored) 
     assert typical_length(completion, BYTES_VOCABULARY, means) == math.ceil(twice)
 
 
+def test_choices_with_fields_are_as_long_as_their_fields(data: Stored) -> None:
+    label = {"field": "label", "words": {"neg": " no {thing}", "pos": " {thing}"}}
+    task = data.task(long(CLASSIFICATION, label=label))
+    item = TEXT + len(". It is") + (len(" no ") + len(" ")) / 2 + THING
+    assert typical_length(task, BYTES_VOCABULARY, means) == math.ceil(PADDED * item)
+    limit = task.sequence_length()
+    assert typical_length(task, PUBLISHED, lambda _: {"text": TEXT}) == limit, "thing is unknown"
+
+
 def test_it_is_never_above_the_limit_and_the_limit_if_lengths_are_unknown(data: Stored) -> None:
     task = data.task(CLASSIFICATION)
     limit = task.sequence_length()

@@ -136,6 +136,7 @@ def a_state(folder: Path) -> Door:
         mean=trained.clone(),
         square=trained,
         window=torch.zeros(plan.replicates),
+        between=None,
         best=None,
         live=tuple(range(plan.replicates)),
         lowest=(),

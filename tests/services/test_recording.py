@@ -130,7 +130,8 @@ def test_maps_and_checkpoints_are_stored_with_their_content(
     record_a_whole_run(ledger, claim)
     (attention,) = rows(sessions, AttentionMap)
     assert (attention.shape, attention.source) == ([1, 1, 1, 5, 7], "adapted")
-    assert attention.samples == {"tokens": [[2, 0, 3, 3, 2]], "predictions": [[3, 2, 0]]}
+    tokens, answers = [[2, 0, 3, 3, 2]], [[3, 2, 0]]
+    assert attention.samples == {"tokens": tokens, "predictions": answers, "texts": []}
     assert b"".join(streamed(sessions, attention.artifact_sha256)) == map_content()
     assert rows(sessions, AttentionSummary)[0].learned_mass == 0.5
     (checkpoint,) = rows(sessions, Checkpoint)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 
 from adaptlab.plugins.task import Task
 from adaptlab.plugins.text_task import TextTask
+from adaptlab.text.template import Template
 from adaptlab.text.tokeniser import BYTES_VOCABULARY
 
 BYTES_PER_TOKEN = 4
@@ -38,23 +39,23 @@ def typical_length(task: Task, vocabulary: int, mean_bytes: MeanBytes = unknown)
     if not isinstance(task, TextTask):
         return longest
     means = mean_bytes(task.reference_to_records().digest)
-    if means is None or not {*task.template().fields} <= means.keys():
+    used = (task.template(), *task.choices().values())
+    if means is None or not {field for text in used for field in text.fields} <= means.keys():
         return longest
     per_token = 1 if vocabulary <= BYTES_VOCABULARY else BYTES_PER_TOKEN
-    tokens = PADDED * (_prompt(task, means) + _answer(task, means)) / per_token
+    tokens = PADDED * (_bytes(task.template(), means) + _answer(task, means)) / per_token
     return min(longest, max(math.ceil(tokens), task.target_length() + 1))
 
 
-def _prompt(task: TextTask, means: Mapping[str, float]) -> float:
-    """Return the mean bytes of a prompt."""
-    pieces = task.template().pieces
-    return sum(means[p.text] if p.is_field else len(p.text.encode()) for p in pieces)
+def _bytes(template: Template, means: Mapping[str, float]) -> float:
+    """Return the mean bytes of a rendered template."""
+    return sum(means[p.text] if p.is_field else len(p.text.encode()) for p in template.pieces)
 
 
 def _answer(task: TextTask, means: Mapping[str, float]) -> float:
     """Return the mean bytes of an answer; a class has none."""
     if task.classes() is not None:
         return 0.0
-    if words := [len(word.encode()) for word in task.choices().values()]:
+    if words := [_bytes(word, means) for word in task.choices().values()]:
         return sum(words) / len(words)
     return means.get(task.answer_field()[1], 0.0)
