@@ -16,8 +16,8 @@ from adaptlab.engine.evaluate import outcomes, validation
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.engine.run import run
-from adaptlab.engine.texts import items_of_step, texts_of
-from adaptlab.engine.word_choice import WordItems
+from adaptlab.engine.texts import chosen_items, items_of_step, texts_of
+from adaptlab.engine.word_choice import ChoiceItems, WordItems
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import (
     AnswersGiven,
@@ -74,7 +74,7 @@ def adapted(data: Stored, task: Mapping[str, Any], method: str) -> tuple[Plan, M
 
 
 def log_probability(model: Model, prompt: str, word: str, *, attached: bool) -> torch.Tensor:
-    """That of a word after a prompt, in bytes, by one pass through the model alone."""
+    """That of a word after a prompt, by a pass of its own, in bytes."""
     asked, answered = list(prompt.encode()), list(word.encode())
     compute = model.logits if attached else model.base_logits
     logits = compute(torch.tensor([[[*asked, *answered]]]), slice(len(asked) - 1, -1))
@@ -151,7 +151,7 @@ def test_scores_do_not_depend_on_how_many_items_pass_together(
 
 
 def test_the_empty_prompt_is_read_once_per_batch(data_of: dict[str, Stored]):
-    """One item for words of one token, and every different word once otherwise."""
+    """One item for words of one token; otherwise every word once."""
     sizes: dict[str, tuple[int, int]] = {}
     for name, task in TASKS.items():
         plan, model = planned(pretraining(data_of[name], task), data_of[name])
@@ -172,6 +172,24 @@ def test_the_empty_prompt_is_read_once_per_batch(data_of: dict[str, Stored]):
     assert sizes["words"] == (1 + 2 + 1, 12 * 3 + 2)
     different = {r[name] for name in "abc" for r in quizzes(300)}
     assert sizes["own"][1] <= 12 * 4 + min(36, len(different))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_items_are_moved_to_a_device_as_a_whole(name: str, data_of: dict[str, Stored]):
+    plan, _ = planned(pretraining(data_of[name], TASKS[name]), data_of[name])
+    device = torch.device("meta")
+    there = chosen_items(plan.task, "test", torch.arange(3), device)  # pyright: ignore[reportArgumentType]
+    assert devices(there) == {device}
+    kinds = {type(there)}
+    assert kinds == ({ChoiceItems} if name == "signs" else {WordItems})
+
+
+def devices(value: object) -> set[torch.device]:
+    """Those of all tensors in items, at any depth."""
+    if isinstance(value, torch.Tensor):
+        return {value.device}
+    inside = value if isinstance(value, tuple) else getattr(value, "__dict__", {}).values()
+    return {device for one in inside for device in devices(one)}
 
 
 def trained(data: Stored, folder: Path) -> tuple[Plan, dict[str, torch.Tensor]]:

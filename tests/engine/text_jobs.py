@@ -34,7 +34,7 @@ def pretraining(data: Stored, task: Mapping[str, Any], **changes: Any) -> Any:
 
 
 def planned(spec: Any, data: Stored) -> tuple[Plan, Model]:
-    """Return the plan of a job, and its model with random weights that all matter."""
+    """Return the plan of a job, and its model with large random weights."""
     plan = make_plan(spec, "cpu", {}, data.source())
     generator = torch.Generator().manual_seed(5)
     tensors = {

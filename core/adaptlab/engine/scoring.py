@@ -80,7 +80,10 @@ def _evaluations(
 
 
 def _confusion(task: Task, answers: Judged, row: int) -> Confusion | None:
-    """Return the counts of given labels of one replicate, None without few labels."""
+    """Return the counts of labels of one replicate.
+
+    None unless the task has few labels.
+    """
     labels = tuple(task.listed_answers()) if isinstance(task, TextTask) else ()
     if answers.given is None or answers.expected is None or not 2 <= len(labels) <= MOST_CONFUSED:
         return None

@@ -110,7 +110,10 @@ class WordItems(Items):
 
 
 def difference(x: Float[Tensor, "A B K"], y: Float[Tensor, "A2 B2 K"]) -> Float[Tensor, "A3 B K"]:
-    """Return x - y, where a row of the one with fewer serves several of the other."""
+    """Return x - y.
+
+    A row of the one with fewer rows serves several of the other.
+    """
     rows = max(len(x), len(y))
     return lifted(x, rows) - lifted(y, rows)
 

@@ -10,7 +10,7 @@ from adaptlab.measurements.results import MOST_CONFUSED, Confusion, Evaluation
 def confusion_problems(
     at: str, evaluation: Evaluation, confusion: Confusion, labels: Sequence[str]
 ) -> Iterator[Problem]:
-    """Yield a problem unless a confusion has the task's labels and agrees with the score.
+    """Yield a problem unless a confusion fits the task and the score.
 
     Labels may come in any order, since stored specs do not keep that of label words.
     """

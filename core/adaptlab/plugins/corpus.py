@@ -104,7 +104,10 @@ def _warnings(words: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The item of a record, and the same prompt with each of its own choices, if it has any."""
+    """The item of a record, and its prompt with each of its own choices.
+
+    There are none if all records have the same ones.
+    """
 
     item: Encoded
     own: tuple[Encoded, ...] = ()
@@ -371,7 +374,7 @@ class _Reader:
 
 
 def _fault_of(words: Sequence[str]) -> str | None:
-    """Return what makes the choices of one record unusable, None if nothing does."""
+    """Return what is wrong with the choices of a record, None if nothing."""
     if any(not word.strip() for word in words):
         return "empty_choice"
     return "equal_choices" if len(set(words)) < len(words) else None

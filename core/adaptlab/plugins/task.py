@@ -82,9 +82,10 @@ class Task(Value, ABC):
         return self.input_length() + self.target_length() - 1
 
     def passes_of_choices(self) -> int:
-        """Return the forward passes in which an item's choices are compared, if known.
+        """Return the passes in which the choices of an item are compared.
 
-        They come on top of the one with the right answer; 0 if that is enough.
+        They come on top of the one with the right answer; 0 if that is enough, or if the number
+        depends on the tokeniser.
         """
         return 0
 

@@ -128,7 +128,7 @@ class TextTask(Task, ABC):
         return {}
 
     def has_own_choices(self) -> bool:
-        """Return True if label words have fields, so that they differ between records."""
+        """Return True if label words differ between records."""
         return any(word.fields for word in self.choices().values())
 
     def listed_answers(self) -> Mapping[str, str | None]:
@@ -145,7 +145,7 @@ class TextTask(Task, ABC):
         yield "/prompt", self.template()
 
     def empty_prompt(self) -> str | None:
-        """Return the prompt with every field empty, if scores are calibrated by it."""
+        """Return the prompt that scores are calibrated by, None if none is."""
         return None
 
     def answer_tokens(self) -> int:

@@ -39,7 +39,7 @@ def macro_f1(counts: Counts) -> float:
 
 
 def mean_counts(several: Sequence[Counts]) -> tuple[tuple[float, ...], ...]:
-    """Return the mean of counts with the same labels, such as those of several seeds."""
+    """Return the mean of counts with the same labels, as those of seeds."""
     return tuple(
         tuple(math.fsum(cells) / len(several) for cells in zip(*rows, strict=True))
         for rows in zip(*several, strict=True)

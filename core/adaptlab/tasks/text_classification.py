@@ -164,7 +164,7 @@ class TextClassification(TextTask):
         return math.log(self._labels())
 
     def passes_of_choices(self) -> int:
-        """Return one pass for every choice with fields, two if they are calibrated.
+        """Return one pass per choice with fields, two with calibration.
 
         Whether other words need one depends on the tokeniser. Their calibration is a small part of
         a pass.

@@ -1,4 +1,4 @@
-"""Counts of given labels by right label, beside the score of an evaluation."""
+"""Counts of given labels by right label, beside each score."""
 
 import sqlalchemy as sa
 from alembic import op
