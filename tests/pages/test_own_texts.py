@@ -35,4 +35,4 @@ def test_the_task_is_shown_in_words(reader: TestClient, settings: Settings, toke
     assert f"digest {made.json()['digest'][:12]}," in page
     assert "{'" not in page
     assert "classes none" not in page, "what is not set is not shown"
-    assert "Attention over the items of text_classification cannot be recorded yet" in page
+    assert "This job does not record attention" in page

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptlab_answers.drawable_maps import without_padding
 from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.printing.terminal import (
     Output,
@@ -116,6 +115,7 @@ def _pattern(
     job: "JobView", recorded: "AttentionMap", place: tuple[int, int, int]
 ) -> "AttentionPattern":
     from adaptlab.charts import AttentionPattern
+    from adaptlab_answers.drawable_maps import without_padding
 
     layer, head, sample = place
     limits: dict[str, int] = dict(zip(("sample", "layer", "head"), recorded.shape, strict=False))
