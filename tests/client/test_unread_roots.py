@@ -1,4 +1,4 @@
-"""The command line and the page name the model root that no worker can read."""
+"""Command line and page name the model root that no worker can read."""
 
 from pathlib import Path
 

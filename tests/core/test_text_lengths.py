@@ -1,4 +1,4 @@
-"""Texts are as long as usual in estimates of time, and as long as allowed in memory."""
+"""Texts have their usual length in time, and the longest in memory."""
 
 import math
 from typing import Any

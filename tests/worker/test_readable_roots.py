@@ -23,7 +23,7 @@ def roots(tmp_path: Path) -> dict[str, Path]:
 def only_open(
     wanted: str, needed: Sequence[Path], scratch: Path, limits: Limits
 ) -> trainer_user.TrainerUser | None:
-    """A user who cannot read folders named `closed`, in place of one of this machine."""
+    """A user who cannot read folders named `closed`, or no user."""
     if wanted == "barred" or any(path.name == "closed" for path in needed):
         raise TrainerUserBarred("Trainers cannot run.")
     return None

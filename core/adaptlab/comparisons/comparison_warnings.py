@@ -37,7 +37,7 @@ class ComparisonWarning(Value):
 
 
 def imported_base(base_model: str) -> ComparisonWarning:
-    """Return the warning about an imported base model, in place of `shared_bases`."""
+    """Return the warning that replaces `shared_bases` for an import."""
     text = (
         f"All seeds start from the same weights, because {base_model} was imported, so the "
         "verdicts hold for this base model only."

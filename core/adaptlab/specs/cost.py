@@ -334,5 +334,5 @@ def _evaluated(spec: Resolved) -> Iterator[tuple[Task, int]]:
 
 
 def _lengths(family: Family, task: Task) -> tuple[int, int]:
-    """Return the positions of the longest item, and how many predict the answer."""
+    """Return the positions of the longest item, and of its answer."""
     return content_length(family, task), task.target_length()

@@ -9,7 +9,7 @@ LONGEST_VALUE = 40
 
 
 def records_label(task: Mapping[str, object]) -> str | None:
-    """Return `text_classification of reviews`, None for a task without records.
+    """Return `text_classification of reviews`; None without records.
 
     The task is as it was given or resolved.
     """

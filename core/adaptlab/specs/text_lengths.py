@@ -1,4 +1,4 @@
-"""Typical lengths of the texts of a task, to estimate how long a job takes."""
+"""Typical lengths of the texts of a task, for estimates of time."""
 
 import math
 from collections.abc import Callable, Mapping

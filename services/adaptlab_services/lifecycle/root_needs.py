@@ -64,7 +64,7 @@ def _needed(session: Session, job: Mapping[str, Any]) -> set[str]:
 
 
 def _folder_of(base_job_id: UUID) -> Select[str | None]:
-    """Select the folder that a base model is read from, unless its weights are stored."""
+    """Select the folder of a base model whose weights are not stored."""
     stored = exists().where(Checkpoint.job_id == Job.id, Checkpoint.kind == "base_model")
     folder = Job.resolved_spec[("model_folder", "folder")].astext
     return select(folder).where(Job.id == base_job_id, ~stored)

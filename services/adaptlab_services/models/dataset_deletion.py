@@ -71,7 +71,7 @@ def may_delete(session: Session, name: str) -> bool:
 
 
 def check_present(session: Session, datasets: Sequence[AnyReference], pointer: str) -> None:
-    """Raise `InvalidSpec` if a dataset of an earlier job was deleted meanwhile.
+    """Raise `InvalidSpec` if a dataset of an earlier job was deleted.
 
     The others cannot be deleted until the unit of work ends.
     """
@@ -105,7 +105,10 @@ def _place(session: Session, name: str) -> _Place:
 
 
 def _lock(session: Session, place: _Place) -> bool:
-    """Lock the dataset; return True if the project has another one with its content."""
+    """Lock the dataset; return True if another one has its content.
+
+    Only datasets of the same project count.
+    """
     query = (
         select(Dataset.name)
         .where(Dataset.project_id == place.project_id, Dataset.artifact_sha256 == place.digest)

@@ -222,7 +222,7 @@ def fitting_task(session: Session, name: str, context: int | None = None) -> Jso
 
 
 def mean_bytes(session: Session) -> MeanBytes:
-    """Return a look-up of the mean lengths of fields, by the digest of their dataset.
+    """Return a look-up of mean lengths of fields by their dataset's digest.
 
     One query per dataset. It is valid within the unit of work.
     """

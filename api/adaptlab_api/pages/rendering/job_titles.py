@@ -17,7 +17,10 @@ def job_title(job: JobSummary) -> str:
 
 
 def _task_label(job: JobSummary) -> str | None:
-    """Return the label of a job's task, with its dataset if the specs are there."""
+    """Return the label of a job's task.
+
+    It has the dataset if the job comes with its specs.
+    """
     task = job.resolved_spec.task if isinstance(job, JobView) else None
     return job.task if task is None else records_label(task) or job.task
 
