@@ -59,7 +59,7 @@ def test_a_new_job_waits_in_its_queue_for_its_owner(created: httpx2.Response) ->
     assert job["terminal"] is False
     assert job["owner"] == "ada"
     assert job["labels"] == {"paper": "table-1"}
-    assert job["queue"] == {"name": "cpu", "priority": 5, "position": 1}
+    assert job["queue"] == {"name": "cpu", "priority": 5, "position": 1, "unread_roots": []}
 
 
 def test_the_budget_of_a_new_job_is_resolved(created: httpx2.Response) -> None:
