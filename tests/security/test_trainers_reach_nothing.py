@@ -19,7 +19,7 @@ from tests.worker.conftest import ROOT
 import adaptlab_worker
 from adaptlab_services.settings import Settings
 from adaptlab_stack.servers import embedded_servers
-from adaptlab_worker import confinement, landlock, slot_settings
+from adaptlab_worker import confinement, landlock, slot_settings, trainer_user
 from adaptlab_worker.errors import TrainerUserBarred
 from adaptlab_worker.own_users import POSTGRES_USERS, TRAINER_USERS
 from adaptlab_worker.protocol import Ended, Message, RunRequest
@@ -208,7 +208,7 @@ def test_the_attacks_succeed_without_the_defences(
         return limits(**given).model_copy(update={"files": None})
 
     monkeypatch.setattr(slot_settings, "Limits", without_file_rules)
-    monkeypatch.setattr(slot_settings, "trainer_user", lambda *_: None)  # which would refuse it
+    monkeypatch.setattr(trainer_user, "trainer_user", lambda *_: None)  # which would refuse it
     outcomes = attack(attacked, "same")
     done = successes(outcomes, *attacked.others())
     for path in (attacked.data / "token", Path("/etc/hosts"), attacked.others()[3]):
@@ -224,7 +224,7 @@ def test_a_worker_that_is_root_does_not_start_where_only_root_could_train(
     monkeypatch.setattr(slot_settings, "version", lambda: 0)
     closed = attacked.folder / "closed"
     closed.mkdir(mode=0o700, exist_ok=True)
-    settings = attacked.settings("auto").model_copy(update={"model_roots": {"here": closed}})
+    settings = attacked.settings("auto").model_copy(update={"data_dir": closed / "data"})
     with pytest.raises(TrainerUserBarred, match="start the worker as an ordinary user"):
         slot_options(settings, 1, RUNNER)
     for root in ("same", "root"):
