@@ -28,8 +28,7 @@ def doubts(question: ResolvedQuestion, evidence: Evidence) -> Iterator[ThinEvide
 def unmeasured(question: ResolvedQuestion, evidence: Evidence) -> tuple[str, ...]:
     """Return the methods that fit the budget and have no comparable run."""
     measured = {name_of(row) for row in (*evidence.rows, *evidence.too_slow)}
-    fitting = (solution.name for solution in question.solutions if solution.feasible)
-    return tuple(dict.fromkeys(name for name in fitting if name not in measured))
+    return tuple(name for name in question.fitting() if name not in measured)
 
 
 def larger_at_budget(row: Row, question: ResolvedQuestion, evidence: Evidence) -> int | None:

@@ -16,6 +16,7 @@ from adaptlab.comparisons.comparability import ComparedJob, comparability, compa
 from adaptlab.comparisons.comparison import Comparison, compare, corrected_choice
 from adaptlab.comparisons.comparison_warnings import imported_base
 from adaptlab.comparisons.verdict import LEAST_SEEDS, Verdict
+from adaptlab.plugins.method import METHODS
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.task import Task
 from adaptlab.specs.resolve import BaseModelFacts
@@ -48,6 +49,15 @@ class ResolvedQuestion:
     max_seconds: float | None
     methods: tuple[Choice, ...]
     solutions: tuple[MethodAnswer, ...]
+
+    def fitting(self) -> tuple[str, ...]:
+        """Return the methods within the budget that are worth a run.
+
+        Searches for tokens are left out unless the question names them: a soft prompt of as many
+        positions is their bound.
+        """
+        fitting = dict.fromkeys(solution.name for solution in self.solutions if solution.feasible)
+        return tuple(n for n in fitting if self.methods or not METHODS.get(n).is_search)
 
 
 @dataclass(frozen=True, slots=True)

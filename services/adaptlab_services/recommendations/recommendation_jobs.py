@@ -67,7 +67,7 @@ def proposed(
 
 def first_study(session: Session, question: ResolvedQuestion, rules: Rules) -> ProposedStudy:
     """Return a study of all methods that fit, for use without results."""
-    fitting = list(dict.fromkeys(s.name for s in question.solutions if s.feasible))
+    fitting = list(question.fitting())
     chosen: list[object] = [method.model_dump(mode="json") for method in question.methods]
     document: Document = {
         "name": "first",
