@@ -71,6 +71,7 @@ def test_the_budget_of_a_new_job_is_resolved(created: httpx2.Response) -> None:
         "trainable_parameters": 16,
         "gap": 0,
         "stored_bytes": 64,
+        "stored_bits": 512,
         "extra_context_tokens": 2,
         "flops_per_token": 0,
         "tensors": {"blocks.0.attn.input": 16},
