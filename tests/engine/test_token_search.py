@@ -272,6 +272,17 @@ def test_the_log_perplexity_is_that_of_the_tokens_as_an_input(tmp_path: Path):
         assert prompt.log_perplexity == pytest.approx(expected, abs=1e-6)
 
 
+def test_a_prompt_beyond_the_context_has_no_perplexity(tmp_path: Path):
+    _, bases = made_base(pretraining(), tmp_path)
+    plan, told = plan_of({"name": "random_prompt", "length": 20}), Remembering()
+    assert plan.shape.context < 20
+    run(plan.spec, bases, tmp_path, told, "cpu")
+    for prompt in prompts(told):
+        assert prompt is not None
+        assert (len(prompt.tokens), prompt.log_perplexity) == (20, None)
+    assert Expected.of(plan.spec).problems(told.events) == ()
+
+
 def test_a_random_prompt_is_drawn_and_stays(tmp_path: Path):
     _, bases = made_base(pretraining(), tmp_path)
     plan, told = plan_of({"name": "random_prompt", "length": 2}), Remembering()

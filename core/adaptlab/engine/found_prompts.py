@@ -54,7 +54,8 @@ def _log_perplexities(
 ) -> list[float | None]:
     """Return each prompt's mean loss per token under the base alone."""
     predicts_next = plan.family.predicts_tokens() and not plan.family.fills_in()
-    if tokens.shape[1] < 2 or not predicts_next or plan.task.classes() is not None:
+    fits = 2 <= tokens.shape[1] <= plan.shape.context
+    if not fits or not predicts_next or plan.task.classes() is not None:
         return [None] * len(tokens)
     logits = Model(plan, base, {}).base_logits(tokens.unsqueeze(1), slice(None))
     targets = tokens[:, 1:].flatten()

@@ -73,8 +73,8 @@ class FoundPrompt(Value):
     """The tokens that a search has found, and what the search took.
 
     `log_perplexity` is the mean loss in nats of all tokens after the first, each predicted by the
-    base model alone from those before. It is null for a single token, and for a model that predicts
-    no next token.
+    base model alone from those before. It is null for a single token, for a prompt that is longer
+    than the model's context, and for a model that predicts no next token.
     """
 
     tokens: tuple[int, ...]
