@@ -5,6 +5,7 @@ the rest by no more than the rounding of batched products.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import TypedDict, TypeVar
 
 import torch
@@ -83,19 +84,30 @@ class Descent:
         if isinstance(self._optimiser, AdamW):
             self._optimiser.step(gradient, self._rates * factor)
         else:
-            self._search(self._optimiser, step, gradient, losses, factor)
+            self._search(self._optimiser, items, step, (gradient, losses), factor)
         return losses
 
     def _search(
-        self, search: TokenSearch, step: int, gradient: Tensor, losses: Tensor, factor: float
+        self,
+        search: TokenSearch,
+        items: Items,
+        step: int,
+        slope: tuple[Tensor, Tensor],
+        factor: float,
     ) -> None:
         """Exchange tokens; candidates are compared on the items of any step."""
 
-        def losses_of(flat: Tensor, at: int) -> Tensor:
+        @cache  # for all candidates of this step
+        def items_at(at: int) -> Items:
+            if at == step:
+                return items
             seeds, size = self._plan.seeds[self.seeds], self._plan.training.batch_size
-            (items,) = items_of_steps(self._plan.task, seeds, size, range(at, at + 1))
-            return self._within_memory(lambda: self._losses(flat, items, step))
+            return next(items_of_steps(self._plan.task, seeds, size, range(at, at + 1)))
 
+        def losses_of(flat: Tensor, at: int) -> Tensor:
+            return self._within_memory(lambda: self._losses(flat, items_at(at), at))
+
+        gradient, losses = slope
         search.step(gradient, self._rates * factor, losses, losses_of)
 
     def _losses(self, flat: Tensor, items: Items, step: int) -> Tensor:

@@ -62,8 +62,7 @@ class AdamW:
     def step(self, gradient: Float[Tensor, "R N"], learning_rates: Float[Tensor, "R"]) -> None:
         """Update every replicate; the gradient is clipped in place."""
         self._step += 1
-        norms = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)  # R, 1
-        shares = (self.gradient_clip / (norms + 1e-6)).clamp_(max=1.0)
+        shares = clip_shares(gradient, self.gradient_clip)
         if self._is_fused():
             self._move_fused(gradient.mul_(shares), learning_rates)
         else:
@@ -114,6 +113,12 @@ class AdamW:
         replicates, scalars = self.trainables.flat.shape
         whole = self.trainables.flat.is_cuda or not scalars
         return max(1, scalars) if whole else max(1, SCALARS_AT_ONCE // replicates)
+
+
+def clip_shares(gradient: Float[Tensor, "R N"], clip: float) -> Float[Tensor, "R 1"]:
+    """Return the share of each gradient that clipping by its norm leaves."""
+    norms = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
+    return (clip / (norms + 1e-6)).clamp_(max=1.0)
 
 
 def schedule_factor(step: int, steps: int, warmup_fraction: float, schedule: str) -> float:

@@ -83,18 +83,13 @@ class Pass:
         self, items: Items, step: int, parts: int
     ) -> tuple[Float[Tensor, "R N"], Float[Tensor, "R"]]:
         """Return gradient and losses of a batch, computed in equal parts."""
-        size = items.tokens.shape[1] // parts
         if parts == 1:
             if self._graph is None:
                 return self._at_once(items, step)
             return self._graph(self._at_once, items, step)
         gradient = torch.zeros_like(self.trainables.flat)
-        total = torch.zeros(len(gradient), dtype=gradient.dtype, device=gradient.device)
-        for first in range(0, parts * size, size):
-            span = slice(first, first + size)
-            losses = self.losses(items.part(span), step, first)
-            weight = items.weight(span)
-            losses = losses / parts if weight is None else losses * self._of_own(weight).to(losses)
+        total = torch.zeros_like(gradient[:, 0])
+        for losses in self._weighted_losses(items, step, parts):
             gradient += self._slope(losses.sum())
             total += losses.detach()
         return gradient, total
@@ -102,15 +97,19 @@ class Pass:
     @torch.no_grad()
     def mean_losses(self, items: Items, step: int, parts: int) -> Float[Tensor, "R"]:
         """Return the losses of a batch, computed in equal parts."""
-        size = items.tokens.shape[1] // parts
         total = torch.zeros_like(self.trainables.flat[:, 0])
+        for losses in self._weighted_losses(items, step, parts):
+            total += losses
+        return total
+
+    def _weighted_losses(self, items: Items, step: int, parts: int) -> Iterator[Tensor]:
+        """Yield what each part of a batch adds to the mean losses [R]."""
+        size = items.tokens.shape[1] // parts
         for first in range(0, parts * size, size):
             span = slice(first, first + size)
             losses = self.losses(items.part(span), step, first)
             weight = items.weight(span)
-            share = 1 / parts if weight is None else self._of_own(weight).to(losses)
-            total += losses * share
-        return total
+            yield losses / parts if weight is None else losses * self._of_own(weight).to(losses)
 
     @cached_property
     def _graph(self) -> StepGraph | None:

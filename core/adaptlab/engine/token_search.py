@@ -6,9 +6,10 @@ replicates.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, Self
 
 import torch
@@ -16,14 +17,22 @@ from torch import Tensor
 from torch.nn import functional
 
 from adaptlab.engine.allocate import Trainables
+from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.counter import constant, normal, random_bits, stream
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.tensors import Float, Int
+from adaptlab.plugins.hard_prompt import PROMPT, HardPrompt
 from adaptlab.plugins.learned_positions import EMBEDDING
+from adaptlab.plugins.shapes import ModelShape
 
 Distance = Literal["angle", "euclidean"]
 Losses = Callable[[Float[Tensor, "L N"], int], Float[Tensor, "L"]]
 """Computes the losses that prompts would have on the items of a step."""
+
+
+def attach(method: HardPrompt, shape: ModelShape, tensors: Mapping[str, Tensor]) -> Attachments:
+    """Put the tokens' embeddings before the input."""
+    return Attachments(prompt=tensors[PROMPT])
 
 
 @dataclass(frozen=True)
@@ -63,26 +72,50 @@ class Vocabulary:
 
     def nearest(self, rows: Float[Tensor, "L P C"], distance: Distance) -> Int[Tensor, "L P"]:
         """Return the tokens nearest to rows, the first of several."""
-        found: list[Tensor] = []
+        tokens: list[Tensor] = []
         for base, own in zip(self.base_of, rows, strict=True):  # one table of scores at a time
-            table = self.tables[base]
             if distance == "angle":
-                scores = functional.normalize(own, dim=-1) @ functional.normalize(table, dim=-1).T
+                scores = functional.normalize(own, dim=-1) @ self._directions[base].T
             else:
-                scores = own @ table.T - table.square().sum(-1) / 2
-            found.append(scores.argmax(-1))
-        return torch.stack(found)
+                scores = own @ self.tables[base].T - self._half_squares[base]
+            tokens.append(scores.argmax(-1))
+        return torch.stack(tokens)
 
     def gains(self, gradient: Float[Tensor, "L C"]) -> Float[Tensor, "L V"]:
         """Return how much each token would lower the loss, to first order.
 
         It differs from the gain over the present token by a constant.
         """
-        tables = self.tables[self._bases(gradient.device)]
-        return -torch.einsum("lvc,lc->lv", tables, gradient)
+        rows = zip(self.base_of, gradient, strict=True)  # no copy of a table for each
+        return torch.stack([-(self.tables[base] @ own) for base, own in rows])
+
+    @cached_property
+    def _directions(self) -> Float[Tensor, "G V C"]:
+        return functional.normalize(self.tables, dim=-1)
+
+    @cached_property
+    def _half_squares(self) -> Float[Tensor, "G V"]:
+        return self.tables.square().sum(-1) / 2
 
     def _bases(self, device: torch.device) -> Int[Tensor, "L"]:
         return torch.tensor(self.base_of, device=device)
+
+
+@dataclass(frozen=True)
+class SearchStep:
+    """What a search sees at one step.
+
+    Attributes:
+        gradient: the gradient at the rows of the present prompts.
+        learning_rates: the rates of this step.
+        losses: the losses of the present prompts on the items of this step.
+        losses_of: computes the losses of other prompts, on the items of any step.
+    """
+
+    gradient: Float[Tensor, "L P C"]
+    learning_rates: Float[Tensor, "L"]
+    losses: Float[Tensor, "L"]
+    losses_of: Losses
 
 
 class TokenSearch(ABC):
@@ -138,25 +171,37 @@ class TokenSearch(ABC):
         self,
         gradient: Float[Tensor, "L N"],
         learning_rates: Float[Tensor, "L"],
-        present: Float[Tensor, "L"],
-        losses: Losses,
+        losses: Float[Tensor, "L"],
+        losses_of: Losses,
     ) -> None:
-        """Exchange tokens; `present` are the losses of the prompts before."""
+        """Exchange tokens; `losses` are those of the prompts before."""
         by_slot = gradient.unflatten(1, (-1, self.vocabulary.width))
-        tokens = self.proposed(by_slot, learning_rates, present, losses)
+        tokens = self.proposed(SearchStep(by_slot, learning_rates, losses, losses_of))
         self.steps_taken += 1
         if tokens is not None:
             self.trainables.flat.copy_(self.vocabulary.embedded(tokens).flatten(1))
 
     @abstractmethod
-    def proposed(
-        self,
-        gradient: Float[Tensor, "L P C"],
-        learning_rates: Float[Tensor, "L"],
-        present: Float[Tensor, "L"],
-        losses: Losses,
-    ) -> Int[Tensor, "L P"] | None:
+    def proposed(self, seen: SearchStep) -> Int[Tensor, "L P"] | None:
         """Return the tokens of the next step; None if they stay."""
+
+    def best_of(
+        self,
+        candidates: Iterable[Int[Tensor, "L P"]],
+        lowest: Float[Tensor, "L"],
+        losses_of: Callable[[Float[Tensor, "L N"]], Float[Tensor, "L"]],
+    ) -> tuple[Int[Tensor, "L P"], Float[Tensor, "L"]]:
+        """Return the best prompts and their losses.
+
+        The present prompts have the losses `lowest`, and stay unless a candidate has a lower one.
+        """
+        best = self.tokens()
+        for tokens in candidates:
+            losses = losses_of(self.vocabulary.embedded(tokens).flatten(1))
+            is_better = losses < lowest
+            best = torch.where(is_better.unsqueeze(1), tokens, best)
+            lowest = torch.where(is_better, losses, lowest)
+        return best, lowest
 
     def tokens(self) -> Int[Tensor, "L P"]:
         """Return the tokens of the prompts."""

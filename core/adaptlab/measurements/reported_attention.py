@@ -90,7 +90,7 @@ class ExpectedMaps:
             yield from equal(f"{at}/target_start", reported.target_start, start, "first answer")
             yield from equal(f"{at}/texts", len(reported.texts), 0, "number of texts")
         else:
-            yield from self._texts(f"{at}/texts", reported)
+            yield from self._texts(at, reported)
         told = self.targets if not self.choices else 1
         highest = (self.choices or self.vocabulary) - 1
         yield from self._tokens(f"{at}/predictions", reported.predictions, told, highest)
@@ -122,7 +122,7 @@ class ExpectedMaps:
 
     def _texts(self, at: str, reported: AttentionMap) -> Iterator[Problem]:
         """Yield the problems of the words of texts."""
-        yield from equal(at, len(reported.texts), self.samples, "number of samples")
+        yield from equal(f"{at}/texts", len(reported.texts), self.samples, "number of samples")
         starts = [shown.target_start for shown in reported.texts]
         least = min(starts, default=0)
         yield from equal(
@@ -131,7 +131,7 @@ class ExpectedMaps:
         for place, (shown, tokens, told) in enumerate(
             zip(reported.texts, reported.tokens, reported.predictions, strict=False)
         ):
-            here = f"{at}/{place}"
+            here = f"{at}/texts/{place}"
             yield from equal(f"{here}/words", len(shown.words), len(tokens), "number of tokens")
             yield from count(f"{here}/target_start", shown.target_start, 0, len(tokens) - 1)
             most = len(told)

@@ -22,8 +22,8 @@ class HardPrompt(ContextPositions, ABC):
     """Put `length` tokens of the vocabulary before the content.
 
     The search starts from tokens drawn per seed, without repetition while the vocabulary lasts. At
-    every step the rows at the input are embeddings of tokens. Searches that draw at random draw
-    anew for every trial, so trials of equal rates are restarts.
+    every step the rows at the input are embeddings of tokens. A search that uses random numbers
+    draws different ones per trial, so trials with equal rates are restarts.
     """
 
     is_search: ClassVar[bool] = True
