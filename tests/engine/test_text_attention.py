@@ -215,6 +215,17 @@ def test_reports_that_do_not_fit_are_refused(
     assert with_first(words=("x" * 101, *text.words[1:])) == {"bad_word"}
 
 
+def test_a_wrong_start_is_named_at_its_place(
+    data: Stored, folder_of: Callable[[str], PlacedFolder], tmp_path: Path
+):
+    spec, told = recorded(data, folder_of("qwen3"), "signs", tmp_path)
+    event = told.of(AttentionCaptured)[0]
+    changed = event.attention.model_copy(update={"target_start": 0})
+    reported = event.model_copy(update={"attention": changed})
+    (problem,) = Expected.of(spec).problems([reported])
+    assert problem.pointer.endswith("/attention/target_start")
+
+
 def test_a_token_has_a_word_of_its_own():
     assert [ByteTokeniser().word(token) for token in b"a \xc3"] == ["a", " ", "0xC3"]
     assert ByteTokeniser().word(256) == "[end]"
