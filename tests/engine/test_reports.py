@@ -79,6 +79,8 @@ def test_every_method_reports_what_is_expected(tmp_path: Path, method: str) -> N
     choice: dict[str, Any] = {"name": method}
     if method == "combine":
         choice["parts"] = [{"name": "prefix_tuning", "length": 2}, {"name": "lora", "rank": 1}]
+    if method == "exhaustive":  # the budget would have it try a hundred thousand prompts
+        choice["length"] = 1
     events = check_adaptation(
         tmp_path, {"capture": CAPTURE}, method=choice, budget=budget, capture=CAPTURE
     )
