@@ -9,6 +9,7 @@ from adaptlab.plugins.dataset import (
     Source,
 )
 from adaptlab.plugins.method import AttentionClaim
+from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
 from adaptlab.records.facts import ValueCount
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.values import Value
@@ -202,9 +203,13 @@ class MethodAnswer(Value):
 
 
 class BudgetAnswer(Value):
-    """The answers for all requested methods."""
+    """The answers for all requested methods.
+
+    `axis` is what the `requested` amount limits.
+    """
 
     base_model: str | None
     base_parameters: int
+    axis: BudgetAxis = PARAMETERS
     requested: int | None
     data: tuple[MethodAnswer, ...]

@@ -4,6 +4,7 @@ from typing import Literal
 from uuid import UUID
 
 from adaptlab.measurements.theory_report import Check, Finding
+from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
 from adaptlab.reproductions.recipe import RecipeRef
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.specs.spec import ResolvedSpec
@@ -108,10 +109,11 @@ class StudyCheckView(Value):
 class StudyView(StudySummary):
     """A study with its current spec, its cells and its theory checks.
 
-    `skipped` lists the methods that do not fit a budget.
+    `budget_axis` is what the budgets limit. `skipped` lists the methods that do not fit a budget.
     """
 
     spec: JsonObject
+    budget_axis: BudgetAxis = PARAMETERS
     base_models: tuple[StudyBase, ...]
     cells: tuple[StudyCell, ...]
     checks: tuple[StudyCheckView, ...]
@@ -176,6 +178,7 @@ class StudyPreview(Value):
 
     object: Literal["study.preview"] = "study.preview"
     name: str
+    budget_axis: BudgetAxis = PARAMETERS
     base_models: tuple[PlannedBase, ...]
     jobs: tuple[PlannedJobView, ...]
     cells: tuple[PlannedCell, ...]

@@ -15,6 +15,7 @@ from tests.making import a_pretrain_spec, a_study_spec, base_facts
 from adaptlab.errors import InfeasibleBudget, InvalidSpec
 from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.shapes import ModelShape
+from adaptlab.plugins.sizing import BudgetAxis
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import spec_digest
 from adaptlab.specs.spec import AdaptSpec
@@ -94,9 +95,9 @@ def test_a_budget_is_solved_once_on_a_base_however_many_tasks_there_are(
     solved: list[int] = []
     within = Method.within
 
-    def counted(self: Method, shape: ModelShape, budget: int) -> Method:
+    def counted(self: Method, shape: ModelShape, budget: int, axis: BudgetAxis) -> Method:
         solved.append(budget)
-        return within(self, shape, budget)
+        return within(self, shape, budget, axis)
 
     monkeypatch.setattr(METHODS.get("lora"), "within", counted)
     tasks = [TASK | {"name": name} for name in ("sort_descending", "copy", "reverse")]

@@ -101,6 +101,27 @@ def test_the_best_is_shown_with_its_score_corrected_for_the_choice(
     assert page.count("corrected, best of") == 1
 
 
+def test_budgets_in_context_tokens_are_called_so(
+    visitor: TestClient, sessions: Sessions, token: str
+) -> None:
+    a_base(sessions)
+    with sessions.begin() as session:
+        admin = tokens.authenticate(session, token)
+    budgets = [{"context_tokens": 2}, {"context_tokens": 4}]
+    methods = ["prefix_tuning", "random_prompt", {"name": "lora", "rank": 1}]
+    study = a_study(sessions, admin, name="in-tokens", methods=methods, budgets=budgets)
+    run_all(sessions, ordinary)
+    page = unescape(visitor.get("/studies/in-tokens").text)
+    assert "Budget 2 context tokens" in page
+    assert "2 context tokens, 4 context tokens" in page  # among the facts of the study
+    assert "at each budget of context tokens" in page
+    row = page[page.index(f"/jobs/{jobs_of(study, 'prefix_tuning')[0]}") - 900 :]
+    assert "0 unused" in row
+    assert '<small class="under">2 context tokens</small>' in page
+    job = unescape(visitor.get(f"/jobs/{jobs_of(study, 'prefix_tuning')[0]}").text)
+    assert "budget 2 context tokens, 0 unused" in job
+
+
 def test_a_filter_chooses_what_has_succeeded(visitor: TestClient, study: StudyView) -> None:
     filter_text = quote('method IN ("lora", "adapter", "prefix_tuning") AND budget.requested = 64')
     page = visitor.get(f"/compare?filter={filter_text}")

@@ -193,7 +193,7 @@ def test_a_button_of_ones_own_making_does_nothing_bad(admin: TestClient, use: st
 
 def test_two_ways_to_say_the_budget_are_one_too_many(admin: TestClient) -> None:
     page = previewed(admin, {"/budget/fraction_of_base": "0.1"})
-    assert "not both" in forms.fault_at(page, BUDGET)
+    assert "only one of" in forms.fault_at(page, BUDGET)
 
 
 @pytest.mark.parametrize("method", METHODS.names())

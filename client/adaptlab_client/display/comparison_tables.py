@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
-from adaptlab.comparisons.table_comparison import TableComparison
+from adaptlab.comparisons.table_comparison import ComparedMethod, TableComparison
 from adaptlab_answers import comparisons
 from adaptlab_client.display.comparison_pictures import PlotKind, plot
 from adaptlab_client.display.frames import frame
@@ -20,10 +20,10 @@ class JobComparison(comparisons.JobComparison):
         """Yield one row per method and cell, with the column names of the CSV."""
         for table in self.tables:
             if table.comparison is not None:
-                steps = {method.label: method.steps for method in table.methods}
+                behind = {method.label: method for method in table.methods}
                 for cell in table.comparison.cells:
                     for row in cell.rows:
-                        yield _row(table, table.comparison, cell, row, steps.get(row.label))
+                        yield _row(table, table.comparison, cell, row, behind.get(row.label))
 
     def to_pandas(self) -> Any:  # a pandas.DataFrame; pandas is optional
         """Return the rows as a data frame; raises `ImportError` without pandas."""
@@ -54,14 +54,16 @@ def _row(
     comparison: Comparison,
     cell: ComparisonCell,
     row: ComparisonRow,
-    steps: int | None,
+    behind: ComparedMethod | None,
 ) -> dict[str, Cell]:
     return {
         "base_model": table.base_model,
         "task": table.task,
         "budget": cell.budget,
+        "budget_axis": comparison.axis,
         "method": row.method,
         "parameters": row.parameters,
+        "context_tokens": None if behind is None else behind.context_tokens,
         "score": row.score.mean,
         "low": row.score.low,
         "high": row.score.high,
@@ -72,6 +74,6 @@ def _row(
         "seeds": row.score.seeds,
         "items": row.items,
         "trials": row.trials,
-        "steps": steps,
+        "steps": None if behind is None else behind.steps,
         "voided": comparison.voided,
     }

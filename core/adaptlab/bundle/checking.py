@@ -34,6 +34,7 @@ from adaptlab.errors import BrokenBundle
 from adaptlab.specs.resolved import UnreadSpec, read_resolved, spec_digest
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.statistics import Scores
+from adaptlab.studies.study import stored_axis
 from adaptlab.values import Value
 
 V = TypeVar("V", bound=BaseModel)
@@ -243,6 +244,7 @@ def _compared(
         return compare(
             behind.task,
             behind.scores,
+            axis=stored_axis(parts.study.spec),
             reference=behind.reference,
             margin=parts.claim.margin,
             level=parts.claim.level,

@@ -12,8 +12,10 @@ from adaptlab.comparisons.scores import task_labels
 from adaptlab.comparisons.table_comparison import ComparedMethod, MethodForgetting, TableComparison
 from adaptlab.comparisons.verdict_sentence import ITEMS_ONLY
 from adaptlab.figures import percent
+from adaptlab.plugins.sizing import LIMITED, UNITS, BudgetAxis
 from adaptlab.statistics import Interval
 from adaptlab.statistics.curves import Candidate
+from adaptlab.studies.study import stored_axis
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|!~&$])")
 _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2060-\u2069]+")
@@ -65,9 +67,10 @@ def _warnings(claim: Claim) -> Iterator[str]:
 
 def _question(study: FrozenStudy, claim: Claim) -> Iterator[str]:
     yield "## Question"
+    limited = LIMITED[stored_axis(study.spec)]
     yield (
-        "Which of these methods works on these tasks at these budgets of trainable parameters, "
-        "when each is tuned with the same effort?"
+        f"Which of these methods works on these tasks at these budgets of {limited}, when each is "
+        "tuned with the same effort?"
     )
     rows = [row for table in claim.tables for row in table.methods]
     facts = {
@@ -98,7 +101,7 @@ def _table(table: TableComparison) -> Iterator[str]:
         yield "No scores."
     else:
         for cell in comparison.cells:
-            yield from _cell(cell, table.methods)
+            yield from _cell(cell, comparison.axis, table.methods)
             yield from _verdicts(comparison, cell)
         yield from _over_budgets(comparison)
     yield from _section("Diagnosis", (plain(row.diagnosis.text) for row in table.diagnoses))
@@ -106,8 +109,10 @@ def _table(table: TableComparison) -> Iterator[str]:
     yield from _section("Missing", (plain(row.text) for row in table.missing))
 
 
-def _cell(cell: ComparisonCell, methods: Sequence[ComparedMethod]) -> Iterator[str]:
-    budget = "Without a budget" if cell.budget is None else f"At {cell.budget:,} parameters"
+def _cell(
+    cell: ComparisonCell, axis: BudgetAxis, methods: Sequence[ComparedMethod]
+) -> Iterator[str]:
+    budget = "Without a budget" if cell.budget is None else f"At {cell.budget:,} {UNITS[axis]}"
     yield f"### {budget}"
     references = {row.label for row in methods if row.role == "reference"}
     yield f"**{plain(cell.sentence)}**"

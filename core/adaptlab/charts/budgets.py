@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from adaptlab.charts.frame import PALETTES, Chart, Json, Palette, Theme, frame
 from adaptlab.charts.method_marks import method_colour, method_shape
 from adaptlab.comparisons.comparison import ComparisonRow
+from adaptlab.plugins.sizing import LIMITED, PARAMETERS, BudgetAxis
 from adaptlab.statistics import Interval
 from adaptlab.statistics.curves import BudgetCurve, Crossing
 
@@ -19,6 +20,7 @@ _SHARE: Chart = {"type": "quantitative", "format": ".1%"}
 def score_against_budget(
     curves: Sequence[BudgetCurve],
     *,
+    axis: BudgetAxis = PARAMETERS,
     crossings: Sequence[Crossing] = (),
     references: Sequence[ComparisonRow] = (),
     methods: Sequence[str] = (),
@@ -27,10 +29,11 @@ def score_against_budget(
     width: int = 560,
     height: int = 300,
 ) -> Chart:
-    """Return a chart of accuracy over trainable parameters.
+    """Return a chart of accuracy over budgets.
 
     Args:
         curves: one curve per method, from `statistics.curves.budget_curves`.
+        axis: what the budgets limit.
         crossings: drawn as ×, with a line for the interval.
         references: rows that are the same at every budget, drawn as dashed lines.
         methods: all methods of the page in their order, which determines colours and shapes.
@@ -52,11 +55,11 @@ def score_against_budget(
         **frame(title, palette),
         "width": width,
         "height": height,
-        "description": f"Accuracy against trainable parameters: {', '.join(shown)}.",
+        "description": f"Accuracy against {LIMITED[axis]}: {', '.join(shown)}.",
         "encoding": {"color": method_colour(listed, shown, palette)},
         "layer": [
             *_levels([*_reference_rows(references)]),
-            *_lines([*_rows(curves)], budgets, method_shape(listed, shown)),
+            *_lines([*_rows(curves)], _x(budgets, axis), method_shape(listed, shown)),
             *_crosses([*_crossing_rows(crossings, curves, budgets)], palette),
         ],
     }
@@ -104,8 +107,7 @@ def _levels(rows: list[Json]) -> list[Json]:
     ]
 
 
-def _lines(rows: list[Json], budgets: Sequence[int], shape: Chart) -> list[Json]:
-    x = _x(budgets)
+def _lines(rows: list[Json], x: Chart, shape: Chart) -> list[Json]:
     point: Chart = {"type": "point", "filled": True, "size": 100, "opacity": 1}
     return [
         {
@@ -136,15 +138,15 @@ def _lines(rows: list[Json], budgets: Sequence[int], shape: Chart) -> list[Json]
     ]
 
 
-def _x(budgets: Sequence[int]) -> Chart:
+def _x(budgets: Sequence[int], axis: BudgetAxis) -> Chart:
     limits: list[Json] = [budgets[0] / ROOM, budgets[-1] * ROOM]
-    axis: Chart = {"values": list(budgets), "format": ",", "grid": False, "labelOverlap": "greedy"}
+    ticks: Chart = {"values": list(budgets), "format": ",", "grid": False, "labelOverlap": "greedy"}
     return {
         "field": "budget",
         "type": "quantitative",
-        "title": "budget, trainable parameters",
+        "title": f"budget, {LIMITED[axis]}",
         "scale": {"type": "log", "domain": limits, "nice": False},
-        "axis": axis,
+        "axis": ticks,
     }
 
 

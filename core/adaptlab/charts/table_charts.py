@@ -70,6 +70,7 @@ def _curves(comparison: Comparison, methods: Sequence[str], theme: Theme) -> Cha
     references = [row for row in comparison.cells[0].rows if row.budget is None]
     return score_against_budget(
         comparison.curves,
+        axis=comparison.axis,
         crossings=comparison.crossings,
         references=references,
         methods=methods,

@@ -10,6 +10,7 @@ from adaptlab.comparisons.comparison_warnings import ComparisonWarning, comparis
 from adaptlab.comparisons.row_pairs import can_pair, comparable_pairs
 from adaptlab.comparisons.verdict import FALSE_BETTER, LEAST_SEEDS, SeedOutcomes, Verdict, verdicts
 from adaptlab.comparisons.verdict_sentence import cell_sentence, comparison_sentence, named_best
+from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
 from adaptlab.statistics.choice import ChosenBest, chosen_best
 from adaptlab.statistics.counts import Counting, Remembered, counts
 from adaptlab.statistics.curves import (
@@ -74,15 +75,16 @@ class ComparisonCell(Value):
 class Comparison(Value):
     """The findings about methods and budgets on one task.
 
-    `comparisons` is the number of pairs for which p-values are corrected. `unseen_failure_rate` is
-    the share of seeds that may fail although none of this number of seeds did. A seed of any row
-    fails if it is below `failing_below`: half way from `chance`, the accuracy of guessing, to the
-    median seed of the best row, and at least 5 % of the way from chance to 1. If `voided`, the
-    settings differ so that the scores answer different questions, and nothing is concluded.
-    `sentence` is the whole finding.
+    `axis` is what the budgets limit. `comparisons` is the number of pairs for which p-values are
+    corrected. `unseen_failure_rate` is the share of seeds that may fail although none of this
+    number of seeds did. A seed of any row fails if it is below `failing_below`: half way from
+    `chance`, the accuracy of guessing, to the median seed of the best row, and at least 5 % of the
+    way from chance to 1. If `voided`, the settings differ so that the scores answer different
+    questions, and nothing is concluded. `sentence` is the whole finding.
     """
 
     task: str
+    axis: BudgetAxis = PARAMETERS
     level: float
     margin: float
     false_better: float
@@ -105,6 +107,7 @@ def compare(
     task: str,
     rows: Sequence[Scores],
     *,
+    axis: BudgetAxis = PARAMETERS,
     reference: str | None = None,
     margin: float = 0.01,
     level: float = 0.95,
@@ -118,6 +121,7 @@ def compare(
     Args:
         task: the name of the task.
         rows: the scores of the methods.
+        axis: what the budgets of the rows limit.
         reference: the method against which the cheapest one is measured, usually full fine-tuning.
         margin: the difference, as a share of items, below which methods count as alike.
         level: the confidence of the intervals.
@@ -153,6 +157,7 @@ def compare(
     )
     return Comparison(
         task=task,
+        axis=axis,
         level=level,
         margin=margin,
         false_better=false_better,
@@ -168,7 +173,7 @@ def compare(
         curves=budget_curves(rows, interval),
         crossings=() if voided else _all_crossings(rows, level, counting),
         cheapest=None if voided else _cheapest(rows, reference, margin, level),
-        sentence=comparison_sentence([(cell.budget, cell.sentence) for cell in cells]),
+        sentence=comparison_sentence([(cell.budget, cell.sentence) for cell in cells], axis),
     )
 
 

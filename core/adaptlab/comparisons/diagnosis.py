@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from adaptlab.comparisons.comparison_warnings import named_seeds
-from adaptlab.comparisons.diagnosis_evidence import Evidence
+from adaptlab.comparisons.diagnosis_evidence import Evidence, MethodEvidence
 from adaptlab.comparisons.diagnosis_measures import (
     LEAST_SEEDS,
     SUCCEEDS_FROM,
@@ -37,7 +37,7 @@ from adaptlab.comparisons.diagnosis_measures import (
     succeeds,
     task_is_learnable,
 )
-from adaptlab.comparisons.diagnosis_next import extension
+from adaptlab.comparisons.diagnosis_next import extension, rivals
 from adaptlab.comparisons.diagnosis_words import (
     accuracy_in_words,
     attention_control_in_words,
@@ -49,6 +49,7 @@ from adaptlab.comparisons.diagnosis_words import (
 )
 from adaptlab.figures import counted, percent
 from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.sizing import TOKENS
 from adaptlab.values import Value
 
 Cause = Literal["none", "reach", "optimisation", "generalisation", "undecided"]
@@ -318,10 +319,17 @@ def _next_run(evidence: Evidence) -> dict[str, object]:
         else (),
         rates=(rates[0] / (10 if low else 1), rates[-1] * (10 if high else 1)),
         trials=len(rates) + 2 * low + 2 * high,
-        budget=TWICE * subject.parameters
+        budget=_twice_the_size(subject)
         if subject.grows and not larger_sizes_trained_as_well(evidence)
         else None,
         seeds=len(seeds_of(subject)) + lacking if lacking > 0 else None,
         references=attention_controls() if subject.pins_attention and not evidence.pinned else (),
-        rival=not others_that_succeed(evidence),
+        rival=None if others_that_succeed(evidence) else subject.rival or {"name": rivals()[0]},
     )
+
+
+def _twice_the_size(subject: MethodEvidence) -> int | dict[str, int]:
+    """Return a budget of twice the size, on the axis of the study."""
+    if subject.context_tokens is None:
+        return TWICE * subject.parameters
+    return {TOKENS: TWICE * subject.context_tokens}

@@ -32,7 +32,8 @@ class MethodEvidence(Value):
     `test_accuracy` is the mean over the chosen replicates. `configuration` is the resolved method,
     for proposals of further runs. `pins_attention` is True if the method cannot change the first
     layer's relative attention, `grows` if it has larger sizes. `restriction` is a clause on what
-    else it cannot do.
+    else it cannot do. `context_tokens` are the positions that it takes if the study's budgets limit
+    them, and `rival` is then a method of its size that can change attention.
     """
 
     method: str
@@ -45,6 +46,8 @@ class MethodEvidence(Value):
     grows: bool = True
     restriction: str = ""
     configuration: Mapping[str, object] = {}
+    context_tokens: int | None = None
+    rival: Mapping[str, object] = {}
 
 
 class BaseEvidence(Value):

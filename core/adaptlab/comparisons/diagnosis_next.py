@@ -17,20 +17,19 @@ def extension(
     steps: Sequence[int] = (),
     rates: tuple[float, float] = (0.0, 0.0),
     trials: int = 1,
-    budget: int | None = None,
+    budget: int | Mapping[str, int] | None = None,
     seeds: int | None = None,
     references: Sequence[str] = (),
-    rival: bool = False,
+    rival: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
     """Return a `StudyExtension` as JSON with only the members that are needed.
 
     `configuration` is trained again at a constant rate, once for each of `steps`, over `trials`
-    rates from the first of `rates` to the second. With `rival`, another method is trained too: its
-    size follows the budget, and it can change attention in every layer.
+    rates from the first of `rates` to the second. `rival` is another method that is trained too.
     """
     methods = [_again(configuration or {}, label, count, rates, trials) for count in steps]
     methods += [{"name": name} for name in references]
-    methods += [{"name": name} for name in _rivals()[:1] if rival]
+    methods += [] if rival is None else [dict(rival)]
     members: dict[str, object] = {"methods": methods} if methods else {}
     if budget is not None:
         members["budgets"] = [budget]
@@ -58,8 +57,8 @@ def _again(
     }
 
 
-def _rivals() -> tuple[str, ...]:
-    """Return methods that can change attention, sized by the budget."""
+def rivals() -> tuple[str, ...]:
+    """Return methods that can change attention and follow a budget."""
     every = ((name, METHODS.get(name)) for name in METHODS.names())
     return tuple(
         name

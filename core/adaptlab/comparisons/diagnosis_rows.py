@@ -11,8 +11,10 @@ from adaptlab.comparisons.diagnosis_evidence import (
     Schedule,
     TrialEvidence,
 )
-from adaptlab.plugins.method import Method
+from adaptlab.comparisons.diagnosis_next import rivals
+from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.shapes import ModelShape
+from adaptlab.plugins.sizing import PARAMETERS, TOKENS, BudgetAxis
 from adaptlab.plugins.task import Task
 
 
@@ -27,6 +29,7 @@ class MeasuredRow:
     schedule: Schedule
     trials: tuple[TrialEvidence, ...]
     test_accuracy: float
+    axis: BudgetAxis = PARAMETERS
 
     @property
     def parameters(self) -> int:
@@ -64,7 +67,18 @@ class Piece:
             grows=row.method.has_sizes(),
             restriction=row.method.restriction,
             configuration=row.method.model_dump(mode="json"),
+            context_tokens=row.method.extra_context_tokens() if row.axis == TOKENS else None,
+            rival=_rival(row) if row.axis == TOKENS else {},
         )
+
+
+def _rival(row: MeasuredRow) -> dict[str, object]:
+    """Return the first rival as large as the row, with its size set."""
+    name = rivals()[0]
+    free = METHODS.get(name)(name=name)
+    size = max(row.parameters, free.smallest().trained_scalars(row.shape))
+    sized = free.within(row.shape, size).model_dump(mode="json", exclude_defaults=True)
+    return {**sized, "name": name}
 
 
 def pieces(rows: Sequence[MeasuredRow]) -> tuple[Piece, ...]:

@@ -58,9 +58,10 @@ class ComparedMethod(Value):
     """The jobs of the row `label` and the effort that was spent on it.
 
     `budget` is None for a method that is the same at every budget: a reference, or a method of
-    fixed size that fits all budgets. `trials` is the number of settings tried per seed, and `sweep`
-    has the result of each. `trained_steps` is the sum of their steps, which is smaller if some
-    ended early. An imported adapter has no trials and no steps here.
+    fixed size that fits all budgets. `context_tokens` are the positions that it adds. `trials` is
+    the number of settings tried per seed, and `sweep` has the result of each. `trained_steps` is
+    the sum of their steps, which is smaller if some ended early. An imported adapter has no trials
+    and no steps here.
     """
 
     method: str
@@ -68,6 +69,7 @@ class ComparedMethod(Value):
     budget: int | None
     role: Role
     parameters: int
+    context_tokens: int = 0
     jobs: tuple[UUID, ...]
     seeds: tuple[int, ...]
     steps: int

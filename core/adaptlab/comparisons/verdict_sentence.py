@@ -8,6 +8,7 @@ from typing import Protocol
 
 from adaptlab.comparisons.verdict import MOST_SEEDS, Verdict
 from adaptlab.figures import counted, percent
+from adaptlab.plugins.sizing import PARAMETERS, UNITS, BudgetAxis
 from adaptlab.statistics.choice import ChosenBest
 from adaptlab.statistics.failing import FailingSeeds
 from adaptlab.statistics.intervals import Interval
@@ -87,12 +88,15 @@ def _best(label: str, chosen: ChosenBest | None) -> str:
     )
 
 
-def comparison_sentence(cells: Sequence[tuple[int | None, str]]) -> str:
+def comparison_sentence(
+    cells: Sequence[tuple[int | None, str]], axis: BudgetAxis = PARAMETERS
+) -> str:
     """Return the sentences of all cells, or the one that they share."""
     if len({sentence for _, sentence in cells}) == 1:
         return cells[0][1]
+    unit = "" if axis == PARAMETERS else f" {UNITS[axis]}"
     return " ".join(
-        sentence if budget is None else f"At a budget of {budget:,}: {sentence}"
+        sentence if budget is None else f"At a budget of {budget:,}{unit}: {sentence}"
         for budget, sentence in cells
     )
 

@@ -13,6 +13,7 @@ from adaptlab.plugins.method import METHODS, AttentionClaim, Method
 from adaptlab.plugins.nested import nested
 from adaptlab.plugins.shapes import ModelShape, TensorShape
 from adaptlab.plugins.sites import missing_sites
+from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
 
 
 def _part(value: object, _: object) -> Method:
@@ -35,8 +36,8 @@ class Combine(Method):
 
     `parts` are names or configurations; each method can occur once. The budget that parts of fixed
     size leave over is divided among the other parts in proportion to `shares`, which are equal by
-    default. Parameters that a part cannot use go to the next one, and finally to every part that
-    can still grow. Trials use the geometric mean of the parts' learning rates. The default weight
+    default. What a part cannot use of it goes to the next one, and finally to every part that can
+    still grow. Trials use the geometric mean of the parts' learning rates. The default weight
     decay is 0. At a common site, the parts act in their order.
     """
 
@@ -79,17 +80,21 @@ class Combine(Method):
     def smallest(self) -> Self:
         return self._with(part.smallest() for part in self.parts)
 
-    def within(self, shape: ModelShape, budget: int) -> Self:
-        budget -= sum(tensor.size for tensor in shape.class_head.values())
+    def is_sized_by(self, axis: BudgetAxis) -> bool:
+        return all(part.is_sized_by(axis) for part in self.parts if part.size_is_free())
+
+    def within(self, shape: ModelShape, budget: int, axis: BudgetAxis = PARAMETERS) -> Self:
+        if axis == PARAMETERS:
+            budget -= sum(tensor.size for tensor in shape.class_head.values())
         shape = replace(shape, classes=None)  # the head is no part's own
         parts = list(self.smallest().parts)
-        counts = [part.trained_scalars(shape) for part in parts]
+        counts = [part.cost(shape, axis) for part in parts]
 
         def grow(index: int, allowance: int) -> None:
-            parts[index] = self.parts[index].within(shape, allowance)
-            counts[index] = parts[index].trained_scalars(shape)
+            parts[index] = self.parts[index].within(shape, allowance, axis)
+            counts[index] = parts[index].cost(shape, axis)
 
-        unused = 0  # parameters left of earlier targets; negative if a part needed more
+        unused = 0  # what earlier targets left; negative if a part needed more
         for index, target in self._targets(counts, budget).items():
             most = counts[index] + budget - sum(counts)  # later parts keep their smallest size
             grow(index, min(max(target + unused, counts[index]), most))

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 from adaptlab.errors import Problem
 from adaptlab.plugins.registry import ByName, Registry
 from adaptlab.plugins.shapes import ModelShape, TensorShape
-from adaptlab.plugins.sizing import largest_within
+from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis, largest_within
 from adaptlab.values import AUTO, PluginName, Value
 
 AttentionClaim = Literal["can_change", "cannot_change"]
@@ -147,20 +147,30 @@ class Method(Value, ABC):
         """Return the number of trainable parameters of a resolved configuration."""
         return sum(tensor.size for tensor in self.trained(shape).values())
 
-    def within(self, shape: ModelShape, budget: int) -> Self:
-        """Return the largest configuration of at most `budget` parameters.
+    def cost(self, shape: ModelShape, axis: BudgetAxis) -> int:
+        """Return what a resolved configuration costs on an axis of budgets."""
+        if axis == PARAMETERS:
+            return self.trained_scalars(shape)
+        return self.extra_context_tokens()
 
-        The smallest configuration must be within the budget.
+    def is_sized_by(self, axis: BudgetAxis) -> bool:
+        """Return True if a budget on this axis can determine the size."""
+        return axis == PARAMETERS or self.smallest().extra_context_tokens() > 0
+
+    def within(self, shape: ModelShape, budget: int, axis: BudgetAxis = PARAMETERS) -> Self:
+        """Return the largest configuration that costs at most `budget`.
+
+        The smallest configuration must be within the budget, and the axis one that sizes it.
         """
         if not self.size_is_free():
             return self
         tried: dict[int, Self] = {}
 
-        def trained(size: int) -> int:
+        def cost(size: int) -> int:
             tried[size] = self.with_size(size)
-            return tried[size].trained_scalars(shape)
+            return tried[size].cost(shape, axis)
 
-        return tried[largest_within(budget, trained, self.largest_size(shape))]
+        return tried[largest_within(budget, cost, self.largest_size(shape))]
 
     def learning_rates(self, trials: int, shape: ModelShape) -> tuple[float, ...]:
         """Return the learning rates of `auto` on a model.

@@ -1,6 +1,17 @@
-"""Search for the largest size within a budget."""
+"""Axes of budgets, and the search for the largest size within one."""
 
 from collections.abc import Callable
+from typing import Literal
+
+BudgetAxis = Literal["trainable_parameters", "context_tokens"]
+"""What a budget limits: the parameters that are trained, or the positions that are added."""
+
+PARAMETERS: BudgetAxis = "trainable_parameters"
+TOKENS: BudgetAxis = "context_tokens"
+UNITS: dict[BudgetAxis, str] = {PARAMETERS: "parameters", TOKENS: "context tokens"}
+"""The unit of each axis, in the plural."""
+LIMITED: dict[BudgetAxis, str] = {**UNITS, PARAMETERS: "trainable parameters"}
+"""What a budget on each axis limits."""
 
 
 def largest_within(budget: int, cost: Callable[[int], int], largest: int) -> int:

@@ -1,4 +1,4 @@
-"""Budget solver: the largest configuration within a parameter budget."""
+"""Budget solver: the largest configuration within a budget."""
 
 from dataclasses import dataclass
 
@@ -8,6 +8,7 @@ from adaptlab.errors import InfeasibleBudget, InvalidSpec, Problem
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.sites import missing_sites
+from adaptlab.plugins.sizing import PARAMETERS, UNITS, BudgetAxis
 from adaptlab.values import Value
 
 BYTES_PER_SCALAR = 4
@@ -16,7 +17,7 @@ BYTES_PER_SCALAR = 4
 class BudgetVector(Value):
     """The cost of an adaptation in all respects that methods are compared in.
 
-    - `gap` is the unused part of the requested budget.
+    - `axis` is what the requested budget limits, and `gap` is its unused part.
     - `stored_bytes` is the size of the stored tensors in float32. It can be smaller than the size
       of the trained tensors.
     - `stored_bits` is the information in the stored tensors, less than their size if they are
@@ -28,6 +29,10 @@ class BudgetVector(Value):
     In a job's answer, `trainable_parameters` is an alias of the job's member of that name.
     """
 
+    axis: BudgetAxis = Field(
+        default=PARAMETERS,
+        exclude_if=lambda axis: axis == PARAMETERS,  # older jobs keep their digests
+    )
     requested: int | None
     trainable_parameters: int
     gap: int | None
@@ -54,17 +59,20 @@ def trainable_parameters(method: Method, shape: ModelShape) -> int:
     return method.trained_scalars(shape)
 
 
-def solve(method: Method, shape: ModelShape, budget: int | None) -> Method:
-    """Return the largest configuration of `method` within `budget` parameters.
+def solve(
+    method: Method, shape: ModelShape, budget: int | None, axis: BudgetAxis = PARAMETERS
+) -> Method:
+    """Return the largest configuration of `method` within a budget on an axis.
 
     A size that the spec sets is kept and only checked.
 
     Raises:
-        InvalidSpec: the model does not support the configuration.
+        InvalidSpec: the model does not support the configuration, or the budget cannot size it.
         InfeasibleBudget: even the smallest configuration exceeds the budget.
     """
     check_method(method, shape)
-    return fit(method, shape, budget)
+    check_axis(method, axis)
+    return fit(method, shape, budget, axis)
 
 
 def check_method(method: Method, shape: ModelShape) -> None:
@@ -73,8 +81,16 @@ def check_method(method: Method, shape: ModelShape) -> None:
         raise InvalidSpec(*problems)
 
 
-def fit(method: Method, shape: ModelShape, budget: int | None) -> Method:
-    """Return the solution for a method that `check_method` has accepted.
+def check_axis(method: Method, axis: BudgetAxis) -> None:
+    """Raise `InvalidSpec` if a budget on this axis cannot size the method."""
+    if method.size_is_free() and not method.is_sized_by(axis):
+        raise _unsized(method, axis)
+
+
+def fit(
+    method: Method, shape: ModelShape, budget: int | None, axis: BudgetAxis = PARAMETERS
+) -> Method:
+    """Return the solution for a method that both checks have accepted.
 
     Raises:
         InfeasibleBudget: even the smallest configuration exceeds the budget.
@@ -83,22 +99,25 @@ def fit(method: Method, shape: ModelShape, budget: int | None) -> Method:
         if method.size_is_free():
             raise _missing(method)
         return method
-    least = method.smallest().trained_scalars(shape)
+    least = method.smallest().cost(shape, axis)
     if least > budget:
-        raise _infeasible(method, budget, least)
-    return method.within(shape, budget)
+        raise _infeasible(method, budget, least, axis)
+    return method.within(shape, budget, axis)
 
 
-def budget_vector(method: Method, shape: ModelShape, requested: int | None) -> BudgetVector:
+def budget_vector(
+    method: Method, shape: ModelShape, requested: int | None, axis: BudgetAxis = PARAMETERS
+) -> BudgetVector:
     """Return the cost of a resolved configuration."""
     tensors = {name: tensor.size for name, tensor in method.trained(shape).items()}
     trained = sum(tensors.values())
     kept = method.kept()
     stored = trained if kept is method else kept.trained_scalars(shape)
     return BudgetVector(
+        axis=axis,
         requested=requested,
         trainable_parameters=trained,
-        gap=None if requested is None else requested - trained,
+        gap=None if requested is None else requested - method.cost(shape, axis),
         stored_bytes=BYTES_PER_SCALAR * stored,
         stored_bits=method.stored_bits(shape),
         extra_context_tokens=method.extra_context_tokens(),
@@ -117,14 +136,23 @@ def _missing(method: Method) -> InvalidSpec:
     )
 
 
-def _infeasible(method: Method, budget: int, least: int) -> InfeasibleBudget:
+def _unsized(method: Method, axis: BudgetAxis) -> InvalidSpec:
+    sizes = f"its {method.size_knob}" if method.size_knob else "the sizes of its parts"
+    detail = (
+        f"A budget in {UNITS[axis]} does not determine the size of {method.name}, which can grow "
+        f"without any. Set {sizes}, or give a budget in {UNITS[PARAMETERS]}."
+    )
+    return InvalidSpec(Problem(f"/budget/{axis}", "budget_of_other_axis", detail))
+
+
+def _infeasible(method: Method, budget: int, least: int, axis: BudgetAxis) -> InfeasibleBudget:
     return InfeasibleBudget(
         Problem(
-            pointer="/budget/trainable_parameters",
+            pointer=f"/budget/{axis}",
             code="infeasible_budget",
             detail=(
                 f"Budget {budget:,} is too small for {method.name} on this model, whose smallest "
-                f"configuration has {least:,} parameters. Use {least:,} or more."
+                f"configuration has {least:,} {UNITS[axis]}. Use {least:,} or more."
             ),
             nearest=(least,),
         )

@@ -205,19 +205,20 @@ def model_shape(spec: Resolved) -> ModelShape:
 
 
 def budget_limit(budget: BudgetSpec, shape: ModelShape) -> int | None:
-    """Return the most trainable parameters that `budget` allows on a model."""
-    if budget.trainable_parameters is not None and budget.fraction_of_base is not None:
+    """Return the most that `budget` allows on a model, on its axis."""
+    members = ("trainable_parameters", "fraction_of_base", "context_tokens")
+    if sum(getattr(budget, name) is not None for name in members) > 1:
         raise InvalidSpec(
             Problem(
                 pointer="/budget",
                 code="ambiguous_budget",
-                detail="Give either trainable_parameters or fraction_of_base, not both.",
-                allowed=("trainable_parameters", "fraction_of_base"),
+                detail=f"Give only one of {members[0]}, {members[1]} and {members[2]}.",
+                allowed=members,
             )
         )
     if budget.fraction_of_base is not None:
         return int(budget.fraction_of_base * shape.parameters)
-    return budget.trainable_parameters
+    return budget.trainable_parameters or budget.context_tokens
 
 
 def _resolve_pretraining(spec: PretrainSpec, datasets: Datasets) -> ResolvedPretrain:
@@ -324,8 +325,8 @@ def _solution(spec: AdaptSpec, shape: ModelShape, limit: int | None) -> Solution
     if spec.method is None:
         detail = "Give a method to train, or the folder of an adapter to import."
         raise InvalidSpec(Problem("/method", "missing", detail))
-    method = solve(resolve_method(spec.method), shape, limit)
-    return Solution(method, budget_vector(method, shape, limit))
+    method = solve(resolve_method(spec.method), shape, limit, spec.budget.axis)
+    return Solution(method, budget_vector(method, shape, limit, spec.budget.axis))
 
 
 def _evaluation_tasks(

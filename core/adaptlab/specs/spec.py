@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, Wit
 from pydantic_core import PydanticCustomError
 
 from adaptlab.plugins.adaptation import Adaptation
+from adaptlab.plugins.sizing import PARAMETERS, TOKENS, BudgetAxis
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.values import AUTO, Auto, Name, Value
 from adaptlab.weights.model_folder import ModelFile
@@ -53,10 +54,20 @@ NamedChoice = Annotated[Choice, BeforeValidator(_named, json_schema_input_type=C
 
 
 class BudgetSpec(Value):
-    """A limit on trainable parameters: a number, or a share of the base model."""
+    """A limit on trainable parameters or on context tokens.
+
+    Trainable parameters are a number or a share of the base model. `context_tokens` sizes prefixes,
+    soft prompts, suffixes and hard prompts by the positions that they take. Give one of the three.
+    """
 
     trainable_parameters: int | None = Field(default=None, ge=1, le=10**12)
     fraction_of_base: float | None = Field(default=None, gt=0, le=1)
+    context_tokens: int | None = Field(default=None, ge=1, le=10**6)
+
+    @property
+    def axis(self) -> BudgetAxis:
+        """What the budget limits."""
+        return PARAMETERS if self.context_tokens is None else TOKENS
 
 
 def _budget_from_number(value: object) -> object:

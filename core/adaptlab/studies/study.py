@@ -1,6 +1,7 @@
 """The spec of a study, and its extension and cloning."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Literal, Self, TypeVar, cast
 
@@ -9,6 +10,7 @@ from pydantic_core import InitErrorDetails
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.figures import counted
+from adaptlab.plugins.sizing import PARAMETERS, TOKENS, BudgetAxis
 from adaptlab.specs.spec import (
     LARGEST_SEED,
     AnyBase,
@@ -147,6 +149,9 @@ class StudySpec(Value):
     (0.05: 5 %), a study is refused if a method other than a reference would leave a larger share
     unused. Without it, any share is accepted and shown.
 
+    Budgets in `context_tokens` match methods by the positions that they take; a method that takes
+    none needs a fixed size. All budgets of a study limit the same thing.
+
     `checks` are theory checks, which are jobs of the study too. A study may consist of checks and
     the base models that they measure; any other study has at least one base model, task, method and
     budget.
@@ -167,6 +172,11 @@ class StudySpec(Value):
     resources: ResourcesSpec = ResourcesSpec()
     labels: Labels = Field(default_factory=dict[LabelName, Label])
 
+    @property
+    def axis(self) -> BudgetAxis:
+        """What the budgets limit."""
+        return self.budgets[0].axis if self.budgets else PARAMETERS
+
     @model_validator(mode="after")
     def _compares_or_checks(self) -> Self:
         """Raise `ValidationError` for empty members, as if they were required."""
@@ -178,6 +188,13 @@ class StudySpec(Value):
                 "StudySpec", [_empty(member, self.model_fields_set) for member in empty]
             )
         return self
+
+
+def stored_axis(spec: Mapping[str, object]) -> BudgetAxis:
+    """Return what the budgets of a stored spec limit, readable or not."""
+    budgets = cast("Sequence[Mapping[str, object] | int]", spec.get("budgets", ()))
+    first = next(iter(budgets), 0)
+    return TOKENS if isinstance(first, Mapping) and first.get(TOKENS) else PARAMETERS
 
 
 def _empty(member: str, given: set[str]) -> InitErrorDetails:

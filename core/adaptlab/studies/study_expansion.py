@@ -66,6 +66,7 @@ def expand(
         cells=tuple(cells),
         skipped=skipped,
         checks=planned_checks(spec, bases, entries, cells, jobs, datasets),
+        axis=spec.axis,
     )
 
 
@@ -164,9 +165,9 @@ def _cell(base: StudyBase, task: str, method: SizedMethod, job: PlannedJob) -> C
         method=method.entry.label,
         budget=method.limit,
         role=method.entry.role,
-        over_budget=trained > method.limit,
+        over_budget=method.used > method.limit,
         trainable_parameters=trained,
-        gap=method.limit - trained,
+        gap=method.limit - method.used,
         digest=job.digest,
     )
 

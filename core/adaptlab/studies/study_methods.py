@@ -9,6 +9,7 @@ from typing import TypeVar
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.dataset import Datasets
 from adaptlab.plugins.method import METHODS, Method
+from adaptlab.plugins.sizing import PARAMETERS
 from adaptlab.plugins.task import Task
 from adaptlab.specs.resolve import resolve_method, resolve_task
 from adaptlab.specs.spec import BudgetSpec, Choice, TrainingSpec, TuningSpec
@@ -148,13 +149,12 @@ def place_of_task(spec: StudySpec, wanted: Choice, pointer: str, datasets: Datas
 def check_budget(spec: StudySpec, wanted: BudgetSpec, pointer: str) -> None:
     """Raise `InvalidSpec` for a budget that the study does not have.
 
-    The nearest budgets in the problem are of the same kind: parameters or fractions.
+    The nearest budgets in the problem are of the same kind: parameters, fractions or tokens.
     """
     if wanted in spec.budgets:
         return
-    is_number = wanted.trainable_parameters is not None
-    member = "trainable_parameters" if is_number else "fraction_of_base"
-    value = getattr(wanted, member) or 0
+    given = wanted.model_dump(exclude_none=True)
+    member, value = next(iter(given.items()), (PARAMETERS, 0))
     values: list[float] = [b for one in spec.budgets if (b := getattr(one, member)) is not None]
     near = sorted(values, key=lambda other: abs(other - value))[:3]
     of_kind = ", ".join(f"{other:,}" for other in values) or "none"

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from adaptlab.errors import Problem
+from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
 from adaptlab.specs.resolve import BaseModelFacts
 from adaptlab.specs.resolved import ResolvedAdapt, ResolvedTheory, seedless_digest, spec_digest
 from adaptlab.specs.spec import AdaptSpec, TheorySpec
@@ -15,8 +16,8 @@ Role = Literal["method", "reference"]
 class PlacedMethod(Value):
     """One method at one budget on one task and base model.
 
-    `budget` is the limit in trainable parameters. A reference is listed at every budget, even if it
-    is larger.
+    `budget` is the limit on the study's axis: trainable parameters or context tokens. A reference
+    is listed at every budget, even if it is larger.
     """
 
     base_model: str
@@ -108,3 +109,4 @@ class StudyPlan(Value):
     cells: tuple[Cell, ...]
     skipped: tuple[SkippedCell, ...]
     checks: tuple[PlannedCheck, ...] = ()
+    axis: BudgetAxis = PARAMETERS

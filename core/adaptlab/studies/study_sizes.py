@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from adaptlab.errors import InfeasibleBudget, InvalidSpec, Problem
 from adaptlab.plugins.shapes import ModelShape
-from adaptlab.specs.budget import Solution, budget_vector, check_method, fit
+from adaptlab.plugins.sizing import PARAMETERS, UNITS, BudgetAxis
+from adaptlab.specs.budget import Solution, budget_vector, check_axis, check_method, fit
 from adaptlab.specs.resolve import BaseModelFacts, budget_limit, family_shape
 from adaptlab.studies.study import StudySpec
 from adaptlab.studies.study_methods import StudyEntry
@@ -14,7 +15,7 @@ from adaptlab.studies.study_plan import Role, SkippedCell
 
 @dataclass(frozen=True)
 class StudyBase:
-    """A base model of the study, with the budgets in its parameters.
+    """A base model of the study, with the limits of the budgets on it.
 
     `place` is its index in the spec, and `limits` has one entry per budget.
     """
@@ -23,19 +24,21 @@ class StudyBase:
     facts: BaseModelFacts
     shape: ModelShape
     limits: tuple[int, ...]
+    axis: BudgetAxis
 
 
 @dataclass(frozen=True)
 class SizedMethod:
     """A method of the study as sized by one budget of one base model.
 
-    `budget` is the index of the budget and `limit` its number of parameters. Methods with one `key`
-    are one job per task.
+    `budget` is the index of the budget, `limit` its number of parameters or context tokens, and
+    `used` what the method needs of them. Methods with one `key` are one job per task.
     """
 
     entry: StudyEntry
     budget: int
     limit: int
+    used: int
     key: str
     solution: Solution
 
@@ -48,30 +51,37 @@ class SizedMethod:
 def study_base(
     spec: StudySpec, index: int, facts: BaseModelFacts, classes: int | None
 ) -> StudyBase:
-    """Return base model `index`, with the budgets in its parameters.
+    """Return base model `index`, with the limits of the budgets on it.
 
     `classes` is the number of classes of the head that the tasks train, if they do.
 
-    Raises `InvalidSpec` for a budget without a limit and for two that are equal on this model.
+    Raises `InvalidSpec` for a budget without a limit, for two that are equal on this model, and for
+    budgets that limit different things.
     """
-    own = family_shape(facts.family)
+    own, axis = family_shape(facts.family), spec.axis
     limits: list[int] = []
     for place, budget in enumerate(spec.budgets):
+        if budget.axis != axis:
+            detail = (
+                f"The first budget is in {UNITS[axis]}, this one in {UNITS[budget.axis]}. Create a "
+                "study for each."
+            )
+            raise InvalidSpec(Problem(f"/budgets/{place}", "other_axis", detail))
         try:
             limit = budget_limit(budget, own)
         except InvalidSpec as error:
             raise InvalidSpec(*moved_problems(error, {"budget": f"/budgets/{place}"})) from error
         if limit is None:
-            detail = "Give trainable_parameters or fraction_of_base."
+            detail = "Give trainable_parameters, fraction_of_base or context_tokens."
             raise InvalidSpec(Problem(f"/budgets/{place}", "budget_missing", detail))
         if limit in limits:
             detail = (
-                f"On {facts.name} this is {limit:,} parameters, the same as another budget. "
+                f"On {facts.name} this is {limit:,} {UNITS[axis]}, the same as another budget. "
                 "Leave one out."
             )
             raise InvalidSpec(Problem(f"/budgets/{place}", "budget_twice", detail))
         limits.append(limit)
-    return StudyBase(index, facts, family_shape(facts.family, classes), tuple(limits))
+    return StudyBase(index, facts, family_shape(facts.family, classes), tuple(limits), axis)
 
 
 def sized_methods(
@@ -120,12 +130,13 @@ def _refused(base: StudyBase, entry: StudyEntry) -> SkippedCell | None:
     """Return the skipped cell of a method that no budget makes possible."""
     try:
         check_method(entry.method, base.shape)
+        check_axis(entry.method, base.axis)
     except InvalidSpec as error:
         return SkippedCell(
             base_model=base.facts.name,
             method=entry.label,
             budget=None,
-            problems=moved_problems(error, {"method": entry.pointer}),
+            problems=moved_problems(error, {"method": entry.pointer, "budget": entry.pointer}),
             nearest=(),
         )
     return None
@@ -138,8 +149,9 @@ def _fit(
 
     `solutions` caches those on this base model, by key.
     """
+    wanted = None if entry.role == "reference" else limit
     try:
-        method = fit(entry.method, base.shape, None if entry.role == "reference" else limit)
+        method = fit(entry.method, base.shape, wanted, base.axis)
     except InfeasibleBudget as error:
         nearest = [value for problem in error.problems for value in problem.nearest]
         return SkippedCell(
@@ -153,9 +165,12 @@ def _fit(
         )
     key = f"{entry.label}\n{method.model_dump_json()}"
     if key not in solutions:
-        requested = limit if entry.method.size_is_free() else None  # as its job asks for it
-        solutions[key] = Solution(method, budget_vector(method, base.shape, requested))
-    return SizedMethod(entry, budget, limit, key, solutions[key])
+        is_free = entry.method.size_is_free()
+        requested, axis = (limit, base.axis) if is_free else (None, PARAMETERS)  # as in its job
+        solutions[key] = Solution(method, budget_vector(method, base.shape, requested, axis))
+    return SizedMethod(
+        entry, budget, limit, method.cost(base.shape, base.axis), key, solutions[key]
+    )
 
 
 def _check_methods(entries: Sequence[StudyEntry], skipped: Sequence[SkippedCell]) -> None:
@@ -199,7 +214,7 @@ def _infeasible(base: StudyBase, place: int, skipped: Sequence[SkippedCell]) -> 
     name, limit = base.facts.name, base.limits[place]
     refused = [cell for cell in skipped if (cell.base_model, cell.budget) == (name, limit)]
     least = tuple(sorted({value for cell in refused for value in cell.nearest})[:3])
-    detail = f"No method of the study fits {limit:,} parameters on {name}."
+    detail = f"No method of the study fits {limit:,} {UNITS[base.axis]} on {name}."
     hint = f" The nearest budgets are {', '.join(f'{size:,}' for size in least)}."
     return Problem(
         pointer=f"/budgets/{place}",

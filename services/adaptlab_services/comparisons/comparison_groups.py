@@ -10,6 +10,7 @@ from adaptlab.comparisons.scores import task_labels
 from adaptlab.comparisons.table_comparison import MissingScores
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.sizing import PARAMETERS, TOKENS, BudgetAxis
 from adaptlab.specs.resolved import seedless_digest
 from adaptlab_services.comparisons.comparison_rows import Row
 from adaptlab_services.results.scored_jobs import ScoredJob
@@ -26,6 +27,7 @@ class ComparedTable:
     task: str
     rows: tuple[Row, ...]
     skipped: tuple[MissingScores, ...] = ()
+    axis: BudgetAxis = PARAMETERS
 
 
 def tables_of_jobs(jobs: Sequence[ScoredJob]) -> tuple[ComparedTable, ...]:
@@ -79,9 +81,13 @@ def _table(label: str, jobs: Sequence[ScoredJob]) -> ComparedTable:
     for job in jobs:
         groups[seedless_digest(job.spec)].append(job)
     bases = dict.fromkeys(str(job.spec.base_model) for job in jobs)
+    axes = {job.spec.budget.axis for job in jobs if job.spec.budget.requested is not None}
     references = frozenset(name for name in METHODS.names() if METHODS.get(name).is_reference)
     rows = [_row(group, references, on_base=len(bases) > 1) for group in groups.values()]
-    return ComparedTable(", ".join(bases), label, tuple(_distinct(rows)))
+    if len(axes) > 1:  # budgets that limit different things are no common ground
+        rows = [replace(row, budget=None) for row in rows]
+    axis: BudgetAxis = TOKENS if axes == {TOKENS} else PARAMETERS
+    return ComparedTable(", ".join(bases), label, tuple(_distinct(rows)), axis=axis)
 
 
 def _row(jobs: Sequence[ScoredJob], references: frozenset[str], *, on_base: bool) -> Row:

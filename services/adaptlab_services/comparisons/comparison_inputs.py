@@ -12,6 +12,7 @@ from adaptlab.code_version import code_version
 from adaptlab.comparisons.table_comparison import MissingScores, TableComparison, table_warnings
 from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
 from adaptlab.plugins.task import TASKS
 from adaptlab.studies.study_plan import Role
 from adaptlab_answers.comparisons import JobComparison, StudyComparison, StudyName
@@ -85,12 +86,13 @@ class TableInputs:
     task: str
     rows: tuple[InputRow, ...]
     skipped: tuple[MissingScores, ...] = ()
+    axis: BudgetAxis = PARAMETERS
 
     @classmethod
     def of(cls, table: ComparedTable) -> "TableInputs":
         """Return the inputs of a table whose results were read."""
         rows = tuple(map(InputRow.of, table.rows))
-        return cls(table.base_model, table.task, rows, table.skipped)
+        return cls(table.base_model, table.task, rows, table.skipped, table.axis)
 
     def digest(self, tables: int, strictness: Strictness) -> str:
         """Return the digest that identifies the table computed by this code.
@@ -106,7 +108,8 @@ class TableInputs:
         settings = [strictness.level, strictness.margin, tables]
         plug_ins = [registry.names() for registry in (FAMILIES, METHODS, TASKS)]
         code = [statistics_version(), plug_ins]
-        document = json.dumps([*code, *settings, self.base_model, self.task, rows])
+        place = [self.base_model, self.task, self.axis]
+        document = json.dumps([*code, *settings, *place, rows])
         return hashlib.sha256(document.encode()).hexdigest()
 
     def brought_up_to_date(self, table: TableComparison) -> TableComparison:

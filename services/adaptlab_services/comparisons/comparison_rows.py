@@ -142,6 +142,7 @@ def compared_method(row: Row) -> ComparedMethod:
         budget=row.budget,
         role=row.role,
         parameters=row.parameters,
+        context_tokens=row.jobs[0].spec.budget.extra_context_tokens,
         jobs=tuple(job.id for job in row.jobs),
         seeds=tuple(sorted({seed for job in row.jobs for seed in job.spec.seeds})),
         steps=training.steps,
@@ -200,6 +201,7 @@ def measured_row(row: Row) -> MeasuredRow | None:
             )
         ),
         test_accuracy=math.fsum(accuracies) / len(accuracies),
+        axis=spec.budget.axis,
     )
 
 

@@ -16,9 +16,11 @@ COLUMNS: tuple[str, ...] = (
     "base_model",
     "task",
     "budget",
+    "budget_axis",
     "method",
     "state",
     "parameters",
+    "context_tokens",
     "score",
     "low",
     "high",
@@ -73,9 +75,11 @@ def _scored(
 ) -> Line:
     return {
         "budget": cell.budget,
+        "budget_axis": comparison.axis,
         "method": row.method,
         "state": "scored",
         "parameters": row.parameters,
+        "context_tokens": effort.context_tokens,
         "score": row.score.mean,
         "low": row.score.low,
         "high": row.score.high,

@@ -155,7 +155,7 @@ def _measured(table: TableInputs, jobs: Mapping[UUID, ScoredJob]) -> ComparedTab
         Row(row.method, row.budget, row.role, tuple(jobs[job.id] for job in row.jobs))
         for row in table.rows
     )
-    return ComparedTable(table.base_model, table.task, rows, table.skipped)
+    return ComparedTable(table.base_model, table.task, rows, table.skipped, table.axis)
 
 
 def study_tables(view: StudyView) -> tuple[TableInputs, ...]:
@@ -170,7 +170,8 @@ def _placed(view: StudyView, base_model: str, task: str, cells: Sequence[StudyCe
     skipped = [cell for cell in view.skipped if cell.base_model == base_model]
     methods = {method: n for n, method in enumerate(dict.fromkeys(cell.method for cell in cells))}
     rows = sorted(_rows(cells), key=lambda row: methods[row.method])
-    return TableInputs(base_model, task, tuple(rows), tuple(map(_skipped, skipped)))
+    left_out = tuple(map(_skipped, skipped))
+    return TableInputs(base_model, task, tuple(rows), left_out, view.budget_axis)
 
 
 def _rows(cells: Sequence[StudyCell]) -> Iterator[InputRow]:
@@ -242,6 +243,7 @@ def _comparison(
     return compare(
         table.task,
         scores,
+        axis=table.axis,
         reference=reference.method if reference else None,
         margin=strictness.margin,
         level=strictness.level,

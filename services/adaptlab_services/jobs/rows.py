@@ -9,6 +9,7 @@ from uuid import UUID
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
+from adaptlab.plugins.sizing import PARAMETERS
 from adaptlab.specs.spec import AnySpec, ResolvedSpec
 from adaptlab_db.tables import Job, JobEvent
 from adaptlab_services.people import access
@@ -103,7 +104,9 @@ def _row(job: NewJob) -> dict[str, Any]:  # columns of any type
         "family": str(resolved.family["name"]),
         "task": None if resolved.task is None else str(resolved.task["name"]),
         "method": None if resolved.method is None else str(resolved.method["name"]),
-        "budget_requested": resolved.budget.requested,
+        "budget_requested": resolved.budget.requested
+        if resolved.budget.axis == PARAMETERS
+        else None,
         "trainable_parameters": resolved.budget.trainable_parameters,
         # An inline base model need not give its kind; with it, the stored spec can be posted again.
         "spec": {"kind": spec.kind} | spec.model_dump(mode="json", exclude_unset=True),

@@ -9,6 +9,7 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.shapes import ModelShape
+from adaptlab.plugins.sizing import BudgetAxis
 from adaptlab.specs.budget import budget_vector, solve
 from adaptlab.specs.resolve import (
     budget_limit,
@@ -49,8 +50,11 @@ def answer(session: Session, question: BudgetQuestion) -> BudgetAnswer:
     return BudgetAnswer(
         base_model=question.base_model,
         base_parameters=shape.parameters,
+        axis=question.budget.axis,
         requested=limit,
-        data=tuple(_answer(method, shape, limit) for method in _asked(question)),
+        data=tuple(
+            _answer(method, shape, limit, question.budget.axis) for method in _asked(question)
+        ),
     )
 
 
@@ -79,9 +83,9 @@ def _asked(question: BudgetQuestion) -> tuple[Method, ...]:
     )
 
 
-def _answer(method: Method, shape: ModelShape, limit: int | None) -> MethodAnswer:
+def _answer(method: Method, shape: ModelShape, limit: int | None, axis: BudgetAxis) -> MethodAnswer:
     try:
-        solved = solve(method, shape, limit)
+        solved = solve(method, shape, limit, axis)
     except InvalidSpec as error:
         return _refusal(method, error)
     return MethodAnswer(
@@ -89,7 +93,7 @@ def _answer(method: Method, shape: ModelShape, limit: int | None) -> MethodAnswe
         feasible=True,
         fixed_size=not method.size_is_free(),
         method=solved.model_dump(mode="json"),
-        budget=budget_vector(solved, shape, limit),
+        budget=budget_vector(solved, shape, limit, axis),
         problems=(),
         nearest=(),
     )

@@ -8,6 +8,7 @@ from adaptlab.comparisons.verdict import LEAST_SEEDS
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.figures import percent
 from adaptlab.plugins.registry import as_json
+from adaptlab.plugins.sizing import PARAMETERS
 from adaptlab.specs.resolve import resolve_task
 from adaptlab_answers.recommendations import (
     MeasuredMethod,
@@ -64,6 +65,12 @@ def recommend(units: Units, question: RecommendationQuestion, rules: Rules) -> R
 
 
 def _resolved(session: Session, question: RecommendationQuestion) -> ResolvedQuestion:
+    if question.budget.axis != PARAMETERS:
+        detail = (
+            "A recommendation is for a budget in trainable parameters. Give trainable_parameters "
+            "or fraction_of_base."
+        )
+        raise InvalidSpec(Problem("/budget/context_tokens", "budget_of_other_axis", detail))
     task = resolve_task(question.task, "/task", datasets.known(session))
     base = base_models.facts(session, question.base_model)
     solved = budgets.answer(

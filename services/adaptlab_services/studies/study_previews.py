@@ -58,6 +58,7 @@ def study_preview(
     estimates = [*made.values(), *(job.estimate for job in new if job.estimate is not None)]
     return StudyPreview(
         name=name,
+        budget_axis=plan.axis,
         base_models=tuple(PlannedBase(name=n, is_new=n in made) for n in plan.base_models),
         jobs=jobs,
         cells=cells,

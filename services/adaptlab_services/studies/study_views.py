@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.measurements.theory_report import Check, Finding
 from adaptlab.reproductions.recipe import RecipeRef
+from adaptlab.studies.study import stored_axis
 from adaptlab.studies.study_plan import SkippedCell
 from adaptlab_answers.studies import (
     StudyBase,
@@ -49,6 +50,7 @@ def study_view(session: Session, study: Study, belonging: Belonging) -> StudyVie
     return StudyView(
         **dict(summary),
         spec=study.spec,
+        budget_axis=stored_axis(study.spec),
         base_models=tuple(
             StudyBase(name=row.base_model, job=_job(row))
             for row in rows

@@ -18,6 +18,7 @@ from adaptlab.comparisons.table_comparison import (
     TableWarning,
 )
 from adaptlab.comparisons.verdict import Verdict
+from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
 from adaptlab.statistics import ChosenBest, PairedDifference
 from adaptlab_db.job_states import TERMINAL_STATES
 from adaptlab_services.comparisons.stored_comparison import StoredComparison
@@ -201,7 +202,7 @@ def _budgets(table: TableComparison, comparison: Comparison) -> Iterator[BudgetV
         yield BudgetView(
             number=number,
             budget=cell.budget,
-            ties=tuple(_ties(cell, behind)),
+            ties=tuple(_ties(cell, comparison.axis, behind)),
             findings=tuple(_findings(cell)),
             swept=any(len(behind[label].sweep) > 1 for label in labels),
             sentence=cell.sentence,
@@ -209,12 +210,18 @@ def _budgets(table: TableComparison, comparison: Comparison) -> Iterator[BudgetV
         )
 
 
-def _ties(cell: ComparisonCell, behind: Mapping[str, ComparedMethod]) -> Iterator[TiedRows]:
+def _used(method: ComparedMethod, axis: BudgetAxis) -> int:
+    return method.parameters if axis == PARAMETERS else method.context_tokens
+
+
+def _ties(
+    cell: ComparisonCell, axis: BudgetAxis, behind: Mapping[str, ComparedMethod]
+) -> Iterator[TiedRows]:
     groups: dict[tuple[bool, int, int], list[RowView]] = {}
     for row in ordered_rows(cell):
         method = behind[row.label]
         limit = cell.budget if method.role == "method" else None
-        gap = None if limit is None else limit - method.parameters
+        gap = None if limit is None else limit - _used(method, axis)
         place = (row.could_be_best, row.rank.low, row.rank.high)
         groups.setdefault(place, []).append(RowView(row, method, gap))
     for (best, low, high), rows in groups.items():

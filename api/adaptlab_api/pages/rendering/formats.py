@@ -13,6 +13,7 @@ from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.method import METHODS
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.shapes import ModelShape
+from adaptlab.plugins.sizing import LIMITED, PARAMETERS, UNITS, BudgetAxis
 from adaptlab.specs.resolve import family_shape
 from adaptlab_answers.jobs import Progress
 from adaptlab_api.pages.rendering.states import look
@@ -25,6 +26,16 @@ KIBI = 1024
 def integer(value: int | None) -> str:
     """Format with a comma between thousands: 117,888."""
     return NOTHING if value is None else f"{value:,}"
+
+
+def budget(amount: int | None, axis: BudgetAxis) -> str:
+    """Format a budget: 512, or 8 context tokens."""
+    return integer(amount) if axis == PARAMETERS else f"{integer(amount)} {UNITS[axis]}"
+
+
+def limited(axis: BudgetAxis) -> str:
+    """Return what budgets on an axis limit: trainable parameters."""
+    return LIMITED[axis]
 
 
 def mean_count(value: float) -> str:
@@ -201,7 +212,9 @@ def model_shape(family: Mapping[str, object]) -> ModelShape | None:
 def page_filters() -> dict[str, Callable[..., object]]:
     """Return the filters by their names in templates."""
     return {
+        "budget": budget,
         "integer": integer,
+        "limited": limited,
         "mean_count": mean_count,
         "percent": percent,
         "bare_percent": bare_percent,

@@ -11,7 +11,7 @@ from adaptlab_answers.comparisons import ComparisonProgress
 from adaptlab_answers.studies import StudyCell, StudyJobView, StudyView
 from adaptlab_api.pages.comparisons.tables import table_views
 from adaptlab_api.pages.recipes.page import report_of
-from adaptlab_api.pages.rendering.formats import integer, pretty
+from adaptlab_api.pages.rendering.formats import budget, integer, pretty
 from adaptlab_api.requests.dependencies import Units
 from adaptlab_db.job_states import JOB_STATES, TERMINAL_STATES
 from adaptlab_services.comparisons.comparison_inputs import DEFAULT_LEVEL, DEFAULT_MARGIN
@@ -161,7 +161,7 @@ def study_facts(
     if not study.cells:
         return [*of_checks, ("Jobs reused", integer(reused))]
     return [
-        ("Budgets", ", ".join(integer(budget) for budget in budgets)),
+        ("Budgets", ", ".join(budget(one, study.budget_axis) for one in budgets)),
         ("Seeds × trials", f"{seeds} × {_values(method.trials for method in trained)}"),
         ("Steps × batch", _steps(trained)),
         ("Cells", integer(len(study.cells))),

@@ -58,6 +58,7 @@ HINTS = {
     "/adapter": "ALIAS/SUB/PATH of an adapter to evaluate, instead of all settings of training",
     "/folder": "ALIAS/SUB/PATH, below a model root of the server",
     "/budget/fraction_of_base": "fraction of the base model's parameters, such as 0.001",
+    "/budget/context_tokens": "positions that prompts and prefixes add, such as 8",
 }
 LABELS = {
     "/adapter": "Or the folder of a PEFT adapter",
@@ -65,6 +66,7 @@ LABELS = {
     "/evaluation/samples": "Test items",
     "/evaluation/tasks": "Evaluation tasks",
     "/budget/fraction_of_base": "Or fraction of the base model",
+    "/budget/context_tokens": "Or context tokens",
     "/resources/max_seconds": "Time limit",
     "/training/early_stopping": "Early stopping",
     "/seeds": "Seeds",
@@ -227,7 +229,7 @@ def _adapting(chosen: Callable[[str], str], offered: Around) -> tuple[Section, .
     )
     budget = tuple(
         field_of("adapt", f"/budget/{name}")
-        for name in ("trainable_parameters", "fraction_of_base")
+        for name in ("trainable_parameters", "fraction_of_base", "context_tokens")
     )
     first = (
         Section("base", "Base model", "the model to adapt", (base,), (inline,)),

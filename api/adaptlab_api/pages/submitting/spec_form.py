@@ -18,7 +18,7 @@ REST = "rest"
 """The field of all other members, as JSON."""
 NAMED = ("task", "method", "family")
 """Members that can be a bare name."""
-INSTEAD = {"/budget/trainable_parameters": "/budget/fraction_of_base"}
+INSTEAD = {"/budget/trainable_parameters": ("/budget/fraction_of_base", "/budget/context_tokens")}
 """Members that a clicked value replaces."""
 
 Typed = Mapping[str, Sequence[str]]
@@ -142,7 +142,8 @@ def taken_over(document: Document, use: str) -> Document:
         return document
     changed = copy.deepcopy(document)
     if pointer in INSTEAD:
-        take(changed, INSTEAD[pointer])
+        for other in INSTEAD[pointer]:
+            take(changed, other)
     put(changed, pointer, value)
     return changed
 

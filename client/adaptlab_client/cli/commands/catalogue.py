@@ -80,6 +80,9 @@ def solve(
     fraction_of_base: Annotated[
         float | None, typer.Option(help="Budget as a share of the base model's parameters.")
     ] = None,
+    context_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Budget in positions that are added to the context.")
+    ] = None,
     base_model: BaseModelOption = None,
     family: Annotated[
         str | None,
@@ -97,12 +100,17 @@ def solve(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Find the configuration of every method that fits a budget; exit with 3 if none does."""
-    if (budget is None) == (fraction_of_base is None):
-        raise UsageError("Give either --budget or --fraction-of-base.")
-    limit = {"fraction_of_base": fraction_of_base} if budget is None else budget
+    given = {
+        "trainable_parameters": budget,
+        "fraction_of_base": fraction_of_base,
+        "context_tokens": context_tokens,
+    }
+    limit = {name: value for name, value in given.items() if value is not None}
+    if len(limit) != 1:
+        raise UsageError("Give one of --budget, --fraction-of-base and --context-tokens.")
     with open_client(context) as client:
         answer = client.budgets.solve(
-            cast("int | dict[str, float]", limit),
+            limit,
             base_model=base_model,
             family=_choice(family),
             task=_choice(task),
