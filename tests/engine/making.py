@@ -348,9 +348,13 @@ VARIANTS: dict[str, dict[str, object]] = {
 """Methods with knobs that change what is trained or how it acts."""
 
 
+QUIET: dict[str, dict[str, object]] = {"fluentprompt": {"name": "fluentprompt", "noise": 0}}
+"""Methods without the noise that they draw by trial, which has another number alone."""
+
+
 def unsized(name: str) -> Method:
     """A registered method without any knob given, or one of the variants."""
-    knobs = VARIANTS.get(name, {"name": name})
+    knobs = VARIANTS.get(name, QUIET.get(name, {"name": name}))
     return METHODS.get(str(knobs["name"])).model_validate_json(json.dumps(knobs))
 
 

@@ -1,22 +1,18 @@
 """Searches for tokens against plain implementations and the true optimum."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from tests.engine.making import Remembering, base_tensors, made_base, rounding, trainables
-from tests.engine.tiny import adapting, pretraining
-from torch import Tensor
+from tests.engine.searching import TRAINING, at_rates, losses_of, plan_of, searched
+from tests.engine.tiny import pretraining
 
 from adaptlab.engine.checkpoint import read_tensors
 from adaptlab.engine.evaluate import validation
-from adaptlab.engine.loss import mean_losses
-from adaptlab.engine.making import items_of_steps
 from adaptlab.engine.model import Model
-from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.engine.run import run
 from adaptlab.engine.token_search import Vocabulary
 from adaptlab.engine.train import Training
@@ -32,9 +28,7 @@ from adaptlab.measurements.results import (
 from adaptlab.plugins.hard_prompt import PROMPT
 from adaptlab.specs.budget import budget_vector
 from adaptlab.specs.cost import work
-from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import ResolvedAdapt
-from adaptlab.specs.spec import Trial
 
 SEARCHES: dict[str, dict[str, Any]] = {
     "pez": {"name": "pez", "length": 2},
@@ -42,49 +36,11 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "autoprompt_sgd": {"name": "autoprompt_sgd", "length": 2},
     "noise": {"name": "autoprompt_sgd", "length": 2, "noise": 0.1},
     "autoprompt": {"name": "autoprompt", "length": 2, "candidates": 4, "accumulation": 2},
+    "fluentprompt": {"name": "fluentprompt", "length": 2, "fluency": 0.3, "noise": 0.1},
     "exhaustive": {"name": "exhaustive", "length": 2},
 }
 every_search = pytest.mark.parametrize("method", SEARCHES.values(), ids=SEARCHES)
-TRAINING = {"precision": "float64", "steps": 9, "batch_size": 8, "validations": 0}
 LARGE = 1e9
-
-
-def plan_of(method: dict[str, Any], **changes: Any) -> Plan:
-    """A plan on a random base of two layers."""
-    facts = BaseModelFacts(
-        name="tiny",
-        digest="0" * 64,
-        family=resolve(pretraining(), None).family,
-        task=resolve(pretraining(), None).task,
-        replicates=2,
-    )
-    spec = adapting(method, **{"training": TRAINING, "seeds": 2, **changes})
-    return make_plan(resolve(spec, facts), "cpu")
-
-
-def at_rates(plan: Plan, *rates: float) -> Plan:
-    """The plan with other rates, larger than the spec's limit.
-
-    The loss of a random base changes little from one token to the next.
-    """
-    assert isinstance(plan.spec, ResolvedAdapt)
-    trials = tuple(Trial(learning_rate=rate, weight_decay=0) for rate in rates)
-    training = plan.training.model_copy(update={"trials": trials})
-    return replace(plan, spec=plan.spec.model_copy(update={"training": training}))
-
-
-def searched(plan: Plan, folder: Path) -> tuple[dict[str, Tensor], Tensor]:
-    """The base's weights, and the rows [R, P, C] at the end of a search."""
-    base = base_tensors(plan, groups=2)
-    found = trainables(plan, base)
-    Training(plan, Model(plan, base, found.tensors), found, Remembering()).run(folder)
-    return base, found.flat.unflatten(1, (2, -1)).detach()
-
-
-def losses_of(plan: Plan, base: dict[str, Tensor], rows: Tensor, step: int) -> Tensor:
-    """The losses [R] of prompts on the items of a step, without any search."""
-    (items,) = items_of_steps(plan.task, plan.seeds, 8, range(step, step + 1))
-    return mean_losses(Model(plan, base, {PROMPT: rows}), items, plan.replicates, None)
 
 
 @every_search
@@ -249,7 +205,7 @@ def test_what_is_found_is_reported_and_stored(method: dict[str, Any], tmp_path: 
     for prompt, event in zip(prompts(told), written, strict=True):
         assert prompt is not None
         assert prompt.words == tuple(map(str, prompt.tokens))
-        assert prompt.forward_passes >= prompt.backward_passes == 9
+        assert prompt.forward_passes >= prompt.backward_passes == (18 if "fluency" in method else 9)
         assert prompt.log_perplexity is not None
         if event.checkpoint.replicate == 0:
             rows = read_tensors(event.path, shapes)[PROMPT]

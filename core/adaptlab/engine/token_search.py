@@ -19,6 +19,7 @@ from torch.nn import functional
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.counter import constant, normal, random_bits, stream
+from adaptlab.engine.fluency import fluency_gradient
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.tensors import Float, Int
 from adaptlab.plugins.hard_prompt import PROMPT, HardPrompt
@@ -122,7 +123,7 @@ class TokenSearch(ABC):
     """A search on the flat buffer [L, N] of prompts, in place of an optimiser."""
 
     def __init__(self, plan: Plan, base: Mapping[str, Tensor], trainables: Trainables) -> None:
-        self.plan, self.trainables = plan, trainables
+        self.plan, self.base, self.trainables = plan, base, trainables
         self.vocabulary = Vocabulary.of(plan, base)
         self.steps_taken = 0
         self.weight_decays, self.gradient_clip = plan.replicate_decays, plan.training.gradient_clip
@@ -202,6 +203,17 @@ class TokenSearch(ABC):
             best = torch.where(is_better.unsqueeze(1), tokens, best)
             lowest = torch.where(is_better, losses, lowest)
         return best, lowest
+
+    def with_fluency(
+        self, gradient: Float[Tensor, "L P C"], share: float
+    ) -> Float[Tensor, "L P C"]:
+        """Return the gradient with a share for the log-perplexity of the prompts."""
+        if not share:
+            return gradient
+        of_prompts = fluency_gradient(
+            self.plan, self.base, self.prompts(), self.tokens(), self.vocabulary.base_of
+        )
+        return (1 - share) * gradient + share * of_prompts
 
     def tokens(self) -> Int[Tensor, "L P"]:
         """Return the tokens of the prompts."""

@@ -15,7 +15,7 @@ class AutoPromptSGD(HardPrompt):
 
     A step that is too short returns to the same tokens. `noise` adds Langevin noise of variance 2 η
     β, where β falls from `noise` to a ten-thousandth of it over all steps; with it, this is
-    FluentPrompt without its term for fluency.
+    `fluentprompt` without its term for fluency.
     """
 
     title: ClassVar[str] = "AutoPrompt, projected SGD"

@@ -2,13 +2,12 @@
 
 from typing import ClassVar, Literal
 
-from adaptlab.plugins.hard_prompt import HardPrompt, SearchPasses
+from adaptlab.plugins.hard_prompt import FluentPromptSearch
 from adaptlab.plugins.method import METHODS
-from adaptlab.plugins.shapes import ModelShape
 
 
 @METHODS.register("pez")
-class Pez(HardPrompt):
+class Pez(FluentPromptSearch):
     """Learn rows whose nearest tokens are the prompt.
 
     Every step projects the rows on the nearest embeddings, takes the gradient there, and moves the
@@ -25,6 +24,3 @@ class Pez(HardPrompt):
 
     name: Literal["pez"] = "pez"
     distance: Literal["angle", "euclidean"] = "angle"
-
-    def passes(self, steps: int, shape: ModelShape) -> SearchPasses:
-        return SearchPasses(steps, steps)

@@ -4,6 +4,8 @@ import math
 from abc import ABC, abstractmethod
 from typing import ClassVar, NamedTuple
 
+from pydantic import Field
+
 from adaptlab.errors import Problem
 from adaptlab.plugins.learned_positions import EMBEDDING, ContextPositions
 from adaptlab.plugins.shapes import Initialiser, ModelShape, TensorShape
@@ -61,3 +63,23 @@ class HardPrompt(ContextPositions, ABC):
     @abstractmethod
     def passes(self, steps: int, shape: ModelShape) -> SearchPasses:
         """Return the passes of a search of `steps` steps."""
+
+
+class FluentPromptSearch(HardPrompt, ABC):
+    """A search by gradients that can prefer prompts that read as a text.
+
+    `fluency` is the share λ of the log-perplexity of the prompt under the base model in the
+    objective; the loss of the task has the rest. It needs a model that predicts the next token.
+    """
+
+    fluency: float = Field(default=0.0, ge=0, lt=1, exclude_if=lambda share: share == 0)
+
+    def largest_size(self, shape: ModelShape) -> int:
+        """Return the longest length; a prompt is read as a text for its fluency."""
+        longest = super().largest_size(shape)
+        return min(longest, shape.context) if self.fluency else longest
+
+    def passes(self, steps: int, shape: ModelShape) -> SearchPasses:
+        """Return one pass of each kind a step, and two with fluency."""
+        count = steps * (2 if self.fluency else 1)
+        return SearchPasses(count, count)

@@ -11,6 +11,7 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.figures import counted
 from adaptlab.plugins.dataset import NO_DATASETS, Datasets
 from adaptlab.plugins.family import FAMILIES, AnyFamily, Family
+from adaptlab.plugins.hard_prompt import FluentPromptSearch
 from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.splits import EVERY_SPLIT, Split
@@ -273,6 +274,7 @@ def _resolve_adaptation(
         solution = _solution(spec, shape, budget_limit(spec.budget, family_shape(base.family)))
     method = solution.method
     _check_reads(base, method, (task, *evaluated))
+    _check_fluency(base.family, method, task)
     seeds = _seeds(base.replicates if spec.seeds == AUTO else spec.seeds)
     base_tasks = () if base.task is None else base.task.parts()  # a mixture by its parts
     if task.classes() is not None:
@@ -437,6 +439,18 @@ def content_length(family: Family, task: Task, length: int | None = None) -> int
     """
     length = task.sequence_length() if length is None else length
     return length if task.classes() is not None else family.content_length(length)
+
+
+def _check_fluency(family: Family, method: Method, task: Task) -> None:
+    """Raise `InvalidSpec` if the base gives prompts no perplexity."""
+    if not isinstance(method, FluentPromptSearch) or not method.fluency:
+        return
+    if not family.predicts_tokens() or family.fills_in() or task.classes() is not None:
+        detail = (
+            "The fluency of a prompt is how well the base model predicts its tokens one after the "
+            "other, which this model does not do with this task. Set fluency to 0."
+        )
+        raise InvalidSpec(Problem("/method/fluency", "no_perplexity", detail, nearest=(0,)))
 
 
 def _check_reads(base: BaseModelFacts, method: Method, tasks: tuple[Task, ...]) -> None:

@@ -7,6 +7,7 @@ from adaptlab.engine.plugins import ENGINE_METHODS, ENGINE_SEARCHES
 from adaptlab.engine.tensors import Int
 from adaptlab.engine.token_search import SearchStep, TokenSearch, attach
 from adaptlab.methods.autoprompt_sgd import AutoPromptSGD
+from adaptlab.methods.fluentprompt import FluentPrompt
 
 ENGINE_METHODS.register("autoprompt_sgd")(attach)
 
@@ -21,10 +22,12 @@ class ProjectedDescent(TokenSearch):
 
     def proposed(self, seen: SearchStep) -> Int[Tensor, "L P"]:
         method, steps = self.plan.method, self.plan.training.steps
-        assert isinstance(method, AutoPromptSGD)
-        rates = seen.learning_rates.view(-1, 1, 1)
-        shares = clip_shares(seen.gradient.flatten(1), self.gradient_clip).unsqueeze(2)
-        moved = self.prompts() - rates * seen.gradient * shares
+        assert isinstance(method, AutoPromptSGD | FluentPrompt)
+        rates, gradient = seen.learning_rates.view(-1, 1, 1), seen.gradient
+        if isinstance(method, FluentPrompt):
+            gradient = self.with_fluency(gradient, method.fluency)
+        shares = clip_shares(gradient.flatten(1), self.gradient_clip).unsqueeze(2)
+        moved = self.prompts() - rates * gradient * shares
         if method.noise:
             beta = method.noise * BETA_FALLS_TO ** (self.steps_taken / max(1, steps - 1))
             drawn = self.drawn("noise", moved[0].numel()).to(moved).view_as(moved)

@@ -23,5 +23,6 @@ class ThroughProjection(TokenSearch):
             Trainables(self.between, decays, {}), self.weight_decays, self.gradient_clip
         )
         optimiser.resume(*self.moments, self.steps_taken)
-        optimiser.step(seen.gradient.flatten(1), seen.learning_rates)
+        gradient = self.with_fluency(seen.gradient, method.fluency)
+        optimiser.step(gradient.flatten(1), seen.learning_rates)
         return self.vocabulary.nearest(self.between.view_as(seen.gradient), method.distance)
