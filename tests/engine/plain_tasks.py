@@ -89,6 +89,17 @@ def _lookup(task: Any, digits: list[int], draw: int) -> list[int]:
     ]
 
 
+def _episode(task: Any, tokens: list[int], draw: int) -> list[int]:
+    """The label that a demonstration with words of the query's class has."""
+    labels: dict[int, int] = {}
+    for place in range(0, len(tokens) - task.phrase - 1, task.phrase + 3):
+        labels[tokens[place] // task.words] = tokens[place + task.phrase + 1]
+    if task.labels == "permuted":
+        different = sorted({*tokens} & {*range(task.first_label, task.separator)})
+        return [different[(draw >> 20) % len(different)]]
+    return [labels[tokens[-2] // task.words]]
+
+
 def _mixture(task: Any, digits: list[int], draw: int) -> list[int]:
     return plain_answer(_drawn(task, draw), digits, draw)
 
@@ -129,6 +140,7 @@ SOLUTIONS: dict[str, Solution] = {
     ),
     "copy": lambda task, digits, draw: list(digits),
     "double_histogram": _histogram,
+    "episodes": _episode,
     "filter_less_than_first": _filter,
     "inverse_binary": lambda task, digits, draw: [task.alphabet - 1 - digit for digit in digits],
     "lookup": _lookup,

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from adaptlab.engine.counter import constant, mixed, random_bits, stream
 from adaptlab.engine.items import Items, counted_targets
-from adaptlab.engine.plugins import ENGINE_QUESTIONS, ENGINE_TASKS
+from adaptlab.engine.plugins import ENGINE_DRAWS, ENGINE_QUESTIONS, ENGINE_TASKS
 from adaptlab.engine.tensors import Bool, Int
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.splits import SIXTEENTHS, Split
@@ -21,8 +21,7 @@ def make_items(
 ) -> Items:
     """Generate items `first` to `first + count` of a split, for every seed."""
     index = torch.arange(first, first + count, device=seeds.device).unsqueeze(0)
-    questions = _accepted_digits if task.questions().listed is None else _listed
-    inputs = questions(task, split, seeds.unsqueeze(1), index)
+    inputs = _questions(task, split, seeds.unsqueeze(1), index)
     return _answered(task, inputs, _draws(split, seeds.unsqueeze(1), index))
 
 
@@ -64,6 +63,16 @@ def hash_of(digits: Int[Tensor, "*S N"]) -> Int[Tensor, "*S"]:
     return value
 
 
+def _questions(task: DigitTask, split: Split, seeds: Tensor, index: Tensor) -> Tensor:
+    """Return the questions [S, B, N] of items."""
+    asker = task.asker()
+    if asker.name in ENGINE_DRAWS.names():
+        return ENGINE_DRAWS.get(asker.name)(asker, split, seeds, index)
+    if task.questions().listed is None:
+        return _accepted_digits(task, split, seeds, index)
+    return _listed(task, split, seeds, index)
+
+
 def _answered(task: DigitTask, inputs: Tensor, draws: Tensor) -> Items:
     targets = answer_to(task, inputs, draws)
     tokens = torch.cat([inputs, targets[..., :-1]], -1)
@@ -83,7 +92,7 @@ def _listed(task: DigitTask, split: Split, seeds: Tensor, index: Tensor) -> Tens
     asker = task.asker()
     listed = ENGINE_QUESTIONS.get(asker.name)(asker, seeds.device)
     if task.questions().held_out:
-        listed = listed[_in_split(listed, split)]
+        listed = listed[is_in_split(listed, split)]
     if not len(listed):
         detail = (
             f"None of the {task.questions().listed} is in the {split} split. Use longer inputs or "
@@ -144,7 +153,7 @@ def _attempts(
     )
     bits = random_bits(*counters)
     digits = (bits[..., : law.length] >> 20) % law.alphabet
-    accepted = _in_split(digits, split) if law.held_out else torch.ones_like(bits[..., 0]) > 0
+    accepted = is_in_split(digits, split) if law.held_out else torch.ones_like(bits[..., 0]) > 0
     if law.few_distinct:
         ordered = digits.sort(-1).values
         distinct = 1 + (ordered[..., 1:] != ordered[..., :-1]).sum(-1)
@@ -153,7 +162,7 @@ def _attempts(
     return digits, accepted
 
 
-def _in_split(digits: Int[Tensor, "*S N"], split: Split) -> Bool[Tensor, "*S"]:
+def is_in_split(digits: Int[Tensor, "*S N"], split: Split) -> Bool[Tensor, "*S"]:
     """Return a mask of the inputs that belong to a split."""
     part, sixteenth = SIXTEENTHS[split], split_of(digits)
     return (sixteenth >= part.start) & (sixteenth < part.stop)

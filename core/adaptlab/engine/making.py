@@ -1,7 +1,7 @@
 """Items of any task: generated, or taken from texts."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
@@ -39,11 +39,34 @@ def items_of_steps(task: Task, seeds: Int[Tensor, "S"], size: int, steps: range)
         return
     for some in (steps[at : at + STEPS_OF_DATA] for at in range(0, len(steps), STEPS_OF_DATA)):
         items = make_items(task, "train", seeds, some.start * size, len(some) * size)
+        items = _with_targets(items, task.also_trained())
         if len(some) == 1:
             yield items
             continue
         for start in range(0, len(some) * size, size):
             yield items.part(slice(start, start + size))
+
+
+def _with_targets(items: Items, places: Sequence[int]) -> Items:
+    """Return training items with the tokens at these places as targets too."""
+    if not places:
+        return items
+    tokens = items.tokens
+    asked = tokens.shape[-1] - items.targets.shape[-1] + 1
+    rows = torch.tensor([*(place - 1 for place in places), *range(asked - 1, tokens.shape[-1])])
+    added = tokens[..., list(places)]
+    counted = items.counted
+    if counted is not None:
+        counted = torch.cat([torch.ones_like(added, dtype=torch.bool), counted], -1)
+    first = places[0] - 1
+    return replace(
+        items,
+        targets=torch.cat([added, items.targets], -1),
+        counted=counted,
+        answer_rows=(rows - first).to(tokens.device).expand(*tokens.shape[:-1], -1).contiguous(),
+        first=first,
+        length=tokens.shape[-1] - first,
+    )
 
 
 def scored_items(

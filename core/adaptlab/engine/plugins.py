@@ -11,6 +11,7 @@ from adaptlab.engine.dropout import TrainingStep
 from adaptlab.engine.tensors import Float, Int
 from adaptlab.plugins.registry import Registry
 from adaptlab.plugins.shapes import ModelShape
+from adaptlab.plugins.splits import Split
 
 # `Any`, because each plug-in takes its declaration's class, narrower than Method or Task.
 Attach = Callable[[Any, ModelShape, Mapping[str, Tensor]], Attachments]
@@ -29,6 +30,9 @@ answer.
 
 Questions = Callable[[Any, torch.device], Tensor]
 """From a task and a device to all its questions [W, input_length]."""
+
+Draw = Callable[[Any, Split, Tensor, Tensor], Tensor]
+"""From a task, a split, seeds [S, 1] and places [1, B] to questions [S, B, input_length]."""
 
 Mask = Callable[[Any, Tensor, Tensor], Tensor | None]
 """From a task, targets [..., M] and the items' draws [...] to a mask of the counted targets.
@@ -89,6 +93,9 @@ ENGINE_SEARCHES: Registry[Any] = Registry("engine search", "adaptlab.engine.meth
 ENGINE_TASKS: Registry[Answer] = Registry("engine task", "adaptlab.engine.tasks")
 ENGINE_QUESTIONS: Registry[Questions] = Registry("engine questions", "adaptlab.engine.tasks")
 """Only tasks that take their questions from a list have them."""
+
+ENGINE_DRAWS: Registry[Draw] = Registry("engine draws", "adaptlab.engine.tasks")
+"""Only tasks whose questions are neither digits nor those of a list have them."""
 
 ENGINE_MASKS: Registry[Mask] = Registry("engine mask", "adaptlab.engine.tasks")
 """Only tasks whose counted targets do not follow from the end token alone have one."""

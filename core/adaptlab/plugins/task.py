@@ -57,6 +57,13 @@ class Task(Value, ABC):
         """
         return None
 
+    def also_trained(self) -> tuple[int, ...]:
+        """Return the places in a question of tokens that training predicts too.
+
+        They are in ascending order, and the first token of a question is not among them.
+        """
+        return ()
+
     def end_token(self) -> int | None:
         """Return the token that ends a short answer and pads the rest.
 
@@ -133,6 +140,7 @@ class QuestionLaw:
     rejected if they have more than five distinct digits, which makes repeated digits common (paper,
     section 5). Unless questions are `held_out`, every split draws from all of them. With `listed`,
     questions come from the list of that name; tasks that name the same list ask the same questions.
+    With `decisive`, only this number of tokens at the end of a question decides its split.
     """
 
     length: int
@@ -140,6 +148,7 @@ class QuestionLaw:
     few_distinct: bool
     held_out: bool = True
     listed: str | None = None
+    decisive: int | None = None
 
 
 class DigitTask(Task, ABC):
