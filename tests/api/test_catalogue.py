@@ -109,6 +109,8 @@ def test_the_answer_for_a_stored_model_is_what_a_job_gets(
     with sessions.begin() as session:
         a_base_model(session)
     for method in METHODS.names():
+        if METHODS.get(method).moves_content:
+            continue  # the length of demonstrations follows from the task
         entry = solved(api, base_model="tiny-sort", budget=100_000, methods=[method])[method]
         asked = an_adapt_document(method=method, budget=100_000)
         job = api.post("/v1/jobs?validate_only=true", json=asked).json()

@@ -259,6 +259,16 @@ def test_a_preview_stores_nothing_and_is_what_would_be_stored(
     assert created["resolved_spec"] == said["resolved_spec"]
 
 
+def test_a_task_that_cannot_be_demonstrated_is_refused_by_its_pointer(
+    api: TestClient, base: None
+) -> None:
+    document = an_adapt_document(method={"name": "in_context"}, budget={})
+    answer = api.post("/v1/jobs?validate_only=true", json=document)
+    assert answer.status_code == 422
+    (fault,) = answer.json()["errors"]
+    assert (fault["pointer"], fault["code"]) == ("/task", "nothing_to_demonstrate")
+
+
 def test_a_preview_has_the_budget_an_estimate_and_a_warning_where_nobody_works(
     api: TestClient, base: None
 ) -> None:

@@ -133,7 +133,8 @@ def test_a_method_of_fixed_size_stands_where_it_fits():
 
 def test_all_methods_are_those_that_the_base_model_has_sites_for():
     plan = planned(methods="all", budgets=[4096])
-    assert {cell.method for cell in plan.cells} == set(METHODS.names())
+    on_any_task = {name for name in METHODS.names() if not METHODS.get(name).moves_content}
+    assert {cell.method for cell in plan.cells} == on_any_task
     blind = other_base(width=8, attention="none")
     plan = planned(blind, methods="all", budgets=[4096])
     missing = {cell.method for cell in plan.skipped}
@@ -194,6 +195,16 @@ def test_a_tolerance_accepts_what_is_left_within_it():
     document = {"methods": ["lora"], "budgets": [100]}
     assert planned(**document, budget_tolerance=0.05).cells  # 96 are 4 % less
     assert problem(**document, budget_tolerance=0.03)[1] == "budget_not_met"
+
+
+def test_a_method_that_trains_nothing_is_within_every_tolerance():
+    query = {"name": "episodes", "kinds": 2, "shots": 0, "labels": "fixed"}
+    wide = other_base(vocabulary=36, context=23)
+    document = {"methods": ["prefix_tuning", "in_context"], "tasks": [query], "budgets": [96]}
+    plan = planned(wide, **document, budget_tolerance=0.05)
+    assert [(cell.method, cell.trainable_parameters) for cell in plan.cells] == [
+        ("prefix_tuning", 96), ("in_context", 0),
+    ]  # fmt: skip
 
 
 def test_a_share_of_the_base_is_another_number_on_another_base():

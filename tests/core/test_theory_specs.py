@@ -150,6 +150,16 @@ def test_what_cannot_be_measured_of_an_adaptation_is_refused(
     assert problems(GPT2, [adapted(**changes)], checks=[check]) == [fault]
 
 
+def test_checks_do_not_compare_questions_at_other_positions():
+    family = {"name": "gpt2", "layers": 1, "heads": 2, "width": 8}
+    base = base_facts(a_pretrain_spec(family=family, task={"name": "episodes", "kinds": 2}))
+    task = {"name": "episodes", "kinds": 2, "shots": 0, "labels": "fixed"}
+    shown = adapted(base, task=task, method={"name": "in_context"})
+    assert problems(base, [shown], checks=["relative_attention"]) == [
+        ("/adaptation", "question_moves")
+    ]
+
+
 def test_clusters_need_questions_of_one_length():
     longer = {"name": "sort_descending", "length": 2, "alphabet": 4}
     several = [adapted(), adapted(job=2, task=longer)]

@@ -36,6 +36,9 @@ E = TypeVar("E")
 SMALL = MiniGPT(layers=2, heads=2, width=12)
 DIGIT_TASKS = tuple(name for name in TASKS.names() if issubclass(TASKS.get(name), DigitTask))
 
+ANYWHERE = tuple(name for name in METHODS.names() if not METHODS.get(name).moves_content)
+"""The methods that can adapt to any task; for those with demonstrations see test_in_context."""
+
 
 def formal(width: int, size: int, hidden: int) -> Formal:
     """Return a model of two attention layers after a linear one.

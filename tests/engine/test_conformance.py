@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from tests.engine.making import (
+    ANYWHERE,
     DIGIT_TASKS,
     LACKING,
     OTHER_SMALL,
@@ -49,7 +50,7 @@ from adaptlab.plugins.method import METHODS
 from adaptlab.plugins.registry import by_name
 from adaptlab.specs.budget import budget_vector, solve, trainable_parameters
 
-NAMES = (*METHODS.names(), *VARIANTS)
+NAMES = (*ANYWHERE, *VARIANTS)
 SMALL, TINY = SMALL_OF_EACH | OTHER_SMALL, TINY_OF_EACH | OTHER_TINY
 every_family = pytest.mark.parametrize("family", SMALL)
 

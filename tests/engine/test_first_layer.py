@@ -3,6 +3,7 @@
 import pytest
 import torch
 from tests.engine.making import (
+    ANYWHERE,
     SMALL,
     SMALL_OF_EACH,
     VARIANTS,
@@ -21,14 +22,13 @@ from adaptlab.engine.digits import target_rows
 from adaptlab.engine.dropout import training_step
 from adaptlab.engine.grouped import lifted
 from adaptlab.engine.model import Model
-from adaptlab.plugins.method import METHODS
 
 NEVER = 10**9
 FAMILIES = [name for name in SMALL_OF_EACH if name != "formal"]  # it has a forward pass of its own
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("name", [*METHODS.names(), *VARIANTS])
+@pytest.mark.parametrize("name", [*ANYWHERE, *VARIANTS])
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("shared", [True, False])
 def test_logits_and_gradients_are_the_same(

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.engine.making import SMALL_OF_EACH, Remembering, made_base
+from tests.engine.making import ANYWHERE, SMALL_OF_EACH, Remembering, made_base
 from tests.making import a_pretrain_document, an_adapt_document
 
 from adaptlab.engine.run import run
@@ -73,7 +73,7 @@ def check_adaptation(folder: Path, base: dict[str, Any], **changes: Any) -> list
     return seen.events
 
 
-@pytest.mark.parametrize("method", METHODS.names())
+@pytest.mark.parametrize("method", ANYWHERE)
 def test_every_method_reports_what_is_expected(tmp_path: Path, method: str) -> None:
     budget = {"trainable_parameters": 400} if METHODS.get(method).size_knob else {}
     choice: dict[str, Any] = {"name": method}

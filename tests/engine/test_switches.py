@@ -5,7 +5,15 @@ They are what attention sees, dropout, and pads before the content.
 
 import pytest
 import torch
-from tests.engine.making import adaptation, base_tensors, items, perturbed, sized, trainables
+from tests.engine.making import (
+    ANYWHERE,
+    adaptation,
+    base_tensors,
+    items,
+    perturbed,
+    sized,
+    trainables,
+)
 from tests.engine.plain import plain_logits
 
 from adaptlab.engine.capture import Recorder
@@ -18,7 +26,6 @@ from adaptlab.errors import InvalidSpec
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.hard_prompt import FluentPromptSearch
-from adaptlab.plugins.method import METHODS
 from adaptlab.specs.budget import solve, trainable_parameters
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import PretrainSpec
@@ -167,7 +174,7 @@ def test_attention_that_is_not_there_cannot_be_captured():
     assert refused.value.problems[0].pointer == "/capture/attention"
 
 
-@pytest.mark.parametrize("name", [n for n in METHODS.names() if n != "frozen"])
+@pytest.mark.parametrize("name", [n for n in ANYWHERE if n != "frozen"])
 @pytest.mark.parametrize("family", [BOTH, NONE, PADDED], ids=["both", "none", "padded"])
 def test_a_method_counts_right_and_changes_the_model_or_is_refused(name: str, family: Family):
     method, shape = sized(name), family.resolved(8, 9).shape()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.engine.making import VARIANTS, sized
+from tests.engine.making import ANYWHERE, VARIANTS, sized
 from tests.engine.published import gpt2, llama, pair
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -19,7 +19,6 @@ from transformers import PreTrainedModel
 from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_METHODS
 from adaptlab.families.transformers import Transformers
 from adaptlab.plugins.family import Family
-from adaptlab.plugins.method import METHODS
 
 COPIES_OF_THE_BASE = {
     "bitfit",
@@ -33,7 +32,7 @@ COPIES_OF_THE_BASE = {
 """Methods whose tensors have the names of the base's, which differ for norms."""
 ADDING = sorted(
     name
-    for name in (*METHODS.names(), *VARIANTS)
+    for name in (*ANYWHERE, *VARIANTS)
     if name not in COPIES_OF_THE_BASE and "network" not in name
 )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.engine.making import (
+    ANYWHERE,
     OTHER_SMALL,
     SMALL,
     SMALL_OF_EACH,
@@ -23,12 +24,11 @@ from adaptlab.engine.items import Items
 from adaptlab.engine.passes import Pass, passes
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.step_graph import use_graphs
-from adaptlab.plugins.method import METHODS
 
 pytestmark = pytest.mark.gpu
 
 MODELS = SMALL_OF_EACH | OTHER_SMALL
-NAMES = [name for name in (*METHODS.names(), *VARIANTS) if name != "frozen"]
+NAMES = [name for name in (*ANYWHERE, *VARIANTS) if name != "frozen"]
 TRAINING = {"precision": "float64", "steps": 3, "batch_size": 6, "validations": 1}
 
 

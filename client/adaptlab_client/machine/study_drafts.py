@@ -262,7 +262,7 @@ def matched_budget(methods: Sequence[str], base: Base) -> int | None:
     """
     shape = base.shape()
     known = [method for name in methods if (method := _method(name))]
-    compared = [m for m in known if m.size_is_free() or not m.is_reference]
+    compared = [m for m in known if m.size_is_free() or not (m.is_reference or m.moves_content)]
     if shape is None or not compared:
         return None
     least = max(method.smallest().trained_scalars(shape) for method in compared)

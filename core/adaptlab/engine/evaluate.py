@@ -112,6 +112,7 @@ def scored_parts(
 ) -> Iterator[tuple[Tensor, Items]]:
     """Yield items [1, B, ...] with their places, as many as fit in one pass."""
     shape, device = model.plan.shape, model.plan.device
-    lengths = task.sequence_length(), task.target_length()
+    before = 0 if model.context is None else model.context.longest
+    lengths = before + task.sequence_length(), task.target_length()
     at_once = items_at_once(shape, replicates, *lengths)
     yield from scored_items(task, split, samples, at_once, device)

@@ -7,7 +7,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from adaptlab.engine.allocate import Trainables
+from adaptlab.engine.context import Context
+from adaptlab.engine.demonstrating import demonstrations
+from adaptlab.engine.making import as_digit_task
 from adaptlab.engine.model import Model
+from adaptlab.engine.passes import of_seeds
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.tensors import Float, Int
 from adaptlab.engine.token_search import Vocabulary
@@ -28,6 +32,12 @@ def found_prompts(
 
     `steps` are those that each replicate was trained for.
     """
+    if (context := demonstrations(plan)) is not None:
+        return tuple(
+            _demonstrated(plan, base, seed, context)
+            for seed in range(len(plan.seeds))
+            for _ in range(plan.trials)
+        )
     if not isinstance(plan.method, HardPrompt):
         return (None,) * plan.replicates
     vocabulary = Vocabulary.of(plan, base)
@@ -49,6 +59,23 @@ def found_prompts(
     )
 
 
+def _demonstrated(
+    plan: Plan, base: Mapping[str, Tensor], seed: int, context: Context
+) -> FoundPrompt:
+    """Return the demonstrations of a seed, which took no pass."""
+    tokens = context.tokens[seed : seed + 1, : int(context.lengths[seed])]
+    own = {name: of_seeds(tensor, [seed]) for name, tensor in base.items()}
+    (perplexity,) = _log_perplexities(plan, own, tokens)
+    (row,) = tokens.tolist()
+    return FoundPrompt(
+        tokens=tuple(row),
+        words=_words(plan, row),
+        log_perplexity=perplexity,
+        forward_passes=0,
+        backward_passes=0,
+    )
+
+
 def _log_perplexities(
     plan: Plan, base: Mapping[str, Tensor], tokens: Int[Tensor, "R P"]
 ) -> list[float | None]:
@@ -66,6 +93,7 @@ def _log_perplexities(
 
 def _words(plan: Plan, tokens: Sequence[int]) -> tuple[str, ...]:
     if not isinstance(plan.task, TextTask):
-        return tuple(map(str, tokens))
+        task = as_digit_task(plan.task)
+        return tuple(task.written((token,)) or str(token) for token in tokens)
     tokeniser = plan.task.source().tokeniser
     return tuple(word_excerpt(tokeniser.word(token)) for token in tokens)

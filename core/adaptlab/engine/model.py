@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
+from adaptlab.engine.context import Context
 from adaptlab.engine.dropout import TrainingStep
 from adaptlab.engine.items import Items
 from adaptlab.engine.plan import Plan
@@ -23,11 +24,13 @@ class Model:
     """R replicates of an adapted model, or of a plain one in pretraining.
 
     `base` holds the frozen tensors, empty in pretraining; `trained` those that the job trains.
+    `context` has tokens that the adapted model reads before every item of the job's own task.
     """
 
     plan: Plan
     base: Mapping[str, Float[Tensor, "G ..."]]
     trained: Mapping[str, Float[Tensor, "R ..."]]
+    context: Context | None = None
 
     @property
     def attachments(self) -> Attachments:
@@ -103,6 +106,9 @@ class Model:
 
         Without `attached`, the base model answers alone.
         """
+        is_own = task is None or task == self.plan.own_task
+        if attached and is_own and self.context is not None:
+            items = self.context.before(items)
         tokens, rows, each, read = items.tokens, items.span, items.answer_rows, items.read
         if not attached:
             return self.base_logits(tokens, rows, task=task, answer_rows=each, read=read)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.allocate import Trainables, leaves
+from adaptlab.engine.demonstrating import demonstrations
 from adaptlab.engine.dropout import training_step
 from adaptlab.engine.grouped import lifted
 from adaptlab.engine.items import Items
@@ -192,8 +193,11 @@ def _pass(
     own = seeds[cut.seeds]
     rows = flat[cut.rows]
     trained = leaves(rows, plan.trained_shapes)
-    model = Model(plan, {name: of_seeds(t, own) for name, t in base.items()}, trained)
-    repeated = plan.seeds[own].repeat_interleave(cut.replicates // len(own))
+    share = cut.replicates // len(own)
+    context = demonstrations(plan)
+    before = None if context is None else context.rows([s for s in own for _ in range(share)])
+    model = Model(plan, {name: of_seeds(t, own) for name, t in base.items()}, trained, before)
+    repeated = plan.seeds[own].repeat_interleave(share)
     return Pass(cut, model, Trainables(rows, decays, trained), repeated)
 
 

@@ -18,6 +18,7 @@ from adaptlab.engine.choice import decide
 from adaptlab.engine.chunks import memory_limit
 from adaptlab.engine.compiled import are_compiled
 from adaptlab.engine.datasets import read_datasets
+from adaptlab.engine.demonstrating import demonstrations
 from adaptlab.engine.importing import AS_FOUND, adapted_model, imported_model
 from adaptlab.engine.meter import Clock, Meter
 from adaptlab.engine.model import Model
@@ -186,7 +187,9 @@ def _selected(
     rows = torch.tensor([result.replicate for result in chosen], device=plan.device)
     groups = rows // plan.trials
     kept = {n: t if t.shape[0] == 1 else t[groups] for n, t in base.items()}
-    return Model(plan, kept, trainables.selected(rows))
+    context = demonstrations(plan)
+    own = None if context is None else context.rows(groups.tolist())
+    return Model(plan, kept, trainables.selected(rows), own)
 
 
 def _capture(

@@ -28,6 +28,7 @@ from adaptlab.measurements.reported_attention import ExpectedMaps
 from adaptlab.measurements.reported_confusions import confusion_problems
 from adaptlab.measurements.results import LARGEST_LOSS, METRICS
 from adaptlab.measurements.theory_report import Detail
+from adaptlab.plugins.demonstrations import Demonstrations
 from adaptlab.plugins.hard_prompt import HardPrompt
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.registry import as_json
@@ -205,11 +206,14 @@ class Expected:
 
     def _prompt(self, at: str, result: results.ReplicateResult) -> Iterator[Problem]:
         method, prompt = self.spec.method, result.prompt
-        is_found = isinstance(method, HardPrompt) and result.selected
+        is_found = isinstance(method, HardPrompt | Demonstrations) and result.selected
         yield from equal(at, prompt is not None, is_found, "report of a prompt")
-        if prompt is None or not isinstance(method, HardPrompt):
+        if prompt is None or not isinstance(method, HardPrompt | Demonstrations):
             return
         length, shape = method.extra_context_tokens(), model_shape(self.spec)
+        if isinstance(method, Demonstrations):  # they can be shorter than allowed
+            yield from count(f"{at}/tokens", len(prompt.tokens), method.demonstrations, length)
+            length = len(prompt.tokens)
         for name in ("tokens", "words"):
             size = len(getattr(prompt, name))
             yield from equal(f"{at}/{name}", size, length, "number of tokens")
@@ -217,7 +221,8 @@ class Expected:
             yield from count(f"{at}/tokens", token, 0, shape.vocabulary - 1)
         yield from of_words(f"{at}/words", prompt.words[:length])
         yield from number(f"{at}/log_perplexity", prompt.log_perplexity, 0, LARGEST_LOSS)
-        forward, backward = method.passes(result.steps, shape)
+        searched = isinstance(method, HardPrompt)
+        forward, backward = method.passes(result.steps, shape) if searched else (0, 0)
         yield from equal(f"{at}/forward_passes", prompt.forward_passes, forward, "passes")
         yield from equal(f"{at}/backward_passes", prompt.backward_passes, backward, "passes")
 

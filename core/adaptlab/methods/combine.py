@@ -156,6 +156,12 @@ class Combine(Method):
                     "Use soft_prompt."
                 )
                 yield Problem(pointer, "search_in_combination", detail)
+            elif part.moves_content:
+                detail = (
+                    f"{part.name} trains nothing and cannot be combined with methods that do. Name "
+                    "it alone."
+                )
+                yield Problem(pointer, "nothing_to_combine", detail)
             elif part.name in names[:index]:
                 detail = f"{part.name} is already a part. Name each method only once."
                 yield Problem(pointer, "part_twice", detail)

@@ -4,9 +4,11 @@ from abc import ABC, abstractmethod
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 from adaptlab.errors import Problem
+from adaptlab.plugins.family import Family
 from adaptlab.plugins.registry import ByName, Registry
 from adaptlab.plugins.shapes import ModelShape, TensorShape
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis, largest_within
+from adaptlab.plugins.task import Task
 from adaptlab.values import AUTO, PluginName, Value
 
 AttentionClaim = Literal["can_change", "cannot_change"]
@@ -81,6 +83,8 @@ class Method(Value, ABC):
 
     The loss of such a method need not fall from step to step.
     """
+    moves_content: ClassVar[bool] = False
+    """True if content has other positions than in the base alone."""
     is_prefix: ClassVar[bool] = False
     """True if it only adds learned rows before the content of every layer's attention."""
     nearest_in_peft: ClassVar[str] = "lora"
@@ -192,6 +196,20 @@ class Method(Value, ABC):
     def stored_bits(self, shape: ModelShape) -> int:
         """Return the information that a checkpoint stores, in bits."""
         return BITS_PER_SCALAR * self.kept().trained_scalars(shape)
+
+    def for_task(self, task: Task) -> Self:
+        """Return the configuration with what follows from the task."""
+        return self
+
+    def task_problems(self, task: Task, family: Family, needed: int) -> tuple[Problem, ...]:
+        """Return the problems of a resolved configuration on a task.
+
+        Args:
+            task: the task that is adapted to.
+            family: the base model's.
+            needed: positions of the task's longest item.
+        """
+        return ()
 
     def extra_context_tokens(self) -> int:
         """Return the positions that are added to the attention of every layer."""

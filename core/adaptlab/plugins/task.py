@@ -64,6 +64,13 @@ class Task(Value, ABC):
         """
         return ()
 
+    def longest_demonstration(self, separator: str) -> int | None:
+        """Return the most tokens of an item with its answer and a separator.
+
+        The result is None if items of the task cannot be put before others.
+        """
+        return None
+
     def end_token(self) -> int | None:
         """Return the token that ends a short answer and pads the rest.
 
@@ -164,6 +171,19 @@ class DigitTask(Task, ABC):
     def asker(self) -> "DigitTask":
         """Return the task that draws the questions, itself or an inner task."""
         return self
+
+    def demonstration_end(self) -> int | None:
+        """Return the token between a demonstration and the next question.
+
+        The result is None if items of the task cannot be put before others.
+        """
+        return None
+
+    def longest_demonstration(self, separator: str) -> int | None:
+        """Return the tokens of an item with its answer and the token after it."""
+        if self.demonstration_end() is None:
+            return None
+        return self.input_length() + self.target_length() + 1
 
     @abstractmethod
     def answer_alphabet(self) -> int:

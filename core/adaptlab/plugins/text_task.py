@@ -233,6 +233,15 @@ class TextTask(Task, ABC):
             return self.tokens.longest
         return self.tokens.longest - self.answer_tokens()
 
+    def longest_demonstration(self, separator: str) -> int | None:
+        """Return the most tokens of an item and a separator.
+
+        A separator has at most as many tokens as bytes.
+        """
+        if self.classes() is not None:
+            return None
+        return self.tokens.longest + len(separator.encode())
+
     def target_length(self) -> int:
         """Return the largest number of tokens of an answer; a class counts as one."""
         return self.answer_tokens() if self.classes() is None else 1

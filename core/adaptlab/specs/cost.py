@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from adaptlab.plugins.family import Family
 from adaptlab.plugins.hard_prompt import HardPrompt
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.task import Task
@@ -202,7 +201,20 @@ class _Job:
         """Return the lengths of an item of a usual batch; see `_lengths`."""
         family, vocabulary = self.spec.family, self.shape.vocabulary
         length = typical_length(task, vocabulary, self.mean_bytes)
-        return content_length(family, task, length), task.target_length()
+        return self._shown(task) + content_length(family, task, length), task.target_length()
+
+    def _shown(self, task: Task) -> int:
+        """Return the tokens of demonstrations before the items of a task.
+
+        The base alone reads none, which is not considered.
+        """
+        method = self.spec.method
+        is_before = method is not None and method.moves_content and task == self.spec.task
+        return method.extra_context_tokens() if method is not None and is_before else 0
+
+    def _lengths(self, task: Task) -> tuple[int, int]:
+        """Return the positions of the longest item, and of its answer."""
+        return self._shown(task) + content_length(self.spec.family, task), task.target_length()
 
     def _evaluation(self) -> Load:
         """Return the load of selecting trials and of all final scores."""
@@ -244,7 +256,7 @@ class _Job:
         weights = self.shape.parameters * (self.bases or isinstance(self.spec, ResolvedImport))
         training = 0
         if self.spec.training is not None and self.spec.trains and self.trainable.scalars:
-            longest = _lengths(self.spec.family, self.spec.task)
+            longest = self._lengths(self.spec.task)
             kept = self._pass(self._batch(self.spec, longest)).kept
             training = (OPTIMISER_COPIES - 1) * self._trained_scalars() + kept
         scoring = max((self._scored_at_once(task) for task in self._tasks()), default=0)
@@ -270,14 +282,14 @@ class _Job:
         """Return the scalars of the largest layer in a pass of scoring."""
         task, samples, replicates = scored
         items = min(samples, self._at_once(task, replicates))
-        lengths = _lengths(self.spec.family, task)
+        lengths = self._lengths(task)
         held = self._pass(self._scoring(items, replicates, lengths)).held
         head = held.get(None, 0) * SCORED_LOGITS // MOVED_LOGITS
         return max(head, *(values for layer, values in held.items() if layer is not None), 0)
 
     def _at_once(self, task: Task, replicates: int) -> int:
         """Return the items that one pass of scoring takes."""
-        return items_at_once(self.shape, replicates, *_lengths(self.spec.family, task))
+        return items_at_once(self.shape, replicates, *self._lengths(task))
 
     def _scoring(self, items: int, replicates: int, lengths: tuple[int, int]) -> Batch:
         """Return a batch of scoring, the same items for all replicates of a base."""
@@ -331,8 +343,3 @@ def _evaluated(spec: Resolved) -> Iterator[tuple[Task, int]]:
     if not isinstance(spec, ResolvedTheory):
         for task in scored_tasks(spec):
             yield task, spec.evaluation_samples
-
-
-def _lengths(family: Family, task: Task) -> tuple[int, int]:
-    """Return the positions of the longest item, and of its answer."""
-    return content_length(family, task), task.target_length()

@@ -272,6 +272,7 @@ def _resolve_adaptation(
     shape = family_shape(base.family, task.classes())
     if solution is None:
         solution = _solution(spec, shape, budget_limit(spec.budget, family_shape(base.family)))
+    solution = _on_task(solution, task, base.family, spec.capture.attention)
     method = solution.method
     _check_reads(base, method, (task, *evaluated))
     _check_fluency(base.family, method, task)
@@ -329,6 +330,29 @@ def _solution(spec: AdaptSpec, shape: ModelShape, limit: int | None) -> Solution
         raise InvalidSpec(Problem("/method", "missing", detail))
     method = solve(resolve_method(spec.method), shape, limit, spec.budget.axis)
     return Solution(method, budget_vector(method, shape, limit, spec.budget.axis))
+
+
+def _on_task(
+    solution: Solution, task: Task, family: Family, attention: AttentionSpec | None
+) -> Solution:
+    """Return the solution with what follows from the task.
+
+    Raises:
+        InvalidSpec: the method cannot be used for the task.
+    """
+    method = solution.method.for_task(task)
+    if problems := method.task_problems(task, family, content_length(family, task)):
+        raise InvalidSpec(*problems)
+    if attention is not None and method.moves_content:
+        detail = (
+            f"Attention is compared at equal positions, and {method.name} moves the question. Leave"
+            " the capture out."
+        )
+        raise InvalidSpec(Problem("/capture/attention", "question_moves", detail))
+    if method is solution.method:
+        return solution
+    shape = family_shape(family, task.classes())
+    return Solution(method, budget_vector(method, shape, solution.budget.requested))
 
 
 def _evaluation_tasks(

@@ -1,7 +1,7 @@
 """Resolution of specs of theory checks."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -150,4 +150,15 @@ def _reasons_against(
     problems = check.problems(base.family)
     if problems or not check.needs_adaptation:
         return problems
-    return check.adaptation_problems(base.family, tuple(adaptations))
+    return (*_moved(adaptations), *check.adaptation_problems(base.family, tuple(adaptations)))
+
+
+def _moved(adaptations: Sequence[Measured]) -> Iterator[Problem]:
+    """Yield the problem of adaptations whose questions have other positions."""
+    for adaptation in adaptations:
+        if adaptation.method.moves_content:
+            detail = (
+                f"Checks compare equal positions, and {adaptation.method.name} of job "
+                f"{adaptation.job} moves the question. Name a job of another method."
+            )
+            yield Problem("/adaptation", "question_moves", detail)

@@ -142,8 +142,8 @@ class StudySpec(Value):
     A method whose size follows the budget is one job per size. A method of fixed size is one job,
     listed at every budget that it fits. `frozen`, `full_finetuning` and `from_scratch` are
     references and listed at every budget. `methods: all` means all registered methods for which the
-    base model has sites. `seeds`, `training`, `tuning`, `evaluation`, `capture` and `resources`
-    apply to every job.
+    base model has sites, except those with demonstrations, which not every task has. `seeds`,
+    `training`, `tuning`, `evaluation`, `capture` and `resources` apply to every job.
 
     Sizes come in steps, so a method may leave a part of its budget unused. With `budget_tolerance`
     (0.05: 5 %), a study is refused if a method other than a reference would leave a larger share

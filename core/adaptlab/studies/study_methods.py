@@ -65,7 +65,8 @@ def study_entries(spec: StudySpec, datasets: Datasets) -> tuple[StudyEntry, ...]
     the study does not have.
     """
     if spec.methods == "all":
-        chosen = tuple(("/methods", StudyMethod(name=name)) for name in METHODS.names())
+        anywhere = (name for name in METHODS.names() if not METHODS.get(name).moves_content)
+        chosen = tuple(("/methods", StudyMethod(name=name)) for name in anywhere)
     else:
         chosen = tuple((f"/methods/{index}", entry) for index, entry in enumerate(spec.methods))
     entries = [_entry(spec, pointer, method, datasets) for pointer, method in chosen]

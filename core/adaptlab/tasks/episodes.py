@@ -107,6 +107,10 @@ class Episodes(DigitTask):
         label, step = self.phrase + 1, self.demonstration_length
         return tuple(label + step * place for place in range(self.demonstrations))
 
+    def demonstration_end(self) -> int | None:
+        """Return the line break, None if questions have demonstrations."""
+        return None if self.shots else self.line_break
+
     def target_length(self) -> int:
         return 1
 

@@ -62,6 +62,19 @@ def encoded(tokeniser: Tokeniser, prompt: str, answer: str, *, ends: bool) -> En
     return Encoded(tokens.ids[:start], (*tokens.ids[start:], *end), joins)
 
 
+def begun(tokeniser: Tokeniser) -> int:
+    """Return the number of tokens that begin every text and stand for none."""
+    ends = tokeniser.tokens("a").ends
+    return next((place for place, end in enumerate(ends) if end > 0), len(ends))
+
+
+def separating(tokeniser: Tokeniser, separator: str) -> tuple[int, ...]:
+    """Return the tokens of a separator as they follow a text."""
+    tokens = tokeniser.tokens("a" + separator)
+    pairs = zip(tokens.ids, tokens.ends, strict=True)
+    return tuple(token for token, end in pairs if end > 1)
+
+
 def text_alone(tokeniser: Tokeniser, text: str) -> Encoded:
     """Return the tokens of a text that no answer follows.
 

@@ -54,10 +54,16 @@ class ResolvedQuestion:
         """Return the methods within the budget that are worth a run.
 
         Searches for tokens are left out unless the question names them: a soft prompt of as many
-        positions is their bound.
+        positions is their bound. So are methods with demonstrations, which not every task has.
         """
         fitting = dict.fromkeys(solution.name for solution in self.solutions if solution.feasible)
-        return tuple(n for n in fitting if self.methods or not METHODS.get(n).is_search)
+        return tuple(name for name in fitting if self.methods or not _is_for_some(name))
+
+
+def _is_for_some(name: str) -> bool:
+    """Return True if a method is proposed only to those who name it."""
+    method = METHODS.get(name)
+    return method.is_search or method.moves_content
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,16 @@
+"""Demonstrations, which are content: nothing is attached."""
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
+from adaptlab.engine.plugins import ENGINE_METHODS
+from adaptlab.methods.in_context import InContext
+from adaptlab.plugins.shapes import ModelShape
+
+
+@ENGINE_METHODS.register("in_context")
+def attach(method: InContext, shape: ModelShape, tensors: Mapping[str, Tensor]) -> Attachments:
+    """Attach nothing."""
+    return NOTHING_ATTACHED
