@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from tests.making import a_study_spec, base_facts
+from tests.making import a_pretrain_spec, a_study_spec, base_facts
 
 from adaptlab.comparisons.verdict_sentence import comparison_sentence
 from adaptlab.errors import InfeasibleBudget, InvalidSpec
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.plugins.method import METHODS, Method
 from adaptlab.specs.budget import budget_vector, solve
-from adaptlab.specs.resolve import budget_limit
-from adaptlab.specs.spec import BudgetSpec
+from adaptlab.specs.resolve import budget_limit, resolve
+from adaptlab.specs.spec import AdaptSpec, BudgetSpec
 from adaptlab.studies.study import stored_axis
 from adaptlab.studies.study_expansion import expand
 from adaptlab.studies.study_plan import StudyPlan
@@ -167,3 +167,46 @@ def test_the_sentence_names_the_unit():
     assert said == (
         "At a budget of 8 context tokens: A works. At a budget of 16 context tokens: B works."
     )
+
+
+EPISODES = {"name": "episodes", "kinds": 4, "words": 16, "phrase": 2}
+QUERY = {**EPISODES, "labels": "fixed", "shots": 0}
+
+
+def test_demonstrations_are_listed_where_they_fit():
+    spec = a_pretrain_spec(
+        name="reader", task={**EPISODES, "shots": 2}, family={"name": "minigpt", "width": 16}
+    )
+    base = base_facts(spec)
+    methods = ["soft_prompt", {"name": "in_context", "demonstrations": 4}]
+    study = a_study_spec(
+        base_models=["reader"],
+        tasks=[QUERY],
+        methods=methods,
+        budgets=[EIGHT, {"context_tokens": 24}],
+    )
+    plan = expand(study, (base,), 500)
+    cells = {(cell.method, cell.budget): cell for cell in plan.cells}
+    label = "in_context(demonstrations=4)"
+    # four of five tokens: two words, separator, label and line break
+    assert cells[label, 24].gap == 4
+    (left_out,) = plan.skipped
+    assert (left_out.method, left_out.budget, left_out.nearest) == (label, 8, (20,))
+    assert left_out.problems[0].pointer == "/budgets/0"
+
+
+def test_a_job_of_more_demonstrations_than_its_budget_is_refused():
+    spec = a_pretrain_spec(
+        name="reader", task={**EPISODES, "shots": 2}, family={"name": "minigpt", "width": 16}
+    )
+    document = {
+        "base_model": "reader",
+        "task": QUERY,
+        "method": {"name": "in_context", "demonstrations": 4},
+    }
+    with pytest.raises(InfeasibleBudget) as caught:
+        resolve(AdaptSpec.model_validate({**document, "budget": EIGHT}), base_facts(spec))
+    assert caught.value.problems[0].nearest == (20,)
+    fits = AdaptSpec.model_validate({**document, "budget": {"context_tokens": 20}})
+    budget = resolve(fits, base_facts(spec)).budget
+    assert (budget.axis, budget.gap, budget.extra_context_tokens) == ("context_tokens", 0, 20)

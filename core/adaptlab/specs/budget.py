@@ -99,10 +99,15 @@ def fit(
         if method.size_is_free():
             raise _missing(method)
         return method
-    least = method.smallest().cost(shape, axis)
-    if least > budget:
-        raise _infeasible(method, budget, least, axis)
+    check_fit(method.smallest(), shape, budget, axis)
     return method.within(shape, budget, axis)
+
+
+def check_fit(method: Method, shape: ModelShape, budget: int | None, axis: BudgetAxis) -> None:
+    """Raise `InfeasibleBudget` if a configuration exceeds the budget."""
+    cost = method.cost(shape, axis)
+    if budget is not None and cost > budget:
+        raise _infeasible(method, budget, cost, axis)
 
 
 def budget_vector(

@@ -17,7 +17,7 @@ from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.splits import EVERY_SPLIT, Split
 from adaptlab.plugins.task import TASKS, AnyTask, Task
 from adaptlab.plugins.text_task import TextTask
-from adaptlab.specs.budget import BudgetVector, Solution, budget_vector, solve
+from adaptlab.specs.budget import BudgetVector, Solution, budget_vector, check_fit, solve
 from adaptlab.specs.halving import halving_problems
 from adaptlab.specs.resolved import (
     NO_TRAINING,
@@ -339,6 +339,7 @@ def _on_task(
 
     Raises:
         InvalidSpec: the method cannot be used for the task.
+        InfeasibleBudget: it needs more for the task than the budget has.
     """
     method = solution.method.for_task(task)
     if problems := method.task_problems(task, family, content_length(family, task)):
@@ -351,8 +352,9 @@ def _on_task(
         raise InvalidSpec(Problem("/capture/attention", "question_moves", detail))
     if method is solution.method:
         return solution
-    shape = family_shape(family, task.classes())
-    return Solution(method, budget_vector(method, shape, solution.budget.requested))
+    shape, asked = family_shape(family, task.classes()), solution.budget
+    check_fit(method, shape, asked.requested, asked.axis)
+    return Solution(method, budget_vector(method, shape, asked.requested, asked.axis))
 
 
 def _evaluation_tasks(

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.errors import InfeasibleBudget, InvalidSpec, Problem
 from adaptlab.plugins.dataset import NO_DATASETS, Datasets
 from adaptlab.plugins.task import Task
+from adaptlab.specs.budget import check_fit
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import spec_digest
 from adaptlab.specs.spec import AdaptSpec, TuningSpec
@@ -12,7 +13,7 @@ from adaptlab.studies.budget_tolerance import check_tolerance
 from adaptlab.studies.study import StudySpec
 from adaptlab.studies.study_checks import check_jobs, planned_checks
 from adaptlab.studies.study_methods import StudyEntry, study_entries, study_tasks, task_labels
-from adaptlab.studies.study_plan import Cell, PlannedJob, StudyPlan
+from adaptlab.studies.study_plan import Cell, PlannedJob, SkippedCell, StudyPlan
 from adaptlab.studies.study_sizes import (
     SizedMethod,
     StudyBase,
@@ -58,6 +59,9 @@ def expand(
             planned = _jobs(spec, base, index, here, datasets)
             for method in here:
                 job = planned[method.key]
+                if (left_out := _too_large(base, method, job)) is not None:
+                    skipped = (*skipped, left_out)
+                    continue
                 jobs.setdefault(job.digest, job)
                 cells.append(_cell(base, labels[index], method, job))
     return StudyPlan(
@@ -157,17 +161,40 @@ def _adapt_spec(spec: StudySpec, base: StudyBase, task: int, method: SizedMethod
     return AdaptSpec.model_validate(given | {"method": entry.choice})
 
 
+def _too_large(base: StudyBase, method: SizedMethod, job: PlannedJob) -> SkippedCell | None:
+    """Return the skipped cell of a method that needs more than its budget for the task.
+
+    Only a method of fixed size can, since the length of its demonstrations depends on the task.
+    """
+    resolved = job.resolved.method
+    if method.entry.role == "reference" or resolved == method.solution.method:
+        return None
+    try:
+        check_fit(resolved, base.shape, method.limit, base.axis)
+    except InfeasibleBudget as error:
+        places = {"budget": f"/budgets/{method.budget}"}
+        return SkippedCell(
+            base_model=base.facts.name,
+            method=method.entry.label,
+            budget=method.limit,
+            problems=moved_problems(error, places),
+            nearest=(resolved.cost(base.shape, base.axis),),
+        )
+    return None
+
+
 def _cell(base: StudyBase, task: str, method: SizedMethod, job: PlannedJob) -> Cell:
     trained = job.resolved.budget.trainable_parameters
+    used = job.resolved.method.cost(base.shape, base.axis)
     return Cell(
         base_model=base.facts.name,
         task=task,
         method=method.entry.label,
         budget=method.limit,
         role=method.entry.role,
-        over_budget=method.used > method.limit,
+        over_budget=used > method.limit,
         trainable_parameters=trained,
-        gap=method.limit - method.used,
+        gap=method.limit - used,
         digest=job.digest,
     )
 
