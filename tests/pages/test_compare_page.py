@@ -113,11 +113,12 @@ def test_budgets_in_context_tokens_are_called_so(
     run_all(sessions, ordinary)
     page = unescape(visitor.get("/studies/in-tokens").text)
     assert "Budget 2 context tokens" in page
-    assert "2 context tokens, 4 context tokens" in page  # among the facts of the study
+    assert "2, 4 context tokens" in page  # among the facts of the study
     assert "at each budget of context tokens" in page
     row = page[page.index(f"/jobs/{jobs_of(study, 'prefix_tuning')[0]}") - 900 :]
     assert "0 unused" in row
     assert '<small class="under">2 context tokens</small>' in page
+    assert '<small class="under">no context tokens</small>' in page  # LoRA
     job = unescape(visitor.get(f"/jobs/{jobs_of(study, 'prefix_tuning')[0]}").text)
     assert "budget 2 context tokens, 0 unused" in job
 

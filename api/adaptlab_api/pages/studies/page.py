@@ -7,6 +7,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from adaptlab.plugins.sizing import BudgetAxis
 from adaptlab_answers.comparisons import ComparisonProgress
 from adaptlab_answers.studies import StudyCell, StudyJobView, StudyView
 from adaptlab_api.pages.comparisons.tables import table_views
@@ -161,7 +162,7 @@ def study_facts(
     if not study.cells:
         return [*of_checks, ("Jobs reused", integer(reused))]
     return [
-        ("Budgets", ", ".join(budget(one, study.budget_axis) for one in budgets)),
+        ("Budgets", _budgets([*budgets], study.budget_axis)),
         ("Seeds × trials", f"{seeds} × {_values(method.trials for method in trained)}"),
         ("Steps × batch", _steps(trained)),
         ("Cells", integer(len(study.cells))),
@@ -169,6 +170,12 @@ def study_facts(
         ("Engine passes", integer(passes)),
         ("Jobs reused", integer(reused)),
     ]
+
+
+def _budgets(amounts: Sequence[int], axis: BudgetAxis) -> str:
+    """Return `512, 4,096`, or `2, 8 context tokens`."""
+    *first, last = amounts
+    return ", ".join((*map(integer, first), budget(last, axis)))
 
 
 def claim_counts(study: StudyView) -> ClaimCounts:
