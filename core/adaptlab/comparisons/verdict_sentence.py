@@ -158,12 +158,13 @@ def _order(
         if one.successful is not None and one.successful.finding in ("better", "worse")
     ]
     yield from _better_among(among, working)
+    ordered = any(one.finding in ("better", "worse") for one in verdicts)
     contested = [
         one
         for one in verdicts
         if one.finding == "not_known" and one.pair.first in best and one.pair.second in best
     ]
-    yield from _not_known(contested)
+    yield from _not_known(contested, of_all=not ordered and len(best) == len(rows))
 
 
 def _better_among(among: Sequence[Verdict], working: Sequence[str]) -> Iterator[str]:
@@ -181,13 +182,22 @@ def _better_among(among: Sequence[Verdict], working: Sequence[str]) -> Iterator[
         yield f"Among seeds that do not fail, {orders}{more}."
 
 
-def _not_known(contested: Sequence[Verdict]) -> Iterator[str]:
-    """Yield a sentence on open pairs and the seeds to settle them."""
+def _not_known(contested: Sequence[Verdict], *, of_all: bool) -> Iterator[str]:
+    """Yield a sentence on open pairs and the seeds to settle them.
+
+    With `of_all`, no pair of all rows has a known order, and they are not all named again.
+    """
     if not contested:
         return
-    names = _and([*dict.fromkeys(name for one in contested for name in _labels(one))])
+    names = [*dict.fromkeys(name for one in contested for name in _labels(one))]
     seeds = counted(min(one.pair.seeds for one in contested), "seed")
-    yield f"With {seeds}, the order of {names} over all seeds is not known; {_settled(contested)}."
+    if of_all and len(names) > MOST_NAMED:
+        yield f"With {seeds}, no order over all seeds is known; {_settled(contested)}."
+        return
+    yield (
+        f"With {seeds}, the order of {_and(names)} over all seeds is not known; "
+        f"{_settled(contested)}."
+    )
 
 
 def _labels(verdict: Verdict) -> tuple[str, str]:
