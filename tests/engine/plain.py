@@ -6,7 +6,8 @@ sliced or batched.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -27,6 +28,7 @@ def plain_logits(
     answer_start: int = 0,
     sublayer: Callable[[str, Tensor, Tensor], Tensor] = lambda name, x, y: y,
     mix: Callable[[str, Tensor], Tensor] = lambda name, gathered: gathered,
+    isolated: Mapping[int, Collection[int]] = MappingProxyType({}),
 ) -> Tensor:
     """Return logits [T, V].
 
@@ -34,7 +36,8 @@ def plain_logits(
     input and the output of attention and MLP, `mix` what the heads gathered, and each gives what
     takes its place. The rows of `suffixes` are seen at every layer by the tokens from
     `answer_start` on. So are the virtual tokens of `late_prompt`, which are carried through all
-    layers behind the last token and see what stands up to `answer_start`.
+    layers behind the last token and see what stands up to `answer_start`. `isolated` are the rows
+    that see only themselves, by layer.
     """
     x = torch.stack([w["embed.weight"][t] for t in tokens]) + w["positions.weight"][: len(tokens)]
     learned = 0
@@ -59,6 +62,8 @@ def plain_logits(
             suffix = _norm(w, f"{name}.norm", suffix)
         first = learned + answer_start
         seen = [_seen(family, i, first, late, len(x)) for i in range(len(x))]
+        for row in isolated.get(layer, ()):
+            seen[row] = [row]
         gathered = mix(name, _attention(family, w, name, normal, seen, suffix, first))
         attended = gathered @ w[f"{name}.o.weight"].T + w[f"{name}.o.bias"]
         x = x + sublayer(name, normal, attended)

@@ -8,6 +8,7 @@ from tests.making import a_pretrain_document
 
 from adaptlab.engine.run import run
 from adaptlab.errors import TrainingStopped
+from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import CheckpointWritten, Finished, TheoryChecked
 from adaptlab.plugins.theory_check import THEORY_CHECKS
 from adaptlab.specs.resolve import BaseModelFacts, resolve
@@ -42,6 +43,29 @@ def test_a_stop_is_obeyed_after_the_report_that_is_being_measured(tmp_path: Path
     with pytest.raises(TrainingStopped, match="between two theory checks"):
         run(spec, (), tmp_path, seen)
     assert len(seen.of(TheoryChecked)) == 1
+
+
+def test_nothing_is_claimed_about_labels_of_a_base_that_has_learned_nothing(tmp_path: Path):
+    task = {"name": "episodes", "kinds": 3}
+    document = a_pretrain_document(
+        family={"name": "llama", "layers": 2, "heads": 2, "width": 16}, task=task,
+        training={"steps": 2, "batch_size": 4}, seeds=1,
+    )  # fmt: skip
+    pretraining = resolve(PretrainSpec.model_validate(document), None)
+    made = Remembering()
+    run(pretraining, (), tmp_path, made)
+    files = tuple(written.path for written in made.of(CheckpointWritten))
+    base = BaseModelFacts(
+        name="base", digest="0" * 64, family=pretraining.family, task=pretraining.task, replicates=1
+    )
+    checks = [{"name": "isolation", "task": task, "samples": 200}]
+    spec = resolve_theory(TheorySpec.model_validate({"checks": checks, "base_model": "base"}), base)
+    seen = Remembering()
+    run(spec, files, tmp_path, seen)
+    assert Expected.of(spec).problems(seen.events) == ()
+    told = [one.check for one in seen.of(TheoryChecked)]
+    assert [check.name for check in told] == ["isolation.above-chance", "isolation.permuted"]
+    assert [check.verdict for check in told] == ["fails", "fails"]
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama"])

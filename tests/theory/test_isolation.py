@@ -1,0 +1,171 @@
+"""Isolated tokens: scores of a plain model, controls and verdicts."""
+
+from collections.abc import Collection
+
+import pytest
+import torch
+from tests.engine.making import SMALL_OF_EACH
+from tests.engine.plain import plain_logits
+from torch import Tensor
+
+from adaptlab.engine.items import Items
+from adaptlab.families.minigpt import MiniGPT
+from adaptlab.measurements.theory_report import Check
+from adaptlab.plugins.family import Family
+from adaptlab.tasks.episodes import Episodes
+from adaptlab.theory.checks import isolation
+from adaptlab.theory.isolation import asked, mean_limits, scores, share_limits
+from adaptlab.theory.observation import FrozenBase, random_base
+from adaptlab.theory.subject import Subject
+from adaptlab.theory_checks.isolation import Isolation
+
+TASK = Episodes(kinds=3)
+KINDS = ("labels", "random", "separators", "after")
+
+
+def a_base(family: Family | None = None, **changes: int) -> FrozenBase:
+    size = {"layers": 4, "heads": 2, "width": 8} | changes
+    family = family or MiniGPT.model_validate(size)
+    return random_base(family.resolved(TASK.vocabulary(), TASK.sequence_length()), 3)
+
+
+@pytest.mark.parametrize("layers", [(0,), (1, 2), (3,)], ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_scores_are_those_of_a_plain_model_whose_rows_see_only_themselves(
+    kind: str, layers: tuple[int, ...]
+):
+    base, shown = a_base(), asked(TASK, 12, 0)
+    given = scores(base, TASK, shown.items, shown.places[kind], layers)
+    weights = {name: tensor[0] for name, tensor in base.weights.items()}
+    assert isinstance(base.family, MiniGPT)
+    for item in range(12):
+        rows = shown.places[kind][item].tolist()
+        logits = plain_logits(
+            base.family,
+            weights,
+            shown.items.tokens[0, item].tolist(),
+            isolated=dict.fromkeys(layers, rows),
+        )
+        labels = logits[-1, TASK.first_label : TASK.separator]
+        torch.testing.assert_close(given[item], labels, rtol=1e-9, atol=1e-12)
+    plain = scores(base, TASK, shown.items)
+    assert torch.allclose(given, plain) == (layers == (3,)), (
+        "nothing reads the last layer's outputs"
+    )
+
+
+@pytest.mark.parametrize("name", ["minigpt", "gpt2", "llama"])
+def test_the_first_token_is_always_isolated(name: str):
+    base, shown = a_base(SMALL_OF_EACH[name]), asked(TASK, 100, 0)
+    layers = range(base.family.shape().layers)
+    plain = scores(base, TASK, shown.items)
+    first = torch.zeros(100, 1, dtype=torch.int64)
+    alone = scores(base, TASK, shown.items, first, layers)
+    torch.testing.assert_close(alone, plain, rtol=1e-9, atol=1e-12)
+    labels = scores(base, TASK, shown.items, shown.places["labels"], layers)
+    assert not torch.allclose(labels, plain)
+
+
+def test_controls_are_as_many_tokens_of_their_kind():
+    shown = asked(TASK, 300, 0)
+    tokens = {kind: shown.items.tokens[0].gather(1, at) for kind, at in shown.places.items()}
+    assert {at.shape for at in shown.places.values()} == {(300, 4)}
+    labels, words = tokens["labels"], tokens["random"]
+    assert bool(((labels >= TASK.first_label) & (labels < TASK.separator)).all())
+    assert bool((words < TASK.first_label).all())
+    assert all(len(set(row)) == 4 for row in shown.places["random"].tolist())
+    assert bool((tokens["separators"] == TASK.separator).all())
+    assert bool((tokens["after"] == TASK.line_break).all())
+    assert int(shown.places["random"].max()) < 20, "words of demonstrations, not of the query"
+    other = asked(TASK, 300, 1).places["random"]
+    assert not torch.equal(other, shown.places["random"])
+
+
+def test_limits_are_those_of_the_formulas():
+    # Wilson (1927): 9 of 10 by hand, with z² = 3.8415
+    low, high = share_limits(9, 10)
+    assert (low, high) == (pytest.approx(0.5958, abs=1e-4), pytest.approx(0.9821, abs=1e-4))
+    # Differences 1, 1, 0, −1: mean 1/4, variance 11/12, and a reach of 1.96 √(11/48)
+    low, high = mean_limits(torch.tensor([1, 1, 0, -1]))
+    reach = 1.959964 * (11 / 48) ** 0.5
+    assert (low, high) == (pytest.approx(0.25 - reach), pytest.approx(0.25 + reach))
+
+
+def measured(
+    monkeypatch: pytest.MonkeyPatch, wrong: dict[str, float], *, layers: int = 2
+) -> dict[str, Check]:
+    """Return the reports of a base that answers a share of items wrongly.
+
+    `wrong` has the share for `plain`, `permuted`, and isolated kinds with `first` or `last`.
+    """
+    check = Isolation(task=TASK, layers=layers, samples=100)
+    shown = asked(TASK, 100, 0)
+    places = {id(at): kind for kind, at in shown.places.items()}
+
+    def answered(
+        base: FrozenBase,
+        task: Episodes,
+        items: Items,
+        at: Tensor | None = None,
+        some: Collection[int] = (),
+    ) -> Tensor:
+        kind = task.labels if at is None else f"{places[id(at)]}-{'first' if 0 in some else 'last'}"
+        given = items.targets[0, :, 0].clone()
+        given[: round(100 * wrong.get(kind, 0.0))] = 0
+        return given
+
+    monkeypatch.setattr(isolation, "answers", answered)
+    monkeypatch.setattr(
+        isolation, "asked", lambda task, *_: shown if task == TASK else asked(task, 100, 0)
+    )
+    subject = Subject(base=a_base(), seed=0)
+    return {report.name: report for report in isolation.measure(check, subject)}
+
+
+def test_nothing_is_claimed_of_a_base_at_chance(monkeypatch: pytest.MonkeyPatch):
+    told = measured(monkeypatch, {"random": 0.45, "permuted": 0.5, "labels-first": 0.9})
+    assert told.keys() == {"isolation.above-chance", "isolation.permuted"}
+    assert told["isolation.above-chance"].verdict == "fails"
+    told = measured(monkeypatch, {"random": 0.05, "permuted": 0.1, "labels-first": 0.9})
+    assert told["isolation.above-chance"].verdict == "holds"
+    assert told["isolation.permuted"].verdict == "fails"
+    assert len(told) == 2
+
+
+def test_each_control_has_a_verdict_of_its_own(monkeypatch: pytest.MonkeyPatch):
+    shares = {"permuted": 0.5, "labels-first": 0.4, "after-first": 0.35, "separators-first": 0.1}
+    told = measured(monkeypatch, shares)
+    verdicts = {name.removeprefix("isolation."): one.verdict for name, one in told.items()}
+    assert verdicts == {
+        "above-chance": "holds",
+        "permuted": "holds",
+        "first-layers.random": "holds",
+        "first-layers.separators": "holds",
+        "first-layers.after": "fails",  # 5 of 100 items more may be chance
+        "last-layers": "holds",
+    }
+    details = told["isolation.first-layers.after"].details
+    assert details["loyalty_first_labels"] == details["accuracy_first_labels"] == 0.6
+    assert details["loyalty_first_after"] == 0.65
+    assert "isolation.last-layers" not in measured(monkeypatch, shares, layers=1)
+
+
+@pytest.mark.parametrize(
+    ("family", "options", "fault"),
+    [
+        (MiniGPT(layers=2, attention="none"), {}, ("/base_model", "no_decoder")),
+        (MiniGPT(layers=2, attention="bidirectional"), {}, ("/base_model", "no_decoder")),
+        (MiniGPT(layers=2), {"task": Episodes()}, ("/check/task", "other_task")),
+        (MiniGPT(layers=3), {"layers": 2}, ("/check/layers", "layers_overlap")),
+        (MiniGPT(layers=2), {"task": TASK.model_copy(update={"labels": "permuted"})},
+         ("/check/task", "no_random_labels")),
+        (MiniGPT(layers=2), {"task": Episodes(ways=9)}, ("/check/task", "too_many_ways")),
+    ],
+    ids=lambda value: value[1] if isinstance(value, tuple) else "",
+)  # fmt: skip
+def test_what_cannot_be_isolated_is_refused(
+    family: Family, options: dict[str, object], fault: tuple[str, str]
+):
+    resolved = family.resolved(TASK.vocabulary(), TASK.sequence_length())
+    check = Isolation.model_validate({"task": TASK, **options})
+    assert [(p.pointer, p.code) for p in check.problems(resolved)] == [fault]
