@@ -29,6 +29,7 @@ def plain_logits(
     sublayer: Callable[[str, Tensor, Tensor], Tensor] = lambda name, x, y: y,
     mix: Callable[[str, Tensor], Tensor] = lambda name, gathered: gathered,
     isolated: Mapping[int, Collection[int]] = MappingProxyType({}),
+    factors: Mapping[int, Tensor] = MappingProxyType({}),
 ) -> Tensor:
     """Return logits [T, V].
 
@@ -37,7 +38,8 @@ def plain_logits(
     takes its place. The rows of `suffixes` are seen at every layer by the tokens from
     `answer_start` on. So are the virtual tokens of `late_prompt`, which are carried through all
     layers behind the last token and see what stands up to `answer_start`. `isolated` are the rows
-    that see only themselves, by layer.
+    that see only themselves, by layer. `factors` [H, T, T] multiply the attention weights of a
+    layer.
     """
     x = torch.stack([w["embed.weight"][t] for t in tokens]) + w["positions.weight"][: len(tokens)]
     learned = 0
@@ -64,7 +66,9 @@ def plain_logits(
         seen = [_seen(family, i, first, late, len(x)) for i in range(len(x))]
         for row in isolated.get(layer, ()):
             seen[row] = [row]
-        gathered = mix(name, _attention(family, w, name, normal, seen, suffix, first))
+        gathered = mix(
+            name, _attention(family, w, name, normal, seen, suffix, first, factors.get(layer))
+        )
         attended = gathered @ w[f"{name}.o.weight"].T + w[f"{name}.o.bias"]
         x = x + sublayer(name, normal, attended)
         name = f"blocks.{layer}.mlp"
@@ -92,6 +96,7 @@ def _attention(
     seen: list[list[int]],
     suffix: Tensor | None,
     first: int,
+    factor: Tensor | None = None,
 ) -> Tensor:
     """Return the heads' attention; from `first` on with the suffix too."""
     q, k, v = (x @ w[f"{name}.{p}.weight"].T + w[f"{name}.{p}.bias"] for p in "qkv")
@@ -106,7 +111,10 @@ def _attention(
         for head in range(family.heads):
             part = slice(head * size, (head + 1) * size)
             scores = torch.stack([q[i, part] @ key[part] / math.sqrt(size) for key in keys])
-            heads.append(scores.softmax(0) @ values[:, part])
+            weights = scores.softmax(0)
+            if factor is not None:
+                weights = weights * factor[head, i, seen[i]]
+            heads.append(weights @ values[:, part])
         rows.append(torch.cat(heads))
     return torch.stack(rows)
 

@@ -13,6 +13,7 @@ from adaptlab.families.minigpt import MiniGPT
 from adaptlab.measurements.theory_report import Check
 from adaptlab.plugins.family import Family
 from adaptlab.tasks.episodes import Episodes
+from adaptlab.theory import demonstrated
 from adaptlab.theory.checks import isolation
 from adaptlab.theory.isolation import asked, mean_limits, scores, share_limits
 from adaptlab.theory.observation import FrozenBase, random_base
@@ -114,7 +115,8 @@ def measured(
         given[: round(100 * wrong.get(kind, 0.0))] = 0
         return given
 
-    monkeypatch.setattr(isolation, "answers", answered)
+    for module in (isolation, demonstrated):
+        monkeypatch.setattr(module, "answers", answered)
     monkeypatch.setattr(
         isolation, "asked", lambda task, *_: shown if task == TASK else asked(task, 100, 0)
     )

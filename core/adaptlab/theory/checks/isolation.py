@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from torch import Tensor
 
 from adaptlab.measurements.theory_report import Check, Detail
-from adaptlab.theory.isolation import Asked, answers, asked, mean_limits, share_limits
+from adaptlab.theory.demonstrated import used
+from adaptlab.theory.isolation import Asked, answers, asked, mean_limits
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.subject import Subject
 from adaptlab.theory_checks.isolation import Isolation
@@ -23,15 +24,7 @@ def measure(check: Isolation, subject: Subject) -> Iterable[Check]:
     base, task = subject.measured_base, check.task
     shown = asked(task, check.samples, subject.seed)
     plain = answers(base, task, shown.items)
-    permuted = task.model_copy(update={"labels": "permuted"})
-    control = asked(permuted, check.samples, subject.seed).items
-    premises = tuple(
-        _premises(
-            check,
-            int((plain == shown.items.targets[0, :, 0]).sum()),
-            int((answers(base, permuted, control) == control.targets[0, :, 0]).sum()),
-        )
-    )
+    premises = tuple(used(check, base, "isolation", subject.seed))
     yield from premises
     if not all(premise.holds for premise in premises):
         return
@@ -43,38 +36,6 @@ def measure(check: Isolation, subject: Subject) -> Iterable[Check]:
         for kind, places in shown.places.items()
     }
     yield from _claims(check, shown, plain, isolated)
-
-
-def _premises(check: Isolation, right: int, permuted: int) -> Iterator[Check]:
-    """Check that accuracy beats chance and that with permuted labels."""
-    low, high = share_limits(right, check.samples)
-    low_permuted, high_permuted = share_limits(permuted, check.samples)
-    details: dict[str, Detail] = {
-        "samples": check.samples,
-        "accuracy": right / check.samples,
-        "accuracy_low": low,
-        "accuracy_high": high,
-        "accuracy_permuted": permuted / check.samples,
-        "permuted_low": low_permuted,
-        "permuted_high": high_permuted,
-        "chance": check.task.chance(),
-    }
-    yield Check.at_least(
-        "isolation.above-chance",
-        "The base answers by demonstrations: the lower 95 % limit of its accuracy is above chance. "
-        "If not, nothing is claimed about label words.",
-        low,
-        check.task.chance(),
-        **details,
-    )
-    yield Check.at_most(
-        "isolation.permuted",
-        "Accuracy falls if the labels of demonstrations are permuted: its upper 95 % limit is then "
-        "below the lower limit of true labels. If not, nothing is claimed about label words.",
-        high_permuted,
-        low,
-        **details,
-    )
 
 
 def _claims(

@@ -1,0 +1,31 @@
+"""Flow of saliency into and out of label words."""
+
+from typing import ClassVar, Literal
+
+from adaptlab.plugins.family import Family
+from adaptlab.plugins.theory_check import THEORY_CHECKS
+from adaptlab.theory_checks.on_episodes import OnEpisodes
+
+PASSES = 5
+"""Two to see whether the base uses demonstrations, and one forward and backward."""
+
+
+@THEORY_CHECKS.register("saliency")
+class Saliency(OnEpisodes):
+    """Label words as anchors: where attention matters, layer by layer.
+
+    The saliency of an attention weight is its product with the gradient of the loss over labels,
+    summed over heads, as an absolute value. Means are compared per item: from the text before a
+    label into it, from labels to the query's end, and between all other tokens. Each layer's three
+    means are divided by their sum. In the last layer only the query's end has a gradient, so there
+    labels are compared with other tokens that it reads.
+    """
+
+    title: ClassVar[str] = "Saliency of label words"
+    summary: ClassVar[str] = "Saliency flows into labels first, and from them in the last layer."
+
+    name: Literal["saliency"] = "saliency"
+
+    def tokens(self, base: Family) -> int:
+        """Return the tokens of all samples in all passes."""
+        return PASSES * self.samples * self.task.sequence_length()
