@@ -27,6 +27,7 @@ class Watching:
         self.plan = SimpleNamespace(
             device=torch.device("cpu"), shape=SMALL.resolved(10, 20).shape()
         )
+        self.context = None
         self.shown = torch.empty(0)
 
     def answers(self, items: Items, *, task: Add, attached: bool) -> torch.Tensor:

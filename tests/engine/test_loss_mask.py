@@ -116,6 +116,7 @@ class Saying:
         self.plan = SimpleNamespace(
             device=torch.device("cpu"), shape=SMALL.resolved(10, 20).shape()
         )
+        self.context = None
         self.last = last
 
     def answers(self, items: Items, *, task: Any, attached: bool) -> torch.Tensor:
