@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import pytest
 import torch
+from tests.engine.image_models import IMAGES
 from tests.engine.library_models import HEADLESS, MASK, MODELS, WINDOW
 from tests.engine.making import qwen3
 from tests.engine.published import Pair, pair
@@ -268,7 +269,7 @@ def test_the_page_lists_every_architecture_with_its_sites(tmp_path: Path):
         for line in page.splitlines()
         if line.startswith("| `")
     }
-    every = {**EVERY_MODEL, **HEADLESS}
+    every = {**EVERY_MODEL, **HEADLESS, **IMAGES}
     made = (pair(make, tmp_path / name, double=False) for name, make in every.items())
     expected = {(type(m.theirs).__name__, m.ours.family.name, sites_of(m)) for m in made}
     assert listed == expected

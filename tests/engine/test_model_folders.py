@@ -104,7 +104,7 @@ def test_a_pickle_is_refused_by_name_and_never_opened(folder: Path, name: str):
     ("changes", "told"),
     [
         ({"architectures": None}, r"names the architectures \[\]\. adaptlab supports one of"),
-        ({"architectures": ["ViTModel"]}, r"\['ViTModel'\]\. .*'GPT2LMHeadModel'"),
+        ({"architectures": ["ResNetModel"]}, r"\['ResNetModel'\]\. .*'GPT2LMHeadModel'"),
         ({"auto_map": {"AutoModel": "modeling.Mine"}}, "auto_map"),
         ({"quantization_config": {"bits": 4}}, "quantization_config"),
         ({"hidden_act": "gelu"}, "hidden_act: .*'silu'"),

@@ -91,7 +91,8 @@ class Attachments:
         A tied head is the embedding.
         """
         replaced = {**weights, **self.weights}
-        return {"unembed.weight": replaced["embed.weight"], **replaced}
+        tied = {} if "unembed.weight" in replaced else {"unembed.weight": replaced["embed.weight"]}
+        return {**tied, **replaced}
 
 
 NOTHING_ATTACHED = Attachments()

@@ -83,17 +83,23 @@ def adapted_model(plan: Plan, placed: PlacedAdapter | None, source: BaseWeights)
 
 @torch.no_grad()
 def _try_out(plan: Plan, weights: Mapping[str, Float[Tensor, "G ..."]]) -> None:
-    """Compute two tokens; an architecture that cannot be used says so here.
+    """Compute two tokens or an image.
+
+    An architecture that cannot be used says so here.
 
     Raises:
         BadModelFolder: the library reads the folder differently, or the output is not finite.
     """
-    tokens = torch.zeros(1, 1, 2, dtype=torch.int64, device=plan.device)
+    image = plan.family.image()
+    count = 2 if image is None else image.tokens
+    tokens = torch.zeros(1, 1, count, dtype=torch.int64, device=plan.device)
     forward, attached = ENGINE_FAMILIES.get(plan.family.name), NOTHING_ATTACHED
     if not plan.family.predicts_tokens():
         head = plan.family.shape_with_classes(1).class_head
-        ones = {n: weights["embed.weight"].new_ones(1, *t.shape) for n, t in head.items()}
-        attached = Attachments(weights=ones, read=torch.full_like(tokens[..., 0], 2))
+        some = next(iter(weights.values()))
+        ones = {n: some.new_ones(1, *t.shape) for n, t in head.items()}
+        attached = Attachments(weights=ones, read=torch.full_like(tokens[..., 0], count))
     output = forward(plan.family, weights, tokens, attached, slice(None))
     if not torch.isfinite(output).all():
-        raise BadModelFolder("The model's output for two tokens is not finite.")
+        read = "two tokens" if image is None else "an image"
+        raise BadModelFolder(f"The model's output for {read} is not finite.")

@@ -25,11 +25,19 @@ from adaptlab.engine.plugins import PatternRecorder
 from adaptlab.engine.tensors import Bool, Float, Int
 from adaptlab.errors import BadModelFolder
 from adaptlab.families.transformers import Transformers
-from adaptlab.weights.library_tensors import BEFORE_ATTENTION, BLOCK, POSITIONS, TRANSFORM
+from adaptlab.plugins.images import LEVELS
+from adaptlab.weights.library_tensors import (
+    BEFORE_ATTENTION,
+    BLOCK,
+    CLASS_TOKEN,
+    PATCHES,
+    POSITIONS,
+    TRANSFORM,
+)
 
 REGISTERED = "adaptlab"
 """The name of our attention and mask functions in the library's registries."""
-POOLED = ("BertModel", "RobertaModel")
+POOLED = ("BertModel", "RobertaModel", "ViTModel")
 """Architectures with a layer behind the last block that other tasks than ours need."""
 OWN_SOFTMAX = ("softcap", "s_aux")
 """Options of an attention that the library's fused function ignores."""
@@ -40,11 +48,13 @@ class LibraryModel:
 
     def __init__(self, family: Transformers) -> None:
         self.family, self._shape = family, family.shape()
-        self._module = _built(family)
+        self._module, self._image = _built(family), family.image()
         self._device = torch.device("cpu")
         self._pass: Pass | None = None
         self._embedding: nn.Module = self._module.get_input_embeddings()
         self._normed = frozenset(self._bind(self._checked()))
+        if self._image is not None:
+            self._module.base_model.embeddings.forward = self._patched
 
     def _checked(self) -> Transformers:
         """Return the family as the module declares it.
@@ -83,7 +93,7 @@ class LibraryModel:
         Raises:
             BadModelFolder: the architecture's attention cannot be observed and changed.
         """
-        length, device = tokens.shape[-1], tokens.device
+        length, device = self.family.positions_of(tokens.shape[-1]), tokens.device
         if device != self._device:
             self._module.to(device)  # what is not trained: frequencies and numbers of positions
             self._device = device
@@ -116,6 +126,11 @@ class LibraryModel:
     def _output(self, tokens: Int[Tensor, "N T"], at: Pass) -> Float[Tensor, "R B Q V"]:
         """Return the model's output, or that of a head on its states."""
         is_encoder, has_classes = self.family.is_encoder, at.attached.read is not None
+        if self._image is not None:
+            pixels = tokens.unflatten(-1, self._image).to(at.weights[PATCHES])
+            scaled = pixels / ((LEVELS - 1) / 2) - 1
+            states = self._module.base_model(pixel_values=scaled).last_hidden_state
+            return at.classified(states, "first")
         options: dict[str, Any] = {"use_cache": False}
         if at.virtual or at.positions.keys:
             options |= self._after_learned(tokens, at)
@@ -130,15 +145,25 @@ class LibraryModel:
                 options["attention_mask"] = at.present.to(torch.int64)
             # The library's own head may change its logits, which are those of tokens.
             states = self._module.base_model(**options).last_hidden_state
-            return at.classified(states, of_all=is_encoder)
+            return at.classified(states, "mean" if is_encoder else "last")
         if not is_encoder:
             options["logits_to_keep"] = at.kept
         return self._module(**options).logits.unflatten(0, (at.replicates, -1))
 
     def _after_learned(self, tokens: Int[Tensor, "N T"], at: Pass) -> dict[str, Any]:
         """Return the options of a pass with learned positions before the content."""
-        content = self._embedding(tokens)
-        samples, length = len(tokens) // at.replicates, tokens.shape[1]
+        length = tokens.shape[1]
+        place = at.positions.absolute if POSITIONS in self._shape.tensors else at.positions.rotary
+        return {
+            "inputs_embeds": self._behind_learned(self._embedding(tokens), at),
+            "position_ids": place(length, tokens.device).expand(len(tokens), -1),
+            # Without a mask, positions that repeat would be taken for several sequences.
+            "attention_mask": tokens.new_ones(len(tokens), at.virtual + length),
+        }
+
+    def _behind_learned(self, content: Float[Tensor, "N T C"], at: Pass) -> Float[Tensor, "N T2 C"]:
+        """Return learned positions with the content behind them."""
+        samples = len(content) // at.replicates
 
         def virtual(prompt: Tensor | None, count: int) -> Tensor:
             if prompt is None:  # rows of layers stand here, from the first layer's attention on
@@ -152,13 +177,24 @@ class LibraryModel:
             virtual(None, counts.rows),
             virtual(attached.prompt, counts.prompt),
         ]
-        place = counts.absolute if POSITIONS in self._shape.tensors else counts.rotary
-        return {
-            "inputs_embeds": torch.cat([*before, content], 1),
-            "position_ids": place(length, tokens.device).expand(len(tokens), -1),
-            # Without a mask, positions that repeat would be taken for several sequences.
-            "attention_mask": tokens.new_ones(len(tokens), at.virtual + length),
-        }
+        return torch.cat([*before, content], 1)
+
+    def _patched(self, pixels: Float[Tensor, "N K H W"], **_: Any) -> Float[Tensor, "N T2 C"]:
+        """Return the first block's input for images.
+
+        It is the class token, the projected patches, and the positions of both, behind learned
+        positions, which have none.
+        """
+        at = self._at
+        projection, first, places = (at.weights[n] for n in (PATCHES, CLASS_TOKEN, POSITIONS))
+        size = projection.shape[-1]
+        patches = pixels.unfold(2, size, size).unfold(3, size, size).movedim(1, 3)
+        rows = patches.flatten(3).flatten(1, 2).unflatten(0, (at.replicates, -1))  # R, B, T, I
+        bias = at.weights.get(f"{PATCHES.removesuffix('weight')}bias")
+        x = grouped.linear(rows, projection.flatten(2), bias)
+        first = grouped.lifted(first, len(x)).expand(-1, x.shape[1], -1, -1)
+        content = torch.cat([first, x], 2) + grouped.lifted(places, len(x))
+        return self._behind_learned(content.flatten(0, 1), at)
 
     def _bind(self, found: Transformers) -> Iterator[str]:
         """Connect the library's modules to the pass.
@@ -175,7 +211,7 @@ class LibraryModel:
             if block := BLOCK.search(f"{path}."):
                 self._bind_part(int(block[1]), path, module)
             kinds = [kind for kind in module._parameters if f"{path}.{kind}" in ours]
-            if not kinds or kinds == ["bias"]:  # a bias alone is that of a head, and has two names
+            if self._is_without_module(kinds):
                 continue
             names = {kind: [name for _, name in sorted(ours[f"{path}.{kind}"])] for kind in kinds}
             sites_here = tuple(name.removesuffix(".weight") for name in names.get("weight", ()))
@@ -191,6 +227,15 @@ class LibraryModel:
                     yield sublayer
             for parameter in module.parameters(recurse=False):
                 parameter.data = parameter.data.new_empty(0)
+
+    def _is_without_module(self, kinds: list[str]) -> bool:
+        """Return True if no module is called with these parameters.
+
+        A bias alone is that of a head, and has two names. The bare tensors of images are read by
+        `_patched`.
+        """
+        is_bare = self._image is not None and "weight" not in kinds
+        return not kinds or kinds == ["bias"] or is_bare
 
     def _bind_part(self, layer: int, path: str, module: Any) -> None:
         """Have an attention, or an MLP of experts, pass its output through ours."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -69,13 +69,16 @@ class Pass:
         return place < grouped.lifted(read, self.replicates).flatten().unsqueeze(-1)
 
     def classified(
-        self, states: Float[Tensor, "N T C"], *, of_all: bool
+        self, states: Float[Tensor, "N T C"], reads: Literal["first", "last", "mean"]
     ) -> Float[Tensor, "R B 1 K"]:
         """Return the output of a head for classes.
 
-        It reads the mean of the states of each item's content, if `of_all`, or the last one.
+        It reads the first or the last of the states of each item's content, or their mean.
         """
-        if not of_all:
+        if reads == "first":
+            x = states[:, self.virtual : self.virtual + 1].unflatten(0, (self.replicates, -1))
+            return sites.linear(self.weights, self.attached, HEAD_SITE, x)
+        if reads == "last":
             x = states[:, self.kept].unflatten(0, (self.replicates, -1))
             last = grouped.picked(x, self.attached.answer_rows)
             return sites.linear(self.weights, self.attached, HEAD_SITE, last)

@@ -16,23 +16,28 @@ from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.llama import Llama
 from adaptlab.plugins.decoder import SPREAD
 from adaptlab.plugins.family import FAMILIES
+from adaptlab.plugins.images import ImageSize
 from adaptlab.plugins.shapes import Initialiser, ModelShape, Site, TensorShape
 from adaptlab.weights.huggingface import PublishedConfig, PublishedFamily, PublishedTensor
 from adaptlab.weights.library_tensors import (
     ATTENTION,
     ATTENTION_PARTS,
     BEFORE_ATTENTION,
+    CLASS_TOKEN,
     EMBEDDING,
     EXPERTS,
     HEAD,
     INPUTS,
     MLP_PARTS,
+    PATCHES,
+    POSITIONS,
     ROUTER,
     TRANSFORM,
     TRANSFORM_NORM,
     Dimensions,
     EncoderDimensions,
     FillingDimensions,
+    ImageDimensions,
     Place,
     check_size,
     collapsed,
@@ -45,9 +50,12 @@ Architecture = Literal[
     "MistralForCausalLM", "MixtralForCausalLM", "ModernBertForMaskedLM", "ModernBertModel",
     "OPTForCausalLM", "Olmo2ForCausalLM", "Phi3ForCausalLM", "Qwen2ForCausalLM",
     "Qwen3ForCausalLM", "RobertaForMaskedLM", "RobertaModel", "SmolLM3ForCausalLM",
+    "ViTForImageClassification", "ViTModel",
 ]  # fmt: skip
+OF_IMAGES: tuple[Architecture, ...] = ("ViTForImageClassification", "ViTModel")
+"""Encoders of images. A head for classes that is published with one is not used."""
 WITHOUT_HEAD: tuple[Architecture, ...] = (
-    "BertModel", "DistilBertModel", "ModernBertModel", "RobertaModel",
+    "BertModel", "DistilBertModel", "ModernBertModel", "RobertaModel", *OF_IMAGES,
 )  # fmt: skip
 """Encoders without a head, such as sentence encoders."""
 HEADS_OF_ENCODERS: Mapping[str, str] = {
@@ -70,7 +78,7 @@ SCALED_EMBEDDINGS: tuple[Architecture, ...] = ("Gemma2ForCausalLM", "Gemma3ForCa
 CENTRED_AT_ZERO: tuple[Architecture, ...] = ("Gemma2ForCausalLM", "Gemma3ForCausalLM")
 """Architectures whose norms scale by 1 + weight."""
 
-Shape = Annotated[tuple[PositiveInt, ...], Field(min_length=1, max_length=3)]
+Shape = Annotated[tuple[PositiveInt, ...], Field(min_length=1, max_length=4)]
 
 
 def _is_plain(config: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -91,11 +99,14 @@ class Transformers(PublishedFamily):
     In an encoder every position attends to all others. The answer is masked at the input, by the
     `mask_token_id` of the configuration, and each of its tokens is predicted in place. An encoder
     without a head, such as one for sentences, only classifies, by a head that is trained.
+
+    A ViT reads images: an item is the levels of its pixels from 0 to 255, which the model sees as
+    numbers from -1 to 1. Its positions are the class token, which the head reads, and the patches.
     """
 
     title: ClassVar[str] = "Transformers"
     summary: ClassVar[str] = (
-        "Published models such as Qwen3, Gemma, Mixtral and BERT, computed by `transformers`."
+        "Published models such as Qwen3, Gemma, Mixtral, BERT and ViT, computed by `transformers`."
     )
     reference: ClassVar[str] = "Wolf et al. (EMNLP 2020)"
     default_learning_rate: ClassVar[float] = 3e-3
@@ -109,6 +120,7 @@ class Transformers(PublishedFamily):
         "embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias",
         "cls.seq_relationship.weight", "cls.seq_relationship.bias",
         "cls.predictions.decoder.bias", "lm_head.decoder.bias",
+        "classifier.weight", "classifier.bias",
     )  # fmt: skip
 
     name: Literal["transformers"] = "transformers"
@@ -128,7 +140,8 @@ class Transformers(PublishedFamily):
         needed = {f"blocks.*.{part}.weight" for part in (*attention, "attn.o", *mlp)}
         needed |= {f"{TRANSFORM}.weight"} if self.fills_in() else set()
         has_own_head = self.predicts_tokens() and not self.is_tied()
-        needed |= {EMBEDDING, HEAD} if has_own_head else {EMBEDDING}
+        needed |= {HEAD} if has_own_head else set()
+        needed |= {PATCHES, CLASS_TOKEN, POSITIONS} if self.image() else {EMBEDDING}
         if missing := sorted(needed - names):
             raise ValueError(f"the model has no {', '.join(missing)}")
         return self
@@ -189,6 +202,13 @@ class Transformers(PublishedFamily):
     def can_classify(self) -> bool:
         return True
 
+    def image(self) -> ImageSize | None:
+        dimensions = self.dimensions()
+        return dimensions.image if isinstance(dimensions, ImageDimensions) else None
+
+    def positions_of(self, tokens: int) -> int:
+        return tokens if self.image() is None else self.dimensions().positions
+
     def mask_token(self) -> int:
         dimensions = self.dimensions()
         assert isinstance(dimensions, FillingDimensions)
@@ -209,10 +229,9 @@ class Transformers(PublishedFamily):
         places = [place for place in self.places() if place.name not in tied]
         outer = [place for place in places if "*" not in place.name]
         inner = [place for place in places if "*" in place.name]
-        embed = next(place for place in outer if place.name == EMBEDDING)
         before = [place for place in outer if place.name.partition(".")[0] in INPUTS]
         after = [place for place in outer if place not in before]
-        sites = {"embed": Site("embed", "embedding", dimensions.vocabulary, embed.shape[1])}
+        sites = {"embed": Site("embed", "embedding", dimensions.vocabulary, dimensions.width)}
         tensors = {place.name: self._tensor(place) for place in before}
         for layer in range(dimensions.layers):
             block = _in_block(inner, layer)
@@ -221,22 +240,22 @@ class Transformers(PublishedFamily):
         if self.fills_in():
             sites[TRANSFORM] = Site(TRANSFORM, "linear", dimensions.width, dimensions.width)
         if self.predicts_tokens():
-            sites["unembed"] = Site("unembed", "linear", embed.shape[1], dimensions.vocabulary)
+            sites["unembed"] = Site("unembed", "linear", dimensions.width, dimensions.vocabulary)
         tensors |= {place.name: self._tensor(place) for place in after}
         return ModelShape(
             family=self.name,
-            width=embed.shape[1],
+            width=dimensions.width,
             layers=dimensions.layers,
             heads=dimensions.heads,
             key_value_width=dimensions.key_value_width,
-            context=dimensions.context - self.first_position(),
+            context=dimensions.positions - self.first_position(),
             vocabulary=dimensions.vocabulary,
             sites=sites,
             tensors=tensors,
             tied=tied,
             first_attention=frozenset(filter(_is_of_first_attention, tensors)),
-            other_flops_per_token=self._flops_of_experts(tensors),
-            embedding_scale=self._embedding_scale(embed.shape[1]),
+            other_flops_per_token=self._flops_of_experts(tensors) + _flops_of_patches(tensors),
+            embedding_scale=self._embedding_scale(dimensions.width),
         )
 
     def shape_with_classes(self, classes: int) -> ModelShape:
@@ -304,7 +323,9 @@ class Transformers(PublishedFamily):
 
 def _dimensions(architecture: str, config: Mapping[str, object]) -> Dimensions:
     kind = Dimensions
-    if is_encoder(architecture):
+    if architecture in OF_IMAGES:
+        kind = ImageDimensions
+    elif is_encoder(architecture):
         kind = EncoderDimensions if architecture in WITHOUT_HEAD else FillingDimensions
     return kind.model_validate(config)
 
@@ -312,6 +333,11 @@ def _dimensions(architecture: str, config: Mapping[str, object]) -> Dimensions:
 def is_encoder(architecture: str) -> bool:
     """Return True if positions of an architecture attend to all others."""
     return architecture in HEADS_OF_ENCODERS or architecture in WITHOUT_HEAD
+
+
+def _flops_of_patches(tensors: Mapping[str, TensorShape]) -> int:
+    """Return the operations per position of the projection of patches."""
+    return 2 * tensors[PATCHES].size if PATCHES in tensors else 0
 
 
 def _experts(count: int) -> Iterator[str]:

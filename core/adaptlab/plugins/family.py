@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from typing import Annotated, ClassVar, Self
 
 from adaptlab.errors import Problem
+from adaptlab.plugins.images import ImageSize
 from adaptlab.plugins.registry import ByName, Registry
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.values import PluginName, Value
@@ -78,12 +79,23 @@ class Family(Value, ABC):
         """
         return False
 
+    def image(self) -> ImageSize | None:
+        """Return the size of the images that the model reads.
+
+        The result is None if it reads tokens.
+        """
+        return None
+
+    def positions_of(self, tokens: int) -> int:
+        """Return the number of content positions that some tokens take."""
+        return tokens
+
     def content_length(self, sequence_length: int) -> int:
         """Return the number of content positions of an item.
 
         The item is one of a task with `sequence_length`.
         """
-        return sequence_length + self.predicts_in_place()
+        return self.positions_of(sequence_length) + self.predicts_in_place()
 
     def answer_start(self, input_length: int) -> int:
         """Return the position that produces the first answer token."""

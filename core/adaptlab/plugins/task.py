@@ -11,6 +11,7 @@ from pydantic import Field
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.dataset import AnyReference, Datasets, WordList
+from adaptlab.plugins.images import ImageSize
 from adaptlab.plugins.registry import ByName, Registry
 from adaptlab.plugins.splits import Split, enough_length, scarce_splits
 from adaptlab.text.source import TextSource
@@ -94,6 +95,17 @@ class Task(Value, ABC):
     def sequence_length(self) -> int:
         """Return the tokens that the model reads: all but the answer's last one."""
         return self.input_length() + self.target_length() - 1
+
+    def class_values(self) -> tuple[str, ...]:
+        """Return the answers by the outputs of a trained head.
+
+        The result is empty if the model's own head answers.
+        """
+        return ()
+
+    def image(self) -> ImageSize | None:
+        """Return the size of the items, if they are images."""
+        return None
 
     def passes_of_choices(self) -> int:
         """Return the passes in which the choices of an item are compared.

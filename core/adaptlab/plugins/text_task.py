@@ -109,13 +109,6 @@ class TextTask(Task, ABC):
         task._source = sources.get(self.reference_to_records().digest)
         return task
 
-    def class_values(self) -> tuple[str, ...]:
-        """Return the answers by the outputs of a trained head.
-
-        They are values of the answer's field. The result is empty if the model's own head answers.
-        """
-        return ()
-
     def found_in(self, facts: RecordsFacts) -> "TextTask":
         """Return the task with what follows from the values of the answer's field."""
         return self

@@ -12,6 +12,7 @@ from adaptlab.figures import counted
 from adaptlab.plugins.dataset import NO_DATASETS, Datasets
 from adaptlab.plugins.family import FAMILIES, AnyFamily, Family
 from adaptlab.plugins.hard_prompt import FluentPromptSearch
+from adaptlab.plugins.images import ImageSize
 from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.splits import EVERY_SPLIT, Split
@@ -392,22 +393,11 @@ def _check_fits(task: Task | None, evaluated: tuple[Task, ...], family: Family) 
     }
     problems: list[Problem] = []
     for pointer, scored in {**own, **others}.items():
+        if unreadable := _unreadable(pointer, scored, family):
+            problems.append(unreadable)
+            continue
         if scored.classes() is not None:
             problems += _head_problems(pointer, scored, task, family)
-        elif not family.predicts_tokens():
-            detail = (
-                f"The model has no head that predicts tokens, which {scored.name} needs. Use "
-                "text_classification with `score: head`."
-            )
-            problems.append(Problem(pointer, "no_token_head", detail))
-            continue
-        elif isinstance(scored, TextTask) and family.fills_in():
-            detail = (
-                f"The model fills in masks instead of continuing a text. {scored.name} with "
-                "answers in words needs a decoder. Use text_classification with `score: head`."
-            )
-            problems.append(Problem(pointer, "no_words_from_encoders", detail))
-            continue
         elif task is not None and task.classes() is not None:
             detail = (
                 f"The task trains a head for classes, and {scored.name} needs the model's own. "
@@ -436,7 +426,7 @@ def _head_problems(
     pointer: str, scored: Task, own: Task | None, family: Family
 ) -> Iterator[Problem]:
     """Yield the reasons why no trained head answers a task."""
-    wanted, trained = _class_values(scored), _class_values(own)
+    wanted, trained = scored.class_values(), () if own is None else own.class_values()
     if wanted != trained:
         listed = ", ".join(map(repr, trained[:8]))
         here = f"trains one for {listed}" if trained else "trains no head"
@@ -454,8 +444,33 @@ def _head_problems(
         yield Problem(pointer, "no_heads_in_family", detail)
 
 
-def _class_values(task: Task | None) -> tuple[str, ...]:
-    return task.class_values() if isinstance(task, TextTask) else ()
+def _unreadable(pointer: str, scored: Task, family: Family) -> Problem | None:
+    """Return the problem of a task that a model cannot read or answer."""
+    if scored.image() != family.image():
+        detail = (
+            f"The items of {scored.name} are {_read_as(scored.image())}. This {family.name} reads "
+            f"{_read_as(family.image())}. Use another model or another task."
+        )
+        return Problem(pointer, "other_items", detail)
+    if scored.classes() is not None:
+        return None
+    if not family.predicts_tokens():
+        detail = (
+            f"The model has no head that predicts tokens, which {scored.name} needs. Use "
+            "text_classification with `score: head`."
+        )
+        return Problem(pointer, "no_token_head", detail)
+    if isinstance(scored, TextTask) and family.fills_in():
+        detail = (
+            f"The model fills in masks instead of continuing a text. {scored.name} with answers "
+            "in words needs a decoder. Use text_classification with `score: head`."
+        )
+        return Problem(pointer, "no_words_from_encoders", detail)
+    return None
+
+
+def _read_as(image: ImageSize | None) -> str:
+    return "tokens" if image is None else f"images of {image} levels"
 
 
 def content_length(family: Family, task: Task, length: int | None = None) -> int:
@@ -464,7 +479,9 @@ def content_length(family: Family, task: Task, length: int | None = None) -> int
     By default, it is the longest item.
     """
     length = task.sequence_length() if length is None else length
-    return length if task.classes() is not None else family.content_length(length)
+    if task.classes() is not None:
+        return family.positions_of(length)
+    return family.content_length(length)
 
 
 def _check_fluency(family: Family, method: Method, task: Task) -> None:

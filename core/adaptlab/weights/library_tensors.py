@@ -13,6 +13,7 @@ from typing import Literal, Self
 from pydantic import AliasChoices, Field, PositiveInt, model_validator
 
 from adaptlab.errors import BadModelFolder
+from adaptlab.plugins.images import LEVELS, ImageSize
 from adaptlab.plugins.shapes import TensorRole
 from adaptlab.weights.huggingface import CONFIG, PublishedConfig, PublishedTensor
 
@@ -49,6 +50,15 @@ LINEAR: Mapping[str, tuple[str, ...]] = {
     "mlp.Wo": ("mlp.down",),
     "fc1": ("mlp.up",),
     "fc2": ("mlp.down",),
+    "attention.attention.query": ("attn.q",),
+    "attention.attention.key": ("attn.k",),
+    "attention.attention.value": ("attn.v",),
+    "attention.q_proj": ("attn.q",),
+    "attention.k_proj": ("attn.k",),
+    "attention.v_proj": ("attn.v",),
+    "attention.o_proj": ("attn.o",),
+    "mlp.fc1": ("mlp.up",),
+    "mlp.fc2": ("mlp.down",),
     "attn.c_attn": ("attn.q", "attn.k", "attn.v"),
     "attn.c_proj": ("attn.o",),
     "mlp.c_fc": ("mlp.up",),
@@ -93,12 +103,20 @@ OUTER: Mapping[str, str] = {
     "lm_head.decoder": "unembed",
     "vocab_projector": "unembed",
     "decoder": "unembed",
+    "patch_embeddings.projection": "patches",
 }
 """The names of modules outside the blocks, by the last parts of the library's name."""
 EMBEDDING, POSITIONS, HEAD = "embed.weight", "positions.weight", "unembed.weight"
+PATCHES, CLASS_TOKEN = "patches.weight", "class_token.weight"
+"""What makes the input of a model of images: a projection of patches, and a learned first row."""
+BARE: Mapping[str, str] = {
+    "embeddings.cls_token": CLASS_TOKEN,
+    "embeddings.position_embeddings": POSITIONS,
+}
+"""Our names of tensors that are parameters of a module with others inside."""
 TRANSFORM, TRANSFORM_NORM = "transform", "transform_norm"
 """The linear site between the last block of an encoder and its head."""
-INPUTS = ("embed", "positions", "token_types", "embed_norm")
+INPUTS = ("embed", "patches", "class_token", "positions", "token_types", "embed_norm")
 """What makes the input of the first block."""
 NORMS: Mapping[str, str] = {
     "attention.output.LayerNorm": "mlp.attention_norm",
@@ -106,7 +124,9 @@ NORMS: Mapping[str, str] = {
 }
 """Our names of norms in a block whose own would be the same."""
 OLDER_KINDS: Mapping[str, str] = {"gamma": "weight", "beta": "bias"}
-BEFORE_ATTENTION = ("input_layernorm", "self_attn_layer_norm", "ln_1", "attn_norm")
+BEFORE_ATTENTION = (
+    "input_layernorm", "self_attn_layer_norm", "ln_1", "attn_norm", "layernorm_before",
+)  # fmt: skip
 ABSENT_AT_FIRST = ("attn_norm",)
 """Modules that the first block does not have."""
 ATTENTION = ("attn.q", "attn.k", "attn.v")
@@ -147,6 +167,11 @@ class Dimensions(PublishedConfig):
         """The features of all heads of keys, and as many of values."""
         return self.query_width // self.heads * (self.key_value_heads or self.heads)
 
+    @property
+    def positions(self) -> int:
+        """The positions of the longest content."""
+        return self.context
+
     def outputs(self, sites: tuple[str, ...], total: int) -> tuple[int, ...]:
         """Return the features of each site of a module that has `total`."""
         if len(sites) == 1:
@@ -154,6 +179,13 @@ class Dimensions(PublishedConfig):
         if len(sites) == 2:
             return (total // 2, total - total // 2)
         return (self.query_width, self.key_value_width, self.key_value_width)
+
+    def sizes(self) -> dict[str, tuple[int | None, ...]]:
+        """Return the shapes of our tensors by name, without biases and norms.
+
+        A size is None where every size will do.
+        """
+        return dict(self.matrices())
 
     def matrices(self) -> dict[str, tuple[int | None, int | None]]:
         """Return the shapes of our matrices by name.
@@ -213,6 +245,54 @@ class FillingDimensions(EncoderDimensions):
         if self.mask_token_id >= self.vocabulary:
             raise ValueError(
                 f"mask_token_id is {self.mask_token_id} in a vocabulary of {self.vocabulary}."
+            )
+        return self
+
+
+class ImageDimensions(Dimensions):
+    """The members for models of images.
+
+    Images and patches are square. A pixel has `LEVELS` levels in each channel. The first position
+    is that of the class token.
+    """
+
+    context: int = Field(default=0, ge=0, le=0)
+    vocabulary: int = Field(default=LEVELS, ge=LEVELS, le=LEVELS)
+    image_size: int = Field(default=224, ge=1, le=1024)
+    patch_size: int = Field(default=16, ge=1, le=1024)
+    channels: int = Field(default=3, ge=1, le=16, alias="num_channels")
+
+    @property
+    def image(self) -> ImageSize:
+        """The size of the images."""
+        return ImageSize(self.channels, self.image_size, self.image_size)
+
+    @property
+    def positions(self) -> int:
+        """The patches of an image, and the class token."""
+        return (self.image_size // self.patch_size) ** 2 + 1
+
+    def matrices(self) -> dict[str, tuple[int | None, int | None]]:
+        """Return the shapes of matrices, of which images need fewer."""
+        left_out = (EMBEDDING, HEAD, POSITIONS)
+        return {name: size for name, size in super().matrices().items() if name not in left_out}
+
+    def sizes(self) -> dict[str, tuple[int | None, ...]]:
+        """Return the shapes of tensors, those for images included."""
+        patch = (self.channels, self.patch_size, self.patch_size)
+        return {
+            **super().sizes(),
+            PATCHES: (self.width, *patch),
+            CLASS_TOKEN: (1, 1, self.width),
+            POSITIONS: (1, self.positions, self.width),
+        }
+
+    @model_validator(mode="after")
+    def _is_divided(self) -> Self:
+        if self.image_size % self.patch_size:
+            raise ValueError(
+                f"image_size is {self.image_size}, which patches of {self.patch_size} do not "
+                "divide."
             )
         return self
 
@@ -289,7 +369,9 @@ def placed(stored: str, shape: tuple[int, ...], dimensions: Dimensions) -> Itera
         return (Place(name, stored, shape, "weight"),)
     if module == EXPERTS and kind in STACKED_PARTS and len(shape) == 3:
         return _stacked(stored, STACKED_PARTS[kind], shape)
-    outer = None if star else _outer(path)
+    if not star and (bare := _ending(f"{path}.{kind}", BARE)) is not None:
+        return (Place(bare, stored, shape, "weight"),)
+    outer = None if star else _ending(path, OUTER)
     is_norm = "norm" in leaf.lower() or "ln_" in leaf
     if outer is not None and not is_norm and kind in ("weight", "bias"):
         return (Place(f"{outer}.{kind}", stored, shape, "weight" if kind == "weight" else "bias"),)
@@ -319,13 +401,16 @@ def _stacked(stored: str, parts: tuple[str, ...], shape: tuple[int, ...]) -> Ite
             )  # fmt: skip
 
 
-def _outer(path: str) -> str | None:
-    """Return our name of a module outside the blocks, if it has one."""
-    while path not in OUTER:
+def _ending(path: str, names: Mapping[str, str]) -> str | None:
+    """Return our name of what is outside the blocks.
+
+    It follows from the last parts of the path; None if there is none.
+    """
+    while path not in names:
         _, dot, path = path.partition(".")
         if not dot:
             return None
-    return OUTER[path]
+    return names[path]
 
 
 def check_size(place: Place, dimensions: Dimensions) -> None:
@@ -333,7 +418,7 @@ def check_size(place: Place, dimensions: Dimensions) -> None:
 
     The right size is that of the configuration.
     """
-    sizes = dimensions.matrices().get(place.name)
+    sizes: tuple[int | None, ...] | None = dimensions.sizes().get(place.name)
     if sizes is None and place.role != "bias":
         return
     wanted = (None,) if sizes is None else sizes
