@@ -14,6 +14,7 @@ from adaptlab.engine.tensors import Int
 from adaptlab.engine.texts import texts_of
 from adaptlab.measurements.reported_answers import answer_excerpt, prompt_excerpt
 from adaptlab.measurements.results import AnswerText, ShownItem
+from adaptlab.plugins.image_task import ImageTask
 from adaptlab.plugins.task import DigitTask, Task
 from adaptlab.plugins.text_task import TextTask
 
@@ -54,6 +55,8 @@ class ItemTexts(ABC):
 
 def item_texts(task: Task) -> ItemTexts:
     """Return the texts of a task's test items."""
+    if isinstance(task, ImageTask):
+        return _OfImages(task)
     return _OfRecords(task) if isinstance(task, TextTask) else _OfDigits(as_digit_task(task))
 
 
@@ -86,6 +89,35 @@ class _OfDigits(ItemTexts):
 
     def choice(self, item: int, place: int) -> AnswerText:
         raise IndexError(f"{self._task.name} has no list of answers to choose from.")
+
+
+class _OfImages(ItemTexts):
+    def __init__(self, task: ImageTask) -> None:
+        self._task, self.end, self.width = task, None, 1
+
+    def shown(self, count: int) -> tuple[ShownItem, ...]:
+        ((_, items),) = scored_items(self._task, "test", count, count, torch.device("cpu"))
+        pairs = zip(items.tokens[0].tolist(), items.targets[0, :, 0].tolist(), strict=True)
+        return tuple(
+            ShownItem(
+                item=place,
+                prompt=prompt_excerpt(self._task.written(levels)),
+                expected=self.choice(place, right),
+            )
+            for place, (levels, right) in enumerate(pairs)
+        )
+
+    def drafted(self, places: Tensor, items: Items, answers: Tensor) -> Items:
+        return items  # a class is not read
+
+    def room(self, places: Tensor) -> Tensor:
+        return torch.ones_like(places)
+
+    def answer(self, tokens: Sequence[int]) -> AnswerText:
+        return self.choice(0, tokens[0])
+
+    def choice(self, item: int, place: int) -> AnswerText:
+        return answer_excerpt(self._task.class_values()[place])
 
 
 class _OfRecords(ItemTexts):

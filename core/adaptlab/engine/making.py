@@ -1,4 +1,4 @@
-"""Items of any task: generated, or taken from texts."""
+"""Items of any task: generated, or taken from texts or images."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine import digits
+from adaptlab.engine.images import image_items
 from adaptlab.engine.items import Items
 from adaptlab.engine.tensors import Int
 from adaptlab.engine.texts import chosen_items, items_of_step, scored_order, text_items
 from adaptlab.errors import AdaptlabError
+from adaptlab.plugins.image_task import ImageTask
 from adaptlab.plugins.splits import Split
 from adaptlab.plugins.task import DigitTask, Task
 from adaptlab.plugins.text_task import TextTask
@@ -25,6 +27,8 @@ def make_items(task: Task, split: Split, seeds: Int[Tensor, "S"], first: int, co
     """Return items `first` to `first + count` of a split, for every seed."""
     if isinstance(task, TextTask):
         return text_items(task, split, seeds, first, count)
+    if isinstance(task, ImageTask):
+        return image_items(task, split, seeds, first, count)
     return digits.make_items(as_digit_task(task), split, seeds, first, count)
 
 
@@ -84,7 +88,7 @@ def scored_items(
         return
     for first in range(0, samples, at_once):
         count = min(at_once, samples - first)
-        items = _held_out(_Asked(as_digit_task(task), split, first, count, device))
+        items = _held_out(_Asked(task, split, first, count, device))
         yield torch.arange(first, first + count), items
 
 
@@ -102,7 +106,7 @@ def as_digit_task(task: Task) -> DigitTask:
 class _Asked:
     """Items `first` to `first + count` of a split of a task, on a device."""
 
-    task: DigitTask
+    task: Task
     split: Split
     first: int
     count: int
@@ -112,4 +116,4 @@ class _Asked:
 @lru_cache(maxsize=8)  # less than a megabyte each; every validation needs the same ones
 def _held_out(key: _Asked) -> Items:
     seeds = torch.tensor([ITEM_SEED], device=key.device)
-    return digits.make_items(key.task, key.split, seeds, key.first, key.count)
+    return make_items(key.task, key.split, seeds, key.first, key.count)

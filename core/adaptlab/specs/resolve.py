@@ -574,6 +574,9 @@ def _attention(
             f"this {shape.family} lacks. Leave the capture out."
         )
         raise InvalidSpec(Problem("/capture/attention", "no_attention_to_capture", detail))
+    if attention and task.image() is not None:
+        detail = "Attention over patches of images is not recorded. Leave the capture out."
+        raise InvalidSpec(Problem("/capture/attention", "no_maps_of_images", detail))
     if attention and isinstance(task, TextTask):
         _check_recorded(attention, task)
     for index, tokens in enumerate(attention.inputs if attention else ()):

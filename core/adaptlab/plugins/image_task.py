@@ -1,0 +1,51 @@
+"""Tasks whose items are images, answered with a class."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from adaptlab.plugins.images import LEVELS, ImageSize
+from adaptlab.plugins.task import Task
+
+
+class ImageTask(Task, ABC):
+    """A task whose items are images, answered by a head for classes.
+
+    The tokens of an item are the levels of its pixels.
+    """
+
+    @abstractmethod
+    def image(self) -> ImageSize:
+        """Return the size of the images."""
+
+    @abstractmethod
+    def written(self, levels: Sequence[int]) -> str:
+        """Return an image as people read it in text."""
+
+    def vocabulary(self) -> int:
+        """Return the number of levels of a pixel."""
+        return LEVELS
+
+    def input_length(self) -> int:
+        """Return the number of levels of an image."""
+        return self.image().tokens
+
+    def target_length(self) -> int:
+        """Return 1, for the class."""
+        return 1
+
+    def classes(self) -> int:
+        """Return the number of classes."""
+        return len(self.class_values())
+
+    def sequence_length(self) -> int:
+        """Return the levels of an image; a class is not read."""
+        return self.input_length()
+
+    def chance(self) -> float:
+        """Return the accuracy of guessing among the classes."""
+        return 1 / self.classes()
+
+    def chance_loss(self) -> float:
+        """Return the loss of guessing among the classes."""
+        return math.log(self.classes())

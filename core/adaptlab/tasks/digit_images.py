@@ -1,0 +1,61 @@
+"""Handwritten digits as small images."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from adaptlab.errors import Problem
+from adaptlab.plugins.image_task import ImageTask
+from adaptlab.plugins.images import LEVELS, ImageSize
+from adaptlab.plugins.splits import Split
+from adaptlab.plugins.task import TASKS
+
+SIDE = 8
+COUNTS: Mapping[Split, tuple[int, ...]] = {
+    "train": (116, 127, 116, 119, 118, 135, 129, 121, 112, 128),
+    "validation": (12, 14, 15, 18, 17, 12, 10, 9, 12, 10),
+    "test": (50, 41, 46, 46, 46, 35, 42, 49, 50, 42),
+}
+"""The images of every digit in each split."""
+SHADES = (" ", "\N{LIGHT SHADE}", "\N{MEDIUM SHADE}", "\N{DARK SHADE}", "\N{FULL BLOCK}")
+
+Digit = Annotated[int, Field(ge=0, le=9)]
+
+
+@TASKS.register("digit_images")
+class DigitImages(ImageTask):
+    """Name the digit in an image of 8 × 8 pixels.
+
+    The images are the 1,797 that ship with scikit-learn, a part of the handwritten digits of the
+    UCI repository; the 17 levels of a pixel there are spread over 0 to 255. Only images of
+    `digits` are used, in whose order a head answers. A hash of its pixels puts an image
+    into a split, so equal images are in the same one. No image is scored twice.
+    """
+
+    title: ClassVar[str] = "Digit images"
+    summary: ClassVar[str] = "Handwritten digits of 8 × 8 pixels, for models of images."
+    reference: ClassVar[str] = "Alpaydin, Kaynak (UCI repository, 1998)"
+
+    name: Literal["digit_images"] = "digit_images"
+    digits: Annotated[tuple[Digit, ...], Field(min_length=2, max_length=10)] = tuple(range(10))
+
+    def problems(self) -> tuple[Problem, ...]:
+        if len(set(self.digits)) == len(self.digits):
+            return ()
+        return (Problem("/digits", "class_twice", "A digit occurs twice. List each once."),)
+
+    def image(self) -> ImageSize:
+        return ImageSize(1, SIDE, SIDE)
+
+    def class_values(self) -> tuple[str, ...]:
+        return tuple(map(str, self.digits))
+
+    def available(self, split: Split) -> int:
+        return sum(COUNTS[split][digit] for digit in self.digits)
+
+    def written(self, levels: Sequence[int]) -> str:
+        """Return the image as lines of characters, darker for higher levels."""
+        signs = [SHADES[level * len(SHADES) // LEVELS] for level in levels]
+        lines = ("".join(signs[start : start + SIDE]) for start in range(0, len(signs), SIDE))
+        return "\n".join(line.rstrip() for line in lines)

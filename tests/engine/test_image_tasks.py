@@ -1,0 +1,228 @@
+"""Images as the items of a task, and the contract of methods on them."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.engine.library_models import architecture
+from tests.engine.making import Remembering, trainables
+from tests.engine.published import randomised
+from torch import Tensor
+
+from adaptlab.engine.base_weights import BaseWeights
+from adaptlab.engine.loss import mean_losses
+from adaptlab.engine.making import make_items, scored_items
+from adaptlab.engine.model import Model
+from adaptlab.engine.plan import Plan, make_plan
+from adaptlab.engine.run import run
+from adaptlab.engine.tasks import digit_images
+from adaptlab.engine.train import Training
+from adaptlab.errors import BadDataset, InvalidSpec
+from adaptlab.families.llama import Llama
+from adaptlab.measurements.reports import Expected
+from adaptlab.measurements.results import AnswersGiven, Evaluated, ItemsShown
+from adaptlab.plugins.family import Family
+from adaptlab.plugins.splits import EVERY_SPLIT
+from adaptlab.specs.budget import budget_vector
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolved import ResolvedAdapt
+from adaptlab.specs.spec import AdaptSpec
+from adaptlab.tasks.digit_images import DigitImages
+from adaptlab.weights.model_folder import check_folder, fingerprint
+from adaptlab.weights.placed_folder import PlacedFolder
+
+METHODS: Mapping[str, dict[str, Any]] = {
+    "lora": {"name": "lora", "rank": 1},
+    "dora": {"name": "lora", "rank": 1, "dora": True},
+    "rslora": {"name": "lora", "rank": 2, "scaling": "rank_stabilised"},
+    "deep": {"name": "prefix_tuning", "length": 2},
+    "keys-and-values": {"name": "prefix_tuning", "length": 2, "side": "key_value"},
+    "shallow": {"name": "soft_prompt", "length": 3},
+    "ia3": {"name": "ia3"},
+    "adapter": {"name": "adapter", "bottleneck": 2},
+    "bitfit": {"name": "bitfit"},
+    "norms": {"name": "layernorm_tuning"},
+    "head": {"name": "head_only"},
+    "full": {"name": "full_finetuning"},
+}
+each_method = pytest.mark.parametrize("name", METHODS)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> PlacedFolder:
+    path = tmp_path_factory.mktemp("vit")
+    make = architecture(
+        "ViTForImageClassification",
+        "ViTConfig",
+        vocab_size=None,
+        num_key_value_heads=None,
+        max_position_embeddings=None,
+        image_size=8,
+        patch_size=4,
+        num_channels=1,
+        qkv_bias=False,  # a bias of all keys changes no pattern, so it would not be moved
+    )
+    randomised(make, double=False).save_pretrained(path)
+    return PlacedFolder(path=path, name="vit", files=fingerprint(check_folder(path)))
+
+
+def job(family: Family, **changes: Any) -> ResolvedAdapt:
+    facts = BaseModelFacts(name="base", digest="0" * 64, family=family, task=None, replicates=1)
+    spec = {
+        "base_model": "base",
+        "task": {"name": "digit_images", "digits": [5, 6, 7, 8, 9]},
+        "method": METHODS["lora"],
+        "training": {"steps": 3, "batch_size": 6, "precision": "float64", "validations": 1},
+        "tuning": {"learning_rates": [0.01, 0.03], "validation_samples": 4},
+        "seeds": 2,
+        "evaluation": {"samples": 40},
+        **changes,
+    }
+    return resolve(AdaptSpec.model_validate(spec), facts)
+
+
+def planned(folder: PlacedFolder, name: str) -> tuple[Plan, dict[str, Tensor]]:
+    plan = make_plan(job(check_folder(folder.path).family, method=METHODS[name]), "cpu")
+    base = BaseWeights((), folder).read(plan, plan.spec.base_replicates, plan.dtype)
+    return plan, dict(base)
+
+
+@each_method
+def test_what_is_declared_is_allocated_and_moved_and_the_base_is_not(
+    name: str, folder: PlacedFolder, tmp_path: Path
+):
+    plan, base = planned(folder, name)
+    allocated, untouched = trainables(plan, base), {n: t.clone() for n, t in base.items()}
+    before = allocated.flat.clone()
+    assert plan.method is not None
+    vector = budget_vector(plan.method, plan.shape, None)
+    assert {n: t[0].numel() for n, t in allocated.tensors.items()} == vector.tensors
+    Training(plan, Model(plan, base, allocated.tensors), allocated, Remembering()).run(tmp_path)
+    assert (allocated.flat != before).sum() == 4 * vector.trainable_parameters
+    assert all(torch.equal(base[n], untouched[n]) for n in base)
+    made = make_items(plan.task, "test", torch.tensor([0]), 0, 3)
+    trained = Model(plan, base, allocated.tensors)
+    plain = Model(plan, base, {})
+    assert torch.equal(
+        trained.answers(made, attached=False), plain.answers(made, attached=False)
+    ), "detaching restores the base"
+    assert not torch.equal(trained.answers(made)[0], plain.answers(made, attached=False)[0])
+
+
+@each_method
+def test_a_replicate_in_a_stack_is_the_replicate_alone(name: str, folder: PlacedFolder):
+    plan, base = planned(folder, name)
+    start = trainables(plan, base).tensors
+    generator = torch.Generator().manual_seed(5)
+    moved = {
+        n: (t.detach() + 0.3 * torch.randn(t.shape, generator=generator, dtype=t.dtype))
+        for n, t in start.items()
+    }
+    items = make_items(plan.task, "train", plan.seeds, 0, 3)
+    trained = {n: t.clone().requires_grad_() for n, t in moved.items()}
+    losses = mean_losses(Model(plan, base, trained), items, plan.replicates, None)
+    whole = torch.autograd.grad(losses.sum(), list(trained.values()))
+    for replicate in (1, 2):
+        alone = {n: t[[replicate]].clone().requires_grad_() for n, t in moved.items()}
+        own = items.each(lambda tensor, seed=replicate // 2: tensor[[seed]])
+        loss = mean_losses(Model(plan, base, alone), own, 1, None)
+        assert (loss - losses[replicate]).abs().max() < 1e-12
+        parts = torch.autograd.grad(loss.sum(), list(alone.values()))
+        for together, part in zip(whole, parts, strict=True):
+            assert (together[replicate] - part[0]).abs().max() < 1e-11
+
+
+@pytest.mark.parametrize("name", ["lora", "deep", "shallow", "full"])
+def test_gradients_agree_with_finite_differences(name: str, folder: PlacedFolder):
+    plan, base = planned(folder, name)
+    start = trainables(plan, base).tensors
+    generator = torch.Generator().manual_seed(9)
+    names = list(start)
+    tensors = tuple(
+        (
+            t[:1].detach() + 0.1 * torch.randn(t[:1].shape, generator=generator, dtype=t.dtype)
+        ).requires_grad_()
+        for t in start.values()
+    )
+    items = make_items(plan.task, "train", plan.seeds[:1], 0, 2)
+
+    def loss(*values: Tensor) -> Tensor:
+        return mean_losses(Model(plan, base, dict(zip(names, values, strict=True))), items, 1, None)
+
+    assert torch.autograd.gradcheck(loss, tensors, fast_mode=True)
+
+
+def test_a_job_scores_every_item_once_and_shows_its_image(folder: PlacedFolder, tmp_path: Path):
+    spec, watching = job(check_folder(folder.path).family), Remembering()
+    run(spec, (), tmp_path, watching, "cpu", folder=folder)
+    assert Expected.of(spec).problems(watching.events) == ()
+    (shown,) = watching.of(ItemsShown)
+    expected = [item.expected.text for item in shown.items]
+    assert set(expected) == set("56789")
+    assert "█" in shown.items[0].prompt.text
+    scores = [event.evaluation for event in watching.of(Evaluated)]
+    outcomes = {(one.replicate, one.attached): one.outcomes for one in scores}
+    for given in watching.of(AnswersGiven):
+        right = [a.text == e for a, e in zip(given.answers, expected, strict=True)]
+        packed = np.packbits(right).tobytes().hex()
+        assert outcomes[given.replicate, given.attached].startswith(packed)
+
+
+@pytest.mark.parametrize("digits", [(0, 1, 2, 3, 4), (9, 3)], ids=str)
+def test_splits_share_no_image_and_are_as_large_as_declared(digits: tuple[int, ...]):
+    task = DigitImages(digits=digits)
+    images: list[set[tuple[int, ...]]] = []
+    for split in EVERY_SPLIT:
+        count = task.available(split)
+        device = torch.device("cpu")
+        if split == "train":
+            drawn = make_items(task, split, torch.tensor([0]), 0, 20 * count)
+            found = {tuple(row) for row in drawn.tokens[0].tolist()}
+        else:
+            ((_, items),) = scored_items(task, split, count, count, device)
+            found = {tuple(row) for row in items.tokens[0].tolist()}
+            assert set(items.targets.flatten().tolist()) == set(range(len(digits)))
+        assert len(found) == count
+        images.append(found)
+    assert len(set.union(*images)) == sum(map(len, images))
+
+
+def test_classes_follow_the_order_of_the_digits():
+    one, other = (digit_images.images(DigitImages(digits=digits)) for digits in ((3, 7), (7, 3)))
+    assert torch.equal(one.levels, other.levels)
+    assert torch.equal(one.classes, 1 - other.classes)
+    assert (one.levels.min(), one.levels.max()) == (0, 255)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"task": {"name": "digit_images", "digits": [1, 1]}}, "class_twice"),
+        ({"task": "copy"}, "other_items"),
+        ({"capture": {"attention": {"samples": 2}}}, "no_maps_of_images"),
+        ({"method": {"name": "soft_prompt", "length": 2, "initialisation": "vocabulary"}},
+         "no_vocabulary"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_does_not_fit_is_refused(changes: dict[str, Any], code: str, folder: PlacedFolder):
+    with pytest.raises(InvalidSpec) as refused:
+        job(check_folder(folder.path).family, **changes)
+    assert [problem.code for problem in refused.value.problems] == [code]
+
+
+def test_a_model_of_tokens_reads_no_images():
+    with pytest.raises(InvalidSpec, match="images of 1 × 8 × 8 levels"):
+        job(Llama(layers=1, heads=2, key_value_heads=1, width=8).resolved(256, 64))
+
+
+def test_images_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch):
+    absent: Callable[[str], None] = lambda _: None  # noqa: E731
+    monkeypatch.setattr(digit_images, "find_spec", absent)
+    digit_images._every.cache_clear()
+    with pytest.raises(BadDataset, match=r"adaptlab\[images\]"):
+        digit_images.images(DigitImages())
+    digit_images._every.cache_clear()
