@@ -49,6 +49,7 @@ def a_qwen3_folder(folder: Path, *, seed: int = 1, vocabulary: int = 12) -> Path
     return _written(folder, config, _shapes(vocabulary) | norms, seed)
 
 
+QUERIES = ("query", "key", "value")
 MASK = 11
 """The mask of the encoder's vocabulary of 12 tokens."""
 
@@ -111,6 +112,43 @@ def a_bert_folder(folder: Path, *, seed: int = 1, **members: object) -> Path:
         "max_position_embeddings": 32,
         "type_vocab_size": 2,
         "mask_token_id": MASK,
+    }
+    return _written(folder, {**config, **members}, shapes, seed)
+
+
+def a_vit_folder(folder: Path, *, seed: int = 1, **members: object) -> Path:
+    """A ViT for images of 8 × 8 pixels with random weights, in a new folder.
+
+    Its names are those of published files. It has a head for five classes.
+    """
+    width, hidden, patch, inner = 8, 10, 4, "vit.embeddings"
+    shapes: dict[str, tuple[int, ...]] = {
+        f"{inner}.cls_token": (1, 1, width),
+        f"{inner}.position_embeddings": (1, 5, width),
+        f"{inner}.patch_embeddings.projection.weight": (width, 1, patch, patch),
+        f"{inner}.patch_embeddings.projection.bias": (width,),
+        "vit.layernorm.weight": (width,),
+        "vit.layernorm.bias": (width,),
+        "classifier.weight": (5, width),
+        "classifier.bias": (5,),
+    }
+    for block in (f"vit.encoder.layer.{layer}" for layer in range(2)):
+        linear = {f"{block}.attention.attention.{part}": (width, width) for part in QUERIES}
+        linear |= {f"{block}.attention.output.dense": (width, width)}
+        linear |= {f"{block}.intermediate.dense": (hidden, width)}
+        linear |= {f"{block}.output.dense": (width, hidden)}
+        linear |= {f"{block}.layernorm_{place}": (width,) for place in ("before", "after")}
+        for name, shape in linear.items():
+            shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+    config = {
+        "architectures": ["ViTForImageClassification"],
+        "hidden_size": width,
+        "intermediate_size": hidden,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "image_size": 8,
+        "patch_size": patch,
+        "num_channels": 1,
     }
     return _written(folder, {**config, **members}, shapes, seed)
 
