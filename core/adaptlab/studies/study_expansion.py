@@ -162,7 +162,7 @@ def _adapt_spec(spec: StudySpec, base: StudyBase, task: int, method: SizedMethod
 
 
 def _too_large(base: StudyBase, method: SizedMethod, job: PlannedJob) -> SkippedCell | None:
-    """Return the skipped cell of a method that needs more than its budget for the task.
+    """Return the skipped cell of a method that needs more for the task.
 
     Only a method of fixed size can, since the length of its demonstrations depends on the task.
     """
