@@ -43,7 +43,11 @@ def test_a_model_of_images_and_its_adaptation_are_counted(api: TestClient) -> No
         ({"task": "copy"}, "/task", "other_items"),
         ({"task": {"name": "digit_images", "digits": [3]}}, "/task/digits", None),
         ({"task": {"name": "digit_images", "digits": [3, 3]}}, "/task/digits", "class_twice"),
-        ({"capture": {"attention": {"samples": 1}}}, "/capture/attention", "no_maps_of_images"),
+        (
+            {"capture": {"attention": {"inputs": [[0] * 64]}}},
+            "/capture/attention/inputs",
+            "inputs_of_images",
+        ),
     ],
     ids=str,
 )

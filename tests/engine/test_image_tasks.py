@@ -11,6 +11,7 @@ from tests.engine.library_models import architecture
 from tests.engine.making import Remembering, trainables
 from tests.engine.published import randomised
 from torch import Tensor
+from transformers import ViTForImageClassification
 
 from adaptlab.engine.base_weights import BaseWeights
 from adaptlab.engine.loss import mean_losses
@@ -23,8 +24,14 @@ from adaptlab.engine.train import Training
 from adaptlab.errors import BadDataset, InvalidSpec
 from adaptlab.families.llama import Llama
 from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import AnswersGiven, Evaluated, ItemsShown
+from adaptlab.measurements.results import (
+    AnswersGiven,
+    AttentionCaptured,
+    Evaluated,
+    ItemsShown,
+)
 from adaptlab.plugins.family import Family
+from adaptlab.plugins.images import shade
 from adaptlab.plugins.splits import EVERY_SPLIT
 from adaptlab.specs.budget import budget_vector
 from adaptlab.specs.resolve import BaseModelFacts, resolve
@@ -171,6 +178,50 @@ def test_a_job_scores_every_item_once_and_shows_its_image(folder: PlacedFolder, 
         assert outcomes[given.replicate, given.attached].startswith(packed)
 
 
+HALF = 1e-3  # half a unit of a float16 below 1, and a little
+
+
+@pytest.mark.parametrize("name", ["lora", "deep", "shallow"])
+def test_attention_over_patches_is_that_of_the_library(
+    name: str, folder: PlacedFolder, tmp_path: Path
+):
+    family = check_folder(folder.path).family
+    capture = {"attention": {"samples": 3}}
+    spec, told = job(family, method=METHODS[name], capture=capture), Remembering()
+    run(spec, (), tmp_path, told, "cpu", folder=folder)
+    assert Expected.of(spec).problems(told.events) == ()
+    base, *_ = told.of(AttentionCaptured)
+    found = np.load(base.path)
+    theirs = ViTForImageClassification.from_pretrained(
+        folder.path, attn_implementation="eager", num_labels=2
+    )
+    levels = make_items(spec.task, "test", torch.tensor([0]), 0, 3).tokens[0]
+    pixels = levels.view(3, 1, 8, 8).float() / 127.5 - 1
+    with torch.no_grad():
+        patterns = theirs(pixels, output_attentions=True).attentions
+    expected = torch.stack(patterns, 1).numpy()  # B,L,H,T,T
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found.astype("float32"), expected, rtol=0, atol=HALF)
+    adapted = [event for event in told.of(AttentionCaptured) if event.attention.source != "base"]
+    count = METHODS[name].get("length", 0)
+    assert {event.attention.learned_positions for event in adapted} == {count}
+    assert {event.attention.shape[-1] for event in adapted} == {5 + count}
+
+
+def test_a_recorded_image_is_told_by_its_patches(folder: PlacedFolder, tmp_path: Path):
+    capture = {"attention": {"samples": 2}}
+    spec, told = job(check_folder(folder.path).family, capture=capture), Remembering()
+    run(spec, (), tmp_path, told, "cpu", folder=folder)
+    shown = told.of(AttentionCaptured)[0].attention
+    levels = make_items(spec.task, "test", torch.tensor([0]), 0, 2).tokens[0].view(2, 8, 8)
+    for sample, text in enumerate(shown.texts):
+        assert [word.split()[-1] for word in text.words] == ["class", "1,1", "1,2", "2,1", "2,2"]
+        assert (text.target_start, len(text.expected), len(text.predicted)) == (0, 1, 1)
+        lower_left = round(float(levels[sample, 4:, :4].float().mean()))
+        assert shown.tokens[sample][3] == lower_left
+        assert text.words[3].startswith(shade(lower_left))
+
+
 @pytest.mark.parametrize("digits", [(0, 1, 2, 3, 4), (9, 3)], ids=str)
 def test_splits_share_no_image_and_are_as_large_as_declared(digits: tuple[int, ...]):
     task = DigitImages(digits=digits)
@@ -202,7 +253,8 @@ def test_classes_follow_the_order_of_the_digits():
     [
         ({"task": {"name": "digit_images", "digits": [1, 1]}}, "class_twice"),
         ({"task": "copy"}, "other_items"),
-        ({"capture": {"attention": {"samples": 2}}}, "no_maps_of_images"),
+        ({"capture": {"attention": {"inputs": [[0] * 64]}}}, "inputs_of_images"),
+        ({"capture": {"attention": {"samples": 0}}}, "no_such_items"),
         ({"method": {"name": "soft_prompt", "length": 2, "initialisation": "vocabulary"}},
          "no_vocabulary"),
     ],

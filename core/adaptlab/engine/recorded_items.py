@@ -1,13 +1,14 @@
-"""Items whose attention is recorded: digits, or texts of any length."""
+"""Items whose attention is recorded: digits, texts, or images."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from adaptlab.engine.digits import items_of, make_items, target_rows
+from adaptlab.engine.images import image_items
 from adaptlab.engine.item_texts import item_texts
 from adaptlab.engine.items import Items
 from adaptlab.engine.making import ITEM_SEED, as_digit_task
@@ -18,11 +19,15 @@ from adaptlab.engine.tensors import Bool, Float, Int
 from adaptlab.engine.texts import chosen_items, texts_of
 from adaptlab.measurements.report_bounds import word_excerpt
 from adaptlab.measurements.results import SampleText
+from adaptlab.plugins.image_task import ImageTask
+from adaptlab.plugins.images import shade
 from adaptlab.plugins.task import DigitTask
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.specs.spec import AttentionSpec
 
 ALL_ROWS = slice(None)
+CLASS_TOKEN = "class"
+"""The name of the first position of an image."""
 Rows = tuple[tuple[int, ...], ...]
 """Tokens by sample."""
 
@@ -64,6 +69,8 @@ def recorded_items(plan: Plan, attention: AttentionSpec, replicates: int) -> Rec
     """Return the items to record: those given, or the first test items."""
     if isinstance(plan.task, TextTask):
         return _Texts(plan, plan.task, attention.samples, replicates)
+    if isinstance(plan.task, ImageTask):
+        return _Images(plan, plan.task, attention.samples, replicates)
     return _Digits(plan, as_digit_task(plan.task), attention, replicates)
 
 
@@ -164,6 +171,52 @@ class _Texts(RecordedItems):
 
     def _words(self, tokens: tuple[int, ...]) -> tuple[str, ...]:
         return tuple(word_excerpt(self._tokeniser.word(token)) for token in tokens)
+
+
+class _Images(RecordedItems):
+    """Images, whose tokens are the mean levels of their patches, after a class token of 0."""
+
+    def __init__(self, plan: Plan, task: ImageTask, samples: int, replicates: int) -> None:
+        seeds = torch.tensor([ITEM_SEED], device=plan.device)
+        items = image_items(task, "test", seeds, 0, samples)
+        self._items = items.each(lambda tensor: tensor.expand(replicates, -1, -1).contiguous())
+        self._classes, self._right = task.class_values(), _rows_of(items.targets[0])
+        rows, columns = plan.family.patches()
+        self.content, self.start, self.is_content = rows * columns + 1, 0, None
+        self._places = [
+            f"{row + 1},{column + 1}" for row in range(rows) for column in range(columns)
+        ]
+        levels = items.tokens[0].unflatten(-1, task.image()).float()
+        means = levels.unflatten(2, (rows, -1)).unflatten(4, (columns, -1)).mean((1, 3, 5))
+        patches = means.flatten(1).round().long()
+        self.tokens = _rows_of(torch.cat([torch.zeros_like(patches[:, :1]), patches], -1))
+
+    def observed(
+        self, model: Model, recorder: PatternRecorder, *, attached: bool
+    ) -> tuple[Given, ...]:
+        compute = model.logits if attached else model.base_logits
+        items = self._items
+        logits = compute(
+            items.tokens, ALL_ROWS, recorder, answer_rows=items.answer_rows, read=items.read
+        )
+        return tuple(self._given(_rows_of(row)) for row in logits.argmax(-1))
+
+    def _given(self, predictions: Rows) -> Given:
+        texts = tuple(
+            SampleText(
+                words=(CLASS_TOKEN, *self._words(levels[1:])),
+                target_start=0,
+                expected=tuple(self._classes[place] for place in right),
+                predicted=tuple(self._classes[place] for place in told),
+            )
+            for levels, right, told in zip(self.tokens, self._right, predictions, strict=True)
+        )
+        return Given(predictions, texts)
+
+    def _words(self, levels: Sequence[int]) -> Iterator[str]:
+        """Yield the shade and place of each patch, counted from 1."""
+        for level, place in zip(levels, self._places, strict=True):
+            yield f"{shade(level)} {place}"
 
 
 def _right_answers(task: TextTask, items: Items, samples: int) -> list[list[int]]:

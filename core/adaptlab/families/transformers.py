@@ -206,6 +206,13 @@ class Transformers(PublishedFamily):
         dimensions = self.dimensions()
         return dimensions.image if isinstance(dimensions, ImageDimensions) else None
 
+    def patches(self) -> tuple[int, int]:
+        dimensions = self.dimensions()
+        if not isinstance(dimensions, ImageDimensions):
+            return super().patches()
+        side = dimensions.image_size // dimensions.patch_size
+        return side, side
+
     def positions_of(self, tokens: int) -> int:
         return tokens if self.image() is None else self.dimensions().positions
 

@@ -55,7 +55,7 @@ class ExpectedMaps:
         target_start: the first query row that produces an answer token.
         targets: answer tokens.
         vocabulary: tokens of the model, which is also the id of the mask.
-        are_texts: whether samples are texts.
+        are_texts: whether samples are texts, or images, whose words are their patches.
         choices: answers to choose from, 0 if any tokens can be the answer.
     """
 

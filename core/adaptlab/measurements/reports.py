@@ -30,6 +30,7 @@ from adaptlab.measurements.results import LARGEST_LOSS, METRICS
 from adaptlab.measurements.theory_report import Detail
 from adaptlab.plugins.demonstrations import Demonstrations
 from adaptlab.plugins.hard_prompt import HardPrompt
+from adaptlab.plugins.image_task import ImageTask
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.task import Task
@@ -371,8 +372,8 @@ def _maps(spec: Resolved, method: Method | None) -> ExpectedMaps | None:
         target_start=spec.family.answer_start(task.input_length()),
         targets=task.target_length(),
         vocabulary=shape.vocabulary,
-        are_texts=isinstance(task, TextTask),
-        choices=len(task.listed_answers()) if isinstance(task, TextTask) else 0,
+        are_texts=isinstance(task, TextTask | ImageTask),
+        choices=len(task.class_values() if isinstance(task, ImageTask) else _labels(task)),
     )
 
 

@@ -200,9 +200,10 @@ class AttentionSummary(Value):
 
 
 class SampleText(Value):
-    """A recorded text and its answer, token by token.
+    """A recorded text or image and its answer, token by token.
 
-    `words` are the tokens of the content as text, and `target_start` is the first query row that
+    `words` are the tokens of the content as text; of an image they are the class token and the
+    patches, as shade and place. `target_start` is the first query row that
     produces a token of the answer. `expected` and `predicted` are the tokens of the right and of
     the given answer as text, or a class.
     """

@@ -86,6 +86,13 @@ class Family(Value, ABC):
         """
         return None
 
+    def patches(self) -> tuple[int, int]:
+        """Return the rows and columns of patches of an image.
+
+        They are the content positions after the first, row by row.
+        """
+        return (0, 0)
+
     def positions_of(self, tokens: int) -> int:
         """Return the number of content positions that some tokens take."""
         return tokens

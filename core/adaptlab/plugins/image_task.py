@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from adaptlab.plugins.images import LEVELS, ImageSize
+from adaptlab.plugins.splits import Split
 from adaptlab.plugins.task import Task
 
 
@@ -17,6 +18,10 @@ class ImageTask(Task, ABC):
     @abstractmethod
     def image(self) -> ImageSize:
         """Return the size of the images."""
+
+    @abstractmethod
+    def available(self, split: Split) -> int:
+        """Return the number of images in a split."""
 
     @abstractmethod
     def written(self, levels: Sequence[int]) -> str:

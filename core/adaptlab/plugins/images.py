@@ -4,6 +4,12 @@ from typing import NamedTuple
 
 LEVELS = 256
 """The levels of a pixel in one channel, from 0 to 255."""
+SHADES = (" ", "\N{LIGHT SHADE}", "\N{MEDIUM SHADE}", "\N{DARK SHADE}", "\N{FULL BLOCK}")
+
+
+def shade(level: int) -> str:
+    """Return a character that is darker for a higher level."""
+    return SHADES[level * len(SHADES) // LEVELS]
 
 
 class ImageSize(NamedTuple):

@@ -12,6 +12,7 @@ from adaptlab.figures import counted
 from adaptlab.plugins.dataset import NO_DATASETS, Datasets
 from adaptlab.plugins.family import FAMILIES, AnyFamily, Family
 from adaptlab.plugins.hard_prompt import FluentPromptSearch
+from adaptlab.plugins.image_task import ImageTask
 from adaptlab.plugins.images import ImageSize
 from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.shapes import ModelShape
@@ -574,10 +575,7 @@ def _attention(
             f"this {shape.family} lacks. Leave the capture out."
         )
         raise InvalidSpec(Problem("/capture/attention", "no_attention_to_capture", detail))
-    if attention and task.image() is not None:
-        detail = "Attention over patches of images is not recorded. Leave the capture out."
-        raise InvalidSpec(Problem("/capture/attention", "no_maps_of_images", detail))
-    if attention and isinstance(task, TextTask):
+    if attention and isinstance(task, TextTask | ImageTask):
         _check_recorded(attention, task)
     for index, tokens in enumerate(attention.inputs if attention else ()):
         if len(tokens) != task.input_length() or max(tokens) >= task.input_alphabet():
@@ -594,14 +592,17 @@ def _attention(
     return attention
 
 
-def _check_recorded(attention: AttentionSpec, task: TextTask) -> None:
+def _check_recorded(attention: AttentionSpec, task: TextTask | ImageTask) -> None:
     """Raise `InvalidSpec` unless the recorded items are test items."""
     if attention.inputs:
+        is_text = isinstance(task, TextTask)
+        items = "records of its dataset" if is_text else "images of its own"
         detail = (
-            f"The items of {task.name} are records of its dataset, so inputs cannot be given. "
-            "Leave them out to record the first test items."
+            f"The items of {task.name} are {items}, so inputs cannot be given. Leave them out to "
+            "record the first test items."
         )
-        raise InvalidSpec(Problem("/capture/attention/inputs", "inputs_of_texts", detail))
+        code = "inputs_of_texts" if is_text else "inputs_of_images"
+        raise InvalidSpec(Problem("/capture/attention/inputs", code, detail))
     most = task.available("test")
     if not 1 <= attention.samples <= most:
         detail = f"The test split has {counted(most, 'item')}. Record at least one of them."

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.image_task import ImageTask
-from adaptlab.plugins.images import LEVELS, ImageSize
+from adaptlab.plugins.images import ImageSize, shade
 from adaptlab.plugins.splits import Split
 from adaptlab.plugins.task import TASKS
 
@@ -18,7 +18,6 @@ COUNTS: Mapping[Split, tuple[int, ...]] = {
     "test": (50, 41, 46, 46, 46, 35, 42, 49, 50, 42),
 }
 """The images of every digit in each split."""
-SHADES = (" ", "\N{LIGHT SHADE}", "\N{MEDIUM SHADE}", "\N{DARK SHADE}", "\N{FULL BLOCK}")
 
 Digit = Annotated[int, Field(ge=0, le=9)]
 
@@ -56,6 +55,6 @@ class DigitImages(ImageTask):
 
     def written(self, levels: Sequence[int]) -> str:
         """Return the image as lines of characters, darker for higher levels."""
-        signs = [SHADES[level * len(SHADES) // LEVELS] for level in levels]
+        signs = [shade(level) for level in levels]
         lines = ("".join(signs[start : start + SIDE]) for start in range(0, len(signs), SIDE))
         return "\n".join(line.rstrip() for line in lines)
