@@ -171,6 +171,11 @@ def test_a_job_scores_every_item_once_and_shows_its_image(folder: PlacedFolder, 
     assert set(expected) == set("56789")
     assert "█" in shown.items[0].prompt.text
     scores = [event.evaluation for event in watching.of(Evaluated)]
+    for score in scores:
+        assert score.confusion is not None
+        assert score.confusion.labels == tuple("56789")
+        counts = np.array(score.confusion.counts)
+        assert (counts.sum(), counts.trace()) == (score.total, score.correct)
     outcomes = {(one.replicate, one.attached): one.outcomes for one in scores}
     for given in watching.of(AnswersGiven):
         right = [a.text == e for a, e in zip(given.answers, expected, strict=True)]

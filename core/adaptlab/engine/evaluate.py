@@ -12,10 +12,9 @@ from torch import Tensor
 
 from adaptlab.engine.grouped import lifted
 from adaptlab.engine.items import Items
-from adaptlab.engine.making import scored_items
+from adaptlab.engine.making import right_places, scored_items
 from adaptlab.engine.model import Model
 from adaptlab.engine.tensors import Bool, Float, Int
-from adaptlab.engine.texts import right_choices
 from adaptlab.measurements.results import Split
 from adaptlab.plugins.task import Task
 from adaptlab.specs.scoring_pass import items_at_once
@@ -56,7 +55,7 @@ def judged(
     Without `attached`, the base model answers alone.
     """
     shape, device = (replicates, samples), model.plan.device
-    expected = right_choices(task, split, samples)
+    expected = right_places(task, split, samples)
 
     def answer(items: Items) -> Tensor:
         return model.answers(items, task=task, attached=attached)

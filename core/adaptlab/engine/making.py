@@ -11,7 +11,13 @@ from adaptlab.engine import digits
 from adaptlab.engine.images import image_items
 from adaptlab.engine.items import Items
 from adaptlab.engine.tensors import Int
-from adaptlab.engine.texts import chosen_items, items_of_step, scored_order, text_items
+from adaptlab.engine.texts import (
+    chosen_items,
+    items_of_step,
+    right_choices,
+    scored_order,
+    text_items,
+)
 from adaptlab.errors import AdaptlabError
 from adaptlab.plugins.image_task import ImageTask
 from adaptlab.plugins.splits import Split
@@ -117,3 +123,16 @@ class _Asked:
 def _held_out(key: _Asked) -> Items:
     seeds = torch.tensor([ITEM_SEED], device=key.device)
     return make_items(key.task, key.split, seeds, key.first, key.count)
+
+
+def right_places(task: Task, split: Split, samples: int) -> Int[Tensor, "N"] | None:
+    """Return the places of the right answers to the first items among all listed ones.
+
+    None if the task does not choose from a list.
+    """
+    if not task.listed_answers():
+        return None
+    if isinstance(task, TextTask):
+        return right_choices(task, split, samples)
+    ((_, items),) = scored_items(task, split, samples, samples, torch.device("cpu"))
+    return items.targets[0, :, 0]

@@ -15,7 +15,6 @@ from adaptlab.measurements.results import (
     ReplicateResult,
 )
 from adaptlab.plugins.task import Task
-from adaptlab.plugins.text_task import TextTask
 
 
 def score(model: Model, chosen: Sequence[ReplicateResult]) -> Iterator[Evaluation]:
@@ -84,7 +83,7 @@ def _confusion(task: Task, answers: Judged, row: int) -> Confusion | None:
 
     None unless the task has few labels.
     """
-    labels = tuple(task.listed_answers()) if isinstance(task, TextTask) else ()
+    labels = tuple(task.listed_answers())
     if answers.given is None or answers.expected is None or not 2 <= len(labels) <= MOST_CONFUSED:
         return None
     cells = answers.expected * len(labels) + answers.given[row].cpu()

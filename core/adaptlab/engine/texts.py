@@ -19,7 +19,6 @@ from adaptlab.engine.tensors import Int
 from adaptlab.engine.word_choice import Alone, ChoiceItems, WordItems, members_of, moved
 from adaptlab.plugins.corpus import Corpus, read_corpus
 from adaptlab.plugins.splits import EVERY_SPLIT, Split
-from adaptlab.plugins.task import Task
 from adaptlab.plugins.text_task import TextTask
 
 STEPS_SORTED = 16
@@ -73,13 +72,8 @@ def scored_order(task: TextTask, split: Split, samples: int) -> Int[Tensor, "N"]
     return texts.read[texts.of_split[split][:samples]].argsort(stable=True)
 
 
-def right_choices(task: Task, split: Split, samples: int) -> Int[Tensor, "N"] | None:
-    """Return the places of the right choices or classes of the first items.
-
-    None if the task does not choose from a list.
-    """
-    if not isinstance(task, TextTask) or not task.listed_answers():
-        return None
+def right_choices(task: TextTask, split: Split, samples: int) -> Int[Tensor, "N"]:
+    """Return the places of the right choices or classes of the first records."""
     texts = texts_of(task)
     assert texts.labels is not None
     return texts.labels[texts.of_split[split][:samples]]

@@ -33,7 +33,6 @@ from adaptlab.plugins.hard_prompt import HardPrompt
 from adaptlab.plugins.image_task import ImageTask
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.registry import as_json
-from adaptlab.plugins.task import Task
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.specs.curve_steps import CurveSteps
 from adaptlab.specs.resolve import family_shape, model_shape
@@ -97,7 +96,7 @@ class Expected:
             dtype="F64" if spec.precision == "float64" else "F32",
             maps=_maps(spec, method),
             answers=_answers(spec),
-            labels=tuple(map(_labels, scored_tasks(spec))),
+            labels=tuple(tuple(task.listed_answers()) for task in scored_tasks(spec)),
         )
 
     @property
@@ -373,12 +372,8 @@ def _maps(spec: Resolved, method: Method | None) -> ExpectedMaps | None:
         targets=task.target_length(),
         vocabulary=shape.vocabulary,
         are_texts=isinstance(task, TextTask | ImageTask),
-        choices=len(task.class_values() if isinstance(task, ImageTask) else _labels(task)),
+        choices=len(task.listed_answers()),
     )
-
-
-def _labels(task: Task) -> tuple[str, ...]:
-    return tuple(task.listed_answers()) if isinstance(task, TextTask) else ()
 
 
 def _same_tensors(at: str, reported: Shapes, expected: Shapes) -> Iterator[Problem]:

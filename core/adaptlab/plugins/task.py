@@ -103,6 +103,14 @@ class Task(Value, ABC):
         """
         return ()
 
+    def listed_answers(self) -> Mapping[str, str | None]:
+        """Return the answers that can be given, as text, by their labels.
+
+        The text is None if it differs between items. The result is empty if any tokens can be the
+        answer.
+        """
+        return {value: value for value in self.class_values()}
+
     def image(self) -> ImageSize | None:
         """Return the size of the items, if they are images."""
         return None

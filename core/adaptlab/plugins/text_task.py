@@ -125,13 +125,9 @@ class TextTask(Task, ABC):
         return any(word.fields for word in self.choices().values())
 
     def listed_answers(self) -> Mapping[str, str | None]:
-        """Return the answers that can be given, as text, by their labels.
-
-        The text is None if it differs between records. The result is empty if any text can be the
-        answer.
-        """
+        """Return the label words or classes, as text, by their labels."""
         words = {value: word.fixed for value, word in self.choices().items()}
-        return words or {value: value for value in self.class_values()}
+        return words or super().listed_answers()
 
     def templates(self) -> Iterator[tuple[str, Template]]:
         """Yield all templates, with their pointers below the task."""
