@@ -126,7 +126,7 @@ def _held_out(key: _Asked) -> Items:
 
 
 def right_places(task: Task, split: Split, samples: int) -> Int[Tensor, "N"] | None:
-    """Return the places of the right answers to the first items among all listed ones.
+    """Return the places of the right answers among all listed ones.
 
     None if the task does not choose from a list.
     """

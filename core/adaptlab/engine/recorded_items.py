@@ -174,7 +174,7 @@ class _Texts(RecordedItems):
 
 
 class _Images(RecordedItems):
-    """Images, whose tokens are the mean levels of their patches, after a class token of 0."""
+    """Images; tokens are a class token of 0 and mean levels of patches."""
 
     def __init__(self, plan: Plan, task: ImageTask, samples: int, replicates: int) -> None:
         seeds = torch.tensor([ITEM_SEED], device=plan.device)
