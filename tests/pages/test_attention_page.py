@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from html import unescape
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,8 +14,12 @@ from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker
 from tests.watching import of_jobs, statements
 
 from adaptlab.charts.head_grids import coarse
+from adaptlab.specs.resolved import UnreadSpec, read_resolved
+from adaptlab.specs.spec import ResolvedSpec
+from adaptlab.tasks.digit_images import DigitImages
 from adaptlab_answers.drawable_maps import without_padding
 from adaptlab_api.app import create_app
+from adaptlab_api.pages.attention import view
 from adaptlab_api.pages.attention.routes import CHARTS
 from adaptlab_db.tables import AttentionMap
 from adaptlab_services.settings import Settings
@@ -103,6 +108,33 @@ def test_a_text_is_shown_in_words(visitor: TestClient, job: str, sessions: Sessi
         session.execute(update(AttentionMap).values(samples=samples))
     assert "0: [CLS] unlike film</option>" in visitor.get(f"{job}/attention").text
     assert visitor.get(f"{job}/charts/attention").status_code == 204
+
+
+def test_an_image_is_answered_at_its_class_token(
+    visitor: TestClient, job: str, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of_images(spec: ResolvedSpec) -> object:
+        read = read_resolved(spec)
+        assert not isinstance(read, UnreadSpec)
+        return SimpleNamespace(task=DigitImages(), family=read.family)
+
+    monkeypatch.setattr(view, "read_resolved", of_images)
+    patches = [f"▓ {place}" for place in range(1, 19)]
+    image = {
+        "words": ["class", *patches],
+        "target_start": 0,
+        "expected": ["7"],
+        "predicted": ["9"],
+    }
+    samples = {"tokens": [[0] * 19] * 2, "predictions": [[9], [9]], "texts": [image] * 2}
+    with sessions.begin() as session:
+        session.execute(update(AttentionMap).values(samples=samples))
+    page = visitor.get(f"{job}/attention").text
+    assert "0: image of 7</option>" in page
+    shown = words(page)
+    assert "read from the first row, that of the class token" in shown
+    assert "Step 1 of 1, at position 0 (token class )" in shown
+    assert "The right answer is 7" in shown
 
 
 def test_rows_behind_a_shorter_text_are_not_drawn() -> None:

@@ -36,3 +36,18 @@ def test_a_prompt_is_shown_in_words_as_text(
     with sessions() as session:
         first, second = replicates(session, job.id).data
     assert (first.prompt, second.prompt) == (FOUND, None)
+
+
+def test_demonstrations_are_called_so(reader: TestClient, worker: MadeUpWorker) -> None:
+    task = {"name": "episodes", "kinds": 4}
+    plain = {"evaluation": {"samples": 10}, "capture": {}}
+    worker.complete({**PRETRAINING, "task": task, **plain}, 0.99)
+    changes = {"task": {**task, "shots": 0, "labels": "fixed"}, "budget": {}, **plain}
+    job = worker.submit(ADAPTATION, method={"name": "in_context"}, **changes)
+    claim = worker.claim()
+    worker.decide(claim, (result(0, 0).model_copy(update={"prompt": FOUND}),))
+    page = reader.get(f"/jobs/{job.id}").text
+    shown = page.partition('id="prompts"')[2].partition("</section>")[0]
+    assert '<h2 id="prompts-title">Demonstrations</h2>' in shown
+    assert "bits of information" not in shown
+    assert "demonstrations move the question, so it is not recorded" in page

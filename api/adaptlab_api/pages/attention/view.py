@@ -45,7 +45,7 @@ class AttentionView:
     """The choices above the heat maps.
 
     `learned_positions` is that of the adapted maps. `steps` are the most tokens of an answer, 0 if
-    no single position produces it.
+    no single position produces it. That of an image is produced by the first one.
     """
 
     replicates: tuple[Option, ...]
@@ -55,20 +55,26 @@ class AttentionView:
     steps: int
     learned_positions: int
     adapted: bool
+    of_images: bool = False
 
 
 def attention_view(maps: Sequence[MapOutline], view: MapView, spec: ResolvedSpec) -> AttentionView:
     """Return the choices in the maps of a job; `view` has the samples."""
     _, layers, heads, _, _ = maps[0].shape
-    asked = answer_place(view, spec)
+    asked, shows_images = answer_place(view, spec), _is_of_images(spec)
+    samples = (
+        (n, _image(n, view) if shows_images else _sample(n, view, asked))
+        for n in range(len(view.tokens))
+    )
     return AttentionView(
         replicates=_distinct((outline.replicate, str(outline.seed)) for outline in maps),
-        samples=tuple((n, _sample(n, view, asked)) for n in range(len(view.tokens))),
+        samples=tuple(samples),
         layers=tuple((n, str(n)) for n in range(layers)),
         heads=tuple((n, str(n)) for n in range(heads)),
         steps=_steps(view, spec),
         learned_positions=max(outline.learned_positions for outline in maps),
         adapted=any(outline.source == "adapted" for outline in maps),
+        of_images=shows_images,
     )
 
 
@@ -90,8 +96,22 @@ def _steps(view: MapView, spec: ResolvedSpec) -> int:
     job = read_resolved(spec)
     if isinstance(job, UnreadSpec) or job.task is None:
         return 0
+    # The head of an encoder reads the mean of a text, and the class token of an image.
     reads_all = job.task.classes() is not None and job.family.attends_to_all()
+    reads_all = reads_all and not _is_of_images(spec)
     return 0 if reads_all else max(len(shown.predicted) for shown in view.texts)
+
+
+def _is_of_images(spec: ResolvedSpec) -> bool:
+    """Return True if the samples of a job are images."""
+    job = read_resolved(spec)
+    task = None if isinstance(job, UnreadSpec) else job.task
+    return task is not None and task.image() is not None
+
+
+def _image(number: int, view: MapView) -> str:
+    """Return the class of an image for a list of choices."""
+    return f"{number}: image of {', '.join(view.texts[number].expected)}"
 
 
 def _sample(number: int, view: MapView, asked: int) -> str:

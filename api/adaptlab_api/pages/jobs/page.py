@@ -63,6 +63,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "forgetting": forgetting_rows(evaluations, spec),
         "tried": tried,
         "prompts": [replicate for replicate in tried if replicate.prompt is not None],
+        "demonstrates": "demonstrations" in (spec.method or {}),
         "trained_steps": sum(replicate.steps for replicate in tried),
         "rungs": rungs(spec, tried),
         "decays_vary": _vary(spec, "weight_decay"),
