@@ -22,6 +22,7 @@ from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_db.tables import Job
 
 Sessions = sessionmaker[Session]
+OF_ITS_OWN = {"name": "soft_prompt", "length": 3, "initial_scale": 0.5}
 METHODS = ["prefix_tuning", "soft_prompt", {"name": "lora", "rank": 2}, "full_finetuning"]
 BUDGETS = [{"context_tokens": 2}, {"context_tokens": 4}]
 
@@ -131,6 +132,18 @@ def test_a_recommendation_is_for_parameters(study: TestClient) -> None:
     assert answer.status_code == 422
     assert fault(answer)["pointer"] == "/budget/context_tokens"
     assert "trainable parameters" in json.dumps(answer.json())
+
+
+def test_a_method_with_a_length_of_its_own_is_extended_on_the_axis_too(
+    api: TestClient, sessions: Sessions
+) -> None:
+    methods = [OF_ITS_OWN, "full_finetuning"]
+    a_study(api, sessions, by_length, methods=methods, budgets=BUDGETS[1:], seeds=5)
+    (table,) = api.get("/v1/studies/small/comparison").json()["tables"]
+    missing = {one["method"]: one["diagnosis"]["next_run"] for one in table["diagnoses"]}
+    (extension,) = missing.values()
+    assert extension["budgets"] == [{"context_tokens": 6}]
+    assert {"rank", "name"} <= extension["methods"][-1].keys()
 
 
 def test_a_run_that_is_missing_is_on_the_same_axis(study: TestClient) -> None:

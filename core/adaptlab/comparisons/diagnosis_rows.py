@@ -20,7 +20,10 @@ from adaptlab.plugins.task import Task
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRow:
-    """One method of a table as it was trained; `method` is fully resolved."""
+    """One method of a table as it was trained; `method` is fully resolved.
+
+    `axis` is what the budgets of the table limit.
+    """
 
     label: str
     method: Method

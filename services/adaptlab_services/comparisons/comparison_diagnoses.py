@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from adaptlab.comparisons.comparison import Comparison
@@ -29,7 +30,11 @@ def diagnoses(
     if task is None:
         return
     by_label = {row.label: row for row in _once(scored)}
-    measured = [m for row in by_label.values() if (m := measured_row(row)) is not None]
+    measured = [
+        replace(m, axis=comparison.axis)
+        for row in by_label.values()
+        if (m := measured_row(row)) is not None
+    ]
     reference_label = None if reference is None else reference.label
     base, has_tasks = _base(scored), any(job.spec.base_tasks for r in scored for job in r.jobs)
     for case in evidence(measured, reference_label, task, base, base_has_tasks=has_tasks):

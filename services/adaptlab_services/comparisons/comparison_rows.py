@@ -201,7 +201,6 @@ def measured_row(row: Row) -> MeasuredRow | None:
             )
         ),
         test_accuracy=math.fsum(accuracies) / len(accuracies),
-        axis=spec.budget.axis,
     )
 
 
