@@ -69,7 +69,7 @@ class Base:
     def needs_head(self) -> bool:
         """True if it cannot answer with words, so that texts need a trained head."""
         family = self.family
-        return family is not None and (family.fills_in() or not family.predicts_tokens())
+        return family is not None and not family.predicts_next()
 
     @property
     def reads_bytes(self) -> bool:

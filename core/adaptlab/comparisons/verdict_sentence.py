@@ -8,7 +8,7 @@ from typing import Protocol
 
 from adaptlab.comparisons.verdict import MOST_SEEDS, Verdict
 from adaptlab.figures import counted, percent
-from adaptlab.plugins.sizing import PARAMETERS, UNITS, BudgetAxis
+from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis, in_units
 from adaptlab.statistics.choice import ChosenBest
 from adaptlab.statistics.failing import FailingSeeds
 from adaptlab.statistics.intervals import Interval
@@ -94,9 +94,8 @@ def comparison_sentence(
     """Return the sentences of all cells, or the one that they share."""
     if len({sentence for _, sentence in cells}) == 1:
         return cells[0][1]
-    unit = "" if axis == PARAMETERS else f" {UNITS[axis]}"
     return " ".join(
-        sentence if budget is None else f"At a budget of {budget:,}{unit}: {sentence}"
+        sentence if budget is None else f"At a budget of {in_units(budget, axis)}: {sentence}"
         for budget, sentence in cells
     )
 

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from adaptlab.engine.attachments import Attachments
+from adaptlab.engine.passes import of_seeds
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.engine.tensors import Float, Int
@@ -45,14 +46,23 @@ def log_perplexities(
     )
     places = torch.arange(rows.shape[1], device=rows.device).expand(len(rows), 1, -1)
     forward = ENGINE_FAMILIES.get(family.name)
-    logits = forward(family, base, places, attached, slice(None), None, None)[:, 0, :-1]
-    targets = tokens[:, 1:]
-    losses = functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
-    losses = losses.view_as(targets)
+    logits = forward(family, base, places, attached, slice(None), None, None)
+    losses = next_losses(logits[:, 0], tokens)
     if HEAD not in base and own.requires_grad:
         moved = own[:, 1:] - own[:, 1:].detach()  # zero, with the gradient of the token's weights
         losses = losses - (states[-1][:, 0, :-1] * moved).sum(-1)
     return losses.mean(1)
+
+
+def next_losses(
+    logits: Float[Tensor, "R P V"], tokens: Int[Tensor, "R P"]
+) -> Float[Tensor, "R P2"]:
+    """Return the losses of tokens, the first left out, under logits of the next."""
+    targets = tokens[:, 1:]
+    losses = functional.cross_entropy(
+        logits[:, :-1].flatten(0, 1), targets.flatten(), reduction="none"
+    )
+    return losses.view_as(targets)
 
 
 def fluency_gradient(
@@ -71,10 +81,7 @@ def fluency_gradient(
     gradient = torch.empty_like(rows)
     for group in dict.fromkeys(base_of):
         here = [place for place, base_place in enumerate(base_of) if base_place == group]
-        weights = {
-            name: tensor[group : group + 1] if len(tensor) > 1 else tensor
-            for name, tensor in base.items()
-        }
+        weights = {name: of_seeds(tensor, [group]) for name, tensor in base.items()}
         with torch.enable_grad():
             at = rows[here].detach().requires_grad_()
             total = log_perplexities(plan.family, weights, at, tokens[here]).sum()

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.context import Context
 from adaptlab.engine.demonstrating import demonstrations
+from adaptlab.engine.fluency import next_losses
 from adaptlab.engine.making import as_digit_task
 from adaptlab.engine.model import Model
 from adaptlab.engine.passes import of_seeds
@@ -80,14 +80,11 @@ def _log_perplexities(
     plan: Plan, base: Mapping[str, Tensor], tokens: Int[Tensor, "R P"]
 ) -> list[float | None]:
     """Return each prompt's mean loss per token under the base alone."""
-    predicts_next = plan.family.predicts_tokens() and not plan.family.fills_in()
     fits = 2 <= tokens.shape[1] <= plan.shape.context
-    if not fits or not predicts_next or plan.task.classes() is not None:
+    if not fits or not plan.family.predicts_next() or plan.task.classes() is not None:
         return [None] * len(tokens)
     logits = Model(plan, base, {}).base_logits(tokens.unsqueeze(1), slice(None))
-    targets = tokens[:, 1:].flatten()
-    losses = functional.cross_entropy(logits[:, 0, :-1].flatten(0, 1), targets, reduction="none")
-    means: list[float] = losses.view(len(tokens), -1).mean(1).tolist()
+    means: list[float] = next_losses(logits[:, 0], tokens).mean(1).tolist()
     return [*means]
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from adaptlab.engine.digits import hash_of, listed_places
+from adaptlab.engine.digits import hash_of, is_in_split, listed_places
 from adaptlab.engine.items import Items
 from adaptlab.engine.tensors import Int
 from adaptlab.plugins.image_task import ImageTask
 from adaptlab.plugins.registry import Registry
-from adaptlab.plugins.splits import SIXTEENTHS, Split
+from adaptlab.plugins.splits import Split
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,6 @@ def _of_split(task: ImageTask, split: Split, device: torch.device) -> Labelled:
 @lru_cache(maxsize=16)  # about a megabyte each
 def _listed(task: ImageTask, split: Split, device: torch.device) -> Labelled:
     images = ENGINE_IMAGES.get(task.name)(task)
-    hashes, order = hash_of(images.levels).sort()
-    sixteenth = hashes & 15
-    part = SIXTEENTHS[split]
-    kept = order[(sixteenth >= part.start) & (sixteenth < part.stop)]
+    order = hash_of(images.levels).argsort()
+    kept = order[is_in_split(images.levels[order], split)]
     return Labelled(images.levels[kept].to(device), images.classes[kept].to(device))

@@ -22,7 +22,7 @@ from adaptlab.engine.counter import constant, normal, random_bits, stream
 from adaptlab.engine.fluency import fluency_gradient
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.tensors import Float, Int
-from adaptlab.plugins.hard_prompt import PROMPT, HardPrompt
+from adaptlab.plugins.hard_prompt import PROMPT, FluentPromptSearch, HardPrompt
 from adaptlab.plugins.learned_positions import EMBEDDING
 from adaptlab.plugins.shapes import ModelShape
 
@@ -204,10 +204,10 @@ class TokenSearch(ABC):
             lowest = torch.where(is_better, losses, lowest)
         return best, lowest
 
-    def with_fluency(
-        self, gradient: Float[Tensor, "L P C"], share: float
-    ) -> Float[Tensor, "L P C"]:
-        """Return the gradient with a share for the log-perplexity of the prompts."""
+    def with_fluency(self, gradient: Float[Tensor, "L P C"]) -> Float[Tensor, "L P C"]:
+        """Return the gradient with the method's share for log-perplexity."""
+        method = self.plan.method
+        share = method.fluency if isinstance(method, FluentPromptSearch) else 0
         if not share:
             return gradient
         of_prompts = fluency_gradient(

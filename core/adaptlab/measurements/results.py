@@ -203,9 +203,9 @@ class SampleText(Value):
     """A recorded text or image and its answer, token by token.
 
     `words` are the tokens of the content as text; of an image they are the class token and the
-    patches, as shade and place. `target_start` is the first query row that
-    produces a token of the answer. `expected` and `predicted` are the tokens of the right and of
-    the given answer as text, or a class.
+    patches, as shade and place. `target_start` is the first query row that produces a token of the
+    answer. `expected` and `predicted` are the tokens of the right and of the given answer as text,
+    or a class.
     """
 
     words: tuple[str, ...]

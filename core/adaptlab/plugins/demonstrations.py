@@ -85,7 +85,7 @@ class Demonstrations(Method, ABC):
             )
             yield Problem("/task", "nothing_to_demonstrate", detail)
             return
-        if family.fills_in() or family.attends_to_all() or not family.predicts_tokens():
+        if not family.predicts_next():
             detail = (
                 f"{self.name} needs a model that continues a text, and this {family.name} reads in "
                 "both directions. Use a decoder."

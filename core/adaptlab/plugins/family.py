@@ -61,6 +61,10 @@ class Family(Value, ABC):
         """
         return False
 
+    def predicts_next(self) -> bool:
+        """Return True if the model predicts the token after those that it has read."""
+        return self.predicts_tokens() and not self.fills_in()
+
     def attends_to_all(self) -> bool:
         """Return True if every position attends to all others."""
         return self.fills_in()

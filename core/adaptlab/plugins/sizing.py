@@ -14,6 +14,11 @@ LIMITED: dict[BudgetAxis, str] = {**UNITS, PARAMETERS: "trainable parameters"}
 """What a budget on each axis limits."""
 
 
+def in_units(amount: int, axis: BudgetAxis) -> str:
+    """Return a budget in words: 512, or 8 context tokens."""
+    return f"{amount:,}" if axis == PARAMETERS else f"{amount:,} {UNITS[axis]}"
+
+
 def largest_within(budget: int, cost: Callable[[int], int], largest: int) -> int:
     """Return the largest size from 1 to `largest` that costs at most `budget`.
 

@@ -489,7 +489,7 @@ def _check_fluency(family: Family, method: Method, task: Task) -> None:
     """Raise `InvalidSpec` if the base gives prompts no perplexity."""
     if not isinstance(method, FluentPromptSearch) or not method.fluency:
         return
-    if not family.predicts_tokens() or family.fills_in() or task.classes() is not None:
+    if not family.predicts_next() or task.classes() is not None:
         detail = (
             "The fluency of a prompt is how well the base model predicts its tokens one after the "
             "other, which this model does not do with this task. Set fluency to 0."

@@ -162,9 +162,9 @@ def _adapt_spec(spec: StudySpec, base: StudyBase, task: int, method: SizedMethod
 
 
 def _too_large(base: StudyBase, method: SizedMethod, job: PlannedJob) -> SkippedCell | None:
-    """Return the skipped cell of a method that needs more for the task.
+    """Return a method's skipped cell if the task makes it too large.
 
-    Only a method of fixed size can, since the length of its demonstrations depends on the task.
+    Only demonstrations can be: their length depends on the task.
     """
     resolved = job.resolved.method
     if method.entry.role == "reference" or resolved == method.solution.method:

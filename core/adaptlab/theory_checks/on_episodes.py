@@ -34,8 +34,7 @@ class OnEpisodes(TheoryCheck, ABC):
             )
             return (Problem("/check/task", "no_random_labels", detail),)
         shape = base.shape()
-        reads_in_order = base.predicts_tokens() and not (base.fills_in() or base.attends_to_all())
-        if not reads_in_order or "blocks.0.attn.mix" not in shape.sites:
+        if not base.predicts_next() or "blocks.0.attn.mix" not in shape.sites:
             detail = (
                 f"The check needs a decoder of this project, and this {base.name} is none. "
                 "Name a base model of the family minigpt, gpt2 or llama."

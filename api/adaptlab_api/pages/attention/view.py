@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from adaptlab.specs.resolved import UnreadSpec, read_resolved
+from adaptlab.specs.resolved import Resolved, UnreadSpec, read_resolved
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.wording import shortened
 from adaptlab_answers.attention import MapView
@@ -61,9 +61,10 @@ class AttentionView:
 def attention_view(maps: Sequence[MapOutline], view: MapView, spec: ResolvedSpec) -> AttentionView:
     """Return the choices in the maps of a job; `view` has the samples."""
     _, layers, heads, _, _ = maps[0].shape
-    asked, shows_images = answer_place(view, spec), _is_of_images(spec)
+    job = read_resolved(spec)
+    of_images = _is_of_images(job)
     samples = (
-        (n, _image(n, view) if shows_images else _sample(n, view, asked))
+        (n, _image(n, view) if of_images else _sample(n, view, _answer_place(view, job)))
         for n in range(len(view.tokens))
     )
     return AttentionView(
@@ -71,10 +72,10 @@ def attention_view(maps: Sequence[MapOutline], view: MapView, spec: ResolvedSpec
         samples=tuple(samples),
         layers=tuple((n, str(n)) for n in range(layers)),
         heads=tuple((n, str(n)) for n in range(heads)),
-        steps=_steps(view, spec),
+        steps=_steps(view, job),
         learned_positions=max(outline.learned_positions for outline in maps),
         adapted=any(outline.source == "adapted" for outline in maps),
-        of_images=shows_images,
+        of_images=of_images,
     )
 
 
@@ -84,27 +85,28 @@ def answer_place(view: MapView, spec: ResolvedSpec) -> int:
     It follows the position that produces it, or is that position in a model that fills masks in. A
     job that this server cannot read is taken for one of the former.
     """
-    job = read_resolved(spec)
+    return _answer_place(view, read_resolved(spec))
+
+
+def _answer_place(view: MapView, job: Resolved | UnreadSpec) -> int:
     if isinstance(job, UnreadSpec) or not job.family.predicts_in_place():
         return view.target_start + 1
     return view.target_start
 
 
-def _steps(view: MapView, spec: ResolvedSpec) -> int:
+def _steps(view: MapView, job: Resolved | UnreadSpec) -> int:
     if not view.texts:
         return max(view.shape[3] - view.target_start, 1)
-    job = read_resolved(spec)
     if isinstance(job, UnreadSpec) or job.task is None:
         return 0
     # The head of an encoder reads the mean of a text, and the class token of an image.
     reads_all = job.task.classes() is not None and job.family.attends_to_all()
-    reads_all = reads_all and not _is_of_images(spec)
+    reads_all = reads_all and not _is_of_images(job)
     return 0 if reads_all else max(len(shown.predicted) for shown in view.texts)
 
 
-def _is_of_images(spec: ResolvedSpec) -> bool:
+def _is_of_images(job: Resolved | UnreadSpec) -> bool:
     """Return True if the samples of a job are images."""
-    job = read_resolved(spec)
     task = None if isinstance(job, UnreadSpec) else job.task
     return task is not None and task.image() is not None
 

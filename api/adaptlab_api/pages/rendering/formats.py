@@ -13,7 +13,7 @@ from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.method import METHODS
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.shapes import ModelShape
-from adaptlab.plugins.sizing import LIMITED, PARAMETERS, UNITS, BudgetAxis
+from adaptlab.plugins.sizing import LIMITED, BudgetAxis, in_units
 from adaptlab.specs.resolve import family_shape
 from adaptlab_answers.jobs import Progress
 from adaptlab_api.pages.rendering.states import look
@@ -30,7 +30,7 @@ def integer(value: int | None) -> str:
 
 def budget(amount: int | None, axis: BudgetAxis) -> str:
     """Format a budget: 512, or 8 context tokens."""
-    return integer(amount) if axis == PARAMETERS else f"{integer(amount)} {UNITS[axis]}"
+    return NOTHING if amount is None else in_units(amount, axis)
 
 
 def limited(axis: BudgetAxis) -> str:

@@ -167,12 +167,13 @@ def _print_cells(comparison: "Comparison", *, all_pairs: bool) -> None:
     from adaptlab.comparisons.verdict_sentence import (
         ITEMS_ONLY,  # loads pydantic, which `--help` does not need
     )
-    from adaptlab.plugins.sizing import PARAMETERS, UNITS
+    from adaptlab.plugins.sizing import in_units
 
     for cell in comparison.cells:
         print()
-        unit = "" if comparison.axis == PARAMETERS else f" {UNITS[comparison.axis]}"
-        title = "without a budget" if cell.budget is None else f"budget {cell.budget:,}{unit}"
+        title = "without a budget"
+        if cell.budget is not None:
+            title = f"budget {in_units(cell.budget, comparison.axis)}"
         print(f"{title}, {percent(comparison.level, 0)} intervals; * could be best")
         print_table(COLUMNS, [_row(row) for row in cell.rows])
         if alike := [row.method for row in cell.rows if row.score.over_items_only]:

@@ -23,9 +23,7 @@ class ProjectedDescent(TokenSearch):
     def proposed(self, seen: SearchStep) -> Int[Tensor, "L P"]:
         method, steps = self.plan.method, self.plan.training.steps
         assert isinstance(method, AutoPromptSGD | FluentPrompt)
-        rates, gradient = seen.learning_rates.view(-1, 1, 1), seen.gradient
-        if isinstance(method, FluentPrompt):
-            gradient = self.with_fluency(gradient, method.fluency)
+        rates, gradient = seen.learning_rates.view(-1, 1, 1), self.with_fluency(seen.gradient)
         shares = clip_shares(gradient.flatten(1), self.gradient_clip).unsqueeze(2)
         moved = self.prompts() - rates * gradient * shares
         if method.noise:

@@ -23,6 +23,5 @@ class ThroughProjection(TokenSearch):
             Trainables(self.between, decays, {}), self.weight_decays, self.gradient_clip
         )
         optimiser.resume(*self.moments, self.steps_taken)
-        gradient = self.with_fluency(seen.gradient, method.fluency)
-        optimiser.step(gradient.flatten(1), seen.learning_rates)
+        optimiser.step(self.with_fluency(seen.gradient).flatten(1), seen.learning_rates)
         return self.vocabulary.nearest(self.between.view_as(seen.gradient), method.distance)
