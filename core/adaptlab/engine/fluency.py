@@ -57,7 +57,7 @@ def log_perplexities(
 def next_losses(
     logits: Float[Tensor, "R P V"], tokens: Int[Tensor, "R P"]
 ) -> Float[Tensor, "R P2"]:
-    """Return the losses of tokens, the first left out, under logits of the next."""
+    """Return the losses of all tokens but the first under these logits."""
     targets = tokens[:, 1:]
     losses = functional.cross_entropy(
         logits[:, :-1].flatten(0, 1), targets.flatten(), reduction="none"

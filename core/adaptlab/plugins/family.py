@@ -62,7 +62,7 @@ class Family(Value, ABC):
         return False
 
     def predicts_next(self) -> bool:
-        """Return True if the model predicts the token after those that it has read."""
+        """Return True if the model predicts the token after those it has read."""
         return self.predicts_tokens() and not self.fills_in()
 
     def attends_to_all(self) -> bool:
