@@ -1,6 +1,6 @@
 """Recipes and the reports of their studies."""
 
-from adaptlab.reproductions.claim import Claim
+from adaptlab.reproductions.claim import Claim, Versions
 from adaptlab.reproductions.recipe import Preset, PublishedTable
 from adaptlab.reproductions.recipe_report import RecipeReport
 from adaptlab.values import Value
@@ -46,6 +46,7 @@ class RecipeView(Value):
     title: str
     question: str
     source: str
+    versions: Versions
     base_models: tuple[str, ...]
     tables: tuple[PublishedTable, ...]
     claims: tuple[Claim, ...]

@@ -149,10 +149,11 @@ def test_members_and_words_that_are_not_known_are_kept(answered: Answered) -> No
             answer.model_validate_json(content)
 
     document = json.loads(answered(RECIPE))
-    document["claims"][0]["iclr"]["test"] = {"kind": "score_rises", "rows": ["prefix"]}
+    changed = document["claims"][0]["wordings"]["iclr"]
+    changed["test"] = {"kind": "score_rises", "rows": ["prefix"]}
     recipe = read(recipes.RecipeView, json.dumps(document))
-    assert recipe.claims[0].iclr.test == document["claims"][0]["iclr"]["test"]
-    assert isinstance(recipe.claims[1].iclr.test, Value)
+    assert recipe.claims[0].wordings["iclr"].test == changed["test"]
+    assert isinstance(recipe.claims[1].wordings["iclr"].test, Value)
     assert json.loads(recipe.model_dump_json()) == document
 
 

@@ -23,7 +23,8 @@ def test_recipes_are_listed_and_shown(api: TestClient) -> None:
     (table,) = shown["tables"]
     # Table 1 of the paper: the pretrained model has 91 ± 5 % on the ascending task.
     assert table["rows"][0]["published"][0] == {"mean": 0.91, "spread": 0.05}
-    first = shown["claims"][0]
+    first = shown["claims"][0]["wordings"]
+    assert list(first) == list(shown["versions"]) == ["arxiv_v1", "iclr"]
     assert first["arxiv_v1"]["text"] != first["iclr"]["text"]
     quick = shown["presets"][0]
     assert (quick["preset"], quick["spec"]["seeds"]) == ("quick", 10)

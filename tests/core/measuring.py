@@ -62,6 +62,7 @@ def a_recipe_document(**changes: Any) -> dict[str, Any]:
         "title": "A small recipe",
         "question": "Does it?",
         "source": "nowhere",
+        "versions": {"arxiv_v1": "arXiv v1", "iclr": "ICLR"},
         "base_models": ("up",),
         "presets": {"quick": a_study()},
         "tables": (table,),
@@ -87,7 +88,8 @@ def a_claim_of(test: ClaimTest, name: str = "claim", **changes: Any) -> Claim:
     It has the controls that a success and a failure need.
     """
     given = {"given": (IS_NEW,), "controls": (CAN_BE_LEARNED,)}
-    return Claim(id=name, iclr=Wording(text="It does.", test=test), **(given | changes))
+    wordings = {"iclr": Wording(text="It does.", test=test)}
+    return Claim(id=name, wordings=wordings, **(given | changes))
 
 
 def a_study(**changes: Any) -> StudySpec:

@@ -101,7 +101,7 @@ def reports_of(recipe: Recipe, check: str) -> tuple[Check, ...]:
     tests = [
         test
         for claim in recipe.claims
-        for wording in claim.wordings().values()
+        for wording in claim.wordings.values()
         for test in (*plain_tests(wording.test), *claim.given, *claim.controls)
     ]
     named = [one.report for one in tests if isinstance(one, CheckHolds) and one.check == check]
@@ -244,7 +244,7 @@ def moving(found: Measured, claim: Claim, recipe: Recipe) -> Measured:
 
     It moved in the rows that the claim says it moves in.
     """
-    tests = [test for wording in claim.wordings().values() for test in plain_tests(wording.test)]
+    tests = [test for wording in claim.wordings.values() for test in plain_tests(wording.test)]
     moved = {recipe.row(one.row).of.method for one in tests if isinstance(one, DeviationAtLeast)}
     rows = [
         replace(row, deviations=dict.fromkeys(SEEDS, 0.5)) if row.method in moved else row
@@ -265,7 +265,7 @@ def test_every_control_is_needed(recipe: Recipe) -> None:
     It is not reproduced without any one of them.
     """
     for claim in recipe.claims:
-        for name, wording in claim.wordings().items():
+        for name, wording in claim.wordings.items():
             if not recipe.tables or claim.id == "base-knows-all":
                 continue
             scores = ideal(claim, wording)
@@ -291,7 +291,7 @@ def test_every_control_is_needed(recipe: Recipe) -> None:
 def test_every_failure_has_a_success_beside_it(recipe: Recipe) -> None:
     rows = recipe.declared_rows()
     for claim in recipe.claims:
-        for wording in claim.wordings().values():
+        for wording in claim.wordings.values():
             for test in plain_tests(wording.test):
                 if is_failure(test, rows):
                     controls = [one for one in claim.controls if isinstance(one, ScoreAtLeast)]

@@ -36,6 +36,7 @@ from adaptlab.reproductions.claim import (
     ScoreAtLeast,
     ScoreAtMost,
     Wording,
+    version_words,
 )
 from adaptlab.reproductions.claim_tests import ClaimFinding, Decision
 from adaptlab.reproductions.claims import claim_verdicts, decide
@@ -352,8 +353,10 @@ def test_the_two_versions_of_a_claim_are_decided_apart() -> None:
     """
     claim = Claim(
         id="fails",
-        arxiv_v1=Wording(text="It cannot.", test=EVERY),
-        iclr=Wording(text="It may not.", test=FAILS),
+        wordings={
+            "arxiv_v1": Wording(text="It cannot.", test=EVERY),
+            "iclr": Wording(text="It may not.", test=FAILS),
+        },
         controls=(CAN_BE_LEARNED,),
     )
     base, full = on_descending(0, 0, 0, method=None), on_descending(400, 400, 400, method="full")
@@ -365,6 +368,24 @@ def test_the_two_versions_of_a_claim_are_decided_apart() -> None:
         ("fails", "iclr", "reproduced"),
         ("same-in-both", "iclr", "reproduced"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("versions", "alone", "in_paper", "words"),
+    [
+        (["iclr"], True, True, "the paper"),
+        (["arxiv_v1", "iclr"], True, True, "both versions"),
+        (["arxiv_v1", "arxiv_v2", "iclr"], True, True, "all versions"),
+        (["arxiv_v1", "iclr"], False, True, "as iclr"),
+        (["arxiv_v1"], False, True, "iclr"),
+        (["iclr"], True, False, "not in the paper"),
+    ],
+)
+def test_a_wording_is_that_of_a_version_or_of_all(
+    versions: list[str], alone: bool, in_paper: bool, words: str
+) -> None:
+    labels = {name: f"as {name}" for name in versions}
+    assert version_words("iclr", labels, alone=alone, in_paper=in_paper) == words
 
 
 def test_a_column_is_found_by_the_knobs_that_it_names() -> None:

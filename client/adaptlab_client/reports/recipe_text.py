@@ -82,8 +82,8 @@ def met(control: Decision) -> str:
 
 def wording(report: StudyReport, verdict: ClaimVerdict) -> str:
     """Return the version of the paper that has this wording of the claim."""
-    versions = [other for other in report.claims if other.claim == verdict.claim]
-    return version_words(verdict.wording, alone=len(versions) == 1, in_paper=verdict.in_paper)
+    alone = [other.claim for other in report.claims].count(verdict.claim) == 1
+    return version_words(verdict.wording, report.versions, alone=alone, in_paper=verdict.in_paper)
 
 
 def measured_seeds(report: StudyReport) -> tuple[int, ...]:

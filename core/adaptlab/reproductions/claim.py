@@ -1,5 +1,6 @@
 """Claims of a paper in their wordings, each with the test that decides it."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -142,18 +143,24 @@ class AllOf(Value):
 
 ClaimTest = Annotated[PlainTest | AllOf, Field(discriminator="kind")]
 
-WordingName = Literal["arxiv_v1", "iclr"]
-_VERSIONS = {"arxiv_v1": "arXiv v1", "iclr": "ICLR"}
+VersionName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+"""A version of a paper as code names it, such as `arxiv_v1`."""
+VersionLabel = Annotated[str, Field(min_length=1, max_length=40)]
+Versions = Annotated[Mapping[VersionName, VersionLabel], Field(min_length=1)]
+"""The versions of a paper with their labels, oldest first."""
 
 
-def version_words(version: str, *, alone: bool, in_paper: bool) -> str:
-    """Return the version of the paper with this wording, or "both versions".
+def version_words(version: str, versions: Mapping[str, str], *, alone: bool, in_paper: bool) -> str:
+    """Return the label of the version of the paper with this wording.
 
-    `alone` is True if both have it.
+    If the wording is the claim's only one (`alone`), every version has it: "the paper" has one,
+    "both versions" are two.
     """
     if not in_paper:
         return "not in the paper"
-    return "both versions" if alone else _VERSIONS.get(version, version)
+    if not alone:
+        return versions.get(version, version)
+    return {1: "the paper", 2: "both versions"}.get(len(versions), "all versions")
 
 
 class Wording(Value):
@@ -166,23 +173,18 @@ class Wording(Value):
 class Claim(Value):
     """A claim of the paper or, if `in_paper` is False, one that we add.
 
-    `arxiv_v1` is None if the first version says the same. `given` are premises, such as that a task
-    was learned before forgetting is considered: unless all are shown, the claim is undecided.
-    `controls` must be shown before a failure counts, such as that another method learned the same
-    task: without them, the claim can be refuted but not reproduced.
+    `wordings` has the wording of each version of the paper, oldest first; a version without one
+    says the same as the latest that has one. `given` are premises, such as that a task was learned
+    before forgetting is considered: unless all are shown, the claim is undecided. `controls` must
+    be shown before a failure counts, such as that another method learned the same task: without
+    them, the claim can be refuted but not reproduced.
     """
 
     id: Name
-    iclr: Wording
-    arxiv_v1: Wording | None = None
+    wordings: Annotated[Mapping[VersionName, Wording], Field(min_length=1)]
     in_paper: bool = True
     given: tuple[PlainTest, ...] = ()
     controls: tuple[PlainTest, ...] = ()
-
-    def wordings(self) -> dict[WordingName, Wording]:
-        """Return the versions with their own verdict, oldest first."""
-        later: dict[WordingName, Wording] = {"iclr": self.iclr}
-        return later if self.arxiv_v1 is None else {"arxiv_v1": self.arxiv_v1, **later}
 
 
 def plain_tests(test: ClaimTest) -> tuple[PlainTest, ...]:

@@ -65,7 +65,7 @@ def missing_controls(claim: Claim, rows: DeclaredRows) -> Iterator[str]:
       `LEARNED`.
     """
     shown = (*claim.given, *claim.controls)
-    for wording in claim.wordings().values():
+    for wording in claim.wordings.values():
         tests = plain_tests(wording.test)
         for test in tests:
             missing = _missing(test, claim, (*shown, *tests), rows)

@@ -15,8 +15,8 @@ from adaptlab.reproductions.claim import (
     PlainTest,
     ScoreAtLeast,
     ScoreAtMost,
+    VersionName,
     Wording,
-    WordingName,
     plain_tests,
 )
 from adaptlab.reproductions.claim_tests import (
@@ -39,7 +39,7 @@ class ClaimVerdict(Decision):
     """The finding on a claim in one wording, and on its controls."""
 
     claim: str
-    wording: WordingName
+    wording: VersionName
     in_paper: bool = True
     text: str
     controls: tuple[Decision, ...] = ()
@@ -53,12 +53,12 @@ def claim_verdicts(recipe: Recipe, measured: Measured) -> tuple[ClaimVerdict, ..
     return tuple(
         _verdict(claim, name, wording, recipe, measured)
         for claim in recipe.claims
-        for name, wording in claim.wordings().items()
+        for name, wording in claim.wordings.items()
     )
 
 
 def _verdict(
-    claim: Claim, name: WordingName, wording: Wording, recipe: Recipe, measured: Measured
+    claim: Claim, name: VersionName, wording: Wording, recipe: Recipe, measured: Measured
 ) -> ClaimVerdict:
     """Return the finding of a wording, undecided without its premises."""
     tests = plain_tests(wording.test)

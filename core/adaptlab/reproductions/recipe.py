@@ -20,6 +20,7 @@ from adaptlab.reproductions.claim import (
     ScoreAtLeast,
     ScoreAtMost,
     Share,
+    Versions,
     plain_tests,
 )
 from adaptlab.reproductions.claim_rules import DeclaredRow, missing_controls, trained_columns
@@ -41,7 +42,8 @@ Preset = Literal["quick", "small", "faithful", "fair"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
 """Minutes on two cores; hours on two cores, to a verdict; the paper's settings; equal effort.
 
-A recipe may lack the `small` preset.
+A recipe has the `quick` preset and may lack others, such as `faithful` where the paper's model and
+data cannot be included.
 """
 
 
@@ -104,16 +106,18 @@ class PublishedTable(Value):
 class Recipe(Value):
     """A study in presets of rising effort, with tables and claims.
 
-    `base_models` are short words for the base models, in the order in which every preset lists
-    them; a preset may leave out the last ones. Row selectors use these words, because every preset
-    has its own base models. Row labels are unique over all tables, because claims refer to them.
-    `notes` state for each preset what differs from the paper and why, and how long it takes.
+    `versions` are those of the paper, by the names in the claims. `base_models` are short words for
+    the base models, in the order in which every preset lists them; a preset may leave out the last
+    ones. Row selectors use these words, because every preset has its own base models. Row labels
+    are unique over all tables, because claims refer to them. `notes` state for each preset what
+    differs from the paper and why, and how long it takes.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*/[a-z0-9][a-z0-9-]*$", max_length=120)]
     title: str
     question: str
     source: str
+    versions: Versions
     base_models: tuple[str, ...] = ()
     presets: Mapping[Preset, StudySpec]
     tables: tuple[PublishedTable, ...] = ()
@@ -124,6 +128,8 @@ class Recipe(Value):
     def _fits(self) -> Self:
         _refuse_twice("row", (row.label for table in self.tables for row in table.rows))
         _refuse_twice("claim", (claim.id for claim in self.claims))
+        if "quick" not in self.presets or set(self.presets) != set(self.notes):
+            raise ValueError(f"{self.name} needs a quick preset, and a note on every preset.")
         for preset, spec in self.presets.items():
             if len(spec.base_models) > len(self.base_models):
                 raise ValueError(
@@ -136,6 +142,12 @@ class Recipe(Value):
                     f"{self.name} has no base model {selector.base_model!r}, only "
                     f"{', '.join(self.base_models) or 'none'}."
                 )
+        for claim in self.claims:
+            if unknown := set(claim.wordings) - set(self.versions):
+                raise ValueError(
+                    f"Claim {claim.id!r} has a wording of {', '.join(sorted(unknown))}, and the "
+                    f"versions of the paper are {', '.join(self.versions)}."
+                )
         for test in self.tests():
             self._check_cells(test)
         rows = self.declared_rows()
@@ -147,7 +159,7 @@ class Recipe(Value):
     def tests(self) -> Iterator[PlainTest]:
         """Yield every test of every claim, controls included."""
         for claim in self.claims:
-            for wording in claim.wordings().values():
+            for wording in claim.wordings.values():
                 yield from plain_tests(wording.test)
             yield from (*claim.given, *claim.controls)
 

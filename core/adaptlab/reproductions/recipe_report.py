@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from adaptlab.figures import counted
+from adaptlab.reproductions.claim import Versions
 from adaptlab.reproductions.claim_tests import LEVEL
 from adaptlab.reproductions.claims import ClaimVerdict, claim_verdicts
 from adaptlab.reproductions.recipe import (
@@ -91,7 +92,8 @@ class ReportTable(Value):
 class RecipeReport(Value):
     """The tables and claims of a recipe with a study's measurements.
 
-    `note` lists the differences of this preset from the paper; `level` applies to all intervals.
+    `versions` are those of the paper, by the names in the claims. `note` lists the differences of
+    this preset from the paper; `level` applies to all intervals.
     """
 
     recipe: str
@@ -99,6 +101,7 @@ class RecipeReport(Value):
     title: str
     question: str
     source: str
+    versions: Versions
     note: str
     level: float
     tables: tuple[ReportTable, ...]
@@ -113,6 +116,7 @@ def recipe_report(recipe: Recipe, preset: Preset, measured: Measured) -> RecipeR
         title=recipe.title,
         question=recipe.question,
         source=recipe.source,
+        versions=recipe.versions,
         note=recipe.notes.get(preset, ""),
         level=LEVEL,
         tables=tuple(_table(recipe, table, measured) for table in recipe.tables),

@@ -63,6 +63,7 @@ def get(name: str) -> RecipeView:
         title=recipe.title,
         question=recipe.question,
         source=recipe.source,
+        versions=recipe.versions,
         base_models=recipe.base_models,
         tables=recipe.tables,
         claims=recipe.claims,

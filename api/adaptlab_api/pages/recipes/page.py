@@ -1,6 +1,6 @@
 """The list of recipes, one recipe, and the report on a study's page."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -102,23 +102,25 @@ def _is_empty(row: ReportRow) -> bool:
 def _claims(report: StudyReport) -> tuple[ClaimRow, ...]:
     names = [verdict.claim for verdict in report.claims]
     return tuple(
-        ClaimRow(verdict, *FINDINGS[verdict.finding], _version(verdict, names))
+        ClaimRow(verdict, *FINDINGS[verdict.finding], _version(verdict, names, report.versions))
         for verdict in report.claims
     )
 
 
-def _version(verdict: ClaimVerdict, names: Sequence[str]) -> str:
+def _version(verdict: ClaimVerdict, names: Sequence[str], versions: Mapping[str, str]) -> str:
     alone = names.count(verdict.claim) == 1
-    return version_words(verdict.wording, alone=alone, in_paper=verdict.in_paper)
+    return version_words(verdict.wording, versions, alone=alone, in_paper=verdict.in_paper)
 
 
 def _statements(recipe: RecipeView) -> tuple[Statement, ...]:
     return tuple(
         Statement(
             claim.id,
-            version_words(version, alone=claim.arxiv_v1 is None, in_paper=claim.in_paper),
+            version_words(
+                version, recipe.versions, alone=len(claim.wordings) == 1, in_paper=claim.in_paper
+            ),
             wording.text,
         )
         for claim in recipe.claims
-        for version, wording in claim.wordings().items()
+        for version, wording in claim.wordings.items()
     )

@@ -205,9 +205,9 @@ def _print(recipe: "RecipeView") -> None:
         )
     print("\nClaims")
     for claim in recipe.claims:
-        texts = {"iclr": claim.iclr, **({"arxiv_v1": claim.arxiv_v1} if claim.arxiv_v1 else {})}
-        for version, wording in reversed(texts.items()):
-            title = version_words(version, alone=len(texts) == 1, in_paper=claim.in_paper)
+        alone = len(claim.wordings) == 1
+        for version, wording in claim.wordings.items():
+            title = version_words(version, recipe.versions, alone=alone, in_paper=claim.in_paper)
             say_wrapped(f"{claim.id} ({title}): {wording.text}", "  ")
     say(
         f"Run it with `adaptlab recipes run {recipe.name}`. See the tests and specs with "

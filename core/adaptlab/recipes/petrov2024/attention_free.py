@@ -23,6 +23,7 @@ def attention_free() -> Recipe:
         title="A model without attention",
         question="What can each method still do if no position sees another?",
         source=f"{paper.SOURCE}: our ablation, not in the paper",
+        versions=paper.VERSIONS,
         base_models=(CAUSAL, BLIND),
         presets={"quick": _quick(), "faithful": _thorough(), "fair": _thorough()},
         tables=(_table(),),

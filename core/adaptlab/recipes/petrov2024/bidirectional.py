@@ -33,6 +33,7 @@ def bidirectional() -> Recipe:
         title="Bidirectional attention instead of a causal mask",
         question="Do the paper's claims depend on the causal mask?",
         source=f"{paper.SOURCE}: our check, not in the paper",
+        versions=paper.VERSIONS,
         base_models=(NEW, KNOWN),
         presets={"quick": _quick(), "faithful": _thorough(), "fair": _thorough()},
         tables=(_table(),),

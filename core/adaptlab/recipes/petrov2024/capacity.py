@@ -25,6 +25,7 @@ def capacity() -> Recipe:
         title="Completions of a hard or soft first token",
         question="How many more completions can a soft token start than a hard one?",
         source=f"{paper.SOURCE}, section 3 and published notebook",
+        versions=paper.VERSIONS,
         base_models=(TOKENS, WORDS),
         presets={
             "quick": _study(

@@ -26,10 +26,10 @@ def claim(
     controls: Sequence[PlainTest] = (),
 ) -> Claim:
     """Return a claim in the wording of ICLR and, if given, of arXiv v1."""
+    earlier = {} if arxiv_v1 is None else {"arxiv_v1": arxiv_v1}
     return Claim(
         id=name,
-        iclr=wording(text, *tests),
-        arxiv_v1=arxiv_v1,
+        wordings={**earlier, "iclr": wording(text, *tests)},
         in_paper=in_paper,
         given=tuple(given),
         controls=tuple(controls),

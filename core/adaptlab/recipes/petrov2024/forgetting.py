@@ -22,6 +22,7 @@ def forgetting() -> Recipe:
         title="Forgetting of old skills",
         question="Does a prefix forget less than LoRA and full fine-tuning?",
         source=f"{paper.SOURCE}: stated in discussion and review, not measured",
+        versions=paper.VERSIONS,
         base_models=("skills",),
         presets={"quick": _quick(), "faithful": _thorough(), "fair": _thorough()},
         tables=(_table(),),

@@ -34,6 +34,7 @@ def lora_vs_prefix() -> Recipe:
         title="LoRA against a prefix at equal size, on a new task",
         question="Does a prefix fail because of its number of parameters or their place?",
         source=f"{paper.SOURCE}, section 5.2, and the published notebook 04",
+        versions=paper.VERSIONS,
         base_models=("skills",),
         presets={"quick": _quick(), "small": _small(), "faithful": _faithful(), "fair": _fair()},
         tables=(_table(),),

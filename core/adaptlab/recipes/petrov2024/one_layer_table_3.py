@@ -31,6 +31,7 @@ def one_layer_table_3() -> Recipe:
         title="Table 3 with one layer",
         question="Does a prefix need depth to combine skills?",
         source=f"{paper.SOURCE}: requested in review, answered with other runs",
+        versions=paper.VERSIONS,
         base_models=(NORMED, PLAIN),
         presets={
             "quick": _quick(),

@@ -43,6 +43,7 @@ def prefix_attention() -> Recipe:
         title="Use of a prefix's span",
         question="Do inputs shift attention among the rows of a longer prefix?",
         source=f"{paper.SOURCE}, appendix B and published notebook",
+        versions=paper.VERSIONS,
         base_models=("skills",),
         presets={"quick": _quick(), "faithful": _faithful(), "fair": _fair()},
         tables=(_table(),),

@@ -23,6 +23,7 @@ def prefix_plus_lora() -> Recipe:
         title="A prefix together with LoRA",
         question="Does a prefix add anything to LoRA at the same number of parameters?",
         source=f"{paper.SOURCE}: suggested by the authors in review",
+        versions=paper.VERSIONS,
         base_models=("skills",),
         presets={
             "quick": _quick(),

@@ -7,6 +7,8 @@ from adaptlab.studies.study import StudySpec
 Members = dict[str, object]
 
 SOURCE = "Petrov, Torr, Bibi (ICLR 2024)"
+VERSIONS = {"arxiv_v1": "arXiv v1", "iclr": "ICLR"}
+"""The first version and the published one, which words some claims less strongly."""
 NO_SUCH_RUN = "The paper has no such run, so this preset is the same as fair. For a GPU."
 """The note on a faithful preset without settings to follow."""
 PREFIX, LONGER = "prefix-tuning", "prefix-tuning, trained longer"

@@ -35,6 +35,7 @@ def suffix() -> Recipe:
         title="Suffixes against prefixes",
         question="Can learned positions after the question do what those before it cannot?",
         source=f"{paper.SOURCE}, section 3 and discussion: stated, not measured",
+        versions=paper.VERSIONS,
         base_models=(NEW, KNOWN),
         presets={"quick": _quick(), "faithful": _thorough(), "fair": _thorough()},
         tables=(_table(),),

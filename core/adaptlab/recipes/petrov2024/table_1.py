@@ -24,6 +24,7 @@ def table_1() -> Recipe:
         title="Table 1: a new task, said to need a new attention pattern",
         question="Can a prefix teach a model that sorts upwards to sort downwards?",
         source=f"{paper.SOURCE}, table 1 and figure 1",
+        versions=paper.VERSIONS,
         base_models=(UP,),
         presets={"quick": _quick(), "faithful": _faithful(), "fair": _fair()},
         tables=(_table(),),

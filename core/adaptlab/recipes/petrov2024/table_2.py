@@ -28,6 +28,7 @@ def table_2() -> Recipe:
         title="Table 2: a prefix elicits a skill of the base model",
         question="Can a prefix make a model, trained on four tasks without a cue, do one of them?",
         source=f"{paper.SOURCE}, table 2",
+        versions=paper.VERSIONS,
         base_models=("skills",),
         presets={"quick": _quick(), "faithful": _faithful(), "fair": _fair()},
         tables=(_table(),),

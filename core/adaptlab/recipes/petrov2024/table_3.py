@@ -40,6 +40,7 @@ def table_3() -> Recipe:
         title="Table 3: known skills, a combination of them, and a new task",
         question="Can a prefix teach a model with four skills to combine them, or a new task?",
         source=f"{paper.SOURCE}, table 3",
+        versions=paper.VERSIONS,
         base_models=("skills",),
         presets={
             "quick": _quick(),

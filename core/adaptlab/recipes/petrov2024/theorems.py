@@ -2,7 +2,9 @@
 
 from typing import Literal
 
-from adaptlab.reproductions.claim import CheckHolds, Claim, Wording
+from adaptlab.recipes.petrov2024 import settings as paper
+from adaptlab.recipes.petrov2024.claims import claim, holds
+from adaptlab.reproductions.claim import Claim
 from adaptlab.reproductions.recipe import RECIPES, Recipe
 from adaptlab.studies.study import StudySpec
 
@@ -17,7 +19,8 @@ def theorems() -> Recipe:
         name="petrov2024/theorems",
         title="Theorems 1 and 2: virtual tokens that make a transformer compute any map",
         question="Do the transformers of the theorems compute what is claimed when they are run?",
-        source="Petrov, Torr, Bibi (ICLR 2024), section 3 and appendix A",
+        source=f"{paper.SOURCE}, section 3 and appendix A",
+        versions=paper.VERSIONS,
         presets={"quick": _study("small"), "faithful": _study("full"), "fair": _study("full")},
         claims=(
             _claim(
@@ -66,4 +69,4 @@ def _study(effort: Literal["small", "full"]) -> StudySpec:
 
 
 def _claim(name: str, report: str, text: str) -> Claim:
-    return Claim(id=name, iclr=Wording(text=text, test=CheckHolds(check=CHECK, report=report)))
+    return claim(name, text, holds(CHECK, report))

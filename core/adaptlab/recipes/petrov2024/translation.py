@@ -45,6 +45,7 @@ def translation() -> Recipe:
         title="Words of a new language",
         question="Can a prefix make a model that translates to German translate to Spanish?",
         source=f"{paper.SOURCE}, appendix C and discussion",
+        versions=paper.VERSIONS,
         base_models=(GERMAN, BOTH),
         presets={"quick": _quick(), "faithful": _faithful(), "fair": _fair()},
         tables=(_table(),),
