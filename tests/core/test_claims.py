@@ -138,6 +138,8 @@ def test_seeds_of_one_base_model_are_said_to_be() -> None:
         ((380, 390, 385), (0, 4, 2), "reproduced"),
         ((10, 12, 8), (0, 4, 2), "not_reproduced"),
         ((10, 380, 200), (0, 4, 2), "undecided"),
+        ((0, 4, 2), (380, 390, 385), "reversed"),
+        ((0, 4, 2), (0, 380, 20), "not_reproduced"),  # one seed shows no opposite order
     ],
 )
 def test_a_difference_is_judged_by_the_interval_of_pairs(
@@ -146,6 +148,21 @@ def test_a_difference_is_judged_by_the_interval_of_pairs(
     said = found(AHEAD, on_descending(*full, method="full", **AT_REST), on_descending(*prefix))
     assert said.finding == finding
     assert "3 seeds" in said.evidence
+
+
+def test_several_orders_are_reversed_if_each_is() -> None:
+    ahead, behind = ((380, 390, 385), (0, 4, 2)), ((0, 4, 2), (380, 390, 385))
+    back = ScoreAbove(row="prefix", column="descending", other="full", by=0.2)
+    for (full, prefix), test, finding in (
+        (behind, AllOf(tests=(AHEAD, AHEAD)), "reversed"),
+        (behind, AllOf(tests=(AHEAD, back)), "not_reproduced"),
+        (ahead, AllOf(tests=(AHEAD, back)), "not_reproduced"),
+    ):
+        rows = (
+            on_descending(*full, method="full", **AT_REST),
+            on_descending(*prefix, **AT_REST),
+        )
+        assert decide(test, a_recipe(), measured(*rows)).finding == finding
 
 
 def test_rows_of_unlike_items_or_seeds_are_not_compared() -> None:
@@ -344,6 +361,25 @@ def test_of_several_figures_all_are_needed_and_one_refutes(
 def test_what_is_missing_is_told_once() -> None:
     said = found(AllOf(tests=(FAILS, LEARNS)), a_row(missing=("job 7 is queued",)))
     assert said.evidence == "Prefix has no score on descending yet: job 7 is queued."
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "seeds", "finding"),
+    [
+        (0.1, 0.3, 3, "reproduced"),
+        (-0.1, 0.3, 3, "undecided"),
+        (-0.3, -0.1, 3, "reversed"),
+        (-0.3, -0.1, 2, "undecided"),
+        (-0.3, 0.005, 3, "not_reproduced"),
+    ],
+)
+def test_an_order_that_a_check_finds_the_other_way_round_is_reversed(
+    low: float, high: float, seeds: int, finding: ClaimFinding
+) -> None:
+    numbers = {"low": low, "high": high, "opposite": 0.0}
+    report = Check.at_least("more", "It is more.", low, 0.01, **numbers)
+    check = MeasuredCheck(check="order", label="order", reports=(report,), seeds=seeds)
+    assert of_checks(CheckHolds(check="order"), check).finding == finding
 
 
 def test_the_two_versions_of_a_claim_are_decided_apart() -> None:

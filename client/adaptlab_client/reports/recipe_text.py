@@ -11,6 +11,7 @@ NOTHING = "–"
 FINDINGS = {
     "reproduced": "reproduced",
     "not_reproduced": "not reproduced",
+    "reversed": "reversed",
     "undecided": "undecided at this effort",
     "not_measured": "not measured",
 }

@@ -44,7 +44,10 @@ from adaptlab.statistics import (
 from adaptlab.values import Value
 
 LEVEL = 0.95
-ClaimFinding = Literal["reproduced", "not_reproduced", "undecided", "not_measured"]
+ClaimFinding = Literal["reproduced", "not_reproduced", "reversed", "undecided", "not_measured"]
+"""`reversed`: an order is claimed, and the opposite order is shown."""
+OPPOSITE = "opposite"
+"""A detail of a report: the value beyond which the opposite of its claim is shown."""
 T = TypeVar("T", bound=ClaimTest)
 
 
@@ -160,7 +163,10 @@ def _above(test: ScoreAbove, recipe: Recipe, measured: Measured) -> Decision:
     has_room = mean_interval(second, LEVEL).low + test.by < 1  # to be so far ahead
     if fails and has_room and _trains(row, recipe, test.row, test.column):
         doubts += unrest(row, len(first.seeds))
-    return _found(text, holds=pair.seen_low > test.by, fails=fails, doubts=doubts)
+    is_reversed = pair.seen_high < 0
+    return _found(
+        text, holds=pair.seen_low > test.by, fails=fails, doubts=doubts, is_reversed=is_reversed
+    )
 
 
 def _every_trial(test: EveryTrialAtMost, row: MeasuredRow) -> Decision:
@@ -256,10 +262,18 @@ def _check(test: CheckHolds, recipe: Recipe, measured: Measured) -> Decision:
         f"{shown.name} measured {shown.measured:.3g}{_interval_of(shown)}, claimed: {shown.bound} "
         f"{shown.tolerance:.3g}"
     )
-    doubts = [*(_few(min(seeds)) if seeds else ()), *(r for one in checks for r in one.missing)]
-    if failed:
-        return Decision(finding="not_reproduced", evidence=sentence(text))
-    return _found(text, holds=not unclear, fails=False, doubts=doubts)
+    doubts = list(_few(min(seeds)) if seeds else ())
+    if failed and not all(map(_has_interval, failed)):
+        doubts = []  # a counterexample refutes without any statistics
+    if not failed:
+        doubts += [reason for one in checks for reason in one.missing]
+    return _found(
+        text,
+        holds=not failed and not unclear,
+        fails=bool(failed),
+        doubts=doubts,
+        is_reversed=all(map(_is_opposite, failed)),
+    )
 
 
 def _is_unclear(report: Check) -> bool:
@@ -270,8 +284,21 @@ def _is_unclear(report: Check) -> bool:
     return low <= report.tolerance < high
 
 
+def _has_interval(report: Check) -> bool:
+    return {"low", "high"} <= report.details.keys()
+
+
+def _is_opposite(report: Check) -> bool:
+    """Return True if the report's interval is beyond the detail `OPPOSITE`."""
+    limit = report.details.get(OPPOSITE)
+    end = report.details.get("high" if report.bound == "at least" else "low")
+    if not isinstance(limit, float) or not isinstance(end, float):
+        return False
+    return end < limit if report.bound == "at least" else end > limit
+
+
 def _interval_of(report: Check) -> str:
-    if not {"low", "high"} <= report.details.keys():
+    if not _has_interval(report):
         return ""
     return " ({} interval {:.3g} to {:.3g})".format(
         percent(LEVEL, 0), report.details["low"], report.details["high"]
@@ -292,11 +319,17 @@ def _is_meant(test: CheckHolds, recipe: Recipe, one: MeasuredCheck) -> bool:
     return test.of is None or (one.of is not None and stands_for(recipe, test.of, one.of))
 
 
-def _found(text: str, *, holds: bool, fails: bool, doubts: Sequence[str]) -> Decision:
-    """Return the finding of an interval, `undecided` if there are doubts."""
+def _found(
+    text: str, *, holds: bool, fails: bool, doubts: Sequence[str], is_reversed: bool = False
+) -> Decision:
+    """Return the finding of an interval, `undecided` if there are doubts.
+
+    A failure `is_reversed` if the opposite of the claim is shown.
+    """
     if doubts:
         return undecided(f"{text}; undecided, because {'; '.join(dict.fromkeys(doubts))}")
-    finding: ClaimFinding = "reproduced" if holds else "not_reproduced" if fails else "undecided"
+    failure: ClaimFinding = "reversed" if is_reversed else "not_reproduced"
+    finding: ClaimFinding = "reproduced" if holds else failure if fails else "undecided"
     return Decision(finding=finding, evidence=sentence(text))
 
 

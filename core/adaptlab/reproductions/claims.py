@@ -66,7 +66,7 @@ def _verdict(
     given = tuple(decide_test(test, recipe, measured) for test in claim.given)
     controls = tuple(_control(test, tests, recipe, measured) for test in claim.controls)
     needed = (*given, *controls) if decision.finding == "reproduced" else given
-    if decision.finding in ("reproduced", "not_reproduced"):
+    if decision.finding in ("reproduced", "not_reproduced", "reversed"):
         decision = _gated(decision, [one for one in needed if one.finding != "reproduced"])
     return ClaimVerdict(
         claim=claim.id,
@@ -140,7 +140,7 @@ def decide(test: ClaimTest, recipe: Recipe, measured: Measured) -> Decision:
     """Return the finding of a test or of several together.
 
     All, none or part of an interval is on the claimed side. With several tests, the claim is
-    reproduced if all are, and not reproduced if one is not.
+    reproduced if all are, reversed if all are, and otherwise not reproduced if one is not.
     """
     decisions = [decide_test(plain, recipe, measured) for plain in plain_tests(test)]
     if not isinstance(test, AllOf):
@@ -152,7 +152,9 @@ def decide(test: ClaimTest, recipe: Recipe, measured: Measured) -> Decision:
 
 
 def _joint(findings: Sequence[ClaimFinding]) -> ClaimFinding:
-    if "not_reproduced" in findings:
+    if set(findings) == {"reversed"}:
+        return "reversed"
+    if {"not_reproduced", "reversed"} & set(findings):
         return "not_reproduced"
     if "not_measured" in findings:
         return "not_measured"

@@ -17,6 +17,7 @@ from adaptlab_services.recipes import recipes
 FINDINGS = {
     "reproduced": ("succeeded", "reproduced"),
     "not_reproduced": ("failed", "not reproduced"),
+    "reversed": ("failed", "reversed"),
     "undecided": ("incomplete", "undecided"),
     "not_measured": ("waiting", "not measured"),
 }
