@@ -16,7 +16,7 @@ from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.theory_check import Measured
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolve_theory import adaptation_of, measured_base, resolve_theory
-from adaptlab.specs.resolved import ResolvedTheory, spec_digest
+from adaptlab.specs.resolved import ResolvedTheory, readable, spec_digest, write_resolved
 from adaptlab.specs.spec import AnySpec, JobSpec, ResolvedSpec, TheorySpec
 
 SPECS: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)
@@ -72,6 +72,30 @@ def test_knobs_are_kept_and_defaults_filled_in():
         {"name": "theorems", "effort": "small"},
     )
     assert chosen.seeds == (5,)
+
+
+@pytest.mark.parametrize(
+    ("names", "asked", "replicates"),
+    [
+        (["identities"], "all", (0,)),
+        (["isolation"], "all", (0, 1, 2)),
+        (["identities", "saliency"], "all", (0, 1, 2)),
+        (["isolation"], 2, (0, 1)),
+        (["isolation"], 9, (0, 1, 2)),
+    ],
+)
+def test_checks_that_measure_each_replicate_get_those_of_the_base(
+    names: list[str], asked: int | str, replicates: tuple[int, ...]
+):
+    episodes = {"name": "episodes", "kinds": 2}
+    family = {"name": "gpt2", "layers": 2, "heads": 2, "width": 8}
+    base = base_facts(a_pretrain_spec(family=family, task=episodes))
+    checks = [{"name": name} for name in names]
+    checks = [one | ({} if one["name"] == "identities" else {"task": episodes}) for one in checks]
+    three = base.model_copy(update={"replicates": 3})
+    spec = resolved(three, checks=checks, replicates=asked)
+    assert spec.base_replicates == replicates
+    assert readable(write_resolved(spec)) == spec
 
 
 def test_all_of_an_adaptation_are_those_that_can_measure_it():

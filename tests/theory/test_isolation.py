@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 import pytest
 import torch
+from scipy.stats import binomtest
 from tests.engine.making import SMALL_OF_EACH
 from tests.engine.plain import plain_logits
 from torch import Tensor
@@ -15,8 +16,9 @@ from adaptlab.plugins.family import Family
 from adaptlab.tasks.episodes import Episodes
 from adaptlab.theory import demonstrated
 from adaptlab.theory.checks import isolation
-from adaptlab.theory.isolation import asked, mean_limits, scores, share_limits
+from adaptlab.theory.isolation import asked, scores
 from adaptlab.theory.observation import FrozenBase, random_base
+from adaptlab.theory.over_replicates import difference_of_shares, mean_limits, share_limits
 from adaptlab.theory.subject import Subject
 from adaptlab.theory_checks.isolation import Isolation
 
@@ -82,23 +84,51 @@ def test_controls_are_as_many_tokens_of_their_kind():
     assert not torch.equal(other, shown.places["random"])
 
 
-def test_limits_are_those_of_the_formulas():
-    # Wilson (1927): 9 of 10 by hand, with z² = 3.8415
-    low, high = share_limits(9, 10)
-    assert (low, high) == (pytest.approx(0.5958, abs=1e-4), pytest.approx(0.9821, abs=1e-4))
+def test_limits_of_shares_hold_for_all_replicates_together():
+    # Clopper and Pearson (1934), by scipy, which does not use this project's quantiles
+    (alone,) = share_limits([9], 10)
+    exact = binomtest(9, 10).proportion_ci(0.95)
+    assert alone == (pytest.approx(exact.low), pytest.approx(exact.high))
+    pair = share_limits([9, 10], 10)
+    wider = [binomtest(count, 10).proportion_ci(0.975) for count in (9, 10)]
+    assert pair == tuple((pytest.approx(one.low), pytest.approx(one.high)) for one in wider)
+
+
+def test_limits_of_a_mean_are_over_items_and_replicates():
     # Differences 1, 1, 0, −1: mean 1/4, variance 11/12, and a reach of 1.96 √(11/48)
-    low, high = mean_limits(torch.tensor([1, 1, 0, -1]))
     reach = 1.959964 * (11 / 48) ** 0.5
+    low, high = mean_limits(torch.tensor([[1, 1, 0, -1]]))
+    assert (low, high) == (pytest.approx(0.25 - reach), pytest.approx(0.25 + reach))
+    # Items alike, replicates at 0, 1/4 and 1/2: the t-test, with t = 4.3027 and s = 1/4
+    low, high = mean_limits(torch.tensor([0.0, 0.25, 0.5]).unsqueeze(1).expand(3, 8))
+    reach = 4.3026527 * 0.25 / 3**0.5
     assert (low, high) == (pytest.approx(0.25 - reach), pytest.approx(0.25 + reach))
 
 
+def test_a_difference_of_shares_is_wider_if_replicates_disagree():
+    none = torch.zeros(4, 100, dtype=torch.bool)
+    half = torch.arange(100).expand(4, 100) < 50
+    one = torch.arange(100) < torch.tensor([200, 0, 0, 0]).unsqueeze(1)
+    alike, apart = difference_of_shares(half, none), difference_of_shares(one, none)
+    assert (alike.difference, apart.difference) == (0.5, 0.25)
+    assert alike.seen_low > 0.3
+    assert apart.seen_low < 0, "one replicate of four decides nothing"
+
+
 def measured(
-    monkeypatch: pytest.MonkeyPatch, wrong: dict[str, float], *, layers: int = 2
+    monkeypatch: pytest.MonkeyPatch,
+    wrong: dict[str, float],
+    *,
+    layers: int = 2,
+    replicates: int = 1,
+    last: dict[str, float] | None = None,
 ) -> dict[str, Check]:
     """Return the reports of a base that answers a share of items wrongly.
 
-    `wrong` has the share for `plain`, `permuted`, and isolated kinds with `first` or `last`.
+    `wrong` has the share for `random` and `permuted` labels, and isolated kinds with `first` or
+    `last`. `last` are other shares of the last replicate.
     """
+    bases = tuple(a_base() for _ in range(replicates))
     check = Isolation(task=TASK, layers=layers, samples=100)
     shown = asked(TASK, 100, 0)
     places = {id(at): kind for kind, at in shown.places.items()}
@@ -112,7 +142,8 @@ def measured(
     ) -> Tensor:
         kind = task.labels if at is None else f"{places[id(at)]}-{'first' if 0 in some else 'last'}"
         given = items.targets[0, :, 0].clone()
-        given[: round(100 * wrong.get(kind, 0.0))] = 0
+        own = {**wrong, **(last or {})} if base is bases[-1] else wrong
+        given[: round(100 * own.get(kind, 0.0))] = 0
         return given
 
     for module in (isolation, demonstrated):
@@ -120,7 +151,7 @@ def measured(
     monkeypatch.setattr(
         isolation, "asked", lambda task, *_: shown if task == TASK else asked(task, 100, 0)
     )
-    subject = Subject(base=a_base(), seed=0)
+    subject = Subject(replicates=bases, seed=0)
     return {report.name: report for report in isolation.measure(check, subject)}
 
 
@@ -147,9 +178,36 @@ def test_each_control_has_a_verdict_of_its_own(monkeypatch: pytest.MonkeyPatch):
         "last-layers": "holds",
     }
     details = told["isolation.first-layers.after"].details
-    assert details["loyalty_first_labels"] == details["accuracy_first_labels"] == 0.6
-    assert details["loyalty_first_after"] == 0.65
+    assert details["loyalty_first_labels"] == details["accuracy_first_labels"] == (0.6,)
+    assert details["loyalty_first_after"] == (0.65,)
     assert "isolation.last-layers" not in measured(monkeypatch, shares, layers=1)
+
+
+def test_nothing_is_claimed_if_one_replicate_of_many_is_at_chance(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    shares = {"permuted": 0.5, "labels-first": 0.4}
+    told = measured(monkeypatch, shares, replicates=5, last={"random": 0.5})
+    assert told.keys() == {"isolation.above-chance", "isolation.permuted"}
+    assert {one.verdict for one in told.values()} == {"fails"}
+    details = told["isolation.above-chance"].details
+    assert details["accuracy"] == (1.0, 1.0, 1.0, 1.0, 0.5)
+    assert details["replicates"] == 5
+
+
+def test_one_replicate_of_three_decides_no_order(monkeypatch: pytest.MonkeyPatch):
+    shares = {"permuted": 0.5, "labels-first": 0.4}
+    told = measured(monkeypatch, shares, replicates=3)
+    report = told["isolation.first-layers.random"]
+    assert report.verdict == "holds"
+    assert report.details["loyalty_first_labels"] == (0.6, 0.6, 0.6)
+    only = measured(monkeypatch, {"permuted": 0.5}, replicates=3, last={"labels-first": 0.4})
+    report = only["isolation.first-layers.random"]
+    assert report.verdict == "fails"
+    low, high = report.details["low"], report.details["high"]
+    assert isinstance(low, float)
+    assert isinstance(high, float)
+    assert low <= 0 < high, "undecided, not the opposite"
 
 
 @pytest.mark.parametrize(

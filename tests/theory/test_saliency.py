@@ -80,20 +80,23 @@ def test_flows_are_means_over_their_pairs():
 def test_verdicts_follow_the_limits(monkeypatch: pytest.MonkeyPatch):
     def premises(verdict: str) -> None:
         one = Check.at_least("saliency.above-chance", "Above chance.", float(verdict == "holds"), 1)
-        one = one.model_copy(update={"details": {"accuracy": 0.9}})
+        one = one.model_copy(
+            update={"details": {"accuracy": (0.9,), "samples": 100, "replicates": 1}}
+        )
         monkeypatch.setattr(check_of_saliency, "used", lambda *_: [one])
 
     shares = torch.zeros(2, 100, 4, dtype=torch.float64)
     shares[0, :, 1] = torch.linspace(0, 1, 100)  # no more into labels than from them
     shares[1, :, 1] = torch.linspace(0.5, 1, 100)
     monkeypatch.setattr(check_of_saliency, "flows", lambda *_: shares)
-    subject = Subject(base=a_base(), seed=0)
+    subject = Subject(replicates=(a_base(),), seed=0)
     premises("holds")
     check = Saliency(task=TASK, samples=100)
     told = {one.name: one for one in check_of_saliency.measure(check, subject)}
     assert told["saliency.first-layer"].verdict == "fails"
+    assert "saliency.into-labels" not in told, "the last layer but one is the first"
     assert told["saliency.last-layer"].verdict == "holds"
     assert told["saliency.last-layer"].details["from_labels_by_layer"] == pytest.approx((0.5, 0.75))
-    assert told["saliency.last-layer"].details["accuracy"] == 0.9
+    assert told["saliency.last-layer"].details["accuracy"] == (0.9,)
     premises("fails")
     assert len(list(check_of_saliency.measure(check, subject))) == 1

@@ -48,13 +48,18 @@ class TheoryCheck(Value):
     summary: ClassVar[str]
     needs_base: ClassVar[bool] = False
     """True if it measures a base model; other checks build the models that they measure."""
+    each_replicate: ClassVar[bool] = False
+    """True if it measures every replicate of a base model; other checks measure the first."""
     needs_adaptation: ClassVar[bool] = False
     """True if it measures trained adaptations, all of one base model."""
 
     name: PluginName
 
     def tokens(self, base: Family) -> int:
-        """Return the most tokens that pass through models, per adaptation."""
+        """Return the most tokens that pass through models.
+
+        It is their number per adaptation, or per replicate of a base if each is measured.
+        """
         return 0
 
     def problems(self, base: Family) -> tuple[Problem, ...]:

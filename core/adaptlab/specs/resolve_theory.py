@@ -32,17 +32,31 @@ def resolve_theory(
     """
     kept = _kept(spec, base, adaptations)
     family = BUILT if base is None else base.family
+    checks = _all(base, kept) if spec.checks == "all" else _chosen(spec, base, kept)
     return ResolvedTheory(
         base_model=None if base is None else base.name,
         base_digest=None if base is None else base.digest,
-        checks=_all(base, kept) if spec.checks == "all" else _chosen(spec, base, kept),
+        checks=checks,
         adaptations=kept,
+        base_replicates=_replicates(spec, base, checks),
         family=family,
         budget=whole_model(family_shape(family)).model_copy(
             update={"trainable_parameters": 0, "stored_bytes": 0, "tensors": {}}
         ),
         seed=spec.seed,
     )
+
+
+def _replicates(
+    spec: TheorySpec, base: BaseModelFacts | None, checks: Sequence[TheoryCheck]
+) -> tuple[int, ...]:
+    """Return the replicates of the base model that are measured."""
+    if base is None:
+        return ()
+    if not any(check.each_replicate for check in checks):
+        return (0,)
+    most = base.replicates if spec.replicates == "all" else spec.replicates
+    return tuple(range(min(most, base.replicates)))
 
 
 def measured_base(spec: TheorySpec, adaptations: Sequence[Measured]) -> str | None:

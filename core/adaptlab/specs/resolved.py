@@ -152,8 +152,8 @@ class ResolvedImport(_Untrained, _Scored):
 class ResolvedTheory(_Untrained, _Job):
     """Theory checks of a base model and of `adaptations`.
 
-    Without a base model, `family` is the family in which checks build their own. `seed` determines
-    everything random.
+    Without a base model, `family` is the family in which checks build their own; with one,
+    `base_replicates` are those that are measured. `seed` determines everything random.
     """
 
     kind: Literal["theory"] = "theory"
@@ -162,6 +162,7 @@ class ResolvedTheory(_Untrained, _Job):
     base_digest: str | None
     checks: tuple[AnyTheoryCheck, ...]
     adaptations: tuple[Measured, ...] = ()
+    base_replicates: tuple[int, ...]
     seed: Annotated[int, Field(validation_alias=AliasChoices("seed", AliasPath("seeds", 0)))]
     model_folder: ClassVar[None] = None
     evaluation_tasks: ClassVar[tuple[AnyTask, ...]] = ()
@@ -170,11 +171,6 @@ class ResolvedTheory(_Untrained, _Job):
     def seeds(self) -> tuple[int, ...]:
         """The seed, in a tuple as for the other kinds."""
         return (self.seed,)
-
-    @property
-    def base_replicates(self) -> tuple[int, ...]:
-        """The first replicate of the base model, if one is measured."""
-        return () if self.base_model is None else (0,)
 
 
 Trained = ResolvedPretrain | ResolvedAdapt

@@ -302,8 +302,8 @@ class TheorySpec(Value):
     """Measurement of claims of the theory, each with tolerance and verdict.
 
     `checks` are theory checks by name, with their options. `all` runs every possible check; without
-    a `base_model` these are the checks that build their own models. The first replicate of a base
-    model is measured.
+    a `base_model` these are the checks that build their own models. Checks of a base model measure
+    its first replicate or, if they say so, the first `replicates`.
 
     `adaptation` is the id of an adapt job, or several ids of jobs on one base model, which is then
     measured. Of each job, the selected trials of the first `replicates` seeds are measured. `seed`

@@ -21,10 +21,6 @@ from adaptlab.theory.observation import FrozenBase
 
 AT_ONCE = 256
 """Items of one pass."""
-TAIL = 1.959963984540054
-"""The 97.5 % quantile of the normal distribution."""
-
-Limits = tuple[float, float]
 
 
 class _Unrecorded:
@@ -134,22 +130,3 @@ def isolating(base: FrozenBase, places: Tensor, layers: Collection[int]) -> Atta
         outputs={f"blocks.{layer}.attn.v": hear(layer) for layer in layers},
         mixes={f"blocks.{layer}.attn.mix": isolate(layer) for layer in layers},
     )
-
-
-def share_limits(count: int, total: int) -> Limits:
-    """Return the 95 % limits of a share.
-
-    Source: Wilson (1927), score interval.
-    """
-    share, square = count / total, TAIL**2 / total
-    middle = (share + square / 2) / (1 + square)
-    reach = TAIL * (share * (1 - share) / total + square / (4 * total)) ** 0.5 / (1 + square)
-    return middle - reach, middle + reach
-
-
-def mean_limits(differences: Tensor) -> Limits:
-    """Return the 95 % limits of the mean of differences [B] of items."""
-    values = differences.double()
-    mean = float(values.mean())
-    reach = TAIL * float(values.std()) / len(values) ** 0.5
-    return mean - reach, mean + reach

@@ -21,9 +21,8 @@ def run_checks(
 ) -> None:
     """Measure the checks of the plan's spec.
 
-    Those of a base use its first replicate.
-
-    Checks of adaptations measure each of `adapters` on the base replicate that it started from.
+    Those of a base use its first replicate, or each that the spec names. Checks of adaptations
+    measure each of `adapters` on the base replicate that it started from.
 
     Raises:
         TrainingStopped: between two reports, if the observer commands it.
@@ -51,7 +50,7 @@ def _subject(plan: Plan, base: BaseWeights, adapters: tuple[AdapterFile, ...]) -
         for replicate in sorted(needed)
     }
     return Subject(
-        base=loaded[plan.spec.base_replicates[0]] if plan.spec.base_replicates else None,
+        replicates=tuple(loaded[replicate] for replicate in plan.spec.base_replicates),
         seed=plan.spec.seeds[0],
         adaptations=plan.spec.adaptations,
         files=adapters,

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -72,23 +71,22 @@ class Adapted:
 
 @dataclass(frozen=True)
 class Subject:
-    """A base model (None if the checks need none) and its `adaptations`.
+    """The measured replicates of a base model, and the adaptations.
 
-    `seed` seeds all draws. A replicate is read from its file each time it is loaded, so that many
+    There are no replicates if the checks need no base. `seed` seeds all draws. A replicate is read from its file each time it is loaded, so that many
     need no more memory than one. `bases` are their base replicates by number.
     """
 
-    base: FrozenBase | None
+    replicates: tuple[FrozenBase, ...]
     seed: int
     adaptations: tuple[Measured, ...] = ()
     files: tuple[AdapterFile, ...] = ()
     bases: Mapping[int, FrozenBase] = field(default_factory=dict[int, FrozenBase])
 
-    @cached_property
+    @property
     def measured_base(self) -> FrozenBase:
-        """The base model, for a check that declares that it needs one."""
-        assert self.base is not None
-        return self.base
+        """The first replicate, for a check that declares that it needs a base."""
+        return self.replicates[0]
 
     def by_adaptation(self) -> Iterator[tuple[str, tuple[AdapterFile, ...]]]:
         """Yield each adaptation's files, with a suffix for report names.

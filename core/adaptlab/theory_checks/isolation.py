@@ -25,8 +25,9 @@ class Isolation(OnEpisodes):
     The first layers are compared with the last ones if `layers` is at least 2: the outputs of the
     very last layer at the labels reach no answer.
 
-    First it is checked that the base uses demonstrations: its accuracy is above chance, and above
-    that with permuted labels. Otherwise nothing is claimed about labels.
+    Every replicate of the base is measured, and limits are over replicates and items. First it is
+    checked that each uses demonstrations: its accuracy is above chance, and above that with
+    permuted labels. Otherwise nothing is claimed about labels.
     """
 
     title: ClassVar[str] = "Isolated label words"

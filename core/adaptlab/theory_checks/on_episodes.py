@@ -14,11 +14,12 @@ from adaptlab.tasks.episodes import Episodes
 class OnEpisodes(TheoryCheck, ABC):
     """A check on how a base uses the demonstrations of `task`.
 
-    First it is checked that it does: accuracy is above chance, and above that with permuted labels.
-    Otherwise nothing else is claimed.
+    First it is checked that every replicate does: accuracy is above chance, and above that with
+    permuted labels. Otherwise nothing else is claimed.
     """
 
     needs_base: ClassVar[bool] = True
+    each_replicate: ClassVar[bool] = True
 
     task: Episodes = Episodes()
     samples: int = Field(default=500, ge=100, le=4096)

@@ -19,6 +19,9 @@ class Saliency(OnEpisodes):
     label into it, from labels to the query's end, and between all other tokens. Each layer's three
     means are divided by their sum. In the last layer only the query's end has a gradient, so there
     labels are compared with other tokens that it reads.
+
+    Every replicate of the base is measured, after it is checked that each uses demonstrations, and
+    limits are over replicates and items.
     """
 
     title: ClassVar[str] = "Saliency of label words"

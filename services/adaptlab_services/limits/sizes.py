@@ -92,7 +92,8 @@ class Sizes:
     def _of_checks(self, resolved: ResolvedTheory) -> Iterator[Problem]:
         measured = sum(len(adaptation.seeds) for adaptation in resolved.adaptations)
         for index, check in enumerate(resolved.checks):
-            times = max(1, measured) if check.needs_adaptation else 1
+            bases = len(resolved.base_replicates) if check.each_replicate else 1
+            times = max(1, measured) if check.needs_adaptation else bases
             tokens = check.tokens(resolved.family) * times
             what, most = f"The check {check.name!r} computes", self.max_check_tokens
             pointer = f"/checks/{index}"

@@ -9,6 +9,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from adaptlab.measurements.results import Evaluation, ReplicateResult
+from adaptlab.plugins.theory_check import THEORY_CHECKS
 from adaptlab.reproductions.recipe import Recipe
 from adaptlab.reproductions.recipe_results import (
     Measured,
@@ -189,9 +190,12 @@ def _checks(
         groups[check.label, _place(check)][check.job.id] = check
     for (label, place), group in groups.items():
         done = [facts.jobs[job_id] for job_id in group]
+        name = str(done[0].spec.checks[0]["name"])
         seeds = [min(len(a.seeds) for a in own) for job in done if (own := job.spec.adaptations)]
+        if THEORY_CHECKS.get(name).each_replicate:
+            seeds = [len(job.spec.base_replicates) for job in done]
         yield MeasuredCheck(
-            check=str(done[0].spec.checks[0]["name"]),
+            check=name,
             label=label,
             of=_several(next(iter(group.values())), words) or rows.get(place or ""),
             seeds=sum(seeds) if seeds else None,

@@ -1,12 +1,15 @@
 """Isolated label words as a job's check."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+import torch
 from torch import Tensor
 
 from adaptlab.measurements.theory_report import Check, Detail
-from adaptlab.theory.demonstrated import used
-from adaptlab.theory.isolation import Asked, answers, asked, mean_limits
+from adaptlab.theory.demonstrated import by_replicate, used
+from adaptlab.theory.isolation import Asked, answers, asked
+from adaptlab.theory.observation import FrozenBase
+from adaptlab.theory.over_replicates import difference_of_shares
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.subject import Subject
 from adaptlab.theory_checks.isolation import Isolation
@@ -21,21 +24,33 @@ CONTROLS = {
 @MEASURES.register("isolation")
 def measure(check: Isolation, subject: Subject) -> Iterable[Check]:
     """Report whether demonstrations are used and, if so, what labels do."""
-    base, task = subject.measured_base, check.task
-    shown = asked(task, check.samples, subject.seed)
-    plain = answers(base, task, shown.items)
-    premises = tuple(used(check, base, "isolation", subject.seed))
+    replicates, shown = subject.replicates, asked(check.task, check.samples, subject.seed)
+    premises = tuple(used(check, replicates, "isolation", subject.seed))
     yield from premises
     if not all(premise.holds for premise in premises):
         return
-    count = base.family.shape().layers
+    count = replicates[0].family.shape().layers
     layers = {"first": range(check.layers), "last": range(count - check.layers, count)}
+    plain = _answers(check, replicates, shown)
     isolated = {
-        (where, kind): answers(base, task, shown.items, places, some)
+        (where, kind): _answers(check, replicates, shown, places, some)
         for where, some in layers.items()
         for kind, places in shown.places.items()
     }
     yield from _claims(check, shown, plain, isolated)
+
+
+def _answers(
+    check: Isolation,
+    replicates: Sequence[FrozenBase],
+    shown: Asked,
+    places: Tensor | None = None,
+    layers: Collection[int] = (),
+) -> Tensor:
+    """Return the answers [R, B] of all replicates."""
+    return torch.stack(
+        [answers(base, check.task, shown.items, places, layers) for base in replicates]
+    )
 
 
 def _claims(
@@ -43,13 +58,13 @@ def _claims(
 ) -> Iterator[Check]:
     """Compare the answers that isolation of labels changes with controls."""
     right = shown.items.targets[0, :, 0]
-    details: dict[str, Detail] = {"samples": check.samples, "layers": check.layers}
-    details["tokens"] = check.task.demonstrations
-    details["accuracy"] = float((plain == right).double().mean())
+    details: dict[str, Detail] = {"samples": check.samples, "replicates": len(plain)}
+    details |= {"layers": check.layers, "tokens": check.task.demonstrations}
+    details["accuracy"] = by_replicate(plain == right)
     for (where, kind), given in isolated.items():
-        details[f"loyalty_{where}_{kind}"] = float((given == plain).double().mean())
-        details[f"accuracy_{where}_{kind}"] = float((given == right).double().mean())
-    changed = {key: (given != plain).double() for key, given in isolated.items()}
+        details[f"loyalty_{where}_{kind}"] = by_replicate(given == plain)
+        details[f"accuracy_{where}_{kind}"] = by_replicate(given == right)
+    changed = {key: given != plain for key, given in isolated.items()}
     labels, count = changed["first", "labels"], check.layers
     compared = {
         f"isolation.first-layers.{kind}": (
@@ -66,8 +81,9 @@ def _claims(
             "last ones.",
         )
     for name, (others, claim) in compared.items():
-        low, high = mean_limits(labels - others)
-        more: dict[str, Detail] = {"difference": float((labels - others).mean())}
-        more |= {"difference_low": low, "difference_high": high}
+        found = difference_of_shares(labels, others)
+        more: dict[str, Detail] = {"difference": found.difference}
+        more |= {"low": found.seen_low, "high": found.seen_high, "opposite": 0.0}
         # The lower limit has to exceed one item of all.
-        yield Check.at_least(name, claim, low, 1 / check.samples, **details, **more)
+        least = 1 / check.samples
+        yield Check.at_least(name, claim, found.seen_low, least, **details, **more)
