@@ -25,7 +25,7 @@ def share_limits(counts: Sequence[int], total: int) -> tuple[Limits, ...]:
 
 
 def difference_of_shares(first: Tensor, second: Tensor) -> PairedDifference:
-    """Return the difference of two shares of the same items, [R, B] of booleans."""
+    """Return the difference of two shares of the same items, [R, B] bools."""
     return paired_difference(_scores("first", first), _scores("second", second), LEVEL)
 
 

@@ -73,8 +73,9 @@ class Adapted:
 class Subject:
     """The measured replicates of a base model, and the adaptations.
 
-    There are no replicates if the checks need no base. `seed` seeds all draws. A replicate is read from its file each time it is loaded, so that many
-    need no more memory than one. `bases` are their base replicates by number.
+    There are no replicates if the checks need no base. `seed` seeds all draws. The replicate of an
+    adaptation is read from its file each time it is loaded, so that many need no more memory than
+    one. `bases` are their base replicates by number.
     """
 
     replicates: tuple[FrozenBase, ...]
