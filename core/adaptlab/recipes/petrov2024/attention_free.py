@@ -1,10 +1,12 @@
 """A model without attention, in which positions exchange nothing."""
 
+from adaptlab.recipes.claims import above, at_least, at_most
 from adaptlab.recipes.petrov2024 import settings as paper
-from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim
+from adaptlab.recipes.petrov2024.claims import claim
 from adaptlab.recipes.petrov2024.one_layer import quick_sorting_base, sorting_base
 from adaptlab.recipes.petrov2024.settings import Members
-from adaptlab.recipes.petrov2024.tables import columns, row
+from adaptlab.recipes.studies import study
+from adaptlab.recipes.tables import columns, row
 from adaptlab.reproductions.claim import Claim
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe, TableRow
 from adaptlab.studies.study import StudySpec
@@ -107,7 +109,7 @@ def _quick() -> StudySpec:
     causal, blind = quick_sorting_base(), quick_sorting_base("none")
     single = paper.one_rate({"steps": 400, "learning_rate": 3e-3})
     fresh = paper.one_rate({"learning_rate": 5e-3})
-    return paper.study(
+    return study(
         STUDY,
         bases=(causal, blind),
         tasks=[paper.DOWN],
@@ -122,7 +124,7 @@ def _quick() -> StudySpec:
 
 def _thorough() -> StudySpec:
     causal, blind = sorting_base(), sorting_base("none")
-    return paper.study(
+    return study(
         STUDY,
         bases=(causal, blind),
         tasks=[paper.DOWN],

@@ -4,8 +4,9 @@ It is not a masked language model: no part of a text is masked and predicted. Th
 hidden at the input and filled in at all positions at once.
 """
 
+from adaptlab.recipes.claims import above, at_least, at_most, holds
 from adaptlab.recipes.petrov2024 import settings as paper
-from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim, holds, never
+from adaptlab.recipes.petrov2024.claims import claim, never
 from adaptlab.recipes.petrov2024.one_layer import (
     quick_skilled_base,
     quick_sorting_base,
@@ -13,7 +14,8 @@ from adaptlab.recipes.petrov2024.one_layer import (
     sorting_base,
 )
 from adaptlab.recipes.petrov2024.settings import Members
-from adaptlab.recipes.petrov2024.tables import columns, row
+from adaptlab.recipes.studies import study
+from adaptlab.recipes.tables import columns, row
 from adaptlab.reproductions.claim import Claim, DeviationAtLeast, DeviationAtMost
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
@@ -112,7 +114,7 @@ def _claims() -> tuple[Claim, ...]:
 
 def _quick() -> StudySpec:
     single = paper.one_rate({"steps": 400, "learning_rate": 3e-3})
-    return paper.study(
+    return study(
         STUDY,
         bases=[quick_sorting_base("bidirectional"), quick_skilled_base("bidirectional")],
         tasks=[paper.DOWN],
@@ -128,7 +130,7 @@ def _quick() -> StudySpec:
 
 
 def _thorough() -> StudySpec:
-    return paper.study(
+    return study(
         STUDY,
         bases=[sorting_base("bidirectional"), skilled_base("bidirectional")],
         tasks=[paper.DOWN],

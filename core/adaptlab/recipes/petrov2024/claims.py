@@ -2,18 +2,8 @@
 
 from collections.abc import Sequence
 
-from adaptlab.reproductions.claim import (
-    AllOf,
-    CheckHolds,
-    Claim,
-    EveryTrialAtMost,
-    NoLarger,
-    PlainTest,
-    ScoreAbove,
-    ScoreAtLeast,
-    ScoreAtMost,
-    Wording,
-)
+from adaptlab.recipes.claims import at_least, at_most, wording
+from adaptlab.reproductions.claim import Claim, EveryTrialAtMost, NoLarger, PlainTest, Wording
 
 
 def claim(
@@ -34,11 +24,6 @@ def claim(
         given=tuple(given),
         controls=tuple(controls),
     )
-
-
-def wording(text: str, *tests: PlainTest) -> Wording:
-    """Return a text with its tests, which all have to hold."""
-    return Wording(text=text, test=tests[0] if len(tests) == 1 else AllOf(tests=tests))
 
 
 def never(text: str, row: str, value: float, *, trials: int) -> Wording:
@@ -65,26 +50,6 @@ def no_new_task(
     )
 
 
-def at_least(row: str, column: str, value: float) -> ScoreAtLeast:
-    """Return the test that the row's mean score is at least `value`."""
-    return ScoreAtLeast(row=row, column=column, value=value)
-
-
-def at_most(row: str, column: str, value: float) -> ScoreAtMost:
-    """Return the test that the row's mean score is at most `value`."""
-    return ScoreAtMost(row=row, column=column, value=value)
-
-
-def above(row: str, other: str, column: str, by: float) -> ScoreAbove:
-    """Return the test that the row scores more than `by` above the other."""
-    return ScoreAbove(row=row, column=column, other=other, by=by)
-
-
 def learned_at_equal_size(row: str, other: str, column: str) -> tuple[PlainTest, ...]:
     """Return the controls that a row no larger learns the task."""
     return (at_least(row, column, 0.8), NoLarger(row=row, other=other))
-
-
-def holds(check: str, report: str | None = None) -> CheckHolds:
-    """Return the test that a theory check holds, or one of its reports."""
-    return CheckHolds(check=check, report=report)

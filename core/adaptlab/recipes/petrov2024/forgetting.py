@@ -1,8 +1,10 @@
 """Old skills after a new task: discussed in the paper, not measured."""
 
+from adaptlab.recipes.claims import above, at_least, at_most
 from adaptlab.recipes.petrov2024 import settings as paper
-from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim
-from adaptlab.recipes.petrov2024.tables import columns, row
+from adaptlab.recipes.petrov2024.claims import claim
+from adaptlab.recipes.studies import study
+from adaptlab.recipes.tables import columns, row
 from adaptlab.reproductions.claim import Claim, PlainTest
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
@@ -90,7 +92,7 @@ def _learned(*methods: str) -> tuple[PlainTest, ...]:
 def _quick() -> StudySpec:
     scored = paper.shorter(SCORED)
     single = paper.one_rate({"steps": 800, "learning_rate": 2e-3})
-    return paper.study(
+    return study(
         STUDY,
         bases=[paper.quick_skills_base()],
         tasks=[scored[-1]],
@@ -108,7 +110,7 @@ def _quick() -> StudySpec:
 
 
 def _thorough() -> StudySpec:
-    return paper.study(
+    return study(
         STUDY,
         bases=[paper.skills_base()],
         tasks=[SCORED[-1]],

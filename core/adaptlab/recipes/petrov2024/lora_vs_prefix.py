@@ -1,16 +1,11 @@
 """Rank-1 LoRA against a prefix of the same size, on a new task."""
 
+from adaptlab.recipes.claims import above, at_least, at_most
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024 import small
-from adaptlab.recipes.petrov2024.claims import (
-    above,
-    at_least,
-    at_most,
-    claim,
-    learned_at_equal_size,
-    never,
-)
-from adaptlab.recipes.petrov2024.tables import columns, row
+from adaptlab.recipes.petrov2024.claims import claim, learned_at_equal_size, never
+from adaptlab.recipes.studies import study
+from adaptlab.recipes.tables import columns, row
 from adaptlab.reproductions.claim import Claim, NoLarger
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
@@ -150,7 +145,7 @@ def _small() -> StudySpec:
             small.prefix(ROWS * rank, label=_prefix(rank)),
         )
     )
-    return paper.study(
+    return study(
         STUDY,
         bases=[small.base(2)],
         tasks=[small.task(paper.HISTOGRAM)],
@@ -173,7 +168,7 @@ def _small() -> StudySpec:
 
 def _quick() -> StudySpec:
     tuned = paper.QUICK_RANGE
-    return paper.study(
+    return study(
         STUDY,
         bases=[paper.quick_skills_base()],
         tasks=paper.shorter([paper.HISTOGRAM]),
@@ -194,7 +189,7 @@ def _quick() -> StudySpec:
 
 def _faithful() -> StudySpec:
     long = paper.constant(100_000, 5e-5, 0.01)
-    return paper.study(
+    return study(
         STUDY,
         bases=[paper.skills_base(pads=ROWS)],
         tasks=[paper.HISTOGRAM],
@@ -206,7 +201,7 @@ def _faithful() -> StudySpec:
 
 
 def _fair() -> StudySpec:
-    return paper.study(
+    return study(
         STUDY,
         bases=[paper.skills_base(pads=ROWS)],
         tasks=[paper.HISTOGRAM],

@@ -1,18 +1,14 @@
 """Table 3 with one layer: requested in review, but not reported."""
 
+from adaptlab.recipes.claims import above, at_least, at_most
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024 import small
-from adaptlab.recipes.petrov2024.claims import (
-    above,
-    at_least,
-    at_most,
-    claim,
-    learned_at_equal_size,
-    no_new_task,
-)
+from adaptlab.recipes.petrov2024.claims import claim, learned_at_equal_size, no_new_task
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.table_3 import ROWS, as_published, prefix_for, small_study
-from adaptlab.recipes.petrov2024.tables import columns, row, rows_on_new_tasks
+from adaptlab.recipes.petrov2024.tables import rows_on_new_tasks
+from adaptlab.recipes.studies import study
+from adaptlab.recipes.tables import columns, row
 from adaptlab.reproductions.claim import Claim
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe, TableRow
 from adaptlab.studies.study import StudySpec
@@ -119,7 +115,7 @@ def _quick() -> StudySpec:
     known, new = paper.shorter(paper.SKILLS), paper.shorter(paper.NEW)
     wide: Members = {"trials": paper.RATES, **paper.QUICK_RANGE}
     single = paper.one_rate({"steps": 800, "learning_rate": 2e-3})
-    return paper.study(
+    return study(
         STUDY,
         bases=[paper.quick_skills_base(layers=1, norm=norm) for norm in (True, False)],
         tasks=(*known, *new),
@@ -146,7 +142,7 @@ def _fair() -> StudySpec:
         paper.full(),
         paper.scratch(),
     )
-    return paper.study(
+    return study(
         STUDY,
         bases=_paper_bases(),
         tasks=paper.TASKS,

@@ -1,9 +1,11 @@
 """Appendix B: attention over a prefix, and the used part of its span."""
 
+from adaptlab.recipes.claims import at_least, at_most, holds
 from adaptlab.recipes.petrov2024 import settings as paper
-from adaptlab.recipes.petrov2024.claims import at_least, at_most, claim, holds
+from adaptlab.recipes.petrov2024.claims import claim
 from adaptlab.recipes.petrov2024.settings import Members
-from adaptlab.recipes.petrov2024.tables import columns, row
+from adaptlab.recipes.studies import study
+from adaptlab.recipes.tables import columns, row
 from adaptlab.reproductions.claim import Claim
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
@@ -109,7 +111,7 @@ def _claims() -> tuple[Claim, ...]:
 
 
 def _quick() -> StudySpec:
-    return paper.study(
+    return study(
         STUDY,
         bases=[paper.quick_skills_base()],
         tasks=paper.shorter([paper.DOWN]),
@@ -132,7 +134,7 @@ def _faithful() -> StudySpec:
         scored=paper.TASKS,
         resources=paper.GPU,
     )
-    return paper.study(
+    return study(
         STUDY,
         bases=[large],
         tasks=[paper.DOWN],
@@ -146,7 +148,7 @@ def _faithful() -> StudySpec:
 
 
 def _fair() -> StudySpec:
-    return paper.study(
+    return study(
         STUDY,
         bases=[paper.skills_base()],
         tasks=[paper.DOWN],

@@ -1,9 +1,12 @@
 """A prefix together with LoRA, against each alone at the same size."""
 
+from adaptlab.recipes.claims import above, at_least, at_most
 from adaptlab.recipes.petrov2024 import settings as paper
-from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim
+from adaptlab.recipes.petrov2024.claims import claim
 from adaptlab.recipes.petrov2024.settings import Members
-from adaptlab.recipes.petrov2024.tables import columns, row, rows_on_new_tasks
+from adaptlab.recipes.petrov2024.tables import rows_on_new_tasks
+from adaptlab.recipes.studies import study
+from adaptlab.recipes.tables import columns, row
 from adaptlab.reproductions.claim import Claim, PlainTest
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
@@ -96,7 +99,7 @@ def _methods(range_of_prefix: Members, full: Members) -> tuple[Members, ...]:
 
 
 def _quick() -> StudySpec:
-    return paper.study(
+    return study(
         STUDY,
         bases=[paper.quick_skills_base()],
         tasks=paper.shorter(paper.NEW),
@@ -109,7 +112,7 @@ def _quick() -> StudySpec:
 
 
 def _thorough() -> StudySpec:
-    return paper.study(
+    return study(
         STUDY,
         bases=[paper.skills_base()],
         tasks=paper.NEW,

@@ -1,10 +1,8 @@
 """Shared parts of this paper's recipes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from adaptlab.studies.study import StudySpec
-
-Members = dict[str, object]
+from adaptlab.recipes.studies import SEEDS, Members, base, method
 
 SOURCE = "Petrov, Torr, Bibi (ICLR 2024)"
 VERSIONS = {"arxiv_v1": "arXiv v1", "iclr": "ICLR"}
@@ -17,8 +15,6 @@ FULL, SCRATCH = "full fine-tuning", "from scratch"
 PINNED = "fine-tuning, first attention pinned"
 LORA, MLP_LORA = "LoRA", "LoRA on the MLP alone"
 RATES = 8
-SEEDS = 5
-"""The fewest seeds of a preset; three cannot show any order over all seeds."""
 PREFIX_RANGE = [5e-5, 0.5]
 """From the paper's rate to 10,000 times as much, which replaces a row of deviation 1."""
 WIDE: Members = {"learning_rate_range": PREFIX_RANGE}
@@ -86,29 +82,6 @@ def one_rate(training: Members) -> Members:
     return {"training": training, "tuning": {"trials": 1}}
 
 
-def base(
-    name: str,
-    family: Members,
-    task: Members,
-    training: Members,
-    *,
-    seeds: int,
-    scored: Sequence[Members],
-    samples: int = 3200,
-    **members: object,
-) -> Members:
-    """Return a miniGPT to pretrain, scored on all tasks of the tables."""
-    return {
-        "name": name,
-        "family": {"name": "minigpt", **family},
-        "task": task,
-        "training": training,
-        "seeds": seeds,
-        "evaluation": {"tasks": tuple(scored), "samples": samples},
-        **members,
-    }
-
-
 def skills_base(
     *, pads: int = 10, layers: int = 4, seeds: int = SEEDS, norm: bool = True
 ) -> Members:
@@ -154,11 +127,6 @@ def _four_heads(width: int, layers: int, pads: int, norm: bool) -> Members:
     return sizes if norm else {**sizes, "attention_norm": False}
 
 
-def method(label: str, name: str, **given: object) -> Members:
-    """Return a method of a study, by default on all tasks and bases."""
-    return {"name": name, "label": label, **given}
-
-
 def prefix(length: int, *, label: str = PREFIX, start: float = 1.0, **given: object) -> Members:
     """Return a prefix for every layer, drawn at deviation `start`."""
     return method(label, "prefix_tuning", length=length, initial_scale=start, **given)
@@ -201,33 +169,3 @@ def scratch(**given: object) -> Members:
 def within(entries: Iterable[Members], **given: object) -> tuple[Members, ...]:
     """Return the methods limited to certain tasks or base models."""
     return tuple({**entry, **given} for entry in entries)
-
-
-def study(
-    name: str,
-    *,
-    bases: Sequence[Members],
-    tasks: Sequence[Members],
-    methods: Sequence[Members],
-    budget: int,
-    seeds: int = SEEDS,
-    scored: Sequence[Members] = (),
-    samples: int = 3200,
-    **members: object,
-) -> StudySpec:
-    """Return a study of methods within one budget.
-
-    It is scored on its own tasks unless `scored` is given.
-    """
-    return StudySpec.model_validate(
-        {
-            "name": name,
-            "base_models": tuple(bases),
-            "tasks": tuple(tasks),
-            "methods": tuple(methods),
-            "budgets": (budget,),
-            "seeds": seeds,
-            "evaluation": {"tasks": tuple(scored or tasks), "samples": samples},
-            **members,
-        }
-    )

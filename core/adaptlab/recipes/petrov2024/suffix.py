@@ -5,8 +5,9 @@ would be two: a suffix at the input alone computes the same function as one in e
 soft prompt the same as a prefix.
 """
 
+from adaptlab.recipes.claims import at_least, at_most
 from adaptlab.recipes.petrov2024 import settings as paper
-from adaptlab.recipes.petrov2024.claims import at_least, at_most, claim, never
+from adaptlab.recipes.petrov2024.claims import claim, never
 from adaptlab.recipes.petrov2024.one_layer import (
     quick_skilled_base,
     quick_sorting_base,
@@ -14,7 +15,8 @@ from adaptlab.recipes.petrov2024.one_layer import (
     sorting_base,
 )
 from adaptlab.recipes.petrov2024.settings import Members
-from adaptlab.recipes.petrov2024.tables import columns, row
+from adaptlab.recipes.studies import study
+from adaptlab.recipes.tables import columns, row
 from adaptlab.reproductions.claim import Claim, DeviationAtMost
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe, TableRow
 from adaptlab.studies.study import StudySpec
@@ -134,7 +136,7 @@ def _methods(tuning: Members, on: Members, full: Members) -> tuple[Members, ...]
 def _quick() -> StudySpec:
     sorting = quick_sorting_base(layers=LAYERS)
     single = paper.one_rate({"steps": 400, "learning_rate": 3e-3})
-    return paper.study(
+    return study(
         STUDY,
         bases=(sorting, quick_skilled_base(layers=LAYERS)),
         tasks=[paper.DOWN],
@@ -150,7 +152,7 @@ def _quick() -> StudySpec:
 
 def _thorough() -> StudySpec:
     sorting = sorting_base(layers=LAYERS)
-    return paper.study(
+    return study(
         STUDY,
         bases=(sorting, skilled_base(layers=LAYERS)),
         tasks=[paper.DOWN],

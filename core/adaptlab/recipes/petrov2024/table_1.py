@@ -1,9 +1,11 @@
 """Table 1: a new task, with a control that pins the attention."""
 
+from adaptlab.recipes.claims import above, at_least, at_most
 from adaptlab.recipes.petrov2024 import settings as paper
-from adaptlab.recipes.petrov2024.claims import above, at_least, at_most, claim, never
+from adaptlab.recipes.petrov2024.claims import claim, never
 from adaptlab.recipes.petrov2024.settings import Members
-from adaptlab.recipes.petrov2024.tables import columns, row
+from adaptlab.recipes.studies import study
+from adaptlab.recipes.tables import columns, row
 from adaptlab.reproductions.claim import Claim, DeviationAtLeast, DeviationAtMost
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe, score
 from adaptlab.studies.study import StudySpec
@@ -126,7 +128,7 @@ def _claims() -> tuple[Claim, ...]:
 def _quick() -> StudySpec:
     training = paper.quick_steps(800, learning_rate=5e-3)
     tuning = {"trials": paper.RATES, "learning_rate_range": [5e-4, 0.5]}
-    return paper.study(
+    return study(
         STUDY,
         bases=[_base("petrov2024-ascending-quick", training)],
         tasks=[paper.DOWN],
@@ -144,7 +146,7 @@ def _quick() -> StudySpec:
 
 
 def _faithful() -> StudySpec:
-    return paper.study(
+    return study(
         STUDY,
         bases=[_paper_base()],
         tasks=[paper.DOWN],
@@ -162,7 +164,7 @@ def _faithful() -> StudySpec:
 
 
 def _fair() -> StudySpec:
-    return paper.study(
+    return study(
         STUDY,
         bases=[_paper_base()],
         tasks=[paper.DOWN],

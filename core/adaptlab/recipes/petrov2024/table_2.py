@@ -1,10 +1,12 @@
 """Table 2: a prefix elicits a skill that the base model has."""
 
+from adaptlab.recipes.claims import at_least, at_most, holds
 from adaptlab.recipes.petrov2024 import settings as paper
-from adaptlab.recipes.petrov2024.claims import at_least, at_most, claim, holds
+from adaptlab.recipes.petrov2024.claims import claim
 from adaptlab.recipes.petrov2024.one_layer import quick_skilled_base, skilled_base
 from adaptlab.recipes.petrov2024.settings import Members
-from adaptlab.recipes.petrov2024.tables import columns, row
+from adaptlab.recipes.studies import study
+from adaptlab.recipes.tables import columns, row
 from adaptlab.reproductions.claim import Claim, DeviationAtMost
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe, score
 from adaptlab.studies.study import StudySpec
@@ -118,7 +120,7 @@ def _claims() -> tuple[Claim, ...]:
 
 
 def _quick() -> StudySpec:
-    return paper.study(
+    return study(
         STUDY,
         bases=[quick_skilled_base(seeds=10)],
         tasks=paper.SKILLS,
@@ -134,7 +136,7 @@ def _quick() -> StudySpec:
 
 
 def _faithful() -> StudySpec:
-    return paper.study(
+    return study(
         STUDY,
         bases=[skilled_base(seeds=10)],
         tasks=paper.SKILLS,
@@ -150,7 +152,7 @@ def _faithful() -> StudySpec:
 
 def _fair() -> StudySpec:
     wide: Members = {"trials": paper.RATES, **paper.WIDE}
-    return paper.study(
+    return study(
         STUDY,
         bases=[skilled_base(seeds=10)],
         tasks=paper.SKILLS,

@@ -2,17 +2,14 @@
 
 from collections.abc import Sequence
 
+from adaptlab.recipes.claims import at_least, at_most
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024 import small
-from adaptlab.recipes.petrov2024.claims import (
-    at_least,
-    at_most,
-    claim,
-    learned_at_equal_size,
-    no_new_task,
-)
+from adaptlab.recipes.petrov2024.claims import claim, learned_at_equal_size, no_new_task
 from adaptlab.recipes.petrov2024.settings import Members
-from adaptlab.recipes.petrov2024.tables import columns, row, rows_on_new_tasks
+from adaptlab.recipes.petrov2024.tables import rows_on_new_tasks
+from adaptlab.recipes.studies import study
+from adaptlab.recipes.tables import columns, row
 from adaptlab.reproductions.claim import Claim
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
@@ -83,7 +80,7 @@ def prefix_for(task: Members) -> str:
 def as_published(name: str, bases: Sequence[Members]) -> StudySpec:
     """Return prefixes as published: 25 times longer for new tasks."""
     longer = paper.constant(500_000, 5e-5, 0.01)
-    return paper.study(
+    return study(
         name,
         bases=bases,
         tasks=paper.TASKS,
@@ -100,7 +97,7 @@ def as_published(name: str, bases: Sequence[Members]) -> StudySpec:
 def small_study(name: str, bases: Sequence[Members]) -> StudySpec:
     """Return prefixes for all tasks, with controls for new tasks."""
     known, new = small.tasks(paper.SKILLS), small.tasks(paper.NEW)
-    return paper.study(
+    return study(
         name,
         bases=bases,
         tasks=(*known, *new),
@@ -175,7 +172,7 @@ def _claims() -> tuple[Claim, ...]:
 def _quick() -> StudySpec:
     known, new = paper.shorter(paper.SKILLS), paper.shorter(paper.NEW)
     alone = paper.one_rate({"steps": 2400, "learning_rate": 1e-3})
-    return paper.study(
+    return study(
         STUDY,
         bases=[paper.quick_skills_base()],
         tasks=(*known, *new),
@@ -209,7 +206,7 @@ def _fair() -> StudySpec:
         paper.full(),
         paper.scratch(),
     )
-    return paper.study(
+    return study(
         STUDY,
         bases=[paper.skills_base()],
         tasks=paper.TASKS,

@@ -2,17 +2,10 @@
 
 from collections.abc import Iterable
 
+from adaptlab.recipes.claims import above, at_least, at_most
 from adaptlab.recipes.petrov2024 import settings as paper
-from adaptlab.recipes.petrov2024.claims import (
-    above,
-    at_least,
-    at_most,
-    claim,
-    learned_at_equal_size,
-    never,
-)
+from adaptlab.recipes.petrov2024.claims import claim, learned_at_equal_size, never
 from adaptlab.recipes.petrov2024.settings import Members
-from adaptlab.recipes.petrov2024.tables import columns, row
 from adaptlab.recipes.petrov2024.words import (
     LANGUAGES,
     QUICK_WORDS,
@@ -25,6 +18,8 @@ from adaptlab.recipes.petrov2024.words import (
     spanish,
     translator,
 )
+from adaptlab.recipes.studies import study
+from adaptlab.recipes.tables import columns, row
 from adaptlab.reproductions.claim import Claim, NoLarger
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
@@ -131,7 +126,7 @@ def _quick() -> StudySpec:
     knows_german = quick_translator("german", german(**QUICK_WORDS))
     knows_both = quick_translator("german-spanish", either(**QUICK_WORDS), steps=3000)
     on_german = (_lora(), paper.full(**paper.one_rate({"steps": 1000, "learning_rate": 2e-3})))
-    return paper.study(
+    return study(
         STUDY,
         bases=(knows_german, knows_both),
         tasks=[spanish(**QUICK_WORDS)],
@@ -147,7 +142,7 @@ def _quick() -> StudySpec:
 def _faithful() -> StudySpec:
     knows_german, knows_both = _paper_bases()
     lora = _lora(training=paper.constant(50_000, 1e-3, 0.01))
-    return paper.study(
+    return study(
         STUDY,
         bases=(knows_german, knows_both),
         tasks=[spanish()],
@@ -163,7 +158,7 @@ def _faithful() -> StudySpec:
 def _fair() -> StudySpec:
     knows_german, knows_both = _paper_bases()
     on_german = (_lora(), *paper.other_starts(ROWS), paper.full(), paper.scratch())
-    return paper.study(
+    return study(
         STUDY,
         bases=(knows_german, knows_both),
         tasks=[spanish()],

@@ -1,0 +1,59 @@
+"""Builders of claims and tests, for the recipes of any paper."""
+
+from collections.abc import Sequence
+
+from adaptlab.reproductions.claim import (
+    AllOf,
+    CheckHolds,
+    Claim,
+    PlainTest,
+    ScoreAbove,
+    ScoreAtLeast,
+    ScoreAtMost,
+    VersionName,
+    Wording,
+)
+
+
+def claim(
+    version: VersionName,
+    name: str,
+    text: str,
+    *tests: PlainTest,
+    in_paper: bool = True,
+    given: Sequence[PlainTest] = (),
+    controls: Sequence[PlainTest] = (),
+) -> Claim:
+    """Return a claim with one wording, that of a version of the paper."""
+    return Claim(
+        id=name,
+        wordings={version: wording(text, *tests)},
+        in_paper=in_paper,
+        given=tuple(given),
+        controls=tuple(controls),
+    )
+
+
+def wording(text: str, *tests: PlainTest) -> Wording:
+    """Return a text with its tests, which all have to hold."""
+    return Wording(text=text, test=tests[0] if len(tests) == 1 else AllOf(tests=tests))
+
+
+def at_least(row: str, column: str, value: float) -> ScoreAtLeast:
+    """Return the test that the row's mean score is at least `value`."""
+    return ScoreAtLeast(row=row, column=column, value=value)
+
+
+def at_most(row: str, column: str, value: float) -> ScoreAtMost:
+    """Return the test that the row's mean score is at most `value`."""
+    return ScoreAtMost(row=row, column=column, value=value)
+
+
+def above(row: str, other: str, column: str, by: float) -> ScoreAbove:
+    """Return the test that the row scores more than `by` above the other."""
+    return ScoreAbove(row=row, column=column, other=other, by=by)
+
+
+def holds(check: str, report: str | None = None) -> CheckHolds:
+    """Return the test that a theory check holds, or one of its reports."""
+    return CheckHolds(check=check, report=report)
