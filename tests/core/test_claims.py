@@ -376,10 +376,12 @@ def test_what_is_missing_is_told_once() -> None:
 def test_an_order_that_a_check_finds_the_other_way_round_is_reversed(
     low: float, high: float, seeds: int, finding: ClaimFinding
 ) -> None:
-    numbers = {"low": low, "high": high, "opposite": 0.0}
+    numbers = {"difference": (low + high) / 2, "low": low, "high": high, "opposite": 0.0}
     report = Check.at_least("more", "It is more.", low, 0.01, **numbers)
     check = MeasuredCheck(check="order", label="order", reports=(report,), seeds=seeds)
-    assert of_checks(CheckHolds(check="order"), check).finding == finding
+    said = of_checks(CheckHolds(check="order"), check)
+    assert said.finding == finding
+    assert f"more measured {(low + high) / 2:.3g} (95 % interval {low:.3g} to" in said.evidence
 
 
 def test_the_two_versions_of_a_claim_are_decided_apart() -> None:

@@ -285,6 +285,36 @@ def bases(recipe: Recipe) -> Iterator[list]:
     return (pretrained(recipe.study(preset)) for preset in recipe.presets)
 
 
+@pytest.mark.parametrize("name", ["isolation", "saliency"])
+def test_label_words_are_measured_on_the_base_whose_accuracy_is_shown(name: str) -> None:
+    recipe = recipe_named(f"wang2023/{name}")
+    plan = plan_of(recipe.name, "quick")
+    (check,) = plan.checks
+    assert check.resolved.base_replicates == (0, 1, 2, 3, 4)
+    (measured,) = check.resolved.checks
+    (base,) = pretrained(recipe.study("quick"))
+    trained = resolve(base, None)
+    assert as_json(measured)["task"] == as_json(trained.task)
+    right, permuted, _ = trained.evaluation_tasks
+    assert right == trained.task
+    assert as_json(permuted) == {**as_json(right), "labels": "permuted"}
+    (method,) = {one.digest for one in plan.cells}
+    assert {job.digest: job.resolved.method.name for job in plan.jobs} == {method: "in_context"}
+
+
+@pytest.mark.parametrize("name", ["isolation", "saliency"])
+def test_nothing_is_claimed_of_label_words_without_the_premises(name: str) -> None:
+    for one in recipe_named(f"wang2023/{name}").claims:
+        tests = getattr(one.wordings["emnlp"].test, "tests", (one.wordings["emnlp"].test,))
+        if any(isinstance(test, CheckHolds) for test in tests):
+            kinds = {(test.kind, getattr(test, "column", None)) for test in one.given}
+            assert kinds == {
+                ("score_at_least", "right labels"),
+                ("score_at_most", "permuted labels"),
+                ("check_holds", None),
+            }
+
+
 def test_notes_say_how_long_it_takes(recipe: Recipe) -> None:
     for note in recipe.notes.values():
         assert "TIME" not in note

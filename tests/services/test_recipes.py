@@ -212,6 +212,24 @@ def test_checks_alone_are_a_recipe_too(sessions: Sessions) -> None:
     }
 
 
+@pytest.mark.parametrize(("seeds", "decided"), [(2, False), (3, True)])
+def test_a_check_of_every_replicate_has_the_seeds_of_its_base(
+    sessions: Sessions, seeds: int, decided: bool
+) -> None:
+    """The orders are the other way round, which two seeds do not show."""
+    low, high = -0.5, -0.3
+    reports = tuple(
+        Check.at_least(f"saliency.{name}", "Larger.", low, 1e-6, low=low, high=high, opposite=0.0)
+        for name in ("first-layer", "last-layer")
+    )
+    study = create(sessions, recipe="wang2023/saliency", seeds=seeds)
+    scores = {"episodes": 0}
+    run_all(sessions, lambda spec: Run(scores, checks=reports if spec.kind == "theory" else ()))
+    evidence = {one.claim: one.evidence for one in report(sessions, study).claims}
+    assert f"on {seeds} seeds of trained weights" in evidence["text-to-labels-first"]
+    assert ("2 seeds are too few" in evidence["text-to-labels-first"]) is not decided
+
+
 def test_a_study_of_no_recipe_has_no_report(sessions: Sessions) -> None:
     with sessions.begin() as session:
         asked = recipes.requested(session, request()).spec

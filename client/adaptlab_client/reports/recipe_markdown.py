@@ -123,8 +123,8 @@ def _when(jobs: Sequence[Ran]) -> Iterator[str]:
     reused = len(jobs) - len(new)
     others = f" {reused} earlier jobs were reused." if reused else ""
     yield (
-        f"- {min(starts):%-d %B %Y}: {len(new)} jobs, {minutes:.1f} minutes from the first claim "
-        f"to the last result.{others}"
+        f"- {min(starts):%-d %B %Y}: {counted(len(new), 'job')}, {minutes:.1f} minutes from the "
+        f"first claim to the last result.{others}"
     )
 
 

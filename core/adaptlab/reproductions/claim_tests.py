@@ -259,8 +259,8 @@ def _check(test: CheckHolds, recipe: Recipe, measured: Measured) -> Decision:
     over = f", on {counted(min(seeds), 'seed')} of trained weights" if seeds else ""
     text = (
         f"check {test.check}: {_held(len(reports), len(failed), len(unclear))}{over}; "
-        f"{shown.name} measured {shown.measured:.3g}{_interval_of(shown)}, claimed: {shown.bound} "
-        f"{shown.tolerance:.3g}"
+        f"{shown.name} measured {_estimate(shown):.3g}{_interval_of(shown)}, claimed: "
+        f"{shown.bound} {shown.tolerance:.3g}"
     )
     doubts = list(_few(min(seeds)) if seeds else ())
     if failed and not all(map(_has_interval, failed)):
@@ -295,6 +295,12 @@ def _is_opposite(report: Check) -> bool:
     if not isinstance(limit, float) or not isinstance(end, float):
         return False
     return end < limit if report.bound == "at least" else end > limit
+
+
+def _estimate(report: Check) -> float:
+    """Return the measured value, or the difference of which it is a limit."""
+    difference = report.details.get("difference")
+    return difference if isinstance(difference, float) else report.measured
 
 
 def _interval_of(report: Check) -> str:

@@ -1,0 +1,76 @@
+"""Section 2.2: label words that cannot read the text before them."""
+
+from adaptlab.recipes.claims import claim, holds
+from adaptlab.recipes.wang2023 import settings as paper
+from adaptlab.reproductions.claim import Claim
+from adaptlab.reproductions.recipe import RECIPES, Recipe
+
+CHECK = "isolation"
+LAYERS = 2
+"""Layers that are isolated at either end; the paper isolates 5 of 48, and 1, 3 and 7."""
+
+
+@RECIPES.register("wang2023/isolation")
+def isolation() -> Recipe:
+    """Return the recipe: answers while label words read only themselves."""
+    return Recipe(
+        name="wang2023/isolation",
+        title="Isolated label words",
+        question="Do label words gather the demonstrations in the first layers?",
+        source=f"{paper.SOURCE}, section 2.2 and figure 4",
+        versions=paper.VERSIONS,
+        base_models=("episodes",),
+        presets={
+            "quick": paper.quick("wang2023-isolation", {"name": CHECK, "layers": LAYERS}),
+        },
+        tables=paper.accuracies(),
+        claims=(*paper.in_context_claims(), *_claims()),
+        notes={
+            "quick": f"{paper.QUICK_NOTE}The first and the last two of four layers are isolated, "
+            "where the paper isolates five of 48. Loyalty is that of labels; word loyalty is left "
+            "out, because the answers here are labels alone. Controls that the paper lacks isolate "
+            "the separators before the labels, and the line breaks after them. About 8 minutes on "
+            "two busy cores; the base is shared with wang2023/saliency.",
+        },
+    )
+
+
+def _claims() -> tuple[Claim, ...]:
+    return (
+        _claim(
+            "labels-matter-in-first-layers",
+            "In the first layers, isolated label words change more answers than as many isolated "
+            "random words.",
+            "first-layers.random",
+        ),
+        _claim(
+            "first-layers-more-than-last",
+            "Isolated label words change more answers in the first layers than in the last ones.",
+            "last-layers",
+        ),
+        _claim(
+            "labels-more-than-separators",
+            "Not tested in the paper: in the first layers, isolated label words change more "
+            "answers than the separators before them.",
+            "first-layers.separators",
+            in_paper=False,
+        ),
+        _claim(
+            "labels-more-than-line-breaks",
+            "Not tested in the paper, which counts them as formatting: in the first layers, "
+            "isolated label words change more answers than the line breaks after them.",
+            "first-layers.after",
+            in_paper=False,
+        ),
+    )
+
+
+def _claim(name: str, text: str, report: str, *, in_paper: bool = True) -> Claim:
+    return claim(
+        paper.VERSION,
+        name,
+        text,
+        holds(CHECK, f"{CHECK}.{report}"),
+        in_paper=in_paper,
+        given=[*paper.USES_DEMONSTRATIONS, holds(CHECK, f"{CHECK}.above-chance")],
+    )

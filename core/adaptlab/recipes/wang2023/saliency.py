@@ -1,0 +1,67 @@
+"""Section 2.1: saliency that flows into label words, and from them."""
+
+from adaptlab.recipes.claims import claim, holds
+from adaptlab.recipes.wang2023 import settings as paper
+from adaptlab.reproductions.claim import Claim
+from adaptlab.reproductions.recipe import RECIPES, Recipe
+
+CHECK = "saliency"
+
+
+@RECIPES.register("wang2023/saliency")
+def saliency() -> Recipe:
+    """Return the recipe: saliency of attention, layer by layer."""
+    return Recipe(
+        name="wang2023/saliency",
+        title="Saliency of label words",
+        question="Does information flow from the text into label words, and then to the query?",
+        source=f"{paper.SOURCE}, section 2.1 and figure 3",
+        versions=paper.VERSIONS,
+        base_models=("episodes",),
+        presets={"quick": paper.quick("wang2023-saliency", {"name": CHECK})},
+        tables=paper.accuracies(),
+        claims=(*paper.in_context_claims(), *_claims()),
+        notes={
+            "quick": f"{paper.QUICK_NOTE}Four layers are few for a crossover in the middle. In the "
+            "last layer only the query's end has a gradient, so labels are compared there with the "
+            "other tokens that the query reads, and the fall of the flow into labels ends at the "
+            "layer before it. About 8 minutes on two busy cores; the base is shared with "
+            "wang2023/isolation.",
+        },
+    )
+
+
+def _claims() -> tuple[Claim, ...]:
+    return (
+        _claim(
+            "text-to-labels-first",
+            "In the first layer, more saliency flows from the text into label words than from "
+            "label words to the query.",
+            "first-layer",
+        ),
+        _claim(
+            "labels-more-than-others",
+            "In the first layer, more saliency flows into label words than between other tokens.",
+            "first-layer.others",
+        ),
+        _claim(
+            "flow-into-labels-falls",
+            "The share of saliency that flows into label words falls in deeper layers.",
+            "into-labels",
+        ),
+        _claim(
+            "labels-to-query-last",
+            "In the last layer, label words pass more saliency to the query than other tokens do.",
+            "last-layer",
+        ),
+    )
+
+
+def _claim(name: str, text: str, report: str) -> Claim:
+    return claim(
+        paper.VERSION,
+        name,
+        text,
+        holds(CHECK, f"{CHECK}.{report}"),
+        given=[*paper.USES_DEMONSTRATIONS, holds(CHECK, f"{CHECK}.above-chance")],
+    )
