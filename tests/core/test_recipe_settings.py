@@ -315,6 +315,17 @@ def test_nothing_is_claimed_of_label_words_without_the_premises(name: str) -> No
             }
 
 
+def test_hard_prompts_have_equal_tokens_and_steps() -> None:
+    plan = plan_of("wen2023/hard-prompts", "quick")
+    known = {job.digest: job.resolved for job in plan.jobs}
+    jobs = [known[cell.digest] for cell in plan.cells]
+    assert {job.budget.extra_context_tokens for job in jobs} == {10}
+    assert {job.training.steps for job in jobs if job.method.trains} == {300}
+    assert {job.training.schedule for job in jobs} == {"constant"}
+    by_gradient = [one for one in jobs if len(set(one.training.learning_rates)) > 1]
+    assert {len(job.training.trials) for job in by_gradient} == {4}
+
+
 def test_notes_say_how_long_it_takes(recipe: Recipe) -> None:
     for note in recipe.notes.values():
         assert "TIME" not in note
