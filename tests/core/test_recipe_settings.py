@@ -17,6 +17,8 @@ from adaptlab.reproductions.recipe import PRESETS, RECIPES, Preset, Recipe
 from adaptlab.reproductions.recipe_study import recipe_named
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt, ResolvedPretrain
+from adaptlab.specs.spec import BudgetSpec
+from adaptlab.studies.study import StudyMethod
 from adaptlab.studies.study_plan import StudyPlan
 
 PAPER = "petrov2024"
@@ -324,6 +326,22 @@ def test_hard_prompts_have_equal_tokens_and_steps() -> None:
     assert {job.training.schedule for job in jobs} == {"constant"}
     by_gradient = [one for one in jobs if len(set(one.training.learning_rates)) > 1]
     assert {len(job.training.trials) for job in by_gradient} == {4}
+
+
+def test_visual_prompts_and_lora_have_equal_sizes() -> None:
+    """Each has 16 rows of width 64, and the head's 5 · 65 parameters.
+
+    LoRA of rank 1 has 2 · 64 for query and value of each of four layers, which is as many.
+    """
+    spec = recipe_named("jia2022/visual-prompts").study("quick")
+    assert isinstance(spec.methods, tuple)
+    methods = {one.label: one for one in spec.methods if isinstance(one, StudyMethod)}
+    knobs = {label: one.model_extra or {} for label, one in methods.items()}
+    assert 4 * knobs["VPT-deep"]["length"] == knobs["VPT-shallow"]["length"] == 16
+    assert (knobs["LoRA"]["rank"], knobs["LoRA"]["sites"]) == (1, ("attn.q", "attn.v"))
+    (budget,) = spec.budgets
+    assert isinstance(budget, BudgetSpec)
+    assert budget.trainable_parameters == 16 * 64 + 5 * 65
 
 
 def test_notes_say_how_long_it_takes(recipe: Recipe) -> None:
