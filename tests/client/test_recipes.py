@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import re
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from sqlalchemy.orm import Session, sessionmaker
@@ -12,17 +12,23 @@ from tests.client.conftest import Invoke
 from tests.making import a_base_model, a_study_document
 from tests.reproducing import Run, as_published, run_all
 
+from adaptlab.reproductions.claim_tests import ClaimFinding
 from adaptlab.reproductions.recipe import PublishedScore
 from adaptlab.reproductions.recipe_report import ReportCell
 from adaptlab.specs.spec import ResolvedSpec, ResourcesSpec
 from adaptlab.statistics.intervals import Interval
 from adaptlab_client import Client, InvalidRequest, NotFound
-from adaptlab_client.reports.recipe_text import beside, percent
+from adaptlab_client.reports.recipe_text import FINDINGS, beside, percent
 
 Sessions = sessionmaker[Session]
 TABLE_1 = "petrov2024/table-1"
 STUDY = "petrov2024-table-1-quick"
 QUICK = ("recipes", "run", TABLE_1, "--seeds", "3")
+
+
+def test_every_finding_has_words() -> None:
+    assert FINDINGS.keys() == set(get_args(ClaimFinding))
+    assert len(set(FINDINGS.values())) == len(FINDINGS)
 
 
 def one_fails(spec: ResolvedSpec) -> Run:

@@ -5,6 +5,7 @@ Some are read over HTTP, some in a browser.
 
 import re
 from collections.abc import Callable
+from typing import get_args
 
 import pytest
 from fastapi.testclient import TestClient
@@ -16,10 +17,12 @@ from tests.pages.reading import HERE, PAGE, section
 from tests.pages.visitors import Visitor, in_every_window
 from tests.reproducing import Run, as_published, run_all
 
+from adaptlab.reproductions.claim_tests import ClaimFinding
 from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.studies.study import StudyExtension
 from adaptlab_api.app import create_app
+from adaptlab_api.pages.recipes.page import FINDINGS
 from adaptlab_services.recipes import recipe_studies
 from adaptlab_services.settings import Settings
 from adaptlab_services.studies import studies
@@ -31,6 +34,11 @@ ADDRESS = f"/recipes/{TABLE_1}"
 STUDY = "petrov2024-table-1-quick"
 ONE_LINE = 48
 """Of the navigation, in pixels: two lines are 57 in a narrow window."""
+
+
+def test_every_finding_has_a_mark_and_words() -> None:
+    assert FINDINGS.keys() == set(get_args(ClaimFinding))
+    assert len({words for _, words in FINDINGS.values()}) == len(FINDINGS)
 
 
 def learning_prefix(spec: ResolvedSpec) -> Run:
