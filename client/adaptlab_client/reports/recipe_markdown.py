@@ -121,7 +121,8 @@ def _when(jobs: Sequence[Ran]) -> Iterator[str]:
         return
     minutes = (max(ends) - min(starts)).total_seconds() / 60
     reused = len(jobs) - len(new)
-    others = f" {reused} earlier jobs were reused." if reused else ""
+    verb = "was" if reused == 1 else "were"
+    others = f" {counted(reused, 'earlier job')} {verb} reused." if reused else ""
     yield (
         f"- {min(starts):%-d %B %Y}: {counted(len(new), 'job')}, {minutes:.1f} minutes from the "
         f"first claim to the last result.{others}"
