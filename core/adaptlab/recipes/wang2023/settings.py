@@ -32,7 +32,7 @@ QUICK_NOTE = (
     "classes with two demonstrations each, instead of GPT2-XL (48 layers) and GPT-J on SST-2, "
     "TREC, AGNews and EmoC with one. With them, GPT2-XL scores 61.28, 57.56, 73.32 and 15.44 % in "
     "the paper, the last below the 25 % of guessing one of four labels. Here, no claim about label "
-    "words counts unless every seed is above chance, and at chance with permuted labels. "
+    "words counts unless every seed is above chance, and lower with permuted labels. "
 )
 
 
