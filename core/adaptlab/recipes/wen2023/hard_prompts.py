@@ -111,7 +111,7 @@ def _claims() -> tuple[Claim, ...]:
 
 
 def _ahead(name: str, text: str, row: str, other: str, *, in_paper: bool = True) -> Claim:
-    """Return the claim of an order, of a method that does better than guessing."""
+    """Return the claim of an order, of a method that beats guessing."""
     return claim(
         VERSION,
         name,
