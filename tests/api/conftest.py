@@ -6,6 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_token, an_adapt_document
+from tests.nursery import Nursery
 from tests.patience import awaited_comparisons, patient_bell, patient_comparisons, patient_locks
 
 from adaptlab_api.app import create_app
@@ -58,3 +59,11 @@ def shared_api(
 def job(api: TestClient, base: None) -> str:
     """The address of a queued job, an adaptation."""
     return api.post("/v1/jobs", json=an_adapt_document()).headers["location"]
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    """Starts servers without loading them again."""
+    opened = Nursery(["adaptlab_api.server"])
+    yield opened
+    opened.close()

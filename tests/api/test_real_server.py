@@ -16,6 +16,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session, sessionmaker
 from tests.api.serving import Running, a_server
 from tests.making import a_base_model, a_claim, a_made_up_ledger, an_adapt_document
+from tests.nursery import Nursery
 from tests.standstills import Watch
 
 from adaptlab.measurements import results
@@ -33,7 +34,14 @@ PATIENT = "from adaptlab_api.doors import open_requests; open_requests.PATIENCE_
 
 
 @pytest.fixture
-def server(settings: Settings, token: str, tmp_path: Path) -> Iterator[Running]:
+def server(settings: Settings, token: str, tmp_path: Path, nursery: Nursery) -> Iterator[Running]:
+    with a_server(settings, token, tmp_path / "server.log", PATIENT, nursery) as running:
+        yield running
+
+
+@pytest.fixture
+def loaded_server(settings: Settings, token: str, tmp_path: Path) -> Iterator[Running]:
+    """A server that has loaded its own modules, for tests of its memory."""
     before = f"{AS_INSTALLED}\n{PATIENT}"
     with a_server(settings, token, tmp_path / "server.log", before) as running:
         yield running
@@ -213,9 +221,8 @@ HEAD = (
 )
 
 
-def test_a_body_over_the_limit_is_refused_before_it_is_held(
-    server: Running,
-) -> None:
+def test_a_body_over_the_limit_is_refused_before_it_is_held(loaded_server: Running) -> None:
+    server = loaded_server
     assert server.client.post("/v1/jobs", json=an_adapt_document()).status_code == 422
     before = server.resident
     large = b"x" * (64 * MEGABYTE)
@@ -237,7 +244,10 @@ def test_what_is_hardly_http_is_refused(server: Running) -> None:
     assert server.client.get("/healthz").status_code == 200
 
 
-def test_memory_stays_small(server: Running, ledger: DatabaseLedger, sessions: Sessions) -> None:
+def test_memory_stays_small(
+    loaded_server: Running, ledger: DatabaseLedger, sessions: Sessions
+) -> None:
+    server = loaded_server
     job = create(server)
     content = bytes(MEGABYTE)
     claim = a_claim(ledger)

@@ -18,6 +18,7 @@ from pyrate_limiter import Rate
 from sqlalchemy.orm import Session, sessionmaker
 from tests.api.serving import Running, a_server
 from tests.making import a_job, a_token
+from tests.nursery import Nursery
 from tests.patience import LONG, nobody_listens
 from tests.watching import until
 
@@ -246,13 +247,16 @@ def test_a_good_sign_in_lets_no_wrong_one_past(settings: Settings, token: str) -
 
 
 def test_one_person_cannot_take_all_connections(
-    settings: Settings, token: str, other: str, sessions: Sessions, tmp_path: Path
+    settings: Settings, token: str, other: str, sessions: Sessions, tmp_path: Path, nursery: Nursery
 ) -> None:
     with sessions.begin() as session:
         job = a_job(session)
         another = a_token(session)
     few = "import os; os.environ['ADAPTLAB_MAX_OPEN_REQUESTS'] = '3'"
-    with a_server(settings, token, tmp_path / "log", few) as server, ExitStack() as streams:
+    with (
+        a_server(settings, token, tmp_path / "log", few, nursery=nursery) as server,
+        ExitStack() as streams,
+    ):
         address = f"{server.url}/v1/jobs/{job}/events"
         mine = {"Accept": "text/event-stream", "Authorization": f"Bearer {token}"}
         for _ in range(3):
@@ -278,7 +282,7 @@ def answer_of(address: str, header: dict[str, str]) -> httpx.Response:
 
 
 def test_one_person_cannot_take_all_threads(
-    settings: Settings, token: str, other: str, tmp_path: Path
+    settings: Settings, token: str, other: str, tmp_path: Path, nursery: Nursery
 ) -> None:
     going = tmp_path / "going"
     going.touch()
@@ -289,7 +293,10 @@ def test_one_person_cannot_take_all_threads(
         "    raise jobs.jobs.NotFound('job', 'none')\n"
         "jobs.jobs.cancel = cancel"
     )
-    with a_server(settings, token, tmp_path / "log", slow) as server, ThreadPoolExecutor(30) as us:
+    with (
+        a_server(settings, token, tmp_path / "log", slow, nursery=nursery) as server,
+        ThreadPoolExecutor(30) as us,
+    ):
         mine, theirs = ({"Authorization": f"Bearer {one}"} for one in (token, other))
         changes = [
             us.submit(httpx.post, server.url + WRITE[1], headers=mine, timeout=120)

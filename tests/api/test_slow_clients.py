@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.api.serving import Running, a_server
+from tests.nursery import Nursery
 from tests.security.slow_clients import MEGABYTE, attack
 
 from adaptlab_services.settings import Settings
@@ -58,9 +59,9 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def server(settings: Settings, token: str, log: Path) -> Iterator[Running]:
+def server(settings: Settings, token: str, log: Path, nursery: Nursery) -> Iterator[Running]:
     """A server whose patience with heads and bodies is that of production."""
-    with a_server(settings, token, log, before=CROWDED) as running:
+    with a_server(settings, token, log, before=CROWDED, nursery=nursery) as running:
         yield running
 
 
@@ -204,9 +205,12 @@ def open_files(server: Running) -> int:
 
 
 def test_connections_count_until_the_last_byte_of_their_answer_is_taken(
-    settings: Settings, token: str, log: Path
+    settings: Settings, token: str, log: Path, nursery: Nursery
 ) -> None:
-    with a_server(settings, token, log, FEW_FROM_ONE) as server, ExitStack() as held:
+    with (
+        a_server(settings, token, log, FEW_FROM_ONE, nursery=nursery) as server,
+        ExitStack() as held,
+    ):
         before = open_files(server)
         leave_answers(server, held, 120)
         assert server.client.get("/healthz").status_code == 200
@@ -214,9 +218,9 @@ def test_connections_count_until_the_last_byte_of_their_answer_is_taken(
 
 
 def test_answers_that_nobody_takes_are_given_up_to_the_last_byte(
-    settings: Settings, token: str, log: Path
+    settings: Settings, token: str, log: Path, nursery: Nursery
 ) -> None:
-    with a_server(settings, token, log, IMPATIENT) as server, ExitStack() as held:
+    with a_server(settings, token, log, IMPATIENT, nursery=nursery) as server, ExitStack() as held:
         before = open_files(server)
         leave_answers(server, held, 10)
         deadline = time.monotonic() + 30
@@ -225,9 +229,14 @@ def test_answers_that_nobody_takes_are_given_up_to_the_last_byte(
             time.sleep(0.1)  # between two looks; the loop ends by what it waits for
 
 
-def test_without_the_defence_they_stay(settings: Settings, token: str, log: Path) -> None:
+def test_without_the_defence_they_stay(
+    settings: Settings, token: str, log: Path, nursery: Nursery
+) -> None:
     before = HURRIED + UNDEFENDED
-    with a_server(settings, token, log, before) as server, connect(server) as connection:
+    with (
+        a_server(settings, token, log, before, nursery=nursery) as server,
+        connect(server) as connection,
+    ):
         connection.settimeout(3)
         connection.sendall(b"GET")
         with pytest.raises(TimeoutError):

@@ -16,6 +16,7 @@ from sqlalchemy import delete, func, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.api.serving import Running, a_server
 from tests.making import a_job, a_member, a_user
+from tests.nursery import Nursery
 
 from adaptlab_api.app import create_app
 from adaptlab_db.tables import Membership, Token
@@ -93,9 +94,9 @@ ENDS: tuple[End, ...] = (revoked, expired, removed, shut_out, signed_out)
 
 
 @pytest.fixture
-def server(settings: Settings, token: str, tmp_path: Path) -> Iterator[Running]:
+def server(settings: Settings, token: str, tmp_path: Path, nursery: Nursery) -> Iterator[Running]:
     """A server whose exports have no end."""
-    with a_server(settings, token, tmp_path / "log", ENDLESS) as running:
+    with a_server(settings, token, tmp_path / "log", ENDLESS, nursery=nursery) as running:
         yield running
 
 

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 from tests.api.serving import Running, a_server
 from tests.freezing import Passage, passage_to
+from tests.nursery import Nursery
 from tests.worker.conftest import wait_until
 
 from adaptlab_api.app import create_app
@@ -29,13 +30,17 @@ FAR_TOO_LATE = 12.0
 
 @pytest.fixture
 def frozen(
-    settings: Settings, token: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: Settings,
+    token: str,
+    tmp_path: Path,
+    nursery: Nursery,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[tuple[Passage, Running]]:
     """A server whose database can be frozen."""
     monkeypatch.setenv("ADAPTLAB_ANSWER_SECONDS", str(LIMIT))
     with passage_to(settings.database_url) as (passage, url):
         through = settings.model_copy(update={"database_url": url})
-        with a_server(through, token, tmp_path / "server.log") as server:
+        with a_server(through, token, tmp_path / "server.log", nursery=nursery) as server:
             yield passage, server
             passage.thaw()
 

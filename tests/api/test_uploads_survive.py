@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.api.serving import a_server
+from tests.nursery import Nursery
 
 from adaptlab_client import Client
 from adaptlab_client.errors import ServerUnreachable
@@ -75,12 +76,15 @@ def test_an_upload_outlives_its_server(
     sessions: Sessions,
     token: str,
     tmp_path: Path,
+    nursery: Nursery,
     moment: tuple[str, str, int],
 ) -> None:
     file = tmp_path / "content"
     file.write_bytes(CONTENT)
     once = Retries(attempts=1)
-    with a_server(settings, token, tmp_path / "first.log", killed_at(*moment)) as server:
+    with a_server(
+        settings, token, tmp_path / "first.log", killed_at(*moment), nursery=nursery
+    ) as server:
         with Client(server.url, token, retries=once) as client, pytest.raises(ServerUnreachable):
             client.uploads.send(file)
         assert server.process.wait(60) == -9
@@ -91,7 +95,7 @@ def test_an_upload_outlives_its_server(
         chunk = CONTENT[number * 2**23 : (number + 1) * 2**23]
         assert sha256 == hashlib.sha256(chunk).hexdigest()
     with (
-        a_server(settings, token, tmp_path / "second.log") as server,
+        a_server(settings, token, tmp_path / "second.log", nursery=nursery) as server,
         Client(server.url, token) as client,
     ):
         assert client.uploads.send(file).state == "complete"
@@ -116,12 +120,15 @@ def test_a_server_killed_while_it_reads_records_leaves_no_dataset(
     sessions: Sessions,
     token: str,
     tmp_path: Path,
+    nursery: Nursery,
     moment: tuple[str, str, int],
 ) -> None:
     file = tmp_path / "records.csv"
     file.write_bytes(RECORDS)
     once = Retries(attempts=1)
-    with a_server(settings, token, tmp_path / "first.log", killed_at(*moment)) as server:
+    with a_server(
+        settings, token, tmp_path / "first.log", killed_at(*moment), nursery=nursery
+    ) as server:
         with Client(server.url, token, retries=once) as client, pytest.raises(ServerUnreachable):
             client.datasets.upload_file("records", file, kind="records")
         assert server.process.wait(60) == -9
@@ -129,7 +136,7 @@ def test_a_server_killed_while_it_reads_records_leaves_no_dataset(
         assert session.scalars(select(Dataset)).all() == []
         assert set(session.scalars(select(Artifact.state))) == {"ready", "uploading"}
     with (
-        a_server(settings, token, tmp_path / "second.log") as server,
+        a_server(settings, token, tmp_path / "second.log", nursery=nursery) as server,
         Client(server.url, token) as client,
     ):
         made = client.datasets.upload_file("records", file, kind="records")
@@ -140,14 +147,14 @@ def test_a_server_killed_while_it_reads_records_leaves_no_dataset(
 
 
 def test_keeping_before_reading_again_would_be_noticed(
-    settings: Settings, sessions: Sessions, token: str, tmp_path: Path
+    settings: Settings, sessions: Sessions, token: str, tmp_path: Path, nursery: Nursery
 ) -> None:
     """The same look at a server that does it in the wrong order."""
     file = tmp_path / "content"
     file.write_bytes(CONTENT)
     before = HASTY + killed_at("adaptlab_db.artifacts", "_verified", 1)
     with (
-        a_server(settings, token, tmp_path / "log", before) as server,
+        a_server(settings, token, tmp_path / "log", before, nursery=nursery) as server,
         Client(server.url, token, retries=Retries(attempts=1)) as client,
         pytest.raises(ServerUnreachable),
     ):

@@ -234,3 +234,9 @@ SWITCHES: dict[str, Callable[[], None]] = {
         no_whole_uploads,
     )
 }
+
+
+def use(names: Iterable[str]) -> None:
+    """Apply the switches of these names."""
+    for name in names:
+        SWITCHES[name]()

@@ -18,11 +18,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 from tests.chaos.histories import a_base_with_history
 from tests.chaos.killable import KillableServers, is_alive
-from tests.chaos.nursery import ROOT, Nursery
 from tests.chaos.runners import FOLDER, SIZE
 from tests.chaos.switches import REFUSED
 from tests.databases import Databases
 from tests.making import a_token
+from tests.nursery import ROOT, Nursery
 
 from adaptlab_db.migrate import upgrade
 from adaptlab_db.session import close, session_factory
@@ -30,6 +30,7 @@ from adaptlab_stack.ports import LOOPBACK, free_port
 
 LEASE_SECONDS = 2.0
 RUNNER = "tests.chaos.runners:quick"
+PRELOADED = ("tests.chaos.switches", "adaptlab_api.server", "adaptlab_worker.processes")
 SETTINGS = {
     "ADAPTLAB_LEASE_SECONDS": str(LEASE_SECONDS),
     "ADAPTLAB_HEARTBEAT_SECONDS": "0.4",
@@ -54,7 +55,7 @@ def lab(servers: KillableServers) -> Generator[Lab]:
     """Make what all runs share."""
     with Databases(servers.database_url) as databases, databases.copy_of("template0") as url:
         upgrade(url)
-        nursery = Nursery()
+        nursery = Nursery(PRELOADED)
         try:
             yield Lab(servers, nursery, url.rpartition("/")[2])
         finally:
@@ -142,7 +143,10 @@ class World:
                 self._note_birth(name)
                 argv = self._argv(name)
                 switches = ("hurry", "believe", "note_refusals", *self._making.switches)
-                self.pids[name] = self.lab.nursery.bear(argv, self._environment, self.log, switches)
+                before = f"from tests.chaos.switches import use\nuse({switches!r})"
+                born = self.lab.nursery.bear(argv, self._environment, self.log, before)
+                self.pids[name] = born.pid
+                born.leave()
 
     def _note_birth(self, name: str) -> None:
         """Something that dies as soon as it is born is a fault of the test."""
