@@ -74,6 +74,8 @@ def create_engine(url: str, *, limited: bool = True, pool_size: int = 10) -> Eng
         json_deserializer=from_json,
         json_serializer=_json,
         connect_args=settings,
+        # No column has that type; each new connection would look it up in the catalogue.
+        use_native_hstore=False,
     )
     event.listen(engine, "before_cursor_execute", _ask_for_bytes)
     ping = engine.dialect.do_ping
