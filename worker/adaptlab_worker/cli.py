@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from adaptlab.loading import uncollected
+
 Slots = Annotated[
     int, typer.Option(min=1, max=64, help="Number of jobs that run at the same time.")
 ]
@@ -75,12 +77,14 @@ def worker(
     """
     options_given = (once, drain, max_jobs, idle_timeout is not None, until, queue, scratch, server)
     if not any(options_given):
-        from adaptlab_worker.processes import run_worker  # late: the command line starts quickly
+        with uncollected():  # late: the command line starts quickly
+            from adaptlab_worker.processes import run_worker
 
         raise typer.Exit(run_worker(slots, runner))
     _check(once=once, drain=drain, slots=slots, max_jobs=max_jobs, idle_timeout=idle_timeout)
-    from adaptlab_worker.errors import NoEndKnown
-    from adaptlab_worker.pull_loop import PullOptions, run_pull_worker  # late, as above
+    with uncollected():  # late, as above
+        from adaptlab_worker.errors import NoEndKnown
+        from adaptlab_worker.pull_loop import PullOptions, run_pull_worker
 
     options = PullOptions(
         slots=slots,
@@ -102,7 +106,8 @@ def worker(
 
 def beat() -> None:
     """Run the scheduler of the workers' periodic duties; one is enough."""
-    from adaptlab_worker.processes import run_beat  # late: the command line must start quickly
+    with uncollected():  # late: the command line must start quickly
+        from adaptlab_worker.processes import run_beat
 
     run_beat()
 
