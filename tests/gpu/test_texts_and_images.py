@@ -1,4 +1,4 @@
-"""Runs on texts, images and demonstrations on a GPU, compared with the CPU."""
+"""Texts, images and demonstrations: runs on a GPU and on the CPU agree."""
 
 from pathlib import Path
 from typing import Any
