@@ -106,6 +106,8 @@ def test_recipes_are_listed_and_shown_by_commands(shared_invoke: Invoke) -> None
     shown = shared_invoke("recipes", "show", TABLE_1)
     assert "91 ± 5" in shown.stdout
     assert "prefix-fails (arXiv v1): Prefix-tuning cannot" in shown.stdout
+    unpublished = shared_invoke("recipes", "show", "petrov2024/suffix").stdout
+    assert "Sorting downwards by one learned position (not published)\n\nClaims" in unpublished
 
 
 def test_a_recipe_is_run_and_reported_by_one_command(invoke: Invoke, sessions: Sessions) -> None:

@@ -15,6 +15,8 @@ from adaptlab.specs.resolve import BaseModelFacts
 from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec, changed, extended
 from adaptlab.studies.study_expansion import expand
 from adaptlab.studies.study_plan import PlannedCheck, StudyPlan
+from adaptlab.tasks.episodes import Episodes
+from adaptlab.theory_checks.saliency import Saliency
 from adaptlab.validation import validation_problems
 
 EQUATION_6 = {"name": "relative_attention", "of": "prefix_tuning"}
@@ -173,6 +175,22 @@ def test_a_budget_that_the_study_does_not_have_is_refused_with_the_nearest():
 )  # fmt: skip
 def test_a_check_that_cannot_be_done_is_refused(check: Any, pointer: str, code: str):
     assert problem(checks=[check]) == (pointer, code)
+
+
+def test_the_task_of_a_check_of_base_models_is_its_own():
+    base = other_base(vocabulary=53, context=23)
+    own = {"name": "episodes", "kinds": 3}
+    saliency = {"name": "saliency", "task": own, "samples": 100}
+    (check,) = alone(base, checks=[saliency]).checks
+    job = json.loads(check.spec.model_dump_json(exclude_unset=True))
+    assert (job["base_model"], job["checks"]) == ("other", [saliency])
+    (resolved,) = check.resolved.checks
+    assert isinstance(resolved, Saliency)
+    assert resolved.task == Episodes(kinds=3)
+    wrong = [saliency | {"task": own | {"kinds": 0}}]
+    with pytest.raises(InvalidSpec) as caught:
+        alone(base, checks=wrong)
+    assert caught.value.problems[0].pointer == "/checks/0/task/kinds"
 
 
 def test_a_refusal_names_the_method_and_what_would_do():

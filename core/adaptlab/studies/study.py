@@ -81,7 +81,8 @@ class StudyCheck(Choice):
     A check of base models measures each of `base_models`, by default all of the study's. A check
     of adaptations measures those of the method with the label `of`, one for every size that the
     budgets give it. `budget`, `task` and `base_models` limit them if given. Each has its own job;
-    with `together`, all of one base model share a job. `replicates` is the number of seeds that are
+    with `together`, all of one base model share a job. A check of base models that works on a task,
+    such as `saliency`, takes `task` as its own. `replicates` is the number of seeds that are
     measured of each. `label` is its name in the study, by default the check's name with the given
     knobs.
     """
@@ -95,10 +96,6 @@ class StudyCheck(Choice):
     budget: Budget | None = None
     together: bool = False
     replicates: Annotated[int, Field(ge=1, le=64)] | Literal["all"] = "all"
-
-    def choice(self) -> Choice:
-        """Return the check of a job's spec."""
-        return Choice.model_validate(self.model_dump(include={"name"}) | (self.model_extra or {}))
 
 
 def _form(value: object) -> str:

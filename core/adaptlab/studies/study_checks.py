@@ -11,7 +11,7 @@ from adaptlab.plugins.theory_check import THEORY_CHECKS, Measured, TheoryCheck
 from adaptlab.specs.resolve import BaseModelFacts, budget_limit, configured, family_shape
 from adaptlab.specs.resolve_theory import adaptation_of, resolve_theory
 from adaptlab.specs.resolved import spec_digest
-from adaptlab.specs.spec import TheorySpec
+from adaptlab.specs.spec import Choice, TheorySpec
 from adaptlab.studies.study import StudyCheck, StudySpec, base_names
 from adaptlab.studies.study_methods import (
     StudyEntry,
@@ -78,7 +78,7 @@ def theory_spec(
 ) -> TheorySpec:
     """Return the spec of a job of the check."""
     given = {name: getattr(spec, name) for name in SHARED if name in spec.model_fields_set}
-    given |= {"kind": "theory", "checks": (check.choice(),)}
+    given |= {"kind": "theory", "checks": (_choice(check),)}
     if base is not None and not adaptations:
         given["base_model"] = base
     if adaptations:
@@ -115,20 +115,37 @@ def _entry(
     methods: Sequence[str],
     datasets: Datasets,
 ) -> _Entry:
-    choice, names = given.choice(), base_names(spec)
-    check = configured(THEORY_CHECKS.get(choice.name, f"{pointer}/name"), choice, pointer)
+    kind, names = THEORY_CHECKS.get(given.name, f"{pointer}/name"), base_names(spec)
+    choice = _choice(given)
+    check = configured(kind, choice, pointer)
     bases = tuple(
         place_of_base(names, name, f"{pointer}/base_models/{index}")
         for index, name in enumerate(given.base_models or names)
     )
     task = None
-    if given.task is not None:
+    if given.task is not None and not _has_own_task(given.name):
         task = place_of_task(spec, given.task, f"{pointer}/task", datasets)
     if given.budget is not None:
         check_budget(spec, given.budget, f"{pointer}/budget")
     if faults := tuple(_faults(pointer, given, check, methods)):
         raise InvalidSpec(*faults)
     return _Entry(pointer, given.label or label_of(choice), given, check, bases, task)
+
+
+def _choice(given: StudyCheck) -> Choice:
+    """Return the check of a job's spec.
+
+    A `task` is the check's own if it has one, and otherwise limits what is measured.
+    """
+    own = {"name"}
+    if "task" in given.model_fields_set and _has_own_task(given.name):
+        own.add("task")
+    return Choice.model_validate(given.model_dump(include=own) | (given.model_extra or {}))
+
+
+def _has_own_task(name: str) -> bool:
+    check = THEORY_CHECKS.get(name)
+    return not check.needs_adaptation and "task" in check.model_fields
 
 
 def _faults(
@@ -145,8 +162,9 @@ def _faults(
             near = tuple(get_close_matches(given.of, methods, n=3, cutoff=0.3))
             yield Problem(f"{pointer}/of", "not_a_method_of_the_study", detail, (*methods,), near)
         return
+    unused = given.model_fields_set - ({"task"} if _has_own_task(given.name) else set())
     for member in ("of", "task", "budget", "together", "replicates"):
-        if member in given.model_fields_set:
+        if member in unused:
             detail = f"The check {name!r} does not measure adaptations. Leave `{member}` out."
             yield Problem(f"{pointer}/{member}", "measures_no_adaptation", detail)
     if given.base_models is not None and not check.needs_base:

@@ -197,8 +197,10 @@ def _print(recipe: "RecipeView") -> None:
         say_wrapped(f"{preset.preset}: {preset.note}")
     for table in recipe.tables:
         print()
-        say_wrapped(f"{table.title} ({table.source}), in per cent")
         published = [row for row in table.rows if row.published]
+        say_wrapped(f"{table.title} ({table.source}){', in per cent' if published else ''}")
+        if not published:
+            continue
         print_table(
             ["row", *(column.label for column in table.columns)],
             [[row.label, *map(paper, row.published)] for row in published],
