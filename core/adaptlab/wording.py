@@ -11,6 +11,8 @@ _FORMS: Mapping[str, str] = {
     "underscores and hyphens that begins with a letter or a digit",
     r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$": "a name of at most 63 letters, digits, dots, "
     "underscores, slashes and hyphens that begins with a letter or a digit",
+    r"^[a-z][a-z0-9_]{0,31}$": "a name of at most 32 lower-case letters, digits and underscores "
+    "that begins with a letter",
     r"^[a-z0-9][a-z0-9-]{0,30}$": "a name of at most 31 lower-case letters, digits and hyphens "
     "that begins with a letter or a digit",
     r"^[a-z0-9][a-z0-9-]*/[a-z0-9][a-z0-9-]*$": "two names with a slash between them, such as "

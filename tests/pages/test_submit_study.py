@@ -182,6 +182,19 @@ def test_it_begins_with_a_study_or_a_recipe(admin: TestClient) -> None:
         assert admin.get(path).status_code == 404
 
 
+@pytest.mark.parametrize(
+    "name", ["jia2022/visual-prompts", "wang2023/isolation", "wen2023/hard-prompts"]
+)
+def test_a_recipe_of_another_paper_goes_through_the_form_unchanged(
+    name: str, admin: TestClient
+) -> None:
+    page = admin.get(f"{NEW}?recipe={name}&preset=quick")
+    spec = forms.shown_json(page.text)
+    assert spec["name"] == name.replace("/", "-") + "-quick"
+    asked = forms.sent(admin, PREVIEW, forms.fields_of(page.text))
+    assert forms.shown_json(asked.text) == spec
+
+
 def test_a_fresh_form_asks_for_something_that_can_be_had(admin: TestClient) -> None:
     page = admin.get(NEW).text
     assert 'class="notice bad"' not in page

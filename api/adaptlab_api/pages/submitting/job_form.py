@@ -6,6 +6,7 @@ from functools import cache
 
 from sqlalchemy.orm import Session
 
+from adaptlab.specs.spec import PretrainSpec
 from adaptlab.studies.study import StudySpec
 from adaptlab_answers.models import BaseModelView, PlugIn
 from adaptlab_api.pages.rendering.examples import FIRST_JOB
@@ -305,12 +306,15 @@ def _grouped(offered: Around) -> tuple[tuple[str, tuple[tuple[str, str], ...]], 
 
 @cache
 def _bases_of_recipes() -> dict[str, Document]:
-    """Return the base models of recipes, without repetitions."""
+    """Return the base models that recipes train, without repetitions.
+
+    Those that they import need a folder that this server may not have.
+    """
     specs: dict[str, Document] = {}
     for summary in recipes.listed().data:
         for preset in recipes.get(summary.name).presets:
             bases = StudySpec.model_validate(preset.spec).base_models
-            inline = [base for base in bases if not isinstance(base, str)]
+            inline = [base for base in bases if isinstance(base, PretrainSpec)]
             for number, base in enumerate(inline):
                 spec = base.model_dump(mode="json", exclude_unset=True)
                 if spec not in specs.values():
