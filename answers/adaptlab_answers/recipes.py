@@ -1,6 +1,9 @@
 """Recipes and the reports of their studies."""
 
-from adaptlab.reproductions.claim import Claim, Versions
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from adaptlab.reproductions.claim import Claim, Versions, version_words
 from adaptlab.reproductions.recipe import Preset, PublishedTable
 from adaptlab.reproductions.recipe_report import RecipeReport
 from adaptlab.values import Value
@@ -39,6 +42,15 @@ class RecipePreset(Value):
     spec: JsonObject
 
 
+@dataclass(frozen=True)
+class Statement:
+    """A claim of a recipe in one wording, which `version` of the paper has."""
+
+    claim: str
+    version: str
+    text: str
+
+
 class RecipeView(Value):
     """A recipe: the paper's tables and claims, and the study of each preset."""
 
@@ -52,6 +64,14 @@ class RecipeView(Value):
     claims: tuple[Claim, ...]
     presets: tuple[RecipePreset, ...]
     links: RecipeLinks
+
+    def statements(self) -> Iterator[Statement]:
+        """Yield every wording of every claim."""
+        for claim in self.claims:
+            alone = len(claim.wordings) == 1
+            for name, wording in claim.wordings.items():
+                words = version_words(name, self.versions, alone=alone, in_paper=claim.in_paper)
+                yield Statement(claim.id, words, wording.text)
 
 
 class ReportLinks(Value):

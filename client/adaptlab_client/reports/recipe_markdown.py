@@ -24,7 +24,6 @@ from adaptlab_client.reports.recipe_text import (
     measured_seeds,
     met,
     paper,
-    wording,
 )
 
 PLACE = ("device", "precision", "threads", "compiled", "platform")
@@ -192,9 +191,10 @@ def _claims(report: StudyReport) -> Iterator[str]:
     yield "| --- | --- | --- | --- | --- |"
     for verdict in report.claims:
         numbers = dict.fromkeys(controls[control] for control in verdict.controls)
+        evidence = _cell_text(_evidence(verdict, controls))
         yield (
-            f"| {_cell_text(verdict.text)} | {wording(report, verdict)} | **{finding(verdict)}** | "
-            f"{_cell_text(_evidence(verdict, controls))} | {', '.join(numbers)} |"
+            f"| {_cell_text(verdict.text)} | {report.version_of(verdict)} | "
+            f"**{finding(verdict)}** | {evidence} | {', '.join(numbers)} |"
         )
     if controls:
         yield "\nControls:\n"

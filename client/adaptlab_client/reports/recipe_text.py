@@ -1,6 +1,5 @@
 """Scores and claims of a report as text."""
 
-from adaptlab.reproductions.claim import version_words
 from adaptlab.reproductions.claims import ClaimVerdict, Decision
 from adaptlab.reproductions.recipe import PublishedScore
 from adaptlab.reproductions.recipe_report import ReportCell
@@ -79,12 +78,6 @@ def finding(verdict: ClaimVerdict) -> str:
 def met(control: Decision) -> str:
     """Return "met" or "not met" for a control."""
     return "met" if control.finding == "reproduced" else "not met"
-
-
-def wording(report: StudyReport, verdict: ClaimVerdict) -> str:
-    """Return the version of the paper that has this wording of the claim."""
-    alone = [other.claim for other in report.claims].count(verdict.claim) == 1
-    return version_words(verdict.wording, report.versions, alone=alone, in_paper=verdict.in_paper)
 
 
 def measured_seeds(report: StudyReport) -> tuple[int, ...]:

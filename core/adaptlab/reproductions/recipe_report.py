@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from adaptlab.figures import counted
-from adaptlab.reproductions.claim import Versions
+from adaptlab.reproductions.claim import Versions, version_words
 from adaptlab.reproductions.claim_tests import LEVEL
 from adaptlab.reproductions.claims import ClaimVerdict, claim_verdicts
 from adaptlab.reproductions.recipe import (
@@ -106,6 +106,11 @@ class RecipeReport(Value):
     level: float
     tables: tuple[ReportTable, ...]
     claims: tuple[ClaimVerdict, ...]
+
+    def version_of(self, verdict: ClaimVerdict) -> str:
+        """Return the version of the paper that has this wording of the claim."""
+        alone = [other.claim for other in self.claims].count(verdict.claim) == 1
+        return version_words(verdict.wording, self.versions, alone=alone, in_paper=verdict.in_paper)
 
 
 def recipe_report(recipe: Recipe, preset: Preset, measured: Measured) -> RecipeReport:

@@ -1,14 +1,12 @@
 """The list of recipes, one recipe, and the report on a study's page."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from adaptlab.reproductions.claim import version_words
 from adaptlab.reproductions.claims import ClaimVerdict
 from adaptlab.reproductions.recipe_report import ReportRow, ReportTable
-from adaptlab_answers.recipes import RecipeView, StudyReport
+from adaptlab_answers.recipes import StudyReport
 from adaptlab_answers.studies import StudyView
 from adaptlab_api.pages.rendering.examples import recipe_by_command, recipe_by_request
 from adaptlab_services.errors import Conflict
@@ -48,15 +46,6 @@ class TableRows:
     left_out: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """A claim of a recipe in one wording."""
-
-    claim: str
-    wording: str
-    text: str
-
-
 def recipe_list() -> dict[str, object]:
     """Return the values of the list."""
     return {"recipes": [recipes.get(summary.name) for summary in recipes.listed().data]}
@@ -68,7 +57,7 @@ def recipe_page(name: str, server: str) -> dict[str, object]:
     quickest = recipe.presets[0].preset
     return {
         "recipe": recipe,
-        "statements": _statements(recipe),
+        "statements": tuple(recipe.statements()),
         "command": recipe_by_command(recipe.name, quickest),
         "request": recipe_by_request(server, recipe.name, quickest),
     }
@@ -90,38 +79,13 @@ def report_of(session: Session, study: StudyView) -> dict[str, object] | None:
 
 
 def _shown(table: ReportTable) -> TableRows:
-    rows = tuple(row for row in table.rows if not _is_empty(row))
-    left_out = tuple(row.label for row in table.rows if _is_empty(row))
+    rows = tuple(row for row in table.rows if not row.is_empty)
+    left_out = tuple(row.label for row in table.rows if row.is_empty)
     return TableRows(table, rows, left_out)
 
 
-def _is_empty(row: ReportRow) -> bool:
-    """Return True if neither the paper nor this preset has the row."""
-    return all(cell.published is None and cell.state == "absent" for cell in row.cells)
-
-
 def _claims(report: StudyReport) -> tuple[ClaimRow, ...]:
-    names = [verdict.claim for verdict in report.claims]
     return tuple(
-        ClaimRow(verdict, *FINDINGS[verdict.finding], _version(verdict, names, report.versions))
+        ClaimRow(verdict, *FINDINGS[verdict.finding], report.version_of(verdict))
         for verdict in report.claims
-    )
-
-
-def _version(verdict: ClaimVerdict, names: Sequence[str], versions: Mapping[str, str]) -> str:
-    alone = names.count(verdict.claim) == 1
-    return version_words(verdict.wording, versions, alone=alone, in_paper=verdict.in_paper)
-
-
-def _statements(recipe: RecipeView) -> tuple[Statement, ...]:
-    return tuple(
-        Statement(
-            claim.id,
-            version_words(
-                version, recipe.versions, alone=len(claim.wordings) == 1, in_paper=claim.in_paper
-            ),
-            wording.text,
-        )
-        for claim in recipe.claims
-        for version, wording in claim.wordings.items()
     )

@@ -185,7 +185,6 @@ def _of_a_preview(output: ReportOutput) -> Output:
 
 
 def _print(recipe: "RecipeView") -> None:
-    from adaptlab.reproductions.claim import version_words
     from adaptlab_client.cli.printing.recipe_report import say_wrapped
     from adaptlab_client.reports.recipe_text import paper
 
@@ -206,11 +205,8 @@ def _print(recipe: "RecipeView") -> None:
             [[row.label, *map(paper, row.published)] for row in published],
         )
     print("\nClaims")
-    for claim in recipe.claims:
-        alone = len(claim.wordings) == 1
-        for version, wording in claim.wordings.items():
-            title = version_words(version, recipe.versions, alone=alone, in_paper=claim.in_paper)
-            say_wrapped(f"{claim.id} ({title}): {wording.text}", "  ")
+    for statement in recipe.statements():
+        say_wrapped(f"{statement.claim} ({statement.version}): {statement.text}", "  ")
     say(
         f"Run it with `adaptlab recipes run {recipe.name}`. See the tests and specs with "
         "--output json."

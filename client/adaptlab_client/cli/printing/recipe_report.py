@@ -11,7 +11,7 @@ from adaptlab.figures import percent
 from adaptlab.reproductions.recipe_report import ReportRow, ReportTable
 from adaptlab_answers.recipes import StudyReport
 from adaptlab_client.cli.printing.terminal import console, one_line, print_table
-from adaptlab_client.reports.recipe_text import beside, finding, interval, mean, met, paper, wording
+from adaptlab_client.reports.recipe_text import beside, finding, interval, mean, met, paper
 
 Cells = list[list[str]]
 Layout = Callable[[ReportTable, Sequence[ReportRow]], tuple[list[str], Cells]]
@@ -126,7 +126,7 @@ def _width(titles: Sequence[str], lines: Cells) -> int:
 def _print_claims(report: StudyReport) -> None:
     print("\nClaims")
     for verdict in report.claims:
-        say_wrapped(f"{finding(verdict).upper()}: {verdict.claim} ({wording(report, verdict)})")
+        say_wrapped(f"{finding(verdict).upper()}: {verdict.claim} ({report.version_of(verdict)})")
         say_wrapped(verdict.text, "  ")
         say_wrapped(f"→ {verdict.evidence}", "  ")
         for control in verdict.controls:

@@ -13,7 +13,7 @@ ROWS = 10 * RANK
 SCALES = [0.02, 1.0]
 STEPS = 8000
 NOTE = (
-    "Sizes on which two cores reach a verdict: width 64, questions of six digits below five, 4 "
+    "Sizes that two cores finish in hours: width 64, questions of six digits below five, 4 "
     "pads, 5 seeds. Every method trains at a constant rate until the validation loss has not "
     "improved for 2,400 steps, and for at most 8,000 steps. Prefixes try 4 rates from 0.003 to 1, "
     "each from initial scales of 0.02 and 1; other methods try 4 rates. "

@@ -1,6 +1,5 @@
 """Section 2.2: label words that cannot read the text before them."""
 
-from adaptlab.recipes.claims import claim, holds
 from adaptlab.recipes.wang2023 import settings as paper
 from adaptlab.reproductions.claim import Claim
 from adaptlab.reproductions.recipe import RECIPES, Recipe
@@ -37,40 +36,33 @@ def isolation() -> Recipe:
 
 def _claims() -> tuple[Claim, ...]:
     return (
-        _claim(
+        paper.on_label_words(
+            CHECK,
+            "first-layers.random",
             "labels-matter-in-first-layers",
             "In the first layers, isolated label words change more answers than as many isolated "
             "random words.",
-            "first-layers.random",
         ),
-        _claim(
+        paper.on_label_words(
+            CHECK,
+            "last-layers",
             "first-layers-more-than-last",
             "Isolated label words change more answers in the first layers than in the last ones.",
-            "last-layers",
         ),
-        _claim(
+        paper.on_label_words(
+            CHECK,
+            "first-layers.separators",
             "labels-more-than-separators",
             "Not tested in the paper: in the first layers, isolated label words change more "
             "answers than the separators before them.",
-            "first-layers.separators",
             in_paper=False,
         ),
-        _claim(
+        paper.on_label_words(
+            CHECK,
+            "first-layers.after",
             "labels-more-than-line-breaks",
             "Not tested in the paper, which counts them as formatting: in the first layers, "
             "isolated label words change more answers than the line breaks after them.",
-            "first-layers.after",
             in_paper=False,
         ),
-    )
-
-
-def _claim(name: str, text: str, report: str, *, in_paper: bool = True) -> Claim:
-    return claim(
-        paper.VERSION,
-        name,
-        text,
-        holds(CHECK, f"{CHECK}.{report}"),
-        in_paper=in_paper,
-        given=[*paper.USES_DEMONSTRATIONS, holds(CHECK, f"{CHECK}.above-chance")],
     )

@@ -1,6 +1,5 @@
 """Section 2.1: saliency that flows into label words, and from them."""
 
-from adaptlab.recipes.claims import claim, holds
 from adaptlab.recipes.wang2023 import settings as paper
 from adaptlab.reproductions.claim import Claim
 from adaptlab.reproductions.recipe import RECIPES, Recipe
@@ -33,35 +32,29 @@ def saliency() -> Recipe:
 
 def _claims() -> tuple[Claim, ...]:
     return (
-        _claim(
+        paper.on_label_words(
+            CHECK,
+            "first-layer",
             "text-to-labels-first",
             "In the first layer, more saliency flows from the text into label words than from "
             "label words to the query.",
-            "first-layer",
         ),
-        _claim(
+        paper.on_label_words(
+            CHECK,
+            "first-layer.others",
             "labels-more-than-others",
             "In the first layer, more saliency flows into label words than between other tokens.",
-            "first-layer.others",
         ),
-        _claim(
+        paper.on_label_words(
+            CHECK,
+            "into-labels",
             "flow-into-labels-falls",
             "The share of saliency that flows into label words falls in deeper layers.",
-            "into-labels",
         ),
-        _claim(
+        paper.on_label_words(
+            CHECK,
+            "last-layer",
             "labels-to-query-last",
             "In the last layer, label words pass more saliency to the query than other tokens do.",
-            "last-layer",
         ),
-    )
-
-
-def _claim(name: str, text: str, report: str) -> Claim:
-    return claim(
-        paper.VERSION,
-        name,
-        text,
-        holds(CHECK, f"{CHECK}.{report}"),
-        given=[*paper.USES_DEMONSTRATIONS, holds(CHECK, f"{CHECK}.above-chance")],
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from adaptlab.recipes.claims import at_least, at_most, claim
+from adaptlab.recipes.claims import at_least, at_most, claim, holds
 from adaptlab.recipes.studies import SEEDS, Members, base, method, study
 from adaptlab.recipes.tables import columns, row
 from adaptlab.reproductions.claim import Claim, PlainTest
@@ -16,7 +16,7 @@ BASE, IN_CONTEXT = "pretrained on episodes", "in-context, 4 demonstrations"
 RIGHT, PERMUTED, QUERY = "right labels", "permuted labels", "query alone"
 
 EPISODES: Members = {"name": "episodes", "labels": "random"}
-"""The task that checks have by default: a check of a study cannot be given another."""
+"""The task that checks have by default."""
 CONTROL: Members = {"name": "episodes", "labels": "permuted"}
 FIXED: Members = {"name": "episodes", "shots": 0, "labels": "fixed", "map_seed": 2}
 """A query without demonstrations; its labels are drawn once, so no base can know them."""
@@ -78,6 +78,23 @@ def accuracies() -> tuple[PublishedTable, ...]:
             columns=columns((QUERY,), (FIXED,)),
             rows=(row(IN_CONTEXT, of=IN_CONTEXT, task=FIXED),),
         ),
+    )
+
+
+def on_label_words(
+    check: str, report: str, name: str, text: str, *, in_paper: bool = True
+) -> Claim:
+    """Return a claim that a report of the check decides.
+
+    It counts only if the base uses demonstrations.
+    """
+    return claim(
+        VERSION,
+        name,
+        text,
+        holds(check, f"{check}.{report}"),
+        in_paper=in_paper,
+        given=[*USES_DEMONSTRATIONS, holds(check, f"{check}.above-chance")],
     )
 
 
