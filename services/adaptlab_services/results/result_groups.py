@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, Row, Select, cast, func, select
+from sqlalchemy import BigInteger, Row, Select, cast, func, select, text
 from sqlalchemy.dialects.postgresql import array
 from sqlalchemy.orm import Session
 
@@ -22,6 +22,8 @@ GROUPED_BY = ("text", "integer", "any")
 DEFAULT_METRIC = "accuracy"
 POSITIONS = 10
 """Sums by position that are computed at first; jobs of more seeds are rare."""
+PARALLEL_WORKERS = 1
+"""Processes of Postgres that read beside the connection's own, if the database is large."""
 Key = tuple[Cell, ...]
 
 _STATISTICS = tuple(name for name in STATISTICS if name != "n")
@@ -115,7 +117,10 @@ def _read(
     session: Session, picked: Select[Any], width: int, positions: int
 ) -> tuple[Sequence[Row[*tuple[Any, ...]]], int]:
     """Return the rows of `_grouped`, and the largest number of seeds of a job."""
+    # Every result is read, so nothing is read in vain: each core of the database takes its share.
+    session.execute(text(f"SET LOCAL max_parallel_workers_per_gather = {PARALLEL_WORKERS}"))
     rows = session.execute(_grouped(picked, width, positions).limit(MOST_GROUPS + 1)).all()
+    session.execute(text("SET LOCAL max_parallel_workers_per_gather TO DEFAULT"))
     return rows, max((row[width + 1] for row in rows), default=0)
 
 
