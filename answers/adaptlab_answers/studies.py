@@ -3,6 +3,8 @@
 from typing import Literal
 from uuid import UUID
 
+from pydantic import Field
+
 from adaptlab.measurements.theory_report import Check, Finding
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
 from adaptlab.reproductions.recipe import RecipeRef
@@ -33,7 +35,7 @@ class StudySummary(Value):
     """A study as listed, without its cells.
 
     It is `running` until all its jobs have ended, then `succeeded` if all of them did. `jobs`
-    counts its jobs by state.
+    counts its jobs by state. `archived_at` is set for a study that lists leave out.
     """
 
     id: UUID
@@ -48,6 +50,9 @@ class StudySummary(Value):
     created_at: Moment
     extended_at: Moment | None
     cancelled_at: Moment | None
+    labels: dict[str, str] = Field(default_factory=dict[str, str])
+    notes: str | None = None
+    archived_at: Moment | None = None
     links: StudyLinks
 
     @property

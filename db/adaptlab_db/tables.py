@@ -409,6 +409,8 @@ class Job(Table):
     error_fingerprint: Mapped[str | None]
     retry_of: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("jobs.id"))
     claim_id: Mapped[uuid.UUID | None]
+    notes: Mapped[str | None]
+    archived_at: Mapped[datetime | None] = mapped_column(info=_field("time when it was archived"))
 
 
 def asked_columns() -> tuple[Column[Any], ...]:  # Any: columns of several types
@@ -524,6 +526,9 @@ class Study(Table):
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
     extended_at: Mapped[datetime | None]
     cancelled_at: Mapped[datetime | None]
+    labels: Mapped[Json] = mapped_column(server_default="{}")
+    notes: Mapped[str | None]
+    archived_at: Mapped[datetime | None]
 
 
 class StudyJob(Table):

@@ -1,4 +1,4 @@
-"""`/v1/jobs`: create, list, get, wait for, cancel, pause, resume, retry."""
+"""`/v1/jobs`: create, list, get, wait for, annotate, cancel, pause, resume, retry."""
 
 import asyncio
 from typing import Annotated, Literal
@@ -8,6 +8,7 @@ from fastapi import Header, Query, Request
 from sqlalchemy.orm import Session
 from starlette.responses import Response
 
+from adaptlab.specs.annotations import AnnotationChanges
 from adaptlab.specs.spec import JobSpec
 from adaptlab_answers.jobs import JobSummary, JobView, Preview
 from adaptlab_answers.paging import Page
@@ -26,7 +27,7 @@ from adaptlab_api.requests.identities import JobId
 from adaptlab_api.requests.routing import api_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_services.errors import Unauthorised
-from adaptlab_services.jobs import control, jobs, lists
+from adaptlab_services.jobs import annotations, control, jobs, lists
 from adaptlab_services.jobs.jobs import Spec
 from adaptlab_services.jobs.lists import JobQuery, Order
 from adaptlab_services.lifecycle import events
@@ -35,6 +36,7 @@ from adaptlab_services.lifecycle.transitions import JobState
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 from adaptlab_services.people.idempotency import LONGEST_KEY
 from adaptlab_services.querying.filtering import LONGEST_FILTER
+from adaptlab_services.querying.list_conditions import Archived
 
 LONGEST_WAIT = 60
 
@@ -67,6 +69,11 @@ View = Annotated[
 Wait = Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for a change.")]
 UnlessState = Annotated[
     JobState | None, Query(description="Wait only while the job is in this state.")
+]
+
+ArchivedToo = Annotated[
+    Archived,
+    Query(description="`exclude` leaves archived ones out, `only` lists nothing else."),
 ]
 
 JobPage = Page[JobView] | Page[JobSummary]
@@ -119,9 +126,10 @@ def list_jobs(
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
     view: View = "full",
+    archived: ArchivedToo = "exclude",
 ) -> Response:
     """List jobs, newest first."""
-    query = JobQuery(filter_text, None, order_by, page_size, page_token)
+    query = JobQuery(filter_text, None, order_by, page_size, page_token, archived)
     with opens() as session:
         page = listed(session, query, view)
     return json_answer(page)
@@ -158,6 +166,20 @@ async def get_job(
             raise Unauthorised
         _, job = await turn.call(_look, opens, job_id)
     return tagged_answer(job, request.headers)
+
+
+@router.patch("/{job_id}", response_model=JobView, responses=failures(404, *WITH_BODY))
+@needs("submitter")
+def annotate_job(
+    job_id: JobId,
+    body: Annotated[Body[AnnotationChanges], json_body(AnnotationChanges)],
+    changes: ChangesDep,
+) -> Response:
+    """Change a job's labels and notes, or archive it."""
+    written = body.read()
+    with changes() as change:
+        job = annotations.annotate(change.session, job_id, written)
+        return change.answered(json_answer(job))
 
 
 @router.post(

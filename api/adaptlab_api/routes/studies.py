@@ -1,4 +1,4 @@
-"""`/v1/studies`: create, list, get, extend, clone and cancel."""
+"""`/v1/studies`: create, list, get, annotate, extend, clone and cancel."""
 
 from typing import Annotated
 
@@ -6,6 +6,7 @@ from fastapi import BackgroundTasks, Path, Query, Request
 from starlette.responses import Response
 
 from adaptlab.reproductions.recipe_study import RecipeRequest
+from adaptlab.specs.annotations import AnnotationChanges
 from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_answers.paging import Page
 from adaptlab_answers.studies import StudyPreview, StudySummary, StudyView
@@ -22,6 +23,7 @@ from adaptlab_api.requests.routing import api_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.requests.study_request import asked_study, study_rules
 from adaptlab_api.routes.jobs import (
+    ArchivedToo,
     FilterText,
     JobPage,
     Key,
@@ -102,10 +104,13 @@ def list_studies(
     job_id: OfJob = None,
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
+    archived: ArchivedToo = "exclude",
 ) -> Response:
     """List studies, newest first."""
     of_job = None if job_id is None else short_ids.job_id(session, job_id)
-    page = studies.page(session, job_id=of_job, page_size=page_size, page_token=page_token)
+    page = studies.page(
+        session, job_id=of_job, page_size=page_size, page_token=page_token, archived=archived
+    )
     return json_answer(page)
 
 
@@ -133,8 +138,19 @@ def list_study_jobs(
 ) -> Response:
     """List the jobs of a study, including those that train its base models."""
     study_id = studies.get(session, study).id
-    query = JobQuery(filter_text, study_id, order_by, page_size, page_token)
+    query = JobQuery(filter_text, study_id, order_by, page_size, page_token, "include")
     return json_answer(listed(session, query, view))
+
+
+@router.patch("/{study}", response_model=StudyView, responses=failures(404, *WITH_BODY))
+@needs("submitter")
+def annotate_study(
+    study: Studied,
+    body: Annotated[Body[AnnotationChanges], json_body(AnnotationChanges)],
+    session: SessionDep,
+) -> Response:
+    """Change a study's labels and notes, or archive it."""
+    return json_answer(studies.annotate(session, study, body.read()))
 
 
 @router.post("/{study}/cancel", response_model=StudyView, responses=failures(404))

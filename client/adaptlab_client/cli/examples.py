@@ -15,6 +15,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adaptlab jobs list --filter 'method = lora' --limit 0 --output csv",
     ),
     "jobs show": ("adaptlab jobs show $JOB",),
+    "jobs annotate": (
+        "adaptlab jobs annotate $JOB --label paper=table-1 --notes 'Best rate at the edge.'",
+        "adaptlab jobs annotate $JOB $OTHER --archive --output id",
+        "adaptlab jobs annotate $JOB $OTHER --unarchive --remove-label paper",
+    ),
     "jobs wait": ("adaptlab jobs wait $JOB --timeout 3600", "adaptlab jobs wait $JOB $OTHER --any"),
     "jobs cancel": ("adaptlab jobs cancel $JOB",),
     "jobs pause": ("adaptlab jobs pause $JOB",),
@@ -36,6 +41,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "studies list": ("adaptlab studies list --job $JOB",),
     "studies show": ("adaptlab studies show $STUDY",),
+    "studies annotate": (
+        "adaptlab studies annotate $STUDY --label paper=table-1 --notes 'For the appendix.'",
+    ),
     "studies jobs": ("adaptlab studies jobs $STUDY --filter 'state = queued'",),
     "studies wait": ("adaptlab studies wait $STUDY --timeout 86400",),
     "studies extend": ("adaptlab studies extend $STUDY --seeds 3 --validate-only",),

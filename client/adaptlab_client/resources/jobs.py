@@ -1,9 +1,10 @@
-"""Jobs: submit, get, list, wait, follow, cancel, pause, resume and retry."""
+"""Jobs: submit, get, list, annotate, wait, follow, cancel, pause, resume and retry."""
 
 import math
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal
 
 from httpx_sse import ServerSentEvent
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
@@ -13,13 +14,15 @@ from adaptlab.specs.spec import AnySpec
 from adaptlab_answers.jobs import EventPage, EventView, JobSummary, JobView, Preview, ProgressNews
 from adaptlab_answers.reading import read
 from adaptlab_client.errors import PASSING, UnexpectedAnswer, WaitTimedOut
-from adaptlab_client.resources.documents import Document
+from adaptlab_client.resources.documents import Document, annotations_of
 from adaptlab_client.resources.job_results import JobResults
 from adaptlab_client.transport import event_stream
 from adaptlab_client.transport.connection import Identity, Query, Request, path_of
 from adaptlab_client.transport.paging import entries
 
 Spec = Mapping[str, object] | AnySpec
+Archived = Literal["exclude", "only", "include"]
+"""What a list does with jobs or studies that are archived."""
 LONG_POLL = 25.0
 PROGRESS_POLL = 1.0
 PATIENCE = 300.0
@@ -56,12 +59,14 @@ class Jobs(JobResults):
         filter: str | None = None,  # noqa: A002 - the interface's own word
         order_by: str | None = None,
         page_size: int = 100,
+        archived: Archived | None = None,
     ) -> Iterator[JobView]:
         """Iterate over the jobs that match, by default newest first, page by page.
 
-        An example of a `filter` is `state IN (queued, running) AND method = lora`.
+        Archived jobs are left out unless `archived` is `only` or `include`. An example of a
+        `filter` is `state IN (queued, running) AND method = lora`.
         """
-        query: Query = {"filter": filter, "order_by": order_by, "page_size": page_size}
+        query = _listed(filter, order_by, page_size, archived)
         return entries(self._connection, path_of("jobs"), JobView, query)
 
     def summaries(
@@ -70,13 +75,30 @@ class Jobs(JobResults):
         filter: str | None = None,  # noqa: A002 - the interface's own word
         order_by: str | None = None,
         page_size: int = 100,
+        archived: Archived | None = None,
     ) -> Iterator[JobSummary]:
         """Iterate over the jobs as `list` does, without their specs.
 
         This takes half the time and a quarter of the bytes.
         """
-        query: Query = {"filter": filter, "order_by": order_by, "page_size": page_size}
-        return entries(self._connection, path_of("jobs"), JobSummary, query | {"view": "basic"})
+        query: Query = {**_listed(filter, order_by, page_size, archived), "view": "basic"}
+        return entries(self._connection, path_of("jobs"), JobSummary, query)
+
+    def annotate(
+        self,
+        job_id: Identity,
+        *,
+        labels: Mapping[str, str | None] | None = None,
+        notes: str | None = None,
+        archived: bool | None = None,
+    ) -> JobView:
+        """Change a job's labels and notes, or archive it, whatever its state.
+
+        None leaves as it is. `labels` are added to those that exist; a label that is None is
+        removed. Empty `notes` are removed. Raises `InvalidRequest`.
+        """
+        body = annotations_of(labels, notes, archived=archived)
+        return self._connection.ask(Request("PATCH", path_of("jobs", job_id), body=body), JobView)
 
     def cancel(self, job_id: Identity) -> JobView:
         """Cancel a job; a running one stops soon, an ended one does not change."""
@@ -197,6 +219,17 @@ class Jobs(JobResults):
             if not event_stream.is_event_stream(response):
                 raise UnexpectedAnswer(f"{request.path} is not an event stream.")
             yield from (_event(message) for message in event_stream.messages(response.iter_bytes()))
+
+
+def _listed(
+    filter_text: str | None, order_by: str | None, page_size: int, archived: Archived | None
+) -> Query:
+    return {
+        "filter": filter_text,
+        "order_by": order_by,
+        "page_size": page_size,
+        "archived": archived,
+    }
 
 
 class _Ended(Exception):

@@ -1,4 +1,4 @@
-"""Studies: create, run, list, wait, extend, clone, cancel and compare."""
+"""Studies: create, run, list, annotate, wait, extend, clone, cancel and compare."""
 
 import hashlib
 import json
@@ -19,8 +19,8 @@ from adaptlab_client.display.comparison_tables import StudyComparison
 from adaptlab_client.errors import PASSING, Conflict, NotFound, WaitTimedOut
 from adaptlab_client.resources.bundles import save_bundle
 from adaptlab_client.resources.comparisons import Comparisons
-from adaptlab_client.resources.documents import Document
-from adaptlab_client.resources.jobs import PATIENCE, document_of
+from adaptlab_client.resources.documents import Document, annotations_of
+from adaptlab_client.resources.jobs import PATIENCE, Archived, document_of
 from adaptlab_client.resources.study_run import StudyRun
 from adaptlab_client.transport.connection import Connection, Identity, Query, Request, path_of
 from adaptlab_client.transport.paging import entries
@@ -70,12 +70,19 @@ class Studies:
         """Return the current state of a study, with its cells; raises `NotFound`."""
         return self._connection.ask(Request("GET", path_of("studies", study)), StudyView)
 
-    def list(self, *, job: Identity | None = None, page_size: int = 100) -> Iterator[StudySummary]:
+    def list(
+        self,
+        *,
+        job: Identity | None = None,
+        page_size: int = 100,
+        archived: Archived | None = None,
+    ) -> Iterator[StudySummary]:
         """Iterate over the studies, or those with `job`, newest first.
 
-        They are listed without their cells.
+        They are listed without their cells. Archived ones are left out unless `archived` is `only`
+        or `include`.
         """
-        query: Query = {"job": job, "page_size": page_size}
+        query: Query = {"job": job, "page_size": page_size, "archived": archived}
         return entries(self._connection, path_of("studies"), StudySummary, query)
 
     def jobs(
@@ -91,6 +98,19 @@ class Studies:
         """
         query: Query = {"filter": filter, "page_size": page_size}
         return entries(self._connection, path_of("studies", study, "jobs"), JobView, query)
+
+    def annotate(
+        self,
+        study: Identity,
+        *,
+        labels: Mapping[str, str | None] | None = None,
+        notes: str | None = None,
+        archived: bool | None = None,
+    ) -> StudyView:
+        """Change a study's labels and notes, or archive it; see `Jobs.annotate`."""
+        body = annotations_of(labels, notes, archived=archived)
+        request = Request("PATCH", path_of("studies", study), body=body)
+        return self._connection.ask(request, StudyView)
 
     def cancel(self, study: Identity) -> StudyView:
         """Cancel a study, and its jobs that belong to no other study.

@@ -29,7 +29,8 @@ HIGHEST_SCALE = 100
 InitialScale = Annotated[float, Field(gt=0, le=HIGHEST_SCALE)]
 Label = Annotated[str, Field(max_length=256)]
 LabelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
-Labels = Annotated[dict[LabelName, Label], Field(max_length=32)]
+MOST_LABELS = 32
+Labels = Annotated[dict[LabelName, Label], Field(max_length=MOST_LABELS)]
 Queue = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
 
 

@@ -24,7 +24,7 @@ from adaptlab_services.jobs.views import (
     summary_rows,
 )
 from adaptlab_services.paging import Cursor
-from adaptlab_services.querying.list_conditions import in_study, matching
+from adaptlab_services.querying.list_conditions import Archived, archiving, in_study, matching
 
 Order = Literal["created_at", "-created_at"]
 Rows = Select[*tuple[Any, ...]]  # columns of several types
@@ -43,6 +43,7 @@ class JobQuery:
     order_by: Order = "-created_at"
     page_size: int = paging.DEFAULT_PAGE_SIZE
     page_token: str | None = None
+    archived: Archived = "exclude"
 
     @property
     def most(self) -> int:
@@ -54,13 +55,15 @@ class JobQuery:
 
     @property
     def is_of_all(self) -> bool:
-        """Return True if this is the first page of all visible jobs."""
-        return not self.filter_text and self.study is None and self.page_token is None
+        """Return True if this is the first page of all jobs that are visible and not archived."""
+        is_narrowed = bool(self.filter_text) or self.study is not None
+        return not is_narrowed and self.archived == "exclude" and self.page_token is None
 
     def bound(self) -> tuple[str, ...]:
         """The members to which a page token is bound."""
         study = () if self.study is None else (str(self.study),)
-        return ("jobs", self.filter_text, self.order_by, *study)
+        archived = () if self.archived == "exclude" else (self.archived,)
+        return ("jobs", self.filter_text, self.order_by, *study, *archived)
 
 
 def page(session: Session, query: JobQuery) -> Page[JobView]:
@@ -114,7 +117,7 @@ def _sees_one_kind(session: Session) -> bool:
 
 
 def _which(session: Session, query: JobQuery) -> Which:
-    which = _all()
+    which = _all().where(*archiving(Job.archived_at, query.archived))
     if query.filter_text:
         which = matching(session, which, query.filter_text)
     if query.study is not None:
@@ -138,7 +141,8 @@ def _first_of_all(rows: Callable[[], Rows], order_by: Order, most: int) -> Rows:
     again each time. With a filter, or for several projects, planning again is right: a plan that
     suits a frequent value is bad for a rare one.
     """
-    return _ordered(rows(), _all(), order_by, literal_column(str(most), Integer()))
+    which = _all().where(Job.archived_at.is_(None))
+    return _ordered(rows(), which, order_by, literal_column(str(most), Integer()))
 
 
 def _ordered(rows: Rows, which: Which, order_by: Order, most: int | ColumnElement[int]) -> Rows:

@@ -1,10 +1,11 @@
-"""Conditions on lists of jobs: by a filter, or by study."""
+"""Conditions on lists of jobs: by a filter, by study, or by being archived."""
 
-from typing import TypeVarTuple
+from datetime import datetime
+from typing import Literal, TypeVarTuple
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, Select, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from adaptlab_db.tables import Job, StudyJob
 from adaptlab_services.querying.conditions import condition
@@ -12,6 +13,8 @@ from adaptlab_services.querying.fields import Joins
 from adaptlab_services.querying.job_fields import job_fields
 
 Columns = TypeVarTuple("Columns")
+Archived = Literal["exclude", "only", "include"]
+"""What a list does with jobs or studies that are archived."""
 
 
 def matching(session: Session, query: Select[*Columns], filter_text: str) -> Select[*Columns]:
@@ -31,3 +34,12 @@ def in_study(study: UUID | Select[UUID]) -> ColumnElement[bool]:
     """
     studies = [study] if isinstance(study, UUID) else study
     return Job.id.in_(select(StudyJob.job_id).where(StudyJob.study_id.in_(studies)))
+
+
+def archiving(
+    archived_at: InstrumentedAttribute[datetime | None], archived: Archived
+) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions of a list that treats archived rows like this."""
+    if archived == "include":
+        return ()
+    return (archived_at.is_(None) if archived == "exclude" else archived_at.is_not(None),)

@@ -1,4 +1,4 @@
-"""Studies: preview, create, get, list, extend, clone and cancel."""
+"""Studies: preview, create, get, list, annotate, extend, clone and cancel."""
 
 import time
 import uuid
@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import InvalidSpec
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.reproductions.recipe import RecipeRef
+from adaptlab.specs.annotations import AnnotationChanges
 from adaptlab.specs.resolve import BaseModelFacts
 from adaptlab.studies.study import (
     StudyChanges,
@@ -33,6 +34,7 @@ from adaptlab_answers.studies import StudyPreview, StudySummary, StudyView
 from adaptlab_db.tables import Project, Study, StudyJob, User
 from adaptlab_services import paging
 from adaptlab_services.jobs import jobs, study_lock
+from adaptlab_services.jobs.annotations import changed_columns
 from adaptlab_services.jobs.estimates import estimate
 from adaptlab_services.limits import limits, quotas, sizes
 from adaptlab_services.models import base_models, datasets
@@ -41,6 +43,7 @@ from adaptlab_services.models.token_checks import LONGEST_SECONDS, check_each
 from adaptlab_services.paging import Cursor
 from adaptlab_services.people import access, idempotency
 from adaptlab_services.people.tokens import Principal
+from adaptlab_services.querying.list_conditions import Archived, archiving
 from adaptlab_services.studies import study_checks, study_jobs
 from adaptlab_services.studies.study_cancelling import stop_jobs
 from adaptlab_services.studies.study_previews import study_preview
@@ -206,16 +209,18 @@ def page(
     job_id: UUID | None = None,
     page_size: int = paging.DEFAULT_PAGE_SIZE,
     page_token: str | None = None,
+    archived: Archived = "exclude",
 ) -> Page[StudySummary]:
     """Return a page of studies, newest first.
 
     With `job_id`, only studies that the job belongs to are included.
     """
-    question = ("studies", str(job_id))
+    question = ("studies", str(job_id), *([] if archived == "exclude" else [archived]))
     query = (
         select(Study, User.name, Project.name)
         .join(User, User.id == Study.owner_id)
         .join(Project, Project.id == Study.project_id)
+        .where(*archiving(Study.archived_at, archived))
     )
     if job_id is not None:
         belongs = select(StudyJob.study_id).where(StudyJob.job_id == job_id)
@@ -254,6 +259,20 @@ def cancel(session: Session, principal: Principal, study: str) -> Changed:
     queues = stop_jobs(session, principal, row.id)
     session.refresh(row)
     return Changed(get(session, str(row.id)), replayed=False, queues=queues)
+
+
+def annotate(session: Session, study: str, changes: AnnotationChanges) -> StudyView:
+    """Change what is written on a study, in whatever state it is.
+
+    Raises `NotFound`, `Forbidden`, and `InvalidSpec` for too many labels.
+    """
+    row = locked_row(session, study, even_cancelled=True)
+    access.check_change(session, row.owner_id, row.project_id)
+    for column, value in changed_columns(row, changes).items():
+        setattr(row, column, value)
+    session.flush()
+    session.refresh(row)
+    return study_view(session, row, belonging(session, row))
 
 
 def _insert(

@@ -82,6 +82,9 @@ def study_summary(study: Study, belonging: Belonging, counts: dict[str, int]) ->
         created_at=study.created_at,
         extended_at=study.extended_at,
         cancelled_at=study.cancelled_at,
+        labels=study.labels,
+        notes=study.notes,
+        archived_at=study.archived_at,
         links=_links(study.id),
     )
 

@@ -19,6 +19,7 @@ from adaptlab_api.pages.attention.view import attention_view
 from adaptlab_api.pages.jobs.curves import MOST_REPLICATES
 from adaptlab_api.pages.jobs.listing import ACTIVE_SECONDS, running_seconds, unserved_queues
 from adaptlab_api.pages.jobs.scores import confusion_tables, forgetting_rows, score_table
+from adaptlab_api.pages.rendering.annotation_form import form_of
 from adaptlab_api.pages.rendering.formats import (
     NOTHING,
     integer,
@@ -81,6 +82,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "most_events": MOST_EVENTS,
         "can_pause": job.state in PAUSABLE_STATES,
         "may_change": rights.may_change(session, job_id),
+        "annotation": form_of(job.labels, job.notes),
         "studies": studies_of_job(session, job_id),
         "checkpoints": checkpoints.of_job(session, job_id).data[:MOST_FILES],
         "undrawn": max(0, len(tried) - MOST_REPLICATES),

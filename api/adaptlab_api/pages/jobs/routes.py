@@ -1,5 +1,6 @@
 """Routes of the list of jobs, and of one job with its buttons."""
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 from uuid import UUID
@@ -10,13 +11,15 @@ from sqlalchemy.orm import Session
 
 from adaptlab.charts import Theme
 from adaptlab.errors import InvalidSpec
-from adaptlab_api.answers.problems import answer
+from adaptlab_api.answers.problems import Refused, answer
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.jobs.curves import curves_chart
 from adaptlab_api.pages.jobs.listing import JobFilters, Place, job_list
 from adaptlab_api.pages.jobs.page import job_page
+from adaptlab_api.pages.rendering.annotation_form import changes_of
 from adaptlab_api.pages.rendering.drawing import drawn
 from adaptlab_api.pages.rendering.examples import first_job
+from adaptlab_api.pages.rendering.forms import small_form_fields
 from adaptlab_api.pages.rendering.navigation import NavigationEntry
 from adaptlab_api.pages.rendering.parameters import Reader, ReaderDep, server_address
 from adaptlab_api.pages.rendering.renderer import Renderer
@@ -25,7 +28,7 @@ from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_services import short_ids
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
-from adaptlab_services.jobs import control, jobs
+from adaptlab_services.jobs import annotations, control, jobs
 from adaptlab_services.people.tokens import Principal
 
 NAVIGATION = NavigationEntry(1, "Jobs", "/")
@@ -34,6 +37,7 @@ NO_JOB = "No job has this id. The id may be mistyped, or the job may be on anoth
 NOT_DONE = "This is not possible now"
 
 Control = Literal["pause", "resume", "retry"]
+FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(small_form_fields)]
 
 
 # Coroutines, though they wait for nothing: see `adaptlab_api.requests.dependencies.at_once`.
@@ -108,6 +112,24 @@ def job_routes(renderer: Renderer) -> APIRouter:
             return _refused(renderer, principal, refusal)
         return noted(session, request, RedirectResponse(f"/jobs/{job_id}", 303))
 
+    @router.post("/jobs/{job_id}/annotations")
+    @needs("submitter")
+    def annotate_job(
+        job_id: UUID,
+        fields: FieldsDep,
+        request: Request,
+        session: SessionDep,
+        principal: SubmitterDep,
+    ) -> Response:
+        try:
+            changes = changes_of(fields, jobs.get(session, job_id).labels)
+            annotations.annotate(session, job_id, changes)
+        except NotFound:
+            return _no_job(renderer, principal)
+        except (InvalidSpec, Refused, Forbidden) as refusal:
+            return _refused(renderer, principal, refusal)
+        return noted(session, request, RedirectResponse(f"/jobs/{job_id}", 303))
+
     _add_control(router, renderer)
     return router
 
@@ -165,7 +187,9 @@ def job_chart_routes() -> APIRouter:
 
 
 def _refused(
-    renderer: Renderer, principal: Principal, refusal: InvalidSpec | LimitReached | Forbidden
+    renderer: Renderer,
+    principal: Principal,
+    refusal: InvalidSpec | Refused | LimitReached | Forbidden,
 ) -> Response:
     """Return the page about a refused button, with the status of the API."""
     response = answer(refusal)

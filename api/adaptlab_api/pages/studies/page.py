@@ -12,6 +12,7 @@ from adaptlab_answers.comparisons import ComparisonProgress
 from adaptlab_answers.studies import StudyCell, StudyJobView, StudyView
 from adaptlab_api.pages.comparisons.tables import table_views
 from adaptlab_api.pages.recipes.page import report_of
+from adaptlab_api.pages.rendering.annotation_form import form_of
 from adaptlab_api.pages.rendering.formats import budget, integer, pretty
 from adaptlab_api.requests.dependencies import Units
 from adaptlab_db.job_states import JOB_STATES, TERMINAL_STATES
@@ -99,6 +100,7 @@ def study_page(
     return {
         "study": study,
         "may_change": may_change,
+        "annotation": form_of(study.labels, study.notes),
         "counts": job_counts(study.jobs),
         "steps": (sum(job.step for job in jobs), sum(job.total_steps for job in jobs)),
         "facts": study_facts(study, stored, jobs),
@@ -130,7 +132,7 @@ def shown_tables(stored: StoredComparison, first: int) -> range:
 
 def studies_of_job(session: Session, job_id: UUID) -> tuple[str, ...]:
     """Return the names of the newest studies of a job."""
-    page = studies.page(session, job_id=job_id, page_size=MOST_STUDIES_OF_JOB)
+    page = studies.page(session, job_id=job_id, page_size=MOST_STUDIES_OF_JOB, archived="include")
     return tuple(study.name for study in page.data)
 
 

@@ -1,12 +1,19 @@
 """Routes of the list of studies, and of one study with its charts."""
 
-from fastapi import APIRouter, Request
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import RedirectResponse, Response
 
 from adaptlab.charts import Theme
+from adaptlab.errors import InvalidSpec
+from adaptlab_api.answers.problems import Refused, answer
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.comparisons.charts import table_answer
+from adaptlab_api.pages.rendering.annotation_form import changes_of
 from adaptlab_api.pages.rendering.examples import first_study
+from adaptlab_api.pages.rendering.forms import small_form_fields
 from adaptlab_api.pages.rendering.navigation import NavigationEntry
 from adaptlab_api.pages.rendering.parameters import Number, Reader, ReaderDep, server_address
 from adaptlab_api.pages.rendering.renderer import Renderer
@@ -15,7 +22,7 @@ from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, Submitt
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_services.comparisons.comparisons import StudyQuestion
-from adaptlab_services.errors import NotFound
+from adaptlab_services.errors import Forbidden, NotFound
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import studies
 
@@ -24,7 +31,11 @@ NAVIGATION = NavigationEntry(2, "Studies", HERE)
 NO_STUDY = (
     "No study has this name or id. The name may be mistyped, or the study may be on another server."
 )
+NOT_SAVED = "Labels and notes were not saved"
 NO_TABLE = "The study does not have this many tables. Remove the number from the address."
+
+
+FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(small_form_fields)]
 
 
 def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
@@ -89,7 +100,33 @@ def study_routes(renderer: Renderer) -> APIRouter:
             return Response(status_code=404)
         return table_answer(comparison, table, theme)
 
+    _add_annotating(router, renderer)
     return router
+
+
+def _add_annotating(router: APIRouter, renderer: Renderer) -> None:
+    """Add the form of labels and notes."""
+
+    @router.post("/{study}/annotations")
+    @needs("submitter")
+    def annotate_study(  # pyright: ignore[reportUnusedFunction] - the router keeps it
+        study: str,
+        fields: FieldsDep,
+        request: Request,
+        session: SessionDep,
+        principal: SubmitterDep,
+    ) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": HERE}
+        try:
+            changes = changes_of(fields, studies.get(session, study).labels)
+            changed = studies.annotate(session, study, changes)
+        except NotFound as fault:
+            return _not_found(renderer, principal, fault)
+        except (InvalidSpec, Refused, Forbidden) as refusal:
+            response = answer(refusal)
+            status = 422 if response is None else response.status_code
+            return renderer.fault(status, NOT_SAVED, str(refusal), shown)
+        return noted(session, request, RedirectResponse(f"{HERE}/{changed.name}", 303))
 
 
 def _not_found(renderer: Renderer, principal: Principal | Reader, fault: NotFound) -> Response:

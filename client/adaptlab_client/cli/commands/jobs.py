@@ -1,10 +1,20 @@
-"""`adaptlab jobs`: submit, list, show, wait, cancel, pause, resume, retry."""
+"""`adaptlab jobs`: submit, list, show, annotate, wait, cancel, pause, resume, retry."""
 
 from itertools import islice
 from typing import Annotated
 
 import typer
 
+from adaptlab_client.cli.annotating import (
+    ArchivedOption,
+    ArchiveOption,
+    LabelOption,
+    Listed,
+    NotesOption,
+    RemoveLabelOption,
+    annotation_of,
+    archived_of,
+)
 from adaptlab_client.cli.commands import job_results
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.printing.job_tables import (
@@ -70,6 +80,7 @@ def list_jobs(
     ] = None,
     order_by: Annotated[str | None, typer.Option(help="Order, such as -created_at.")] = None,
     limit: Annotated[int, typer.Option(min=0, help="Jobs to show; 0 shows all.")] = 50,
+    archived: ArchivedOption = Listed.EXCLUDE,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List jobs, newest first."""
@@ -86,6 +97,7 @@ def list_jobs(
             filter=filter_text or by_state,
             order_by=order_by,
             page_size=min(limit or 200, 200),
+            archived=archived_of(archived),
         )
         print_jobs(islice(jobs, limit or None), output)
 
@@ -107,6 +119,25 @@ def show(context: typer.Context, job: JobArgument, output: OutputOption = Output
         if evaluations:
             print()
             print_table(SCORE_COLUMNS, score_rows(evaluations))
+
+
+def annotate(
+    context: typer.Context,
+    jobs: JobsArgument,
+    labels: LabelOption = None,
+    removed: RemoveLabelOption = None,
+    notes: NotesOption = None,
+    archive: ArchiveOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Change labels and notes of jobs, or archive them, whatever their state."""
+    to = annotation_of(labels, removed, notes, archive)
+    with open_client(context) as client:
+        changed = [
+            client.jobs.annotate(job, labels=to.labels, notes=to.notes, archived=to.archived)
+            for job in jobs
+        ]
+        print_jobs(changed, output)
 
 
 def wait(
@@ -154,6 +185,7 @@ def application() -> typer.Typer:
             "submit": submit,
             "list": list_jobs,
             "show": show,
+            "annotate": annotate,
             "wait": wait,
             "cancel": cancel,
             "pause": pause,

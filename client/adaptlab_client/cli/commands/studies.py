@@ -1,4 +1,4 @@
-"""`adaptlab studies`: new, create, list, show, wait, extend, clone and cancel."""
+"""`adaptlab studies`: new, create, list, show, annotate, wait, extend, clone and cancel."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -7,6 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptlab_client.cli import suggestions
+from adaptlab_client.cli.annotating import (
+    ArchivedOption,
+    ArchiveOption,
+    LabelOption,
+    Listed,
+    NotesOption,
+    RemoveLabelOption,
+    annotation_of,
+    archived_of,
+)
 from adaptlab_client.cli.commands import bundle, new_study
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.printing.job_tables import print_jobs
@@ -92,20 +102,40 @@ def list_studies(
     context: typer.Context,
     job: Annotated[str | None, typer.Option(help="Only studies that contain this job.")] = None,
     limit: Annotated[int, typer.Option(min=0, help="Studies to show; 0 shows all.")] = 50,
+    archived: ArchivedOption = Listed.EXCLUDE,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List studies, newest first."""
     with open_client(context) as client:
-        studies = islice(
-            client.studies.list(job=job, page_size=min(limit or 200, 200)), limit or None
+        listed = client.studies.list(
+            job=job, page_size=min(limit or 200, 200), archived=archived_of(archived)
         )
-        print_list(studies, COLUMNS, _row, output)
+        print_list(islice(listed, limit or None), COLUMNS, _row, output)
 
 
 def show(context: typer.Context, study: StudyArgument, output: OutputOption = Output.TABLE) -> None:
     """Show one study, cell by cell."""
     with open_client(context) as client:
         _print(client.studies.get(study), output)
+
+
+def annotate(
+    context: typer.Context,
+    studies: StudiesArgument,
+    labels: LabelOption = None,
+    removed: RemoveLabelOption = None,
+    notes: NotesOption = None,
+    archive: ArchiveOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Change labels and notes of studies, or archive them, whatever their state."""
+    to = annotation_of(labels, removed, notes, archive)
+    with open_client(context) as client:
+        changed = [
+            client.studies.annotate(study, labels=to.labels, notes=to.notes, archived=to.archived)
+            for study in studies
+        ]
+        print_list(changed, COLUMNS, _row, output)
 
 
 def list_jobs(
@@ -196,6 +226,7 @@ def application() -> typer.Typer:
             "create": create,
             "list": list_studies,
             "show": show,
+            "annotate": annotate,
             "jobs": list_jobs,
             "wait": wait,
             "cancel": cancel,

@@ -57,6 +57,8 @@ def facts_of(job: "JobView") -> list[tuple[str, object]]:
         ("worker", job.worker.host if job.worker else None),
         ("owner", job.owner),
         ("labels", ", ".join(f"{name}={value}" for name, value in job.labels.items())),
+        ("notes", job.notes),
+        ("archived", job.archived_at),
         ("created", job.created_at),
         ("started", job.started_at),
         ("finished", job.finished_at),
