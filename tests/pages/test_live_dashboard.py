@@ -123,7 +123,7 @@ def test_two_jobs_are_ticked_and_compared(person: Visitor, dashboard: Dashboard)
     page = person.page
     for job in (dashboard.prefix, dashboard.lora):
         page.locator(f'input[value="{job}"]').check()
-    page.get_by_role("button", name="Compare selected jobs").click()
+    page.get_by_role("button", name="Compare", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Compare jobs")
     expect(page.locator(".scores tbody tr")).to_have_count(2)
     expect(page.locator("#table-0-scores .notice").first).to_contain_text("Few seeds")

@@ -102,7 +102,7 @@ def test_jobs_are_ticked_in_the_list_and_compared(
     expect(boxes).to_have_count(2)
     for box in boxes.all():
         box.check()
-    visitor.page.get_by_role("button", name="Compare selected jobs").click()
+    visitor.page.get_by_role("button", name="Compare", exact=True).click()
     visitor.page.wait_for_url("**/compare?job=*&job=*")
     expect(visitor.page.get_by_role("heading", level=1)).to_have_text("Compare jobs")
     expect(visitor.page.locator(".scores tbody tr")).to_have_count(2)

@@ -317,7 +317,7 @@ def test_jobs_are_chosen_in_the_list_and_compared(
     listed = shared_reader.get("/").text
     chosen = jobs_of(six_seeds, "lora", "prefix_tuning")
     for job in chosen:
-        assert f'form="compare" name="job" value="{job}"' in listed
+        assert f'form="selected" name="job" value="{job}"' in listed
     base_model = str(six_seeds.base_models[0].job.id)
     assert base_model not in re.findall(r'name="job" value="(.*?)"', listed)
     page = shared_reader.get(compare_address(*chosen)).text

@@ -29,7 +29,7 @@ from adaptlab_api.requests.rules import needs
 from adaptlab_services.errors import Unauthorised
 from adaptlab_services.jobs import annotations, control, jobs, lists
 from adaptlab_services.jobs.jobs import Spec
-from adaptlab_services.jobs.lists import JobQuery, Order
+from adaptlab_services.jobs.lists import NEWEST, JobQuery
 from adaptlab_services.lifecycle import events
 from adaptlab_services.lifecycle.events import Pulse
 from adaptlab_services.lifecycle.transitions import JobState
@@ -71,6 +71,14 @@ UnlessState = Annotated[
     JobState | None, Query(description="Wait only while the job is in this state.")
 ]
 
+OrderBy = Annotated[
+    str,
+    Query(
+        max_length=200,
+        description="A numeric or time field, such as `-created_at`; a leading `-` reverses the "
+        "order. Rows without this field are left out.",
+    ),
+]
 ArchivedToo = Annotated[
     Archived,
     Query(description="`exclude` leaves archived ones out, `only` lists nothing else."),
@@ -122,13 +130,13 @@ def create_job(
 def list_jobs(
     opens: LooksDep,
     filter_text: FilterText = "",
-    order_by: Order = "-created_at",
+    order_by: OrderBy = NEWEST,
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
     view: View = "full",
     archived: ArchivedToo = "exclude",
 ) -> Response:
-    """List jobs, newest first."""
+    """List jobs, by default newest first."""
     query = JobQuery(filter_text, None, order_by, page_size, page_token, archived)
     with opens() as session:
         page = listed(session, query, view)

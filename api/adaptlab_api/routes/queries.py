@@ -17,7 +17,7 @@ from adaptlab_api.requests.dependencies import SessionDep, UnitsDep
 from adaptlab_api.requests.describing import Described, failures
 from adaptlab_api.requests.routing import api_router
 from adaptlab_api.requests.rules import needs
-from adaptlab_api.routes.jobs import PageSize, PageToken
+from adaptlab_api.routes.jobs import OrderBy, PageSize, PageToken
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 from adaptlab_services.querying.filtering import LONGEST_FILTER
 from adaptlab_services.results import bulk_rows, result_groups, result_queries, row_formats
@@ -43,10 +43,6 @@ HeadFilter = Annotated[
         max_length=LONGEST_FILTER,
         description="For example `layer = 2 AND divergence > 0.3 AND learned_mass > 0.5`.",
     ),
-]
-OrderBy = Annotated[
-    str,
-    Query(max_length=200, description="A numeric or time field; a leading `-` reverses the order."),
 ]
 FieldNames = Annotated[
     str, Query(alias="fields", max_length=LONGEST_LIST, description="Columns, separated by commas.")

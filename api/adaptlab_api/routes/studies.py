@@ -28,13 +28,14 @@ from adaptlab_api.routes.jobs import (
     JobPage,
     Key,
     OnlyValidate,
+    OrderBy,
     PageSize,
     PageToken,
     View,
     listed,
 )
 from adaptlab_services import short_ids
-from adaptlab_services.jobs.lists import JobQuery, Order
+from adaptlab_services.jobs.lists import NEWEST, JobQuery
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 from adaptlab_services.recipes import recipe_studies
 from adaptlab_services.studies import studies
@@ -131,7 +132,7 @@ def list_study_jobs(
     study: Studied,
     session: SessionDep,
     filter_text: FilterText = "",
-    order_by: Order = "-created_at",
+    order_by: OrderBy = NEWEST,
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
     view: View = "full",

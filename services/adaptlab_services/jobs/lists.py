@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Integer, Select, literal_column, select, tuple_
+from sqlalchemy import ColumnElement, Integer, Select, literal_column, select
 from sqlalchemy.orm import Session
 
 from adaptlab_answers.jobs import JobSummary, JobView
@@ -23,24 +22,28 @@ from adaptlab_services.jobs.views import (
     job_view,
     summary_rows,
 )
-from adaptlab_services.paging import Cursor
-from adaptlab_services.querying.list_conditions import Archived, archiving, in_study, matching
+from adaptlab_services.querying.conditions import condition
+from adaptlab_services.querying.fields import Joins
+from adaptlab_services.querying.job_fields import job_fields
+from adaptlab_services.querying.list_conditions import Archived, archiving, in_study
+from adaptlab_services.querying.ordering import Ordering, cursor_of, ordering
 
-Order = Literal["created_at", "-created_at"]
 Rows = Select[*tuple[Any, ...]]  # columns of several types
-Which = Select[UUID, datetime]  # ids of jobs, and when they were created
+Which = Select[UUID, Any]  # ids of jobs, and what they are sorted by
+NEWEST = "-created_at"
+NEVER_NULL = ("created_at", "budget.trainable")
 
 
 @dataclass(frozen=True, slots=True)
 class JobQuery:
     """A page of the jobs that match a filter, of one study or of all.
 
-    An empty `filter_text` matches every job.
+    An empty `filter_text` matches every job. Jobs without the field in `order_by` are left out.
     """
 
     filter_text: str = ""
     study: UUID | None = None
-    order_by: Order = "-created_at"
+    order_by: str = NEWEST
     page_size: int = paging.DEFAULT_PAGE_SIZE
     page_token: str | None = None
     archived: Archived = "exclude"
@@ -85,7 +88,8 @@ def newest(
     session: Session, holds: Sequence[ColumnElement[bool]], most: int
 ) -> tuple[JobView, ...]:
     """Return the newest jobs that meet all conditions, at most `most`."""
-    statement = _ordered(job_rows(), _all().where(*holds), "-created_at", most)
+    order = ordering(NEWEST, job_fields())
+    statement = _ordered(job_rows(), _all().where(*holds), order, most)
     return tuple(map(job_view, columns_of(session.execute(statement))))
 
 
@@ -93,17 +97,17 @@ def _page(
     session: Session, query: JobQuery, rows: Callable[[], Rows]
 ) -> tuple[Sequence[Columns], str | None]:
     """Return the rows of one page, and the token of the next."""
-    if query.is_of_all and _sees_one_kind(session):
-        statement = _first_of_all(rows, query.order_by, query.most)
+    order = ordering(query.order_by, job_fields())
+    if query.is_of_all and order.field.name == "created_at" and _sees_one_kind(session):
+        statement = _first_of_all(rows, order, query.most)
     else:
-        statement = _ordered(rows(), _which(session, query), query.order_by, query.most)
+        statement = _ordered(rows(), _which(session, query, order), order, query.most)
     read = columns_of(session.execute(statement))
     shown = read[: query.most - 1]
     if len(read) == len(shown):
         return shown, None
     last = shown[-1]
-    cursor = Cursor(last["created_at"].isoformat(), str(last["id"]))
-    return shown, paging.written(cursor, *query.bound())
+    return shown, paging.written(cursor_of(last["sorted_by"], [last["id"]]), *query.bound())
 
 
 def _sees_one_kind(session: Session) -> bool:
@@ -116,25 +120,31 @@ def _sees_one_kind(session: Session) -> bool:
     return visible is None or len(visible) <= 1
 
 
-def _which(session: Session, query: JobQuery) -> Which:
-    which = _all().where(*archiving(Job.archived_at, query.archived))
-    if query.filter_text:
-        which = matching(session, which, query.filter_text)
+def _which(session: Session, query: JobQuery, order: Ordering) -> Which:
+    joins = Joins(session)
+    holds = condition(query.filter_text, job_fields(), joins)
+    key = order.field.column(joins)
+    which = joins.onto(select(Job.id, key.label("key")).select_from(Job))
+    which = which.where(*archiving(Job.archived_at, query.archived))
+    if holds is not None:
+        which = which.where(holds)
     if query.study is not None:
         which = which.where(in_study(query.study))
+    if order.field.name not in NEVER_NULL:
+        which = which.where(key.is_not(None))
     if query.page_token is not None:
         cursor = paging.read(query.page_token, *query.bound())
-        which = which.where(_after(cursor, descending=query.order_by.startswith("-")))
+        which = which.where(order.after((key, Job.id), cursor, lambda parts: (UUID(parts[0]),)))
     return which
 
 
 def _all() -> Which:
-    return select(Job.id, Job.created_at).select_from(Job)
+    return select(Job.id, Job.created_at.label("key")).select_from(Job)
 
 
 @lru_cache(maxsize=64)
-def _first_of_all(rows: Callable[[], Rows], order_by: Order, most: int) -> Rows:
-    """Select the first `most` of all jobs.
+def _first_of_all(rows: Callable[[], Rows], order: Ordering, most: int) -> Rows:
+    """Select the first `most` of all jobs by creation.
 
     Kept, because building the statement takes as long as running it. `most` is part of the text, so
     that the database keeps one plan: for a parameter it would expect a tenth of all jobs, and plan
@@ -142,27 +152,16 @@ def _first_of_all(rows: Callable[[], Rows], order_by: Order, most: int) -> Rows:
     suits a frequent value is bad for a rare one.
     """
     which = _all().where(Job.archived_at.is_(None))
-    return _ordered(rows(), which, order_by, literal_column(str(most), Integer()))
+    return _ordered(rows(), which, order, literal_column(str(most), Integer()))
 
 
-def _ordered(rows: Rows, which: Which, order_by: Order, most: int | ColumnElement[int]) -> Rows:
+def _ordered(rows: Rows, which: Which, order: Ordering, most: int | ColumnElement[int]) -> Rows:
     """Select the rows of the first `most` jobs, in order.
 
     The jobs are chosen by indexed columns first; the other columns are wide, and read for one page.
     """
-    first = which.order_by(*_order(Job.created_at, Job.id, order_by)).limit(most).subquery("first")
-    joined = rows.join(first, first.c.id == Job.id)
-    return joined.order_by(*_order(first.c.created_at, first.c.id, order_by))
-
-
-def _order(at: Any, job_id: Any, order_by: Order) -> tuple[ColumnElement[Any], ...]:  # columns
-    return (at.desc(), job_id.desc()) if order_by.startswith("-") else (at, job_id)
-
-
-def _after(cursor: Cursor, *, descending: bool) -> ColumnElement[bool]:
-    try:
-        place = tuple_(datetime.fromisoformat(cursor.key), UUID(cursor.id))
-    except ValueError as error:
-        raise paging.bad_token("It belongs to another list.") from error
-    here = tuple_(Job.created_at, Job.id)
-    return here < place if descending else here > place
+    chosen = which.selected_columns
+    in_order = which.order_by(*order.clause((chosen["key"], chosen["id"])))
+    first = in_order.limit(most).subquery("first")
+    joined = rows.add_columns(first.c.key.label("sorted_by")).join(first, first.c.id == Job.id)
+    return joined.order_by(*order.clause((first.c.key, first.c.id)))

@@ -1,6 +1,5 @@
 """Queries over results and attention heads: chosen fields, page by page."""
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,22 +7,21 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from sqlalchemy import Select, select, tuple_
+from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_answers.queries import Cell, ColumnView, FieldList, FieldView, ResultRows
 from adaptlab_db.tables import AttentionSummary, Job
 from adaptlab_services import paging
-from adaptlab_services.paging import Cursor
 from adaptlab_services.querying.attention_fields import attention_fields, attention_joins
 from adaptlab_services.querying.conditions import condition
 from adaptlab_services.querying.fields import Column, Field, Fields, Joins
 from adaptlab_services.querying.job_fields import job_fields
+from adaptlab_services.querying.ordering import cursor_of, ordering
 
 Subject = Literal["results", "attention"]
 MOST_FIELDS = 64
-SORTED_BY = ("integer", "number", "time")
 OF_RESULTS = (
     "id", "kind", "base_model", "task", "method", "budget.trainable", "budget.requested",
     "metrics.accuracy.n", "metrics.accuracy.mean", "metrics.accuracy.sd", "metrics.accuracy.low",
@@ -68,8 +66,7 @@ def rows(session: Session, question: Question, most: int, page_token: str | None
     token = None
     if len(read) > most:
         last = shown[-1][len(chosen) :]
-        cursor = Cursor(_written(last[0]), json.dumps([str(part) for part in last[1:]]))
-        token = paging.written(cursor, *question.bound())
+        token = paging.written(cursor_of(last[0], last[1:]), *question.bound())
     return ResultRows(
         columns=columns_of(chosen),
         data=tuple(_row(chosen, row) for row in shown),
@@ -85,21 +82,21 @@ def _query(
     The rows follow the one that the token names.
     """
     listing = LISTINGS[question.subject]
-    order, descending = _order(question, listing)
+    order = ordering(question.order_by or listing.usual_order, listing.fields)
     joins = Joins(session)
     holds = condition(question.filter_text, listing.fields, joins)
-    key = order.column(joins)
+    key = order.field.column(joins)
     place = (key, *listing.identity())
     columns = [field.column(joins) for field in chosen]
     query = joins.onto(listing.start(select(*columns, *place)).where(*listing.always()))
     if holds is not None:
         query = query.where(holds)
-    if order.name not in listing.never_null:
+    if order.field.name not in listing.never_null:
         query = query.where(key.is_not(None))
     if page_token is not None:
-        after = _after(paging.read(page_token, *question.bound()), order, listing)
-        query = query.where(tuple_(*place) < after if descending else tuple_(*place) > after)
-    return query.order_by(*(column.desc() if descending else column.asc() for column in place))
+        cursor = paging.read(page_token, *question.bound())
+        query = query.where(order.after(place, cursor, listing.read_identity))
+    return query.order_by(*order.clause(place))
 
 
 def fields_of(subject: Subject) -> FieldList:
@@ -189,31 +186,6 @@ def chosen_fields(question: Question, listing: Listing) -> tuple[Field, ...]:
 def columns_of(chosen: Sequence[Field]) -> tuple[ColumnView, ...]:
     """Return the columns of an answer with these fields."""
     return tuple(ColumnView(name=field.name, type=shown_type(field)) for field in chosen)
-
-
-def _order(question: Question, listing: Listing) -> tuple[Field, bool]:
-    text = question.order_by or listing.usual_order
-    field = listing.fields.named(text.removeprefix("-"), "order_by")
-    if field.kind not in SORTED_BY:
-        detail = f"{field.name} has the type {field.kind}. Sort by a number or a time."
-        raise _refused("order_by", detail)
-    return field, text.startswith("-")
-
-
-def _after(cursor: Cursor, order: Field, listing: Listing) -> Any:  # Any: a row of parameters
-    try:
-        key: object = json.loads(cursor.key)
-        if order.kind == "time":
-            key = datetime.fromisoformat(str(key))
-        elif not isinstance(key, int | float) or not abs(key) < 2**63:
-            raise ValueError(key)
-        return tuple_(key, *listing.read_identity(json.loads(cursor.id)))
-    except (ValueError, TypeError) as error:
-        raise paging.bad_token("It belongs to another list.") from error
-
-
-def _written(value: object) -> str:
-    return json.dumps(value.isoformat() if isinstance(value, datetime) else value)
 
 
 def _row(chosen: Sequence[Field], row: Sequence[object]) -> dict[str, Cell]:

@@ -1,8 +1,9 @@
 """The list of jobs, with filters and pagination."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from typing import Literal
 from urllib.parse import urlencode
 
 from sqlalchemy.orm import Session
@@ -12,16 +13,25 @@ from adaptlab.plugins.task import TASKS
 from adaptlab_answers.jobs import JobSummary
 from adaptlab_answers.paging import Page
 from adaptlab_api.pages.rendering.filter_bar import fault_of, fields_to_ask
+from adaptlab_api.pages.rendering.formats import method_title, words
 from adaptlab_api.pages.rendering.job_titles import short_title
 from adaptlab_db.job_states import JOB_STATES, PENDING_STATES
 from adaptlab_services.jobs import lists, scores
 from adaptlab_services.jobs.lists import JobQuery
 from adaptlab_services.lifecycle import workers
+from adaptlab_services.studies.studies_of_jobs import first_studies
 
 PAGE_SIZE = 50
 # The address has the tokens of at most this many previous pages. Beyond them, `Previous` leads to
 # the newest page.
 LONGEST_TRAIL = 12
+HOW_TO_LIST = ("order_by", "archived")
+SORTED = {
+    "trainable": "budget.trainable",
+    "accuracy": "metrics.accuracy.mean",
+    "created": "created_at",
+}
+"""Columns that sort the list, and their fields."""
 TRAIL_SEPARATOR = "."
 ACTIVE_SECONDS, IDLE_SECONDS = 2, 10
 
@@ -31,6 +41,7 @@ class JobFilters:
     """The fields of the form above the list; an empty one selects all jobs.
 
     `filter` is an expression as in `GET /v1/jobs?filter=`, combined with the other fields by AND.
+    `order_by` and `archived` are those of the same request; empty ones are its defaults.
     """
 
     state: str = ""
@@ -38,6 +49,8 @@ class JobFilters:
     task: str = ""
     base_model: str = ""
     filter: str = ""
+    order_by: str = ""
+    archived: Literal["", "only", "include"] = ""
 
     def query(self) -> dict[str, str]:
         """Return the fields that are not empty."""
@@ -45,7 +58,7 @@ class JobFilters:
 
     def expression(self) -> str:
         """Return all fields as one expression for `GET /v1/jobs?filter=`."""
-        chosen = self.query()
+        chosen = {name: text for name, text in self.query().items() if name not in HOW_TO_LIST}
         written = chosen.pop("filter", "").strip()
         terms = [f"{name} = {_quoted(value)}" for name, value in chosen.items()]
         return " AND ".join([*terms, f"({written})"] if written else terms)
@@ -86,12 +99,33 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class JobListRow:
-    """One line of the list; `seconds` is the running time of the job."""
+    """One line of the list; `seconds` is the running time of the job.
+
+    `study` is the name of its first study, and `labels` have the addresses of all jobs with each.
+    """
 
     job: JobSummary
     title: str
+    study: str | None
+    labels: tuple[tuple[str, str], ...]
     accuracy: float | None
     seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A filter in words, and the address of the list without it."""
+
+    text: str
+    without: str
+
+
+@dataclass(frozen=True, slots=True)
+class SortedColumn:
+    """The address that sorts by a column, and how it is sorted now."""
+
+    address: str
+    now: Literal["ascending", "descending", "none"]
 
 
 def job_list(
@@ -101,17 +135,35 @@ def job_list(
     fault = fault_of(filters.filter)
     page: Page[JobSummary] = Page(data=(), next_page_token=None)
     if fault is None:
-        query = JobQuery(filters.expression(), page_size=PAGE_SIZE, page_token=place.token)
+        query = JobQuery(
+            filters.expression(),
+            order_by=filters.order_by or lists.NEWEST,
+            page_size=PAGE_SIZE,
+            page_token=place.token,
+            archived=filters.archived or "exclude",
+        )
         page = lists.summaries(session, query)
     accuracy = scores.accuracies(session, [job.id for job in page.data])
+    studies = first_studies(session, [job.id for job in page.data])
     rows = [
-        JobListRow(job, short_title(job), accuracy.get(job.id), running_seconds(job, now))
+        JobListRow(
+            job,
+            short_title(job),
+            studies.get(job.id),
+            tuple((f"{name}={text}", _labelled(name, text)) for name, text in job.labels.items()),
+            accuracy.get(job.id),
+            running_seconds(job, now),
+        )
         for job in page.data
     ]
     following = page.next_page_token
     return {
         "rows": rows,
         "filters": filters,
+        "chips": _chips(filters),
+        "leaves_out": filters.order_by.removeprefix("-") not in ("", *lists.NEVER_NULL),
+        "sorted": {name: _sorted(filters, field) for name, field in SORTED.items()},
+        "back": place.address(filters),
         "fault": fault,
         "expression": filters.expression(),
         "fields": fields_to_ask(),
@@ -154,6 +206,38 @@ def _counted(rows: list[JobListRow], *, more: bool) -> str:
     waiting = sum(row.job.state in PENDING_STATES for row in rows)
     shown = f"{len(rows)} on this page" if more else f"{len(rows)} in total"
     return f"{shown}, {running} running, {waiting} waiting" if rows else ""
+
+
+def _chips(filters: JobFilters) -> tuple[Chip, ...]:
+    """Return the filters in words, each with the address that removes it."""
+    field = filters.order_by.removeprefix("-")
+    texts = {
+        "state": f"state: {words(filters.state)}",
+        "method": f"method: {method_title(filters.method)}",
+        "task": f"task: {words(filters.task)}",
+        "base_model": f"base model: {filters.base_model}",
+        "filter": filters.filter,
+        "order_by": f"sorted by {next((t for t, f in SORTED.items() if f == field), field)}",
+        "archived": "archived jobs only" if filters.archived == "only" else "archived jobs too",
+    }
+    return tuple(
+        Chip(texts[name], Place().address(replace(filters, **{name: ""})))
+        for name in filters.query()
+    )
+
+
+def _sorted(filters: JobFilters, field: str) -> SortedColumn:
+    """Return how to sort by a field: large values first, then small ones."""
+    order = filters.order_by or lists.NEWEST
+    descends = order == f"-{field}"
+    now = "descending" if descends else "ascending" if order == field else "none"
+    wanted = field if descends else f"-{field}"
+    chosen = replace(filters, order_by="" if wanted == lists.NEWEST else wanted)
+    return SortedColumn(Place().address(chosen), now)
+
+
+def _labelled(name: str, text: str) -> str:
+    return Place().address(JobFilters(filter=f"labels.{name} = {_quoted(text)}"))
 
 
 def _options(names: tuple[str, ...], chosen: str) -> tuple[str, ...]:

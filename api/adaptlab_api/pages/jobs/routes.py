@@ -16,10 +16,11 @@ from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.jobs.curves import curves_chart
 from adaptlab_api.pages.jobs.listing import JobFilters, Place, job_list
 from adaptlab_api.pages.jobs.page import job_page
+from adaptlab_api.pages.jobs.selected import MOST_FIELDS, Act, apply
 from adaptlab_api.pages.rendering.annotation_form import changes_of
 from adaptlab_api.pages.rendering.drawing import drawn
 from adaptlab_api.pages.rendering.examples import first_job
-from adaptlab_api.pages.rendering.forms import small_form_fields
+from adaptlab_api.pages.rendering.forms import form_fields, small_form_fields
 from adaptlab_api.pages.rendering.navigation import NavigationEntry
 from adaptlab_api.pages.rendering.parameters import Reader, ReaderDep, server_address
 from adaptlab_api.pages.rendering.renderer import Renderer
@@ -49,12 +50,18 @@ async def _filters(
     task: str = "",
     base_model: str = "",
     filter_text: Annotated[str, Query(alias="filter")] = "",
+    order_by: Annotated[str, Query(max_length=200)] = "",
+    archived: Literal["", "only", "include"] = "",
 ) -> JobFilters:
-    return JobFilters(state, method, task, base_model, filter_text)
+    return JobFilters(state, method, task, base_model, filter_text, order_by, archived)
 
 
 async def _place(page_token: str = "", trail: str = "") -> Place:
     return Place.read(page_token, trail)
+
+
+async def _selection(request: Request) -> Mapping[str, Sequence[str]]:
+    return await form_fields(request, MOST_FIELDS)
 
 
 def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
@@ -81,7 +88,35 @@ def job_list_routes(renderer: Renderer) -> APIRouter:
             "jobs.html", shown, lambda: job_list(session, filters, place, datetime.now(UTC))
         )
 
+    @router.post("/jobs/selected/{act}")
+    @needs("submitter")
+    def change_selected(
+        act: Act,
+        fields: Annotated[Mapping[str, Sequence[str]], Depends(_selection)],
+        request: Request,
+        session: SessionDep,
+        principal: SubmitterDep,
+        opened: ResourcesDep,
+        background: BackgroundTasks,
+    ) -> Response:
+        try:
+            done = apply(session, principal, act, fields, opened.settings.max_queued_jobs)
+        except (InvalidSpec, Refused) as refusal:
+            return _refused(renderer, principal, refusal)
+        background.add_task(opened.bell.ring, done.queues)  # after the commit
+        if not done.refused:
+            return noted(session, request, RedirectResponse(_back(fields), 303))
+        shown = {"principal": principal, "here": "/", "faults": done.refused}
+        page = renderer.fault(200, done.heading(act), "The others were not changed:", shown)
+        return noted(session, request, page)
+
     return router
+
+
+def _back(fields: Mapping[str, Sequence[str]]) -> str:
+    """Return the page of the list that a form came from, never another site."""
+    query = fields.get("back", ("/",))[0].partition("?")[2]
+    return f"/?{query}" if query else "/"
 
 
 def job_routes(renderer: Renderer) -> APIRouter:

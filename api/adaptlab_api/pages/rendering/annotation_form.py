@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import TypeAdapter
 
+from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.specs.annotations import LONGEST_NOTES, AnnotationChanges
 from adaptlab_api.requests.dependencies import valid
 
@@ -19,14 +20,30 @@ def changes_of(fields: Mapping[str, Sequence[str]], labels: Mapping[str, str]) -
     """
     if "archived" in fields:
         return AnnotationChanges(archived=fields["archived"][0] == "yes")
-    lines = fields.get("labels", ("",))[0].splitlines()
-    pairs = (line.partition("=") for line in lines if line.strip())
-    given = {name.strip(): value.strip() for name, _, value in pairs}
+    given = _pairs(fields.get("labels", ("",))[0].splitlines())
     removed = dict.fromkeys(labels.keys() - given.keys())
     # Browsers send line breaks as two characters; a form cannot hold more than the API accepts.
     notes = fields.get("notes", ("",))[0].replace("\r\n", "\n").strip()
     document = {"labels": {**removed, **given}, "notes": notes}
     return valid(_CHANGES, json.dumps(document).encode())
+
+
+def changed_labels(text: str) -> AnnotationChanges:
+    """Return the change of one label: `name = value`, or `-name` to remove it.
+
+    Raises `InvalidSpec`, or `Refused` for NUL.
+    """
+    removed = text.strip().removeprefix("-").strip()
+    if "=" not in text and removed == text.strip():
+        detail = f"{removed[:64]!r} has no value. Write name = value, or -name to remove a label."
+        raise InvalidSpec(Problem("/label", "missing", detail))
+    labels = _pairs([text]) if "=" in text else {removed: None}
+    return valid(_CHANGES, json.dumps({"labels": labels}).encode())
+
+
+def _pairs(lines: Sequence[str]) -> dict[str, str]:
+    pairs = (line.partition("=") for line in lines if line.strip())
+    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def form_of(labels: Mapping[str, str], notes: str | None) -> dict[str, object]:

@@ -419,6 +419,12 @@
     for (const form of root.querySelectorAll("form[data-submit-on-change]")) {
       form.addEventListener("change", () => form.requestSubmit());
     }
+    for (const all of root.querySelectorAll("input[data-ticks]")) {
+      all.addEventListener("change", () => {
+        const boxes = document.querySelectorAll(`input[type=checkbox][form="${CSS.escape(all.dataset.ticks)}"]`);
+        for (const box of boxes) box.checked = all.checked;
+      });
+    }
     for (const chart of root.querySelectorAll(".chart[data-source]")) {
       if (drawn.has(chart)) continue;
       if (isOneOfMany(chart)) near.observe(chart);
@@ -431,7 +437,7 @@
   begin(document);
   document.addEventListener("pointerdown", holdStill, { capture: true });
   document.addEventListener("submit", (event) => {
-    const question = event.target.dataset.confirm;
+    const question = event.submitter?.dataset.confirm ?? event.target.dataset.confirm;
     if (question && !window.confirm(question)) event.preventDefault();
   });
   document.addEventListener("adaptlab:refreshed", () => showCharts("[data-follow]"));

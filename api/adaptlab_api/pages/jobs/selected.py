@@ -1,0 +1,118 @@
+"""What the buttons above the list do with the selected jobs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.specs.annotations import AnnotationChanges
+from adaptlab_api.pages.rendering.annotation_form import changed_labels
+from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
+from adaptlab_services.jobs import annotations, control, jobs
+from adaptlab_services.people import audit
+from adaptlab_services.people.tokens import Principal
+
+Act = Literal["cancel", "retry", "archive", "unarchive", "label"]
+DONE: Mapping[Act, str] = {
+    "cancel": "cancelled",
+    "retry": "retried",
+    "archive": "archived",
+    "unarchive": "listed again",
+    "label": "labelled",
+}
+MOST_FIELDS = 64
+"""More than the jobs of a page, with the other fields of the form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The jobs that were changed, why others were not, and the queues with new work."""
+
+    changed: tuple[UUID, ...]
+    refused: tuple[Problem, ...]
+    queues: tuple[str, ...]
+
+    def heading(self, act: Act) -> str:
+        """Return what happened, in words."""
+        total = len(self.changed) + len(self.refused)
+        return f"{len(self.changed)} of {total} selected jobs {DONE[act]}"
+
+
+def apply(
+    session: Session,
+    principal: Principal,
+    act: Act,
+    fields: Mapping[str, Sequence[str]],
+    most_queued: int | None,
+) -> Outcome:
+    """Change every selected job that can be changed.
+
+    Raises `InvalidSpec` if none is selected, an id is invalid, or the label is.
+    """
+    selected = _selected(fields)
+    change = _change(session, principal, act, fields, most_queued)
+    changed: list[UUID] = []
+    refused: list[Problem] = []
+    queues: list[str] = []
+    for job_id in selected:
+        try:
+            # A refusal undoes what was written for this job only.
+            with session.begin_nested():
+                queues += change(job_id)
+        except (Conflict, Forbidden, InvalidSpec, LimitReached, NotFound) as refusal:
+            refused.append(Problem(str(job_id), "not_changed", str(refusal)))
+        else:
+            changed.append(job_id)
+    audit.note(session, jobs=[str(job_id) for job_id in changed])
+    return Outcome(tuple(changed), tuple(refused), tuple(dict.fromkeys(queues)))
+
+
+def _selected(fields: Mapping[str, Sequence[str]]) -> tuple[UUID, ...]:
+    try:
+        selected = tuple(dict.fromkeys(UUID(text) for text in fields.get("job", ())))
+    except ValueError as error:
+        raise InvalidSpec(Problem("/job", "invalid_id", "A selected id is not one.")) from error
+    if not selected:
+        raise InvalidSpec(Problem("/job", "missing", "No job is selected. Tick some in the list."))
+    return selected
+
+
+def _change(
+    session: Session,
+    principal: Principal,
+    act: Act,
+    fields: Mapping[str, Sequence[str]],
+    most_queued: int | None,
+) -> Callable[[UUID], tuple[str, ...]]:
+    """Return the function that changes one job and returns the queues to ring."""
+
+    def cancel(job_id: UUID) -> tuple[str, ...]:
+        job = jobs.cancel(session, principal, job_id).job
+        if job.terminal and job.state != "cancelled":
+            raise Conflict(f"It is {job.state}. Only a job that has not ended can be cancelled.")
+        return ()
+
+    def retry(job_id: UUID) -> tuple[str, ...]:
+        return control.retry(session, principal, job_id, most_queued=most_queued).queues
+
+    def annotate(changes: AnnotationChanges, job_id: UUID) -> tuple[str, ...]:
+        annotations.annotate(session, job_id, changes)
+        return ()
+
+    match act:
+        case "cancel":
+            return cancel
+        case "retry":
+            return retry
+        case "archive" | "unarchive":
+            return partial(annotate, AnnotationChanges(archived=act == "archive"))
+        case "label":
+            given = fields.get("label", ("",))[0]
+            if not given.strip():
+                detail = "There is no label. Write one as name = value, or -name to remove it."
+                raise InvalidSpec(Problem("/label", "missing", detail))
+            return partial(annotate, changed_labels(given))
