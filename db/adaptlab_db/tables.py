@@ -336,6 +336,8 @@ class Job(Table):
         Index("ix_jobs_like", "kind", "task", "method", text("created_at DESC"), text("id DESC")),
         Index("ix_jobs_trainable", "trainable_parameters", "id"),
         Index("ix_jobs_retry_of", "retry_of", unique=True),
+        Index("ix_jobs_archived", text("created_at DESC"), text("id DESC"),
+              postgresql_where=text("archived_at IS NOT NULL")),
     )  # fmt: skip
 
     id: Mapped[uuid.UUID] = mapped_column(

@@ -49,12 +49,19 @@ def upgrade() -> None:
         op.add_column(table, sa.Column("archived_at", sa.DateTime(timezone=True), nullable=True))
     labels = sa.Column("labels", postgresql.JSONB(), nullable=False, server_default="{}")
     op.add_column("studies", labels)
+    op.create_index(
+        "ix_jobs_archived",
+        "jobs",
+        [sa.text("created_at DESC"), sa.text("id DESC")],
+        postgresql_where=sa.text("archived_at IS NOT NULL"),
+    )
     op.execute(GUARD.format(open=ANNOTATIONS))
 
 
 def downgrade() -> None:
     """Drop the columns with what was written in them."""
     op.execute(GUARD.format(open="'labels'"))
+    op.drop_index("ix_jobs_archived", "jobs")
     op.drop_column("studies", "labels")
     for table in ("jobs", "studies"):
         op.drop_column(table, "archived_at")
