@@ -318,8 +318,6 @@ def test_jobs_are_chosen_in_the_list_and_compared(
     chosen = jobs_of(six_seeds, "lora", "prefix_tuning")
     for job in chosen:
         assert f'form="selected" name="job" value="{job}"' in listed
-    base_model = str(six_seeds.base_models[0].job.id)
-    assert base_model not in re.findall(r'name="job" value="(.*?)"', listed)
     page = shared_reader.get(compare_address(*chosen)).text
     assert [row.split()[1] for row in rows_of(page, "table-0-0")] == ["lora", "prefix_tuning"]
     assert "lora is better than prefix_tuning" in text_of(page)

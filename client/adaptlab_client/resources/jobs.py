@@ -1,4 +1,4 @@
-"""Jobs: submit, get, list, annotate, wait, follow, cancel, pause, resume and retry."""
+"""Jobs: submit, get, list, annotate, wait, follow, cancel, pause, retry."""
 
 import math
 import time

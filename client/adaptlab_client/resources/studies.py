@@ -1,4 +1,4 @@
-"""Studies: create, run, list, annotate, wait, extend, clone, cancel and compare."""
+"""Studies: create, list, annotate, wait, extend, clone, cancel, compare."""
 
 import hashlib
 import json

@@ -58,7 +58,7 @@ class JobQuery:
 
     @property
     def is_of_all(self) -> bool:
-        """Return True if this is the first page of all jobs that are visible and not archived."""
+        """Return True if this is the first page of all jobs, without archived."""
         is_narrowed = bool(self.filter_text) or self.study is not None
         return not is_narrowed and self.archived == "exclude" and self.page_token is None
 

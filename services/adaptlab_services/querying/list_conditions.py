@@ -1,4 +1,4 @@
-"""Conditions on lists of jobs: by a filter, by study, or by being archived."""
+"""Conditions on lists of jobs: by a filter, study or archiving."""
 
 from datetime import datetime
 from typing import Literal, TypeVarTuple

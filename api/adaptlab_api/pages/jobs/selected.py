@@ -30,7 +30,10 @@ MOST_FIELDS = 64
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The jobs that were changed, why others were not, and the queues with new work."""
+    """The jobs that were changed, and why others were not.
+
+    `queues` have new work.
+    """
 
     changed: tuple[UUID, ...]
     refused: tuple[Problem, ...]
