@@ -6,6 +6,7 @@ from tests.core.scoring import drawn
 
 from adaptlab.comparisons.comparability import SettingDifference
 from adaptlab.comparisons.comparison import compare, corrected_choice
+from adaptlab.comparisons.verdict_sentence import seeds_to_settle
 from adaptlab.statistics import Scores, chosen_best, mean_interval
 
 
@@ -119,3 +120,22 @@ def test_budgets_are_named_where_their_sentences_differ():
     said = compare("add", table).sentence
     assert said.startswith("At a budget of 100: lora at 100 (9")
     assert "At a budget of 1,000: lora at 1,000 (9" in said
+
+
+def test_the_seeds_that_should_settle_the_best_are_those_of_its_open_pairs():
+    (cell,) = compare("add", rows()).cells
+    named = [one for one in cell.verdicts if {one.pair.first, one.pair.second} <= {*cell.best}]
+    open_pairs = [one.more_seeds for one in named if one.more_seeds is not None]
+    assert open_pairs
+    assert seeds_to_settle(cell.verdicts, cell.best) == max(open_pairs)
+
+
+def test_no_seeds_settle_what_is_decided_or_hopeless():
+    decided = [
+        drawn([0.99] * 10, method="lora", key=1),
+        drawn([0.0] * 10, method="prefix_tuning", key=2),
+    ]
+    twins = [drawn([0.5] * 5, method=name, key=1) for name in ("lora", "adapter")]
+    for given in (decided, twins):
+        (cell,) = compare("add", given).cells
+        assert seeds_to_settle(cell.verdicts, cell.best) is None

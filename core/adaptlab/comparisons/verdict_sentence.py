@@ -88,6 +88,16 @@ def _best(label: str, chosen: ChosenBest | None) -> str:
     )
 
 
+def seeds_to_settle(verdicts: Sequence[Verdict], best: Sequence[str]) -> int | None:
+    """Return how many more seeds should tell which row is the best.
+
+    Each open pair among the rows that could be best is expected to be decided with this many, if
+    it can be with 64 seeds in all. None if no open pair can.
+    """
+    likely = [one.more_seeds for one in _contested(verdicts, best) if one.more_seeds is not None]
+    return max(likely, default=None)
+
+
 def comparison_sentence(
     cells: Sequence[tuple[int | None, str]], axis: BudgetAxis = PARAMETERS
 ) -> str:
@@ -158,11 +168,7 @@ def _order(
     ]
     yield from _better_among(among, working)
     ordered = any(one.finding in ("better", "worse") for one in verdicts)
-    contested = [
-        one
-        for one in verdicts
-        if one.finding == "not_known" and one.pair.first in best and one.pair.second in best
-    ]
+    contested = _contested(verdicts, best)
     yield from _not_known(contested, of_all=not ordered and len(best) == len(rows))
 
 
@@ -197,6 +203,15 @@ def _not_known(contested: Sequence[Verdict], *, of_all: bool) -> Iterator[str]:
         f"With {seeds}, the order of {_and(names)} over all seeds is not known; "
         f"{_settled(contested)}."
     )
+
+
+def _contested(verdicts: Sequence[Verdict], best: Sequence[str]) -> list[Verdict]:
+    """Return the open pairs among the rows that could be best."""
+    return [
+        one
+        for one in verdicts
+        if one.finding == "not_known" and one.pair.first in best and one.pair.second in best
+    ]
 
 
 def _labels(verdict: Verdict) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from adaptlab_api.pages.comparisons.tables import table_views
 from adaptlab_api.pages.recipes.page import report_of
 from adaptlab_api.pages.rendering.annotation_form import form_of
 from adaptlab_api.pages.rendering.formats import budget, integer, pretty
+from adaptlab_api.pages.studies.extending import offered_seeds
 from adaptlab_api.requests.dependencies import Units
 from adaptlab_db.job_states import JOB_STATES, TERMINAL_STATES
 from adaptlab_services.comparisons.comparison_inputs import DEFAULT_LEVEL, DEFAULT_MARGIN
@@ -97,6 +98,7 @@ def study_page(
     stored = None if isinstance(answer, ComparisonProgress) else answer
     numbers = shown_tables(stored, first_table) if stored else range(0)
     jobs = _jobs(study)
+    tables = table_views(stored, numbers) if stored else ()
     return {
         "study": study,
         "may_change": may_change,
@@ -108,7 +110,8 @@ def study_page(
         "claims": claim_counts(study),
         "report": report,
         "progress": progress,
-        "tables": table_views(stored, numbers) if stored else (),
+        "tables": tables,
+        "more_seeds": offered_seeds(study, tables) if may_change and study.terminal else None,
         "shown": numbers,
         "all_tables": stored.inputs.tables if stored else (),
         "charts": f"/studies/{quote(str(study.id), safe='')}/charts?",

@@ -3,26 +3,29 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, BackgroundTasks, Depends, Request
 from fastapi.responses import RedirectResponse, Response
 
 from adaptlab.charts import Theme
+from adaptlab.comparisons.verdict import MOST_SEEDS
 from adaptlab.errors import InvalidSpec
 from adaptlab_api.answers.problems import Refused, answer
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.comparisons.charts import table_answer
 from adaptlab_api.pages.rendering.annotation_form import changes_of
 from adaptlab_api.pages.rendering.examples import first_study
-from adaptlab_api.pages.rendering.forms import small_form_fields
+from adaptlab_api.pages.rendering.forms import form_fields, small_form_fields
 from adaptlab_api.pages.rendering.navigation import NavigationEntry
 from adaptlab_api.pages.rendering.parameters import Number, Reader, ReaderDep, server_address
 from adaptlab_api.pages.rendering.renderer import Renderer
+from adaptlab_api.pages.studies.extending import USUAL, extend_page, extension_of
 from adaptlab_api.pages.studies.page import study_list, study_page
 from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, SubmitterDep, UnitsDep
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
+from adaptlab_api.requests.study_request import study_rules
 from adaptlab_services.comparisons.comparisons import StudyQuestion
-from adaptlab_services.errors import Forbidden, NotFound
+from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import studies
 
@@ -31,6 +34,7 @@ NAVIGATION = NavigationEntry(2, "Studies", HERE)
 NO_STUDY = (
     "No study has this name or id. The name may be mistyped, or the study may be on another server."
 )
+NOT_EXTENDED = "No seeds were added"
 NOT_SAVED = "Labels and notes were not saved"
 NO_TABLE = "The study does not have this many tables. Remove the number from the address."
 
@@ -101,6 +105,7 @@ def study_routes(renderer: Renderer) -> APIRouter:
         return table_answer(comparison, table, theme)
 
     _add_annotating(router, renderer)
+    _add_extending(router, renderer)
     return router
 
 
@@ -123,10 +128,69 @@ def _add_annotating(router: APIRouter, renderer: Renderer) -> None:
         except NotFound as fault:
             return _not_found(renderer, principal, fault)
         except (InvalidSpec, Refused, Forbidden) as refusal:
-            response = answer(refusal)
-            status = 422 if response is None else response.status_code
-            return renderer.fault(status, NOT_SAVED, str(refusal), shown)
+            return _refused(renderer, NOT_SAVED, refusal, shown)
         return noted(session, request, RedirectResponse(f"{HERE}/{changed.name}", 303))
+
+
+def _add_extending(router: APIRouter, renderer: Renderer) -> None:
+    """Add the page that shows the cost of more seeds, and its form."""
+
+    @router.get("/{study}/extend")
+    @needs("submitter")
+    def more_seeds(  # pyright: ignore[reportUnusedFunction] - the router keeps it
+        study: str,
+        session: SessionDep,
+        principal: SubmitterDep,
+        opened: ResourcesDep,
+        more: Number = USUAL,
+    ) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": HERE}
+        try:
+            content = extend_page(session, study, more, study_rules(opened))
+        except NotFound as fault:
+            return _not_found(renderer, principal, fault)
+        except (InvalidSpec, Conflict) as refusal:
+            return _refused(renderer, NOT_EXTENDED, refusal, shown)
+        return renderer.page("study-extend.html", {**shown, **content})
+
+    @router.post("/{study}/extend")
+    @needs("submitter")
+    def extend_study(  # pyright: ignore[reportUnusedFunction] - the router keeps it
+        study: str,
+        fields: Annotated[Mapping[str, Sequence[str]], Depends(_seeds)],
+        request: Request,
+        session: SessionDep,
+        principal: SubmitterDep,
+        opened: ResourcesDep,
+        background: BackgroundTasks,
+    ) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": HERE}
+        try:
+            # The page about a refusal commits, so what was written before it is rolled back here.
+            with session.begin_nested():
+                extension = extension_of(fields)
+                done = studies.extend(session, principal, study, extension, study_rules(opened))
+        except NotFound as fault:
+            return _not_found(renderer, principal, fault)
+        except (InvalidSpec, Conflict, Forbidden, LimitReached) as refusal:
+            return _refused(renderer, NOT_EXTENDED, refusal, shown)
+        background.add_task(opened.bell.ring, done.queues)  # after the commit
+        return noted(session, request, RedirectResponse(f"{HERE}/{done.study.name}", 303))
+
+
+async def _seeds(request: Request) -> Mapping[str, Sequence[str]]:
+    return await form_fields(request, MOST_SEEDS)
+
+
+def _refused(
+    renderer: Renderer,
+    heading: str,
+    refusal: InvalidSpec | Refused | Conflict | Forbidden | LimitReached,
+    shown: Mapping[str, object],
+) -> Response:
+    response = answer(refusal)
+    status = 422 if response is None else response.status_code
+    return renderer.fault(status, heading, str(refusal), shown)
 
 
 def _not_found(renderer: Renderer, principal: Principal | Reader, fault: NotFound) -> Response:

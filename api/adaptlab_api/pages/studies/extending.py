@@ -1,0 +1,90 @@
+"""Adding seeds to a study: how many would settle it, and what they cost."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from adaptlab.comparisons.verdict import MOST_SEEDS
+from adaptlab.comparisons.verdict_sentence import seeds_to_settle
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.studies.study import StudyExtension
+from adaptlab_answers.studies import StudyPreview, StudyView
+from adaptlab_api.pages.comparisons.tables import TableView
+from adaptlab_services.studies import studies
+from adaptlab_services.studies.studies import Rules
+
+USUAL = 2
+"""Seeds that are offered where no number is expected to settle anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoreSeeds:
+    """Further seeds of a study, and whether they should settle what is open."""
+
+    offered: int
+    settles: bool
+
+
+def offered_seeds(study: StudyView, tables: Iterable[TableView]) -> MoreSeeds | None:
+    """Return the seeds to add, or None for a study that cannot have more."""
+    present = len(present_seeds(study))
+    if study.cancelled_at is not None or not study.cells or present >= MOST_SEEDS:
+        return None
+    cells = [cell for table in tables if table.comparison for cell in table.comparison.cells]
+    numbers = [seeds_to_settle(cell.verdicts, cell.best) for cell in cells]
+    likely = max((number for number in numbers if number is not None), default=None)
+    return MoreSeeds(min(likely or USUAL, MOST_SEEDS - present), likely is not None)
+
+
+def present_seeds(study: StudyView) -> frozenset[int]:
+    """Return the seeds that some method of a study has."""
+    return frozenset(seed for cell in study.cells for job in cell.jobs for seed in job.seeds)
+
+
+def extend_page(session: Session, name: str, more: int, rules: Rules) -> dict[str, object]:
+    """Return the values of the page that shows the cost of more seeds.
+
+    Raises `NotFound`, `Conflict` for a cancelled study, and `InvalidSpec`.
+    """
+    study = studies.get(session, name)
+    extension = further(study, more)
+    plan: StudyPreview = studies.preview_extension(session, name, extension, rules)
+    present = len(present_seeds(study))
+    return {
+        "study": study,
+        "plan": plan,
+        "present": present,
+        "more": more,
+        "most": MOST_SEEDS - present,
+        "seeds": extension.seeds,
+    }
+
+
+def further(study: StudyView, more: int) -> StudyExtension:
+    """Return the extension by the next seeds that the study lacks.
+
+    Raises `InvalidSpec` for none, or more than a job can have.
+    """
+    present = present_seeds(study)
+    most = MOST_SEEDS - len(present)
+    if not 1 <= more <= most:
+        detail = f"{more} more seeds are not possible: the study has {len(present)} and can have "
+        raise InvalidSpec(Problem("/seeds", "out_of_range", f"{detail}{MOST_SEEDS} in all."))
+    free = (seed for seed in range(len(present) + more) if seed not in present)
+    return StudyExtension(seeds=tuple(next(free) for _ in range(more)))
+
+
+def extension_of(fields: Mapping[str, Sequence[str]]) -> StudyExtension:
+    """Return the extension that a form confirms; raises `InvalidSpec`.
+
+    The seeds themselves are confirmed, so that a form that is sent twice adds them once.
+    """
+    texts = fields.get("seed", ())
+    if not texts or len(texts) > MOST_SEEDS or not all(_is_seed(text) for text in texts):
+        raise InvalidSpec(Problem("/seeds", "invalid", "The form has no seeds. Open it again."))
+    return StudyExtension(seeds=tuple(int(text) for text in texts))
+
+
+def _is_seed(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10
