@@ -86,7 +86,8 @@ class JobSummary(Value):
     added, so programs should test `terminal`. `retry_of` is the job that this one retries, and
     `checks` are the theory checks of a job of kind `theory`.
     `trainable_parameters` is the number of values that training changes in one replicate.
-    `archived_at` is set for a job that lists leave out.
+    `accuracy` is the mean over seeds on the test items of its own task, of a job that has
+    succeeded. `archived_at` is set for a job that lists leave out.
     """
 
     id: UUID
@@ -120,6 +121,7 @@ class JobSummary(Value):
     started_at: Moment | None
     finished_at: Moment | None
     heartbeat_at: Moment | None
+    accuracy: float | None = None
     notes: str | None = None
     archived_at: Moment | None = None
 

@@ -22,7 +22,7 @@ from adaptlab.specs.spec import AnySpec, JobSpec
 from adaptlab_answers.jobs import JobView
 from adaptlab_db.tables import Artifact, BaseModel, Job
 from adaptlab_services.errors import Conflict, ReportRefused
-from adaptlab_services.jobs import jobs, lists, scores
+from adaptlab_services.jobs import jobs, lists
 from adaptlab_services.jobs.lists import JobQuery
 from adaptlab_services.leases.lease_views import LeaseView
 from adaptlab_services.models import base_models
@@ -73,7 +73,7 @@ def test_an_import_makes_a_base_model_without_a_task(sessions: Sessions, roots: 
         model = base_models.get(session, "llama")
         assert (model.task, model.replicates, model.ready) == (None, 1, False)
         assert model.parameters == PARAMETERS
-        assert scores.accuracies(session, [job.id]) == {}
+        assert jobs.get(session, job.id).accuracy is None
         assert [j.id for j in lists.page(session, JobQuery("kind = import")).data] == [job.id]
         assert [j.id for j in lists.page(session, JobQuery("task = null")).data] == [job.id]
 

@@ -26,7 +26,7 @@ from sqlalchemy.orm import Session
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_answers.jobs import JobSummary, JobView
 from adaptlab_db.job_states import TERMINAL_STATES
-from adaptlab_db.tables import Attempt, BaseModel, Job, Project, User, Worker
+from adaptlab_db.tables import Attempt, BaseModel, Job, JobMetric, Project, User, Worker
 from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services.lifecycle.root_needs import unread_roots
 
@@ -56,12 +56,14 @@ def summary_rows() -> Select[*tuple[Any, ...]]:  # columns of several types
             Project.name.label("project"),
             Worker.host.label("host"),
             Attempt.first_step_at,
+            JobMetric.mean.label("accuracy"),
             func.clock_timestamp().label("now"),
         )
         .join(User, User.id == Job.owner_id)
         .join(Project, Project.id == Job.project_id)
         .outerjoin(Worker, Worker.id == Job.worker_id)
         .outerjoin(Attempt, (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt))
+        .outerjoin(JobMetric, (JobMetric.job_id == Job.id) & (JobMetric.name == "accuracy"))
     )
 
 
@@ -126,7 +128,7 @@ def new_job_view(
     """
     checks = tuple(check["name"] for check in job["resolved_spec"]["checks"])
     joined = {"name": job["spec"].get("name"), "checks": checks, "owner": owner, "project": project}
-    run = {"host": None, "first_step_at": None, "now": job["created_at"]}
+    run = {"host": None, "first_step_at": None, "accuracy": None, "now": job["created_at"]}
     columns = {**job, **joined, **run, "base_job_id": base_job_id}
     return current_view(session, columns)
 

@@ -16,7 +16,7 @@ from adaptlab_api.pages.rendering.filter_bar import fault_of, fields_to_ask
 from adaptlab_api.pages.rendering.formats import method_title, words
 from adaptlab_api.pages.rendering.job_titles import short_title
 from adaptlab_db.job_states import JOB_STATES, PENDING_STATES
-from adaptlab_services.jobs import lists, scores
+from adaptlab_services.jobs import lists
 from adaptlab_services.jobs.lists import JobQuery
 from adaptlab_services.lifecycle import workers
 from adaptlab_services.studies.studies_of_jobs import first_studies
@@ -108,7 +108,6 @@ class JobListRow:
     title: str
     study: str | None
     labels: tuple[tuple[str, str], ...]
-    accuracy: float | None
     seconds: float | None
 
 
@@ -143,7 +142,6 @@ def job_list(
             archived=filters.archived or "exclude",
         )
         page = lists.summaries(session, query)
-    accuracy = scores.accuracies(session, [job.id for job in page.data])
     studies = first_studies(session, [job.id for job in page.data])
     rows = [
         JobListRow(
@@ -151,7 +149,6 @@ def job_list(
             short_title(job),
             studies.get(job.id),
             tuple((f"{name}={text}", _labelled(name, text)) for name, text in job.labels.items()),
-            accuracy.get(job.id),
             running_seconds(job, now),
         )
         for job in page.data

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from adaptlab_answers.jobs import Estimate, JobSummary, JobView, Preview
     from adaptlab_answers.results import EvaluationView
 
-COLUMNS = ("id", "state", "kind", "base model", "task", "method", "trainable", "progress", "reason")
+COLUMNS = (
+    "id", "state", "kind", "base model", "task", "method", "trainable", "accuracy", "progress",
+    "reason", "owner", "created",
+)  # fmt: skip
+WANTED = ("id", "state", "task", "method", "accuracy", "created")
+"""The columns that a narrow terminal shows first."""
 SCORE_COLUMNS = (
     "task", "split", "seeds", "accuracy", "95 % interval", "base alone", "change in points",
 )  # fmt: skip
@@ -29,7 +34,7 @@ SCORE_COLUMNS = (
 
 def print_jobs(jobs: "Iterable[JobSummary]", output: Output) -> None:
     """Print jobs in the requested format, one row per job."""
-    print_list(jobs, COLUMNS, row_of, output)
+    print_list(jobs, COLUMNS, row_of, output, wanted=WANTED)
 
 
 def print_job(job: "JobView", output: Output) -> None:
@@ -41,9 +46,10 @@ def row_of(job: "JobSummary") -> list[object]:
     """Return the cells of `COLUMNS` for one job."""
     base = job.base_model or job.name
     progress = f"{job.progress.step}/{job.progress.total}" if job.progress.total else ""
+    accuracy = "" if job.accuracy is None else f"{100 * job.accuracy:.1f} %"
     return [
         job.id, job.state, job.kind, base, job.task, job.method,
-        job.trainable_parameters, progress, job.reason,
+        job.trainable_parameters, accuracy, progress, job.reason, job.owner, job.created_at,
     ]  # fmt: skip
 
 
@@ -55,11 +61,9 @@ def facts_of(job: "JobView") -> list[tuple[str, object]]:
         ("attempt", job.attempt),
         ("queue", job.queue.name if job.queue else None),
         ("worker", job.worker.host if job.worker else None),
-        ("owner", job.owner),
         ("labels", ", ".join(f"{name}={value}" for name, value in job.labels.items())),
         ("notes", job.notes),
         ("archived", job.archived_at),
-        ("created", job.created_at),
         ("started", job.started_at),
         ("finished", job.finished_at),
         ("spec digest", job.spec_digest),

@@ -133,10 +133,14 @@ def print_list(
     row_of: "Callable[[V], Sequence[object]]",
     output: Output,
     identity: str = "id",
+    wanted: Sequence[str] = (),
 ) -> None:
-    """Print values as rows of a table or CSV, or like `print_values`."""
+    """Print values as rows of a table or CSV, or like `print_values`.
+
+    In a narrow terminal, `wanted` titles come first.
+    """
     if output in (Output.TABLE, Output.CSV):
-        print_rows(titles, map(row_of, values), output)
+        print_rows(titles, map(row_of, values), output, wanted)
     else:
         print_values(values, output, identity)
 
