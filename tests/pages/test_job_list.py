@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_job, a_user
+from tests.making import a_job, a_study_document, a_user
 from tests.pages.made_up import PRETRAINING, MadeUpWorker
 from tests.pages.submitting import HERE, somebody
 from tests.pages.submitting import admin as admin
@@ -205,3 +205,16 @@ def test_labels_and_notes_are_edited_on_the_page_of_a_job(
     assert refused.status_code == 422
     assert admin.post(f"{path}/annotations", data={"archived": "yes"}, headers=HERE).is_redirect
     assert "List job again" in admin.get(path).text
+
+
+def test_archived_studies_have_a_list_of_their_own(admin: TestClient, sessions: Sessions) -> None:
+    document = a_study_document(name="small", methods=["frozen"])
+    study = admin.post("/v1/studies", json=document, headers=HERE).json()
+    assert "No archived studies" in admin.get("/studies?archived=only").text
+    form = {"labels": "paper = table-1"}
+    admin.post(f"/studies/{study['id']}/annotations", data=form, headers=HERE)
+    assert "paper=table-1" in admin.get("/studies").text
+
+    admin.post(f"/studies/{study['id']}/annotations", data={"archived": "yes"}, headers=HERE)
+    assert "No studies yet" in admin.get("/studies").text
+    assert 'href="/studies/small"' in admin.get("/studies?archived=only").text

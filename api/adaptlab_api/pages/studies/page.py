@@ -23,6 +23,7 @@ from adaptlab_services.comparisons.comparisons import StudyQuestion
 from adaptlab_services.comparisons.stored_comparison import MethodEffort, StoredComparison
 from adaptlab_services.errors import NotFound
 from adaptlab_services.jobs import rights
+from adaptlab_services.querying.list_conditions import Archived
 from adaptlab_services.studies import studies
 
 STUDIES_PAGE = 50
@@ -69,15 +70,20 @@ class CellGrid:
     rows: tuple[CellRow, ...]
 
 
-def study_list(session: Session, page_token: str | None) -> dict[str, object]:
+def study_list(
+    session: Session, page_token: str | None, *, only_archived: bool = False
+) -> dict[str, object]:
     """Return the values of the list; raise `InvalidSpec` for a wrong token."""
-    page = studies.page(session, page_size=STUDIES_PAGE, page_token=page_token)
+    archived: Archived = "only" if only_archived else "exclude"
+    page = studies.page(session, page_size=STUDIES_PAGE, page_token=page_token, archived=archived)
     following = page.next_page_token
+    of_these = {"archived": "only"} if only_archived else {}
     running = any(not study.terminal for study in page.data)
     return {
         "rows": [(study, job_counts(study.jobs)) for study in page.data],
-        "following": following and f"/studies?{urlencode({'page_token': following})}",
-        "first": "/studies" if page_token else None,
+        "following": following and f"/studies?{urlencode({**of_these, 'page_token': following})}",
+        "first": f"/studies?{urlencode(of_these)}" if page_token else None,
+        "only_archived": only_archived,
         "poll": LIST_POLL if running or not page_token else None,
     }
 

@@ -1,7 +1,7 @@
 """Routes of the list of studies, and of one study with its charts."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, BackgroundTasks, Depends, Request
 from fastapi.responses import RedirectResponse, Response
@@ -54,12 +54,18 @@ def study_routes(renderer: Renderer) -> APIRouter:
     @router.get("")
     @needs("reader")
     def studies_page(
-        request: Request, session: SessionDep, principal: ReaderDep, page_token: str = ""
+        request: Request,
+        session: SessionDep,
+        principal: ReaderDep,
+        page_token: str = "",
+        archived: Literal["", "only"] = "",
     ) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         shown["example"] = first_study(server_address(request))
         return renderer.listed(
-            "studies.html", shown, lambda: study_list(session, page_token or None)
+            "studies.html",
+            shown,
+            lambda: study_list(session, page_token or None, only_archived=archived == "only"),
         )
 
     @router.get("/{study}")
