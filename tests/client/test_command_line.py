@@ -146,6 +146,28 @@ def test_a_wrong_token_and_no_server_have_codes_of_their_own(invoke: Invoke) -> 
     assert invoke("methods", ADAPTLAB_URL="http://127.0.0.1:9").exit_code == 69
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_server_and_project_are_named_before_or_after_the_command(
+    invoke: Invoke, address: Address, base: None, *, before: bool
+) -> None:
+    named, words = ("--url", address.url, "--project", "default"), ("jobs", "list", "-o", "id")
+    line = (*named, *words) if before else (*words, *named)
+    elsewhere = {"ADAPTLAB_URL": "http://127.0.0.1:9", "ADAPTLAB_PROJECT": "nobodys"}
+    done = invoke(*line, **elsewhere)
+    assert done.exit_code == 0, done.output
+    assert done.stdout
+
+
+def test_the_next_step_is_said_where_the_server_does_not_answer_or_refuses_the_token(
+    invoke: Invoke,
+) -> None:
+    refused = invoke("methods", ADAPTLAB_TOKEN="al_wrong")
+    assert "Run `adaptlab login`" in refused.stderr
+    silent = invoke("methods", "--url", "http://127.0.0.1:9")
+    assert silent.exit_code == 69
+    assert "`adaptlab up` starts one" in silent.stderr
+
+
 def test_waiting_ends_as_the_jobs_did(invoke: Invoke, sessions: sessionmaker[Session]) -> None:
     good, bad = ended(sessions, "succeeded"), ended(sessions, "failed")
     still = ended(sessions, "queued")

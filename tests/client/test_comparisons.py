@@ -232,3 +232,12 @@ def test_one_word_is_a_study_or_a_job(client: Client, invoke: Invoke, study: str
     unknown = invoke("compare", "nobody")
     assert unknown.exit_code == 5
     assert "There is no study and no job 'nobody'" in unknown.stderr
+
+
+def test_waiting_for_a_study_ends_with_what_was_found(
+    shared_invoke: Invoke, shared_study: str
+) -> None:
+    waited = shared_invoke("studies", "wait", shared_study)
+    (table,) = json.loads(shared_invoke("compare", shared_study, "-o", "json").stdout)["tables"]
+    assert waited.stdout.rstrip().endswith(table["comparison"]["sentence"])
+    assert table["comparison"]["sentence"]

@@ -119,7 +119,9 @@ def test_a_study_is_waited_for_extended_cloned_and_cancelled_from_the_command_li
     invoke("studies", "create", "-", given=SPEC)
     assert invoke("studies", "wait", "small", "--timeout", "0").exit_code == 124
     finish(sessions)
-    assert invoke("studies", "wait", "small").exit_code == 0
+    waited = invoke("studies", "wait", "small")
+    assert waited.exit_code == 0
+    assert waited.stdout.rstrip().endswith("on tiny-sort: No scores.")
     more = invoke(
         *("studies", "extend", "small", "--seeds", "3", "--method", "ia3", "--budget", "128"),
         *("-o", "json"),

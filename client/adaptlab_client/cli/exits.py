@@ -63,5 +63,18 @@ def exit_code(error: Exception) -> ExitCode:
     return next((code for kind, code in table if isinstance(error, kind)), ExitCode.INTERNAL)
 
 
+def next_step(error: Exception) -> str | None:
+    """Return what to do about an error, if that is not in its text."""
+    from adaptlab_client import errors as client
+
+    if isinstance(error, client.Unauthorised) and error.status == 401:
+        return "Run `adaptlab login` to store a valid token, or set ADAPTLAB_TOKEN."
+    if isinstance(error, client.ServerUnreachable):
+        return (
+            "Check the address and that the server runs. `adaptlab up` starts one on this machine."
+        )
+    return None
+
+
 class UsageError(Exception):
     """Arguments contradict each other, or a file is not a spec."""

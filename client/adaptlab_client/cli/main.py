@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from adaptlab_client.cli.exits import ExitCode, exit_code
+from adaptlab_client.cli.exits import ExitCode, exit_code, next_step
 from adaptlab_client.cli.extensions import extensions, load, summary
 from adaptlab_client.cli.groups import QuietOption, add
 
@@ -63,6 +63,8 @@ def leave(error: Exception) -> NoReturn:
     code = exit_code(error)
     kind = f"{type(error).__name__}: " if code is ExitCode.INTERNAL else ""
     complain(f"adaptlab: {kind}{error}")
+    if hint := next_step(error):
+        complain(hint)
     if code is ExitCode.INTERNAL:
         complain("This is a bug in adaptlab. Set ADAPTLAB_TRACEBACK=1 to see where.")
     raise typer.Exit(code) from error

@@ -1,6 +1,7 @@
 """The client of a command, and the arguments that many commands share."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -28,16 +29,31 @@ BaseModelOption = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class NamedServer:
+    """The server that the options name, or the default one; opened when called."""
+
+    url: str | None
+    project: str | None
+
+    def __call__(self) -> "Client":
+        """Return a client."""
+        from adaptlab_client.client import Client  # loads httpx, which `--help` does not need
+
+        return Client(self.url, project=self.project)
+
+
 def remember_server(context: typer.Context, url: str | None, project: str | None = None) -> None:
     """Store the function that opens the client, unless a test has set one."""
     if context.obj is None:
+        context.obj = NamedServer(url, project)
 
-        def connect() -> "Client":
-            from adaptlab_client.client import Client  # loads httpx, which `--help` does not need
 
-            return Client(url, project=project)
-
-        context.obj = connect
+def name_server(context: typer.Context, url: str | None, project: str | None) -> None:
+    """Take the options after a command's name, which overrule those before it."""
+    root = context.find_root()
+    if isinstance(named := root.obj, NamedServer) and (url or project):
+        root.obj = NamedServer(url or named.url, project or named.project)
 
 
 def open_client(context: typer.Context) -> "Client":

@@ -23,6 +23,7 @@ from adaptlab_client.cli.printing.job_tables import print_jobs
 from adaptlab_client.cli.printing.study_plans import place_of, print_preview, say_skipped
 from adaptlab_client.cli.printing.terminal import (
     Output,
+    one_line,
     print_list,
     print_rows,
     print_table,
@@ -268,6 +269,8 @@ def _wait_for(
     finally:
         if ended and not printed:
             _print_ended(ended, output, alone=len(studies) == 1)
+    if len(ended) == len(studies) == 1 and output is Output.TABLE:
+        _print_finding(client, ended[0])
     leave_unless_succeeded(ended)
 
 
@@ -278,6 +281,15 @@ def _print_ended(ended: "Sequence[StudyView]", output: Output, *, alone: bool) -
         print_rows(COLUMNS, map(_row, ended), output)
     else:
         print_values(ended, output)
+
+
+def _print_finding(client: "Client", study: "StudyView") -> None:
+    """Print what was found, in the sentences of `adaptlab compare`."""
+    if not study.cells:
+        return
+    for table in client.studies.comparison(study.id).tables:
+        found = "No scores." if table.comparison is None else table.comparison.sentence
+        print(f"\n{one_line(f'{table.task} on {table.base_model}: {found}')}")
 
 
 def say_made(study: "StudyView") -> None:
