@@ -146,5 +146,5 @@ class AuditView(Value):
     action: str
     object: str | None
     status: int
-    request_id: UUID
+    request_id: str
     details: JsonObject | None

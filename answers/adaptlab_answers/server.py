@@ -1,10 +1,38 @@
 """A server's workers, capabilities and health."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
+from pydantic import Field
+
 from adaptlab.values import Value
+
+MOST_GPUS = 64
+Bytes = Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
+class GpuLoad(Value):
+    """The memory of one GPU that a worker can use, and how busy it is.
+
+    All processes on the GPU count. `busy` is the share of the last second, from 0 to 1, in which
+    something ran on it, or null if its driver does not report that.
+    """
+
+    index: Annotated[int, Field(ge=0, le=4096)]
+    name: Annotated[str, Field(max_length=128)]
+    memory_bytes: Bytes
+    memory_used_bytes: Bytes
+    busy: Annotated[float, Field(ge=0, le=1)] | None = None
+
+
+class WorkerLoad(Value):
+    """Memory of a worker with its trainers, of its machine and its GPUs."""
+
+    memory_used_bytes: Bytes
+    machine_memory_bytes: Bytes
+    machine_memory_available_bytes: Bytes
+    gpus: Annotated[tuple[GpuLoad, ...], Field(max_length=MOST_GPUS)] = ()
 
 
 class WorkerView(Value):

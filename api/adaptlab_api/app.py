@@ -10,7 +10,8 @@ from anyio import to_thread
 from fastapi import FastAPI
 from sqlalchemy.orm import Session, sessionmaker
 from starlette.middleware import Middleware
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
 
 from adaptlab_api import routes
 from adaptlab_api.answers import problems
@@ -21,9 +22,11 @@ from adaptlab_api.doors.body_limit import BodyLimit, limits_of_bodies
 from adaptlab_api.doors.gate import Gate
 from adaptlab_api.doors.open_requests import OpenRequests
 from adaptlab_api.doors.request_rate import RequestRate, WrongTokens
+from adaptlab_api.doors.request_record import RequestRecord
 from adaptlab_api.doors.time_limit import TimeLimit
 from adaptlab_api.limits.auditing import AuditLog
 from adaptlab_api.limits.buckets import Buckets
+from adaptlab_api.limits.request_counts import Key, RequestCounts
 from adaptlab_api.limits.turns import Turns
 from adaptlab_api.openapi import describe
 from adaptlab_api.pages.rendering import problem_pages
@@ -40,6 +43,7 @@ from adaptlab_services.lifecycle.doorbell import Bell
 from adaptlab_services.models.record_datasets import READERS
 from adaptlab_services.people import admission
 from adaptlab_services.people.admission import Admissions, Admitted
+from adaptlab_services.server.operations import Operations
 from adaptlab_services.server.readiness import Readiness
 from adaptlab_services.server.stores import open_sessions
 from adaptlab_services.settings import Settings
@@ -51,7 +55,7 @@ THREADS = 20
 ORDER = (
     *("jobs", "leases", "events", "results", "queries", "attention", "checkpoints", "base_models"),
     *("datasets", "uploads", "catalogue", "budgets", "studies", "comparisons", "bundles"),
-    *("recommendations", "recipes", "people", "server"),
+    *("recommendations", "recipes", "people", "server", "metrics"),
 )
 """The order of the modules of routes in the description, and of the search for a route.
 
@@ -65,6 +69,13 @@ class Application(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """Return a new OpenAPI document; `get_description` keeps its text."""
         return describe(self)
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Return the stack within `RequestRecord`.
+
+        From outside of all others, it also sees the answers to server errors.
+        """
+        return RequestRecord(super().build_middleware_stack(), logs=self.state.settings.access_log)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -118,6 +129,16 @@ def _routes() -> tuple[BaseRoute, ...]:
     )
 
 
+def _keys() -> tuple[Key, ...]:
+    """Return the method and template of every route."""
+    return tuple(
+        (method, route.path)
+        for route in _routes()
+        if isinstance(route, Route)
+        for method in sorted(route.methods or ())
+    )
+
+
 def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def run(app: FastAPI) -> AsyncGenerator[None]:
@@ -129,6 +150,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
         audit_log = AuditLog(sessions)
         guarded_sessions, bell = guarded(sessions), Bell(settings.broker_url)
         comparisons = ComparisonRuns(guarded_sessions)
+        request_counts = RequestCounts(settings.data_dir / "request-counts", _keys())
         app.state.resources = Resources(
             settings=settings,
             sessions=guarded_sessions,
@@ -142,6 +164,8 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
             drawings=Turns(DRAWERS),
             readings=Turns(READERS),
             comparisons=comparisons,
+            operations=Operations(sessions),
+            request_counts=request_counts,
         )
         try:
             yield
@@ -153,6 +177,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
             await buckets.close()
             await readiness.close()
             await to_thread.run_sync(audit_log.close)
+            request_counts.close()
             close(sessions)
 
     return run

@@ -23,6 +23,8 @@ from adaptlab_api.app import create_app
 from adaptlab_api.doors.http_protocol import MOST_HEADER_BYTES, PatientProtocol, ProxiedProtocol
 from adaptlab_api.doors.listening import Listening
 from adaptlab_api.doors.nearest_proxy import NearestProxy
+from adaptlab_services.server import logs
+from adaptlab_services.settings import Settings
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -93,8 +95,9 @@ class Server(uvicorn.Server):
                 proxy_headers=False,
                 http=ProxiedProtocol if behind_proxy else PatientProtocol,
                 h11_max_incomplete_event_size=MOST_HEADER_BYTES,
-                access_log=False,
-                log_level="info",
+                access_log=False,  # `RequestRecord` has its own
+                log_config=None,
+                log_level=None,
                 server_header=False,
                 timeout_graceful_shutdown=STOP_SECONDS,
             )
@@ -139,8 +142,10 @@ def serve(listening: Listening, inherited: int | None = None) -> None:
     _use_little_memory()
     _leave_out_pydantic_v1()
     sockets = None if inherited is None else [socket.socket(fileno=inherited)]
+    settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
+    logs.set_up(settings)
     with uncollected():
-        app = create_app()
+        app = create_app(settings)
     server = Server(
         app,
         listening.host,

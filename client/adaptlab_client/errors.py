@@ -44,6 +44,7 @@ class ProblemDocument(BaseModel):
     status: int
     detail: str | None = None
     instance: str | None = None
+    request_id: str | None = None
     errors: tuple[Fault, ...] = ()
     state: str | None = None
 
@@ -63,6 +64,8 @@ class ApiError(AdaptlabError):
     def __init__(self, problem: ProblemDocument) -> None:
         self.problem = problem
         lines = [_heading(problem), *(f"  {fault}" for fault in problem.errors)]
+        if problem.status == 500 and problem.request_id is not None:
+            lines.append(f"  The server's log has the reason, at request {problem.request_id}.")
         super().__init__("\n".join(lines))
 
     @property

@@ -21,8 +21,9 @@ _OF_API = {
     "ra": "audit_entries job_events spec_numbers",
     # Also results and workers, for workers that use the API; see `leases`.
     "raw": """projects users tokens jobs base_models studies usage_counts
-        attempts workers replicates metric_points evaluations job_metrics item_outcomes
-        shown_items given_answers attention_maps attention_summaries checkpoints theory_reports""",
+        attempts attempt_counts claim_counts workers replicates metric_points evaluations
+        job_metrics item_outcomes shown_items given_answers attention_maps attention_summaries
+        checkpoints theory_reports""",
     "rawd": """memberships browser_sessions idempotency_keys datasets study_jobs artifacts
         artifact_chunks uploads upload_chunks training_states lease_artifacts comparison_results""",
 }
@@ -30,7 +31,7 @@ _OF_WORKER = {
     "r": "alembic_version projects datasets studies study_jobs",
     "ra": "job_events",
     "rw": "jobs base_models",
-    "raw": "attempts workers",
+    "raw": "attempts attempt_counts claim_counts workers",
     "rawd": """replicates metric_points evaluations job_metrics item_outcomes shown_items
         given_answers attention_maps attention_summaries checkpoints theory_reports training_states
         lease_artifacts artifacts artifact_chunks uploads upload_chunks""",

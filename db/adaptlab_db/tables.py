@@ -41,6 +41,8 @@ from adaptlab_db.job_states import ATTEMPT_OUTCOMES, JOB_STATES
 ARTIFACT_STATES = ("ready", "quarantined", "collected", "uploading")
 STUDY_ROLES = ("method", "reference", "base_model", "check")
 PROJECT_ROLES = ("reader", "submitter", "operator", "admin")
+CLAIM_BOUNDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 21_600, 86_400)
+"""Seconds between the buckets of `ClaimCount`, as in the trigger that counts."""
 
 Json = dict[str, Any]  # a stored JSON document; typed again where it is read
 
@@ -154,7 +156,7 @@ class AuditEntry(Table):
     action: Mapped[str]
     object: Mapped[str | None]
     status: Mapped[int]
-    request_id: Mapped[uuid.UUID]
+    request_id: Mapped[str]
     details: Mapped[Json | None]
 
 
@@ -623,7 +625,8 @@ class Worker(Table):
 
     `unschedulable` is the reason if it takes none now. `model_roots` are the aliases of the roots
     that its trainers can read, null if it did not report them. `token_id` is the token with which
-    it uses the API; null for one with a database connection.
+    it uses the API; null for one with a database connection. `load` is its last report of memory
+    and GPUs.
     """
 
     __tablename__ = "workers"
@@ -638,6 +641,7 @@ class Worker(Table):
     unschedulable: Mapped[str | None]
     model_roots: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
     token_id: Mapped[int | None] = mapped_column(ForeignKey("tokens.id"))
+    load: Mapped[Json | None] = mapped_column(JSONB(none_as_null=True))
 
 
 class Attempt(Table):
@@ -663,6 +667,37 @@ class Attempt(Table):
     environment: Mapped[Json | None]
     usage: Mapped[Json | None]
     claim_id: Mapped[uuid.UUID | None] = mapped_column(index=True)
+
+
+class AttemptCount(Table):
+    """The number of attempts that ever ended with an outcome and a reason.
+
+    A trigger counts them, so that deleted jobs stay counted. `reason` is empty without one. The
+    shards add up; there are several so that few transactions wait for each other.
+    """
+
+    __tablename__ = "attempt_counts"
+
+    outcome: Mapped[str] = mapped_column(primary_key=True)
+    reason: Mapped[str] = mapped_column(primary_key=True)
+    shard: Mapped[int] = mapped_column(primary_key=True)
+    attempts: Mapped[int] = mapped_column(BigInteger)
+
+
+class ClaimCount(Table):
+    """The number of claims by how long the job could have been claimed.
+
+    A trigger counts them, as it does attempts. `bucket` is a place among `CLAIM_BOUNDS`, from 0 for
+    waits below the first bound to their number for those of the last or longer.
+    """
+
+    __tablename__ = "claim_counts"
+
+    queue: Mapped[str] = mapped_column(primary_key=True)
+    bucket: Mapped[int] = mapped_column(primary_key=True)
+    shard: Mapped[int] = mapped_column(primary_key=True)
+    claims: Mapped[int] = mapped_column(BigInteger)
+    seconds: Mapped[float]
 
 
 class Replicate(Table):

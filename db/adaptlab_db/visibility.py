@@ -35,7 +35,7 @@ OPEN = frozenset({
     "spec_numbers",  # only to look up jobs, whose visibility is checked
     "idempotency_keys",  # by owner; the visibility of their jobs and studies is checked
     "uploads", "upload_chunks",  # by owner
-    "workers",  # of the server
+    "workers", "attempt_counts", "claim_counts",  # of the server
 })  # fmt: skip
 """Tables that belong to no project."""
 

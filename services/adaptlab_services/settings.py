@@ -17,6 +17,7 @@ from adaptlab.errors import BadSettings
 from adaptlab.specs.spec import Queue
 from adaptlab_db.session import normalised_url
 from adaptlab_db.stores.store import POSTGRES, StoreName
+from adaptlab_services.log_formats import LogFormat, LogLevel
 from adaptlab_services.secret_settings import SecretFiles
 
 PREFIX = "ADAPTLAB_"
@@ -91,6 +92,9 @@ class Settings(BaseSettings):
             them forever. Jobs with the label `keep` lose nothing.
         checkpoint_days: likewise for checkpoints, except those of base models, which stay.
         scrub_days: days within which every artifact is read and compared with its digest.
+        log_format: `text` or `json`, one object per line.
+        log_level: the least level that is logged: `debug`, `info`, `warning` or `error`.
+        access_log: whether the API logs every request.
     """
 
     model_config = SettingsConfigDict(
@@ -157,6 +161,9 @@ class Settings(BaseSettings):
     attention_days: float | None = Field(default=None, gt=0)
     checkpoint_days: float | None = Field(default=None, gt=0)
     scrub_days: float = Field(default=30, gt=0)
+    log_format: LogFormat = "text"
+    log_level: LogLevel = "info"
+    access_log: bool = True
 
     def __init__(self, **values: object) -> None:
         """Read the settings; the arguments take precedence over the environment.

@@ -96,7 +96,6 @@ def test_who_is_refused_ten_thousand_times_is_a_few_entries_and_a_number(
         refused = [api.post(path, headers=reading) for _ in range(REFUSALS_A_MINUTE + 30)]
         assert {one.status_code for one in refused} == {403}
         assert "x-request-id" in refused[0].headers
-        assert "x-request-id" not in refused[-1].headers
         wrong = bearer("al_wrong")
         for _ in range(REFUSALS_A_MINUTE + 7):
             assert api.get("/v1/me", headers=wrong).status_code == 401
@@ -138,7 +137,7 @@ def refusal(who: Principal | None, address: str = "10.0.0.1") -> Entry:
 
 
 def written(refusals: Refusals, entry: Entry, times: int) -> int:
-    return sum(len(refusals.due(replace(entry, request_id=uuid4()))) for _ in range(times))
+    return sum(len(refusals.due(replace(entry, request_id=str(uuid4())))) for _ in range(times))
 
 
 def test_each_person_has_a_ration_and_so_has_each_address(refusals: Refusals) -> None:

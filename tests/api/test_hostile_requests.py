@@ -93,6 +93,7 @@ def refused(answer: Answer, what: object) -> None:
     problem = answer.json()
     assert problem["status"] == answer.status_code, what
     assert {"type", "title", "detail", "instance"} <= set(problem), what
+    assert problem["request_id"] == answer.headers["x-request-id"], what
 
 
 def test_bodies_that_are_no_strict_json(

@@ -19,6 +19,7 @@ from adaptlab.plugins.dataset import FEWEST_TRIPLES, MOST_TRIPLES
 from adaptlab.records import facts, gathering, record
 from adaptlab.specs import spec
 from adaptlab_answers.people import MOST_QUEUES
+from adaptlab_answers.server import MOST_GPUS
 from adaptlab_api.doors import body_limit, http_protocol, open_requests, request_rate
 from adaptlab_api.doors.time_limit import SLOW_FACTOR
 from adaptlab_api.pages.submitting.routes import MOST_FIELDS
@@ -163,6 +164,7 @@ def _stated(settings: Settings) -> dict[str, str]:
         "bytes of one artifact that a worker stores": f"{defaults['max_upload_bytes']:,}",
         "events in one report of a worker": f"{lease_views.MOST_EVENTS:,}",
         "queues that a worker serves": f"{lease_views.MOST_QUEUES}",
+        "GPUs that a worker reports": f"{MOST_GPUS}",
         "model roots that a worker reports": f"{lease_views.MOST_ROOTS}",
         "lease requests per worker token": f"{defaults['lease_rate']} a second, "
         f"{defaults['lease_burst']} at once",

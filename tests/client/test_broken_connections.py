@@ -373,3 +373,10 @@ def test_a_server_that_repeats_a_page_does_not_hold_us_for_ever() -> None:
     page = {"data": [JOB], "next_page_token": "again"}
     line = Line(*(httpx.Response(200, json=page) for _ in range(5)))
     assert len(list(line.client().jobs.list())) == 2
+
+
+def test_an_unexpected_error_names_its_request() -> None:
+    body = b'{"status": 500, "detail": "It failed.", "request_id": "nightly-7"}'
+    for status, is_named in ((500, True), (404, False)):
+        problem = errors.ProblemDocument.read(status, "", body)
+        assert ("request nightly-7" in str(errors.api_error(problem))) == is_named

@@ -43,7 +43,7 @@ NO_COMMAND = {
     "head_map_content": "the list of maps has the digest already",
 } | dict.fromkeys(
     (
-        *("register_worker", "stand_back", "say_goodbye", "claim_job", "heartbeat"),
+        *("register_worker", "stand_back", "report_load", "say_goodbye", "claim_job", "heartbeat"),
         *("record_results", "end_lease", "put_lease_artifact", "get_lease_artifact"),
     ),
     "asked by `adaptlab worker --server`, see tests/worker/test_by_the_api.py",

@@ -22,7 +22,8 @@ CATALOGUE = {
         FROM information_schema.columns WHERE table_schema = 'public'""",
     "constraints": """
         SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid)
-        FROM pg_constraint WHERE connamespace = 'public'::regnamespace""",
+        FROM pg_constraint WHERE connamespace = 'public'::regnamespace
+        AND contype <> 't'""",  # constraint triggers, which tables of the ORM do not have
     "indexes": "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'",
 }
 OF_ALEMBIC = "alembic_version"

@@ -176,7 +176,7 @@ def test_the_first_start_makes_a_token_that_only_its_owner_can_read(
     assert list(token_file.parent.iterdir()) == [token_file]
     principal = who(sessions, token_file.read_text().strip())
     assert principal.name == "admin"
-    assert principal.scopes == ("read", "submit", "worker", "admin")
+    assert principal.scopes == ("read", "submit", "worker", "metrics", "admin")
 
 
 def test_the_file_is_never_readable_by_others_and_replaced_in_one_step(

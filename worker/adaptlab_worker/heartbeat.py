@@ -8,6 +8,7 @@ from collections.abc import Callable
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.leases.leases import Ledger
 from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.log_formats import about
 
 AGAIN_SECONDS = 1.0  # after a heartbeat that failed; the lease is running out meanwhile
 
@@ -55,8 +56,9 @@ class Heartbeat:
 
     def _beat(self) -> None:
         wait = self._interval
-        while not self.is_lost and not self._closed.wait(wait):
-            wait = self._interval if self._renew() else min(AGAIN_SECONDS, self._interval)
+        with about(job_id=self._claim.job_id, attempt=self._claim.attempt):
+            while not self.is_lost and not self._closed.wait(wait):
+                wait = self._interval if self._renew() else min(AGAIN_SECONDS, self._interval)
 
     def _renew(self) -> bool:
         """Send one heartbeat; return False if the ledger could not be reached."""

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from adaptlab.measurements.results import Event
 from adaptlab.values import Value
+from adaptlab_answers.server import WorkerLoad
 from adaptlab_db.artifacts import StoredArtifact
 from adaptlab_services.errors import LedgerUnreachable, ReportRefused
 from adaptlab_services.leases.lease_views import (
@@ -95,6 +96,10 @@ class HttpLedger:
         """See `Ledger`."""
         report = StandingBack(why=(storable(why) or "It gave no reason.")[:LONGEST_WHY])
         self._connection.post(f"/v1/workers/{self._name(worker_id)}/stand-back", _json(report))
+
+    def report_load(self, worker_id: UUID, load: WorkerLoad) -> None:
+        """See `Ledger`."""
+        self._connection.post(f"/v1/workers/{self._name(worker_id)}/load", _json(load))
 
     def say_goodbye(self, worker_id: UUID) -> None:
         """See `Ledger`."""

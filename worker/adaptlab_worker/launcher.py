@@ -11,6 +11,7 @@ from uuid import UUID
 
 from adaptlab_services.errors import LedgerRefused, LedgerUnreachable
 from adaptlab_services.leases.leases import Ledger
+from adaptlab_worker.load import LoadReporter
 from adaptlab_worker.room import Room
 from adaptlab_worker.scratch import AssetCache, Scratch
 from adaptlab_worker.shift import Shift
@@ -45,6 +46,7 @@ class Launcher:
         self._draining = threading.Event()
         self._registering = threading.Lock()
         self._id: UUID | None = None
+        self._load = LoadReporter(ledger, lambda: self._id)
         self._scratch = Scratch(root / "scratch")
         cache = AssetCache(root / "weights")
         room = Room(root / "scratch", options.scratch_free_bytes)
@@ -68,6 +70,7 @@ class Launcher:
         """Warm up the trainers and start to claim."""
         for slot in self._slots:
             slot.start()
+        self._load.start()
 
     def ring(self) -> None:
         """Wake the free slots to look for work; busy ones look when they finish."""
@@ -88,6 +91,7 @@ class Launcher:
         """Drain, wait and clean up; return True if all slots ended in time."""
         self.drain()
         until = time.monotonic() + seconds
+        self._load.close()
         late = [slot for slot in self._slots if not slot.join(until - time.monotonic())]
         self._scratch.close()
         return not late

@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.doorbell import ring
+from adaptlab_services.server import logs
 from adaptlab_services.server.stores import open_sessions
 from adaptlab_services.settings import Settings
 from adaptlab_worker.app import (
@@ -32,7 +33,7 @@ from adaptlab_worker.errors import TrainerUserBarred
 from adaptlab_worker.launcher import Launcher
 from adaptlab_worker.maintenance import Maintenance
 from adaptlab_worker.reaper import Reaper
-from adaptlab_worker.slot_settings import set_up_logging, slot_options
+from adaptlab_worker.slot_settings import slot_options
 from adaptlab_worker.storage_upkeep import StorageUpkeep
 
 Ring = Callable[[Sequence[str]], None]
@@ -52,9 +53,9 @@ def run_worker(slots: int, runner: str | None) -> int:
         slots: the number of jobs that run at the same time.
         runner: a replacement of the engine, as `module:function`; for tests.
     """
-    _set_up_logging()
-    close_to_others()
     settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
+    _set_up_logging(settings)
+    close_to_others()
     sessions = open_sessions(settings)
     bell = partial(ring, settings.broker_url)
     try:
@@ -75,8 +76,8 @@ def run_worker(slots: int, runner: str | None) -> int:
 
 def run_beat() -> None:
     """Send the periodic messages until a signal comes."""
-    _set_up_logging()
     settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
+    _set_up_logging(settings)
     celery_app(settings).Beat(loglevel="INFO", quiet=True).run()
 
 
@@ -145,9 +146,9 @@ def _exit_late() -> None:
     os._exit(0)
 
 
-def _set_up_logging() -> None:
+def _set_up_logging(settings: Settings) -> None:
     """Set up one log format, and keep Celery from setting up its own later."""
-    set_up_logging()
+    logs.set_up(settings)
     signals.setup_logging.connect(_keep_logging, weak=False)
     for name in QUIET_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
+from adaptlab_services import log_formats
 from adaptlab_services.errors import LedgerRefused
 from adaptlab_services.leases.leases import Ledger
+from adaptlab_services.server import logs
 from adaptlab_services.settings import Settings
 from adaptlab_worker.batch_job import allocation_of, seconds_until
 from adaptlab_worker.confinement import close_to_others
@@ -22,7 +24,7 @@ from adaptlab_worker.doors import open_door
 from adaptlab_worker.errors import TrainerUserBarred
 from adaptlab_worker.launcher import Launcher
 from adaptlab_worker.shift import REACH_SECONDS, Shift, ShiftLimits
-from adaptlab_worker.slot_settings import set_up_logging, slot_options
+from adaptlab_worker.slot_settings import slot_options
 
 LOOK_SECONDS = 0.1
 POLL_SECONDS = 2.0  # there is no doorbell
@@ -114,10 +116,11 @@ def run_pull_worker(options: PullOptions) -> int:
     limits = limits_of(options, os.environ, datetime.now().astimezone())
     signals = Signals()
     signals.listen()
-    set_up_logging()
+    log_formats.set_up_child()  # until the settings are read
     close_to_others()
     try:
         with open_door(options.server) as door:
+            logs.set_up(door.settings)
             return serve(door.settings, door.ledger, door.ring, options, limits, signals)
     except LedgerRefused as refused:
         log.error("the worker does not start: %s", refused)  # noqa: TRY400 - as below

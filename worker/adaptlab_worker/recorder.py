@@ -20,6 +20,7 @@ from adaptlab.measurements.results import (
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable, ReportRefused
 from adaptlab_services.leases.leases import Ledger
 from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.log_formats import about
 from adaptlab_worker.spool import Spool
 
 # A batch costs milliseconds of processor time, whatever its size.
@@ -131,7 +132,8 @@ class Recorder:
 
     def _serve(self) -> None:
         try:
-            self._write_all()
+            with about(job_id=self._claim.job_id, attempt=self._claim.attempt):
+                self._write_all()
         except Exception as error:
             # Lost events must not look like a run that had none.
             log.exception("results of job %s cannot be read back", self._claim.job_id)

@@ -12,6 +12,7 @@ from adaptlab.measurements.results import Allocation
 from adaptlab_services.errors import LedgerRefused, LedgerUnreachable
 from adaptlab_services.leases.leases import Ledger
 from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.log_formats import about
 from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_worker.attempt import GRACE, Attempt
 from adaptlab_worker.errors import TrainerGone
@@ -165,8 +166,9 @@ class Slot:
         claim = self._look(looked_at)
         if claim is None:
             return False
-        log.info("job %s, attempt %d", claim.job_id, claim.attempt)
-        self._carry_out(claim, claimed_at, trainer)
+        with about(job_id=claim.job_id, attempt=claim.attempt):
+            log.info("job %s, attempt %d", claim.job_id, claim.attempt)
+            self._carry_out(claim, claimed_at, trainer)
         return True
 
     def _look(self, since: float) -> Claim | None:

@@ -1,4 +1,4 @@
-"""The shared options of a worker's slots, from its settings; its logging."""
+"""The shared options of a worker's slots, from its settings."""
 
 import logging
 import os
@@ -17,13 +17,6 @@ from adaptlab_worker.trainer_process import MULTI_PROCESS_SERVICE, TrainerOption
 from adaptlab_worker.trainer_user import TrainerUser, user_and_roots
 
 log = logging.getLogger(__name__)
-
-
-def set_up_logging() -> None:
-    """Set up the format of the worker's log."""
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
 
 
 def slot_options(settings: Settings, slots: int, runner: str | None) -> SlotOptions:

@@ -41,6 +41,7 @@ from adaptlab.measurements.results import Event, MetricPoint, Metrics, Progress,
 from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.specs.resolved import Resolved, readable
 from adaptlab.weights.placed_folder import PlacedFolder
+from adaptlab_services import log_formats
 from adaptlab_worker.alarm import Alarm
 from adaptlab_worker.protocol import (
     ENGINE,
@@ -210,7 +211,7 @@ def main(arguments: list[str]) -> None:
     leave_signals_to_the_worker()
     descriptor, parent, silence, *names = arguments
     tie_to_parent(int(parent))
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s trainer: %(message)s")
+    log_formats.set_up_child(name="trainer")
     pipe: Pipe = Connection(int(descriptor))
     alarm = Alarm()
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # whatever the worker was started with
@@ -233,7 +234,9 @@ def main(arguments: list[str]) -> None:
     while True:
         request = inbox.next_run()
         return_freed_memory()
-        ended = carry_out(runner, request, PipeObserver(pipe, inbox, request))
+        job_id, _, attempt = request.run.rpartition("-")
+        with log_formats.about(job_id=job_id, attempt=attempt):
+            ended = carry_out(runner, request, PipeObserver(pipe, inbox, request))
         alarm.end()
         pipe.send_bytes(frame_of(ended))
 

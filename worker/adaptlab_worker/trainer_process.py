@@ -18,6 +18,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from adaptlab_services.log_formats import FORMAT_VARIABLE, LEVEL_VARIABLE
 from adaptlab_worker.confinement import Limits, RunsAs, machine_memory
 from adaptlab_worker.errors import TrainerGone
 from adaptlab_worker.memory_kills import MemoryKills
@@ -41,7 +42,7 @@ PASSED_ON = frozenset(
     {
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
         *("LD_LIBRARY_PATH", "LD_PRELOAD", "VIRTUAL_ENV", "CC", "XDG_CACHE_HOME"),
-        *("ADAPTLAB_COMPILE", "COVERAGE_PROCESS_START"),
+        *("ADAPTLAB_COMPILE", "COVERAGE_PROCESS_START", FORMAT_VARIABLE, LEVEL_VARIABLE),
     }
 )
 PASSED_ON_PREFIXES = (

@@ -37,12 +37,14 @@ from adaptlab_services.errors import (
     Unauthorised,
     UploadTooLarge,
 )
+from adaptlab_services.log_formats import fact
 from adaptlab_services.people.tokens import without_tokens
 
 MEDIA_TYPE = "application/problem+json"
 LARGEST_LIST = 100
 """The most errors that one answer lists."""
 RETRY_SECONDS = 2
+REQUEST_ID_HEADER = b"x-request-id"
 
 log = logging.getLogger(__name__)
 
@@ -64,13 +66,17 @@ class Fault(Value):
 
 
 class ProblemDocument(Value):
-    """An error; `type` is stable, for programs, and `detail` is for people."""
+    """An error; `type` is stable, for programs, and `detail` is for people.
+
+    `request_id` is in the header `X-Request-ID` and in the server's log too.
+    """
 
     type: str
     title: str
     status: int
     detail: str
     instance: str
+    request_id: str
     errors: tuple[Fault, ...] = ()
     state: str | None = None
 
@@ -153,18 +159,21 @@ def problem(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Return the answer for one problem, with tokens cut to their prefix."""
+    request_id = str(fact("request_id") or uuid4())
     document = ProblemDocument(
         type=f"urn:adaptlab:problem:{kind.name}",
         title=kind.title,
         status=kind.status,
         detail=detail,
-        instance=uuid4().urn,
+        instance=f"urn:adaptlab:request:{request_id}",
+        request_id=request_id,
         errors=tuple(map(_fault, faults))[:LARGEST_LIST],
         state=state,
     )
     # Details quote the request, and clients copy them into logs and bug reports.
     content = without_tokens(document.model_dump_json(exclude_none=True))
     answered = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+    answered[REQUEST_ID_HEADER.decode()] = request_id
     answered |= {name.lower(): value for name, value in (headers or {}).items()}
     return Response(content, kind.status, answered, media_type=MEDIA_TYPE)
 

@@ -8,11 +8,13 @@ from sqlalchemy.orm import Session, sessionmaker
 from adaptlab_api.answers.feed import Feed
 from adaptlab_api.limits.auditing import AuditLog
 from adaptlab_api.limits.buckets import Buckets
+from adaptlab_api.limits.request_counts import RequestCounts
 from adaptlab_api.limits.turns import Turns
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.lifecycle.doorbell import Bell
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.people.admission import Admissions
+from adaptlab_services.server.operations import Operations
 from adaptlab_services.server.readiness import Readiness
 from adaptlab_services.settings import Settings
 
@@ -25,7 +27,7 @@ class Resources:
     of a user: see `adaptlab_services.people.access.unit`. `worker_sessions` are only for the leases
     of workers: see `adaptlab_services.leases.token_leases`. `drawings` limits how many plots are
     drawn at a time, and `readings` how many uploads are read as records; `comparisons` computes one
-    comparison at a time.
+    comparison at a time. `operations` and `request_counts` are the figures of `/metrics`.
     """
 
     settings: Settings
@@ -40,6 +42,8 @@ class Resources:
     drawings: Turns
     readings: Turns
     comparisons: ComparisonRuns
+    operations: Operations
+    request_counts: RequestCounts
 
     @property
     def model_roots(self) -> ModelRoots:

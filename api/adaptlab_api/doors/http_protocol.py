@@ -7,6 +7,7 @@ is not worth it.
 """
 
 import asyncio
+import logging
 import sys
 import time
 from collections.abc import Sequence
@@ -16,8 +17,16 @@ from typing import ClassVar
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from adaptlab_api.answers.problems import BAD_REQUEST, HEADERS_TOO_LARGE, TIMED_OUT, Kind, problem
+from adaptlab_api.answers.problems import (
+    BAD_REQUEST,
+    HEADERS_TOO_LARGE,
+    REQUEST_ID_HEADER,
+    TIMED_OUT,
+    Kind,
+    problem,
+)
 from adaptlab_api.limits.addresses import subscriber
+from adaptlab_services import log_formats
 
 MOST_HEADER_BYTES = 16 * 1024
 MOST_CONNECTIONS = 1000
@@ -29,6 +38,8 @@ LINGER_SECONDS = 2.0
 """For the rest of a body that was answered early."""
 SEND_SECONDS = 60.0
 """Without progress because the client does not read the answer."""
+
+log = logging.getLogger("adaptlab_api.access")
 
 TOO_LONG = f"The head of the request is larger than {MOST_HEADER_BYTES} bytes. Send fewer headers."
 LATE = f"The head of the request did not arrive within {HEADER_SECONDS:g} seconds."
@@ -167,11 +178,19 @@ class PatientProtocol(H11Protocol):
             head = h11.Response(status_code=kind.status, headers=answer.raw_headers)
             for event in (head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
+            self._log(kind, answer.headers[REQUEST_ID_HEADER.decode()])
         if self._in_hand is not None and not self._in_hand.response_complete:
             # A route that still reads the body learns that the client is gone.
             self._in_hand.disconnected = True
             self._in_hand.message_event.set()
         self.transport.close()
+
+    def _log(self, kind: Kind, request_id: str) -> None:
+        """Log a refusal like a request; such clients can be many, so at `debug`."""
+        peer: tuple[str, int] | None = self.client
+        address = peer[0] if peer else None
+        facts = {"request_id": request_id, "status": kind.status, "address": address}
+        log.debug("refused: %s", kind.title, extra=log_formats.extra(**facts))
 
     def _cancel_stuck(self) -> None:
         if self._stuck is not None:

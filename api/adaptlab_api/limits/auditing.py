@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.types import Message, Send
 
 from adaptlab_api.limits.refusals import Refusals
+from adaptlab_services.log_formats import fact
 from adaptlab_services.people import audit
 from adaptlab_services.people.audit import FAILED_AUTHENTICATION, Entry
 from adaptlab_services.people.tokens import Principal
@@ -69,10 +70,7 @@ def audited(send: Send, request: HTTPConnection, method: str, written: AuditLog)
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            request_id = await _written(request, method, message, written)
-            if request_id is not None:
-                identified = (b"x-request-id", str(request_id).encode())
-                message["headers"] = [*message["headers"], identified]
+            await _write(request, method, message, written)
         await send(message)
 
     return sending
@@ -102,20 +100,16 @@ def was_noted(request: HTTPConnection, entry: Entry) -> None:
     request.state.noted = entry.request_id
 
 
-async def _written(
-    request: HTTPConnection, method: str, message: Message, written: AuditLog
-) -> UUID | None:
-    """Return the id of a request's entry, or None if it has none."""
-    already: UUID | None = getattr(request.state, "noted", None)
-    if already is not None and message["status"] < 400:  # else it was rolled back
-        return already
+async def _write(request: HTTPConnection, method: str, message: Message, written: AuditLog) -> None:
+    """Write the entry of a request, unless its unit of work has."""
+    is_noted = getattr(request.state, "noted", None) is not None
+    if is_noted and message["status"] < 400:  # else it was rolled back
+        return
     entry = _entry(request, method, message)
     if entry is None:
-        return None
-    due = written.due(entry)
-    for due_entry in due:
+        return
+    for due_entry in written.due(entry):
         await run_in_threadpool(written.write, due_entry)
-    return entry.request_id if entry in due else None
 
 
 def _entry(request: HTTPConnection, method: str, message: Message) -> Entry | None:
@@ -136,7 +130,7 @@ def _change(request: HTTPConnection, method: str, status: int, headers: Mapping[
         action=_operation(request) or f"{method} {request.scope['path']}"[:100],
         object=_object(request, status, headers),
         status=status,
-        request_id=uuid4(),
+        request_id=_request_id(),
         details=getattr(request.state, "facts", None),
     )
 
@@ -151,8 +145,13 @@ def _failed_authentication(request: HTTPConnection, method: str) -> Entry | None
         action=FAILED_AUTHENTICATION,
         object=request.scope["path"],
         status=401,
-        request_id=uuid4(),
+        request_id=_request_id(),
     )
+
+
+def _request_id() -> str:
+    """Return the id of the request in progress."""
+    return str(fact("request_id") or uuid4())
 
 
 def _principal(request: HTTPConnection) -> Principal | None:

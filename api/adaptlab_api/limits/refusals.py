@@ -94,7 +94,7 @@ def _sum(minute: _Minute) -> Sequence[Entry]:
         minute.latest,
         action=REFUSALS_LEFT_OUT,
         object=None,
-        request_id=uuid4(),
+        request_id=str(uuid4()),
         details=details,
     )
     return (summed,)

@@ -12,16 +12,21 @@ from fastapi import Request
 from adaptlab_api.answers.problems import FORBIDDEN, Refused
 from adaptlab_services.errors import Unauthorised
 from adaptlab_services.people.access import CEILINGS, Access, Role, is_at_least
-from adaptlab_services.people.tokens import WORKER, Principal
+from adaptlab_services.people.tokens import ADMIN, METRICS, WORKER, Principal
 
 H = TypeVar("H", bound=Callable[..., Any])
-Rule = Literal["person", "reader", "submitter", "operator", "admin", "worker"]
+Rule = Literal["person", "reader", "submitter", "operator", "admin", "worker", "metrics"]
 """The permission that a route requires.
 
-`person` is any token that is not a worker's, and `admin` an admin of the server. `worker` is not a
-role: these routes require a token with that scope.
+`person` is any token that is not only for machines, and `admin` an admin of the server. `worker` is
+not a role: these routes require a token with that scope. `metrics` requires a token of an admin of
+the server, with that scope or `admin`.
 """
 
+_NO_METRICS = (
+    "The figures of the server need a token of an admin of the server with the scope `metrics` or "
+    "`admin`, for all projects."
+)
 RULE = "adaptlab_rule"
 """The attribute of a handler that holds its rule."""
 
@@ -53,9 +58,16 @@ def may_call(request: Request, rule: Rule | None) -> None:
                 FORBIDDEN, "Only workers can call this, with a token that has the scope `worker`."
             )
         return
+    if rule == "metrics":
+        is_for_all = who.is_admin and who.project_id is None
+        if not (is_for_all and set(who.scopes) & {METRICS, ADMIN}):
+            raise Refused(FORBIDDEN, _NO_METRICS)
+        return
     if not set(who.scopes) & set(CEILINGS):
         raise Refused(
-            FORBIDDEN, "This token is a worker's and opens only its leases. Use one of yours."
+            FORBIDDEN,
+            "This token is only for a machine: it opens leases (`worker`) or the server's figures "
+            "(`metrics`). Use one of yours.",
         )
     if rule == "person" or _has(access, rule):
         return

@@ -12,6 +12,7 @@ from uuid import UUID
 from fastapi import Depends, Path, Query, Request
 from starlette.responses import Response
 
+from adaptlab_answers.server import WorkerLoad
 from adaptlab_api.answers.answers import NO_STORE, json_answer
 from adaptlab_api.answers.files import file_answer
 from adaptlab_api.answers.state import Resources, resources_of
@@ -126,6 +127,24 @@ def stand_back(
     with door.opened.worker_sessions.begin() as session:
         token_leases.check_worker(session, door.token, worker_id)
     door.ledger.stand_back(worker_id, report.why)
+    return _nothing()
+
+
+@router.post(
+    "/workers/{worker_id}/load",
+    status_code=204,
+    responses=failures(404, *WITH_BODY),
+)
+@needs("worker")
+@unaudited
+def report_load(
+    worker_id: WorkerId, body: Annotated[Body[WorkerLoad], json_body(WorkerLoad)], door: DoorDep
+) -> Response:
+    """Report the memory of a worker and of its machine and GPUs, for the server's metrics."""
+    load = body.read()
+    with door.opened.worker_sessions.begin() as session:
+        token_leases.check_worker(session, door.token, worker_id)
+    door.ledger.report_load(worker_id, load)
     return _nothing()
 
 

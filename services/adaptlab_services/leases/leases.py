@@ -31,6 +31,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.measurements.results import Event
+from adaptlab_answers.server import WorkerLoad
 from adaptlab_db.artifacts import ArtifactStore, StoredArtifact, streamed
 from adaptlab_db.errors import StoreUnreachable
 from adaptlab_db.job_states import AttemptOutcome
@@ -104,6 +105,10 @@ class Ledger(Protocol):
 
     def stand_back(self, worker_id: UUID, why: str) -> None:
         """Record that a worker lives but takes no jobs, until it claims again."""
+        ...
+
+    def report_load(self, worker_id: UUID, load: WorkerLoad) -> None:
+        """Record the memory and the GPUs of a worker."""
         ...
 
     def say_goodbye(self, worker_id: UUID) -> None:
@@ -279,6 +284,11 @@ class DatabaseLedger:
         """See `Ledger`."""
         with self._unit_of_work() as session:
             workers.looks_for_work(session, worker_id, why)
+
+    def report_load(self, worker_id: UUID, load: WorkerLoad) -> None:
+        """See `Ledger`."""
+        with self._unit_of_work() as session:
+            workers.report_load(session, worker_id, load)
 
     def say_goodbye(self, worker_id: UUID) -> None:
         """See `Ledger`."""

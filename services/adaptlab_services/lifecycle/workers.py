@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Select, Update, bindparam, func, insert, null, select, update
 from sqlalchemy.orm import Session
 
-from adaptlab_answers.server import WorkerView
+from adaptlab_answers.server import WorkerLoad, WorkerView
 from adaptlab_db.tables import Worker
 
 SILENCE = timedelta(seconds=60)
@@ -50,6 +50,11 @@ def looks_for_work(session: Session, worker_id: UUID, unschedulable: str | None 
     """Record a sign of life of a worker, and the reason if it takes no jobs."""
     now = func.clock_timestamp()
     _set(session, worker_id, {"heartbeat_at": now, "unschedulable": unschedulable})
+
+
+def report_load(session: Session, worker_id: UUID, load: WorkerLoad) -> None:
+    """Record the memory and the GPUs of a worker; not a sign of life."""
+    _set(session, worker_id, {"load": load.model_dump(mode="json")})
 
 
 def looking(parameter: str) -> Update:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from sqlalchemy import ColumnElement, insert, select
 from sqlalchemy.orm import Session
@@ -36,7 +35,7 @@ class Entry:
     action: str
     object: str | None
     status: int
-    request_id: UUID
+    request_id: str
     details: JsonObject | None = None
 
 

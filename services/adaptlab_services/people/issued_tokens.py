@@ -20,7 +20,7 @@ from adaptlab_services.people import audit, projects, token_rights, tokens, user
 from adaptlab_services.people.access import Access
 from adaptlab_services.people.tokens import Principal
 
-Scope = Literal["read", "submit", "worker", "admin"]
+Scope = Literal["read", "submit", "worker", "metrics", "admin"]
 DEFAULT_DAYS = 90
 MOST_DAYS = 365
 
@@ -34,7 +34,7 @@ class NewToken(Value):
     """
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
-    scopes: Annotated[tuple[Scope, ...], Field(min_length=1, max_length=4)] = ("read", "submit")
+    scopes: Annotated[tuple[Scope, ...], Field(min_length=1, max_length=5)] = ("read", "submit")
     project: Name | None = None
     user: Name | None = None
     expires_in_days: Annotated[int, Field(ge=1, le=MOST_DAYS)] | None = DEFAULT_DAYS

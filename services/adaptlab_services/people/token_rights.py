@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from adaptlab_db.tables import Token
 from adaptlab_services.errors import Forbidden, Unauthorised
 from adaptlab_services.people.access import CEILINGS, Access, is_at_least
-from adaptlab_services.people.tokens import SCOPES, Principal
+from adaptlab_services.people.tokens import ADMIN, METRICS, SCOPES, Principal
 
 Moment = ColumnElement[datetime]
 
@@ -21,7 +21,7 @@ Moment = ColumnElement[datetime]
 def covered(scopes: tuple[str, ...]) -> frozenset[str]:
     """Return the scopes that allow nothing beyond these.
 
-    `admin` covers `submit` and `read`.
+    `admin` covers `submit`, `read` and `metrics`.
     """
     return frozenset(scope for scope in SCOPES if any(_covers(own, scope) for own in scopes))
 
@@ -89,4 +89,4 @@ def check_revocation(principal: Principal, rights: Access, token: Token) -> None
 def _covers(own: str, other: str) -> bool:
     if own in CEILINGS and other in CEILINGS:
         return is_at_least(CEILINGS[own], CEILINGS[other])
-    return own == other
+    return own == other or (own, other) == (ADMIN, METRICS)

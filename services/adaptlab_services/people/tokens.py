@@ -41,8 +41,10 @@ from adaptlab_db.tables import BrowserSession, Job, Membership, Token, User
 from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services.errors import Unauthorised
 
-SCOPES = ("read", "submit", "worker", "admin")
+SCOPES = ("read", "submit", "worker", "metrics", "admin")
 ADMIN = "admin"
+METRICS = "metrics"
+"""The scope of tokens that open only the server's figures, for Prometheus."""
 WORKER = "worker"
 """The scope of tokens with which workers use the API."""
 FIRST_START = "first start"

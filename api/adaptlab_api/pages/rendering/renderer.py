@@ -12,6 +12,7 @@ from adaptlab_api.pages.rendering.assets import Assets
 from adaptlab_api.pages.rendering.formats import page_filters
 from adaptlab_api.pages.rendering.navigation import NavigationEntry
 from adaptlab_api.pages.rendering.parameters import Reader
+from adaptlab_services.log_formats import fact
 
 NO_LIST = "The address has invalid parameters"
 
@@ -95,5 +96,6 @@ class Renderer:
     ) -> HTMLResponse:
         """Return an error page; `values` may add `faults` and `next_step`."""
         absent = dict.fromkeys(("faults", "next_step", "signed_out"))
-        shown = {**absent, **values, "heading": heading, "detail": detail}
+        request = {"request_id": fact("request_id")}
+        shown = {**absent, **request, **values, "heading": heading, "detail": detail}
         return self.page("fault.html", shown, status)

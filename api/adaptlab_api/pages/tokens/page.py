@@ -21,7 +21,7 @@ from adaptlab_services.people.tokens import Principal
 
 HERE = "/tokens"
 PAGE_SIZE = 50
-# Not `worker`, which is for machines and opens no page.
+# Not `worker` and `metrics`, which are for machines and open no page.
 SCOPES = {
     "read": "view",
     "submit": "create and change",

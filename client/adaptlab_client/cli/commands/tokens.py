@@ -21,7 +21,7 @@ def create(
     scope: Annotated[
         list[str] | None,
         typer.Option(
-            help="Scope: read, submit, worker or admin. Repeatable. Default: read and submit."
+            help="Scope: read, submit, worker, metrics or admin. Repeatable. Default: read, submit."
         ),
     ] = None,
     only_project: Annotated[
