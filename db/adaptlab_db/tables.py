@@ -532,7 +532,7 @@ class UploadedFolderFile(Table):
         ),
     )
 
-    project_id: Mapped[int] = mapped_column(primary_key=True)
+    project_id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
     folder: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
     artifact_sha256: Mapped[str] = mapped_column(ForeignKey("artifacts.sha256"), index=True)
