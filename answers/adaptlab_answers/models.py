@@ -47,6 +47,39 @@ class BaseModelView(Value):
     links: BaseModelLinks
 
 
+class ModelFolderFile(Value):
+    """A file of an uploaded model folder."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+
+
+class ModelFolderLinks(Value):
+    """Links of an uploaded model folder."""
+
+    self: str
+
+
+class ModelFolderView(Value):
+    """An uploaded model folder; an import names it as its `folder`.
+
+    `family` and `parameters` are those of the model. Base models are imported from the folder, and
+    keep it from being deleted.
+    """
+
+    name: str
+    object: Literal["model_folder"] = "model_folder"
+    project: str
+    folder: str
+    family: str
+    parameters: int
+    size_bytes: int
+    files: tuple[ModelFolderFile, ...]
+    created_at: Moment
+    links: ModelFolderLinks
+
+
 DatasetKind = Literal["words", "records"]
 Label = Annotated[str, Field(min_length=1, max_length=128)]
 

@@ -54,8 +54,8 @@ THREADS = 20
 
 ORDER = (
     *("jobs", "leases", "events", "results", "queries", "attention", "checkpoints", "base_models"),
-    *("datasets", "uploads", "catalogue", "budgets", "studies", "comparisons", "bundles"),
-    *("recommendations", "recipes", "people", "server", "metrics"),
+    *("datasets", "uploads", "model_folders", "catalogue", "budgets", "studies", "comparisons"),
+    *("bundles", "recommendations", "recipes", "people", "server", "metrics"),
 )
 """The order of the modules of routes in the description, and of the search for a route.
 

@@ -13,6 +13,7 @@ from adaptlab_client.resources.catalogue import BaseModels, Budgets, Catalogue, 
 from adaptlab_client.resources.comparisons import Comparisons
 from adaptlab_client.resources.datasets import Datasets
 from adaptlab_client.resources.jobs import Jobs
+from adaptlab_client.resources.model_folders import ModelFolders
 from adaptlab_client.resources.people import ProjectList, Tokens, Users
 from adaptlab_client.resources.recipes import Recipes
 from adaptlab_client.resources.recommendations import Recommendations
@@ -73,6 +74,7 @@ class Client:
         self.checkpoints = Checkpoints(self._connection, self.jobs)
         self.uploads = Uploads(self._connection)
         self.datasets = Datasets(self._connection, self.uploads)
+        self.model_folders = ModelFolders(self._connection, self.uploads)
         self.studies = Studies(self._connection)
         self.recipes = Recipes(self._connection, self.studies)
         self.comparisons = Comparisons(self._connection)

@@ -25,10 +25,12 @@ _OF_API = {
         job_metrics item_outcomes shown_items given_answers attention_maps attention_summaries
         checkpoints theory_reports""",
     "rawd": """memberships browser_sessions idempotency_keys datasets study_jobs artifacts
-        artifact_chunks uploads upload_chunks training_states lease_artifacts comparison_results""",
+        artifact_chunks uploads upload_chunks uploaded_folders uploaded_folder_files
+        training_states lease_artifacts comparison_results""",
 }
 _OF_WORKER = {
-    "r": "alembic_version projects datasets studies study_jobs",
+    "r": """alembic_version projects datasets studies study_jobs uploaded_folders
+        uploaded_folder_files""",
     "ra": "job_events",
     "rw": "jobs base_models",
     "raw": "attempts attempt_counts claim_counts workers",

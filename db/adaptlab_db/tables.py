@@ -507,6 +507,45 @@ class Dataset(Table):
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
 
 
+class UploadedFolder(Table):
+    """A model folder whose files are artifacts.
+
+    `family` and `parameters` are those of the model.
+    """
+
+    __tablename__ = "uploaded_folders"
+
+    project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"), primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
+    family: Mapped[str]
+    parameters: Mapped[int] = mapped_column(BigInteger)
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+
+
+class UploadedFolderFile(Table):
+    """A file of an uploaded model folder.
+
+    `fingerprint` is the digest in `ModelFile`; null for files that it does not cover.
+    """
+
+    __tablename__ = "uploaded_folder_files"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["project_id", "folder"],
+            ["uploaded_folders.project_id", "uploaded_folders.name"],
+            ondelete="CASCADE",
+        ),
+    )
+
+    project_id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    folder: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    artifact_sha256: Mapped[str] = mapped_column(ForeignKey("artifacts.sha256"), index=True)
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    fingerprint: Mapped[str | None]
+
+
 class Study(Table):
     """One study: its spec, and the cells that were skipped.
 

@@ -14,7 +14,7 @@ from pydantic_settings import (
 )
 
 from adaptlab.errors import BadSettings
-from adaptlab.specs.spec import Queue
+from adaptlab.specs.spec import UPLOADED, Queue
 from adaptlab_db.session import normalised_url
 from adaptlab_db.stores.store import POSTGRES, StoreName
 from adaptlab_services.log_formats import LogFormat, LogLevel
@@ -238,6 +238,10 @@ class Settings(BaseSettings):
     @classmethod
     def _roots_are_absolute(cls, roots: dict[str, Path]) -> dict[str, Path]:
         for alias, path in roots.items():
+            if alias == UPLOADED:
+                raise ValueError(
+                    f"The alias {UPLOADED!r} is that of uploaded model folders. Choose another one."
+                )
             if not path.is_absolute():
                 raise ValueError(
                     f"The model root {alias}={path} is not of the form alias=/absolute/path."

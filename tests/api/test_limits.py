@@ -35,7 +35,7 @@ from adaptlab_services.comparisons import (
 )
 from adaptlab_services.jobs import batch_tokens
 from adaptlab_services.leases import lease_views
-from adaptlab_services.models import token_checks, token_process
+from adaptlab_services.models import token_checks, token_process, uploaded_folders
 from adaptlab_services.paging import LARGEST_PAGE_SIZE
 from adaptlab_services.people import tokens
 from adaptlab_services.people.idempotency import LONGEST_KEY
@@ -193,6 +193,7 @@ def _stated(settings: Settings) -> dict[str, str]:
         ),
         "sources of a dataset": "16",
         "uploads per user at a time": f"{defaults['max_uploads']}",
+        "files of an uploaded model folder": f"{uploaded_folders.MOST_FILES}",
         "request line and headers": f"{http_protocol.MOST_HEADER_BYTES:,} bytes",
         "levels of JSON": f"{strict_json.DEEPEST}",
         "largest integer in JSON": f"{strict_json.LARGEST_INTEGER:,}",

@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session, sessionmaker
 from tests.api.serving import Running, a_server
+from tests.folders import a_model_folder, with_weights
 from tests.making import a_base_model, a_claim, a_made_up_ledger, an_adapt_document
 from tests.nursery import Nursery
 from tests.standstills import Watch
 
 from adaptlab.measurements import results
+from adaptlab_client import Client
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.settings import Settings
 
@@ -272,6 +275,23 @@ def test_memory_stays_small(
     maps = Path(f"/proc/{server.process.pid}/maps").read_text()
     for library in ("torch", "scipy", "vl_convert", "transformers"):
         assert f"/{library}/" not in maps, library
+
+
+def test_an_uploaded_model_is_never_whole_in_memory(loaded_server: Running, tmp_path: Path) -> None:
+    folder, server = a_model_folder(tmp_path / "llama"), loaded_server
+    config = json.loads((folder / "config.json").read_text())
+    wide = {"vocab_size": 2**20, "tie_word_embeddings": True}
+    (folder / "config.json").write_text(json.dumps({**config, **wide}))
+    words = np.zeros((2**20, 8), np.float32)
+    with_weights(folder, **{"model.embed_tokens.weight": words, "lm_head.weight": None})
+    small = a_model_folder(tmp_path / "small")
+    with Client(server.url, server.client.headers["authorization"].split()[1]) as client:
+        client.model_folders.upload("small", small)
+        before = server.resident
+        made = client.model_folders.upload("large", folder)
+        client.base_models.import_folder("large", made.folder)
+    assert made.size_bytes > 2 * 2**24
+    assert server.resident - before < made.size_bytes / 2
 
 
 def ask_everything(server: Running, job: str, times: int) -> None:

@@ -9,6 +9,7 @@ import psutil
 import pytest
 from fastapi.testclient import TestClient
 from tests.api.rooted import with_a_root
+from tests.api.sending import sent
 from tests.folders import a_qwen3_folder
 from tests.texts import (
     CLASSIFICATION,
@@ -86,7 +87,7 @@ def lab(api: TestClient) -> TestClient:
 
 def a_spec(task: dict[str, Any], **members: Any) -> dict[str, Any]:
     method = {"name": "lora", "rank": 1}
-    return {"kind": "adapt", "base_model": "qwen", "task": task, "method": method, **members}
+    return {"kind": "adapt", "base_model": "qwen", "task": task, "method": method} | members
 
 
 def of_worker(folder: Path, task: dict[str, Any], tokeniser: Tokeniser) -> tuple[Problem, ...]:
@@ -110,6 +111,18 @@ def test_the_api_refuses_what_the_worker_would(
     assert expected[0][1] == CODES[REFUSED.index(task)]
     assert said(lab.post("/v1/jobs?validate_only=true", json=a_spec(task))) == expected
     assert said(lab.post("/v1/jobs", json=a_spec(task))) == expected
+
+
+def test_the_tokeniser_of_an_uploaded_folder_is_read_too(lab: TestClient, folder: Path):
+    files = [{"name": p.name, "upload": sent(lab, p.read_bytes())} for p in folder.iterdir()]
+    made = lab.post("/v1/model-folders", json={"name": "qwen", "files": files})
+    assert made.status_code == 201, made.text
+    uploaded = {**IMPORT, "name": "uploaded", "folder": "uploaded/qwen"}
+    assert lab.post("/v1/jobs", json=uploaded).status_code == 201
+    places = [a_spec(REFUSED[1], base_model=base) for base in ("qwen", "uploaded")]
+    below, stored_there = (said(lab.post("/v1/jobs", json=spec)) for spec in places)
+    assert below == stored_there
+    assert below[0][1] == "items_too_long"
 
 
 def test_unfavourable_label_words_are_warned_of(lab: TestClient):

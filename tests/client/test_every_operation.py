@@ -106,6 +106,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: Address) ->
     a_tokenizer_file(place / "tokenizer.json", "fine", "dull")
     (place / "de-en.txt").write_text(GERMAN)
     (place / "en-es.txt").write_text(SPANISH)
+    a_model_folder(place / "llama", seed=2)
     (place / "token").write_text(address.token)
     return place
 
@@ -136,6 +137,7 @@ def variables(
     finished, _ = a_finished_job(client, sessions, tmp_path)
     other, _ = a_finished_job(client, sessions, tmp_path)
     client.datasets.upload_file("words", str(folder / "words.tsv"))
+    client.model_folders.upload("my-llama", folder / "llama")
     client.studies.create(a_study_document(name="ended", seeds=1))
     run_all(sessions, lambda _: Run(right=300))
     with sessions.begin() as session:
@@ -277,6 +279,7 @@ def test_whatever_is_printed_can_be_chosen() -> None:
         "projects remove",
         "uploads delete",
         "datasets delete",
+        "model-folders delete",
     }
     assert set(known()) - printing == files | words_only
 

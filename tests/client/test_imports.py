@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 from tests.client.conftest import Invoke
-from tests.folders import PARAMETERS, a_model_folder
+from tests.folders import PARAMETERS, WEIGHTS, a_model_folder
 
+from adaptlab_answers.storage import UploadView
 from adaptlab_client import Client, InvalidRequest
+from adaptlab_client.resources.uploads import Report, Uploads
 from adaptlab_services.settings import Settings
 
 
@@ -60,3 +62,70 @@ def test_python_imports_with_further_members(client: Client) -> None:
     assert client.base_models.get("llama").task is None
     with pytest.raises(InvalidRequest, match="does not exist or cannot be read"):
         client.base_models.import_folder("other", "models/none")
+
+
+def test_a_folder_is_uploaded_by_one_command_and_imported_by_another(
+    invoke: Invoke, client: Client, tmp_path: Path
+) -> None:
+    folder = a_model_folder(tmp_path / "mine")
+    (folder / "README.md").write_text("A model.")
+    done = invoke("model-folders", "upload", "mine", str(folder), "-o", "json")
+    assert done.exit_code == 0, done.output
+    assert "adaptlab base-models import mine uploaded/mine" in done.stderr
+    made = json.loads(done.stdout)
+    assert [file["name"] for file in made["files"]] == ["config.json", WEIGHTS]
+    assert list(client.uploads.list()) == []
+    assert invoke("base-models", "import", "mine", "uploaded/mine").exit_code == 0
+    assert client.base_models.get("mine").folder == "uploaded/mine"
+    assert "uploaded/mine" in invoke("model-folders", "list").stdout
+    kept = invoke("model-folders", "delete", "mine")
+    assert (kept.exit_code, "needed by the base model mine" in kept.stderr) == (2, True)
+
+
+def test_what_the_server_has_is_not_sent_again(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_model_folder(tmp_path / "mine")
+    made = client.model_folders.upload("mine", folder)
+    monkeypatch.setattr(Uploads, "send", _not_called)
+    assert client.model_folders.upload("mine", folder) == made
+    client.model_folders.delete("mine")
+    with pytest.raises(AssertionError, match="sent"):
+        client.model_folders.upload("mine", folder)
+
+
+def test_an_interrupted_upload_sends_the_rest(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, sent = a_model_folder(tmp_path / "mine"), list[str]()
+    whole = Uploads.send
+
+    def send(uploads: Uploads, path: Path, *, report: Report | None = None) -> UploadView:
+        sent.append(path.name)
+        if len(sent) == 2:
+            raise KeyboardInterrupt
+        return whole(uploads, path, report=report)
+
+    monkeypatch.setattr(Uploads, "send", send)
+    with pytest.raises(KeyboardInterrupt):
+        client.model_folders.upload("mine", folder)
+    (waiting,) = client.uploads.list()
+    assert waiting.state == "complete"
+    made = client.model_folders.upload("mine", folder)
+    assert waiting.sha256 in {file.sha256 for file in made.files}
+    assert list(client.uploads.list()) == []
+
+
+def test_a_folder_that_is_no_model_is_refused_before_anything_is_sent(
+    invoke: Invoke, client: Client, tmp_path: Path
+) -> None:
+    folder = a_model_folder(tmp_path / "mine")
+    (folder / WEIGHTS).rename(folder / "pytorch_model.bin")
+    done = invoke("model-folders", "upload", "mine", str(folder))
+    assert done.exit_code == 65
+    assert "pytorch_model.bin is not read, because a file of this type can" in done.stderr
+    assert list(client.uploads.list()) == []
+
+
+def _not_called(*_: object, **__: object) -> None:
+    raise AssertionError("sent")

@@ -33,6 +33,7 @@ from adaptlab.specs.spec import (
     ModelFolder,
     PretrainSpec,
     ResolvedSpec,
+    StoredModelFile,
 )
 from adaptlab.weights.model_folder import check_folder, fingerprint
 from adaptlab.weights.placed_folder import PlacedFolder
@@ -67,6 +68,16 @@ def test_an_import_is_a_whole_model_and_no_training(folder: Path) -> None:
     assert (found.family.name, as_json(found.family)["vocabulary"]) == ("llama", 12)
     document = ResolvedSpec.model_validate_json(write_resolved(found).model_dump_json())
     assert (document.training.steps, read_resolved(document)) == (0, found)
+
+
+def test_the_digest_of_an_import_is_that_of_earlier_versions(folder: Path) -> None:
+    """Computed by the version without uploaded folders, as below."""
+    placed = resolved(folder)
+    before = "5601b5952d3ded5c750d2f82683c3c44b0d488cf2c557af9acd0375a72215407"
+    assert spec_digest(placed) == before
+    stored = (StoredModelFile(name="config.json", sha256="0" * 64),)
+    uploaded = placed.model_folder.model_copy(update={"stored": stored})
+    assert spec_digest(placed.model_copy(update={"model_folder": uploaded})) != before
 
 
 def test_only_tasks_that_fit_are_scored(folder: Path) -> None:

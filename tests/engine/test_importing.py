@@ -43,6 +43,7 @@ from adaptlab.specs.resolved import ResolvedImport, spec_digest
 from adaptlab.specs.spec import AdaptSpec
 from adaptlab.weights.model_folder import check_folder
 from adaptlab.weights.placed_folder import PlacedFolder
+from adaptlab.weights.weights_file import opened
 
 EASY = {"name": "sort_ascending", "length": 1, "alphabet": 6}
 SMALL = {"name": "sort_descending", "length": 4, "alphabet": 5}
@@ -255,9 +256,11 @@ def test_a_file_that_cannot_be_read_is_named(
     spec = resolved(folder)
 
     def closed(path: Path, within: Path | None = None) -> BinaryIO:
-        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        if path.name == WEIGHTS:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, within)
 
-    monkeypatch.setattr("adaptlab.weights.weights_file.opened", closed)
+    monkeypatch.setattr("adaptlab.weights.folder_files.opened", closed)
     with pytest.raises(BadModelFolder, match=f"{WEIGHTS} cannot be read: Permission denied"):
         adapted(spec, placed(spec, folder), scratch, "layernorm_tuning")
 

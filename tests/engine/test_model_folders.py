@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 from adaptlab.engine.huggingface import load_folder
 from adaptlab.errors import BadModelFolder
 from adaptlab.families.llama import Llama, Llama3Scaling
+from adaptlab.weights.folder_files import PlainFolder
 from adaptlab.weights.huggingface import CONFIG, INDEX, SINGLE, read_description
 
 Tensors = dict[str, Tensor]
@@ -78,13 +79,13 @@ def test_a_gpt2_of_the_first_days_is_read(tmp_path: Path):
 
 
 def test_a_configuration_from_before_transformers_5_is_read(folder: Path):
-    new = read_description(folder).model({})
+    new = read_description(PlainFolder(folder)).model({})
     reconfigured(folder, rope_parameters=None, rope_theta=10000.0)
-    assert read_description(folder).model({}) == new
+    assert read_description(PlainFolder(folder)).model({}) == new
     scaling = {name: value for name, value in LLAMA_3.items() if name != "rope_theta"}
     scaling["type"] = scaling.pop("rope_type")
     reconfigured(folder, rope_theta=5000.0, rope_scaling=scaling)
-    found = read_description(folder).model({})
+    found = read_description(PlainFolder(folder)).model({})
     assert isinstance(found, Llama)
     assert found.rotary_base == 5000
     assert found.rotary_scaling == Llama3Scaling(

@@ -132,6 +132,14 @@ def test_a_step_does_not_wait_for_the_device(family: str, method: str):
     assert not [f"{warning.filename}:{warning.lineno}" for warning in waited]
 
 
+@pytest.mark.parametrize("family", [name for name in MODELS if name != "formal"])
+def test_blocks_that_are_computed_again_give_the_same_gradients(family: str):
+    one, batch = a_pass({"name": "lora", "rank": 2}, family)
+    gradient, _ = one.gradient(batch, 0, 2)
+    again, _ = one.recomputing().gradient(batch, 0, 1)
+    assert furthest(again.cpu(), gradient.cpu()) < CLOSE
+
+
 def a_pass(method: object, family: str) -> tuple[Pass, Items]:
     """A pass of all replicates on the GPU, and items for it."""
     plan = on_gpu(planned(method, family))

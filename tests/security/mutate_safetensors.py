@@ -143,6 +143,7 @@ def a_state(folder: Path) -> Door:
         waited=(),
         most=plan.replicates,
         parts=1,
+        recomputes=False,
         step=2,
         counted=1,
         outcome=TrainingOutcome.untrained(plan.replicates),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sqlalchemy.orm import Session
 from tests.folders import QUERY, WEIGHTS, a_model_folder, with_weights
 
 from adaptlab.errors import InvalidSpec, Problem
@@ -32,7 +33,7 @@ def roots(root: Path) -> ModelRoots:
 def refusal(roots: ModelRoots, folder: str) -> Problem:
     """The reason why the folder is refused, without paths of the server."""
     with pytest.raises(InvalidSpec) as caught:
-        resolved_import(ImportSpec(name="llama", folder=folder), roots)
+        resolved_import(Session(), ImportSpec(name="llama", folder=folder), roots)
     (problem,) = caught.value.problems
     assert problem.pointer == "/folder"
     assert "/tmp" not in str(caught.value)
@@ -42,7 +43,7 @@ def refusal(roots: ModelRoots, folder: str) -> Problem:
 
 def test_a_folder_is_found_by_alias(roots: ModelRoots, root: Path) -> None:
     assert roots.locate("models/small/llama") == (root / "small" / "llama").resolve()
-    found = resolved_import(ImportSpec(name="llama", folder="models/small/llama"), roots)
+    found = resolved_import(Session(), ImportSpec(name="llama", folder="models/small/llama"), roots)
     assert found.model_folder is not None
     assert found.model_folder.folder == "models/small/llama"
     assert {file.name for file in found.model_folder.files} == {"config.json", WEIGHTS}
@@ -119,7 +120,7 @@ def test_links_within_the_root_are_followed(roots: ModelRoots, root: Path) -> No
     weights.symlink_to("../../blobs/abc")
     (root / "newest").symlink_to("small/llama")
     assert roots.locate("models/newest") == (root / "small" / "llama").resolve()
-    resolved_import(ImportSpec(name="llama", folder="models/newest"), roots)
+    resolved_import(Session(), ImportSpec(name="llama", folder="models/newest"), roots)
 
 
 def test_what_is_no_plain_file_is_refused_and_never_opened(roots: ModelRoots, root: Path) -> None:

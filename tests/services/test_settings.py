@@ -54,6 +54,7 @@ def test_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
         {"model_roots": "models=srv/models"},
         {"model_roots": "Models/here=/srv/models"},
         {"model_roots": "models=/srv/models,models=/srv/others"},
+        {"model_roots": "uploaded=/srv/models"},
     ],
 )
 def test_a_wrong_setting_is_refused(monkeypatch: pytest.MonkeyPatch, wrong: dict[str, str]) -> None:

@@ -1,6 +1,8 @@
 """Workers that know only a server's address and a token."""
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,11 +14,13 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.api.serving import Running, a_server
+from tests.folders import a_model_folder
 from tests.job_rows import AGO, change, outcomes
 from tests.ledgers import a_worker_token
 from tests.making import a_job, a_pretrain_spec, a_token
 from tests.worker.conftest import PATIENCE, Watched, wait_until
 
+from adaptlab_client import Client
 from adaptlab_client.transport.credentials import file_of_job, keep_of_job
 from adaptlab_db.tables import AttentionMap, Checkpoint, Evaluation, MetricPoint, TrainingState
 from adaptlab_services.errors import LedgerRefused
@@ -27,6 +31,17 @@ from adaptlab_worker.doors import open_door
 Sessions = sessionmaker[Session]
 KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "VIRTUAL_ENV")
 CAPTURE = {"attention": {"samples": 2}}
+ADAPT = {
+    "kind": "adapt",
+    "base_model": "tiny",
+    "task": {"name": "sort_descending", "length": 3, "alphabet": 5},
+    "method": {"name": "soft_prompt", "length": 2},
+    "training": {"steps": 4000, "batch_size": 4},
+    "tuning": {"trials": 1},
+    "seeds": 1,
+    "evaluation": {"samples": 20},
+    "capture": CAPTURE,
+}
 
 
 @pytest.fixture
@@ -183,3 +198,35 @@ def test_a_job_whose_worker_is_killed_goes_on_with_one_that_may_have_it_alone(
         for table in (MetricPoint, Evaluation, Checkpoint, AttentionMap):
             mine = select(func.count()).where(table.job_id == job_id, table.attempt == 2)
             assert session.scalars(mine).one() > 0, table.__tablename__
+
+
+def test_an_uploaded_model_reaches_workers_that_can_read_no_folder(
+    cluster: Cluster, server: Running, sessions: Sessions, watched: Watched, tmp_path: Path
+) -> None:
+    """Also the second one, which resumes what the first, killed, has saved."""
+    folder = a_model_folder(tmp_path / "llama")
+    with sessions.begin() as session:
+        token = a_token(session)
+    with Client(server.url, token) as client:
+        made = client.model_folders.upload("llama", folder)
+        imported = client.base_models.import_folder("tiny", made.folder)
+        job = client.jobs.submit(ADAPT)
+        shutil.rmtree(folder)
+        first = cluster.worker()
+        wait_until(lambda: has_saved(sessions, job.id), "a saved state", 2 * PATIENCE)
+        first.kill()
+        first.wait()
+        change(sessions, job.id, lease_expires_at=AGO)
+        with sessions.begin() as session:
+            reap(session)
+        cluster.worker()
+        ended = watched.wait_for_state(job.id, "failed", "succeeded")
+        assert (ended.state, ended.error) == ("succeeded", None)
+        assert ended.attempt == 2
+        assert client.jobs.get(imported.id).succeeded
+        assert {score.attached for score in client.jobs.evaluations(job.id)} == {True, False}
+        assert {found.source for found in client.jobs.attention(job.id)} == {"base", "adapted"}
+        (checkpoint,) = client.jobs.checkpoints(job.id)
+        client.checkpoints.export(checkpoint, tmp_path / "peft")
+    config = json.loads((tmp_path / "peft" / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == "uploaded/llama"

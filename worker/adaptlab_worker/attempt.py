@@ -145,7 +145,7 @@ class Attempt:
         self, trainer: TrainerProcess, recorder: Recorder, cache: AssetCache, scratch: Path
     ) -> Ended:
         try:
-            folder, adapter = self._locate_folder(), self._locate_adapter()
+            folder, adapter = self._place_folder(cache, scratch), self._locate_adapter()
             bases = self._fetch_bases(cache, scratch)
             trainer.memory_kills.forget_earlier()
             trainer.send(
@@ -222,8 +222,8 @@ class Attempt:
         self._persevere(write)
         return file
 
-    def _locate_folder(self) -> PlacedFolder | None:
-        """Return the model folder that the run reads.
+    def _place_folder(self, cache: AssetCache, scratch: Path) -> PlacedFolder | None:
+        """Return the model folder that the run reads; an uploaded one is fetched.
 
         Raises:
             InvalidSpec: this worker lacks it.
@@ -231,7 +231,13 @@ class Attempt:
         needed = self._claim.model_folder
         if needed is None:
             return None
-        path = self._roots.locate(needed.folder)
+        if needed.stored:
+            path = scratch / "model"
+            path.mkdir()
+            for file in needed.stored:
+                self._place(cache, file.sha256, path / file.name)
+        else:
+            path = self._roots.locate(needed.folder)
         return PlacedFolder(path=path, name=needed.folder, files=needed.files)
 
     def _locate_adapter(self) -> PlacedAdapter | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import UUID
 
+from adaptlab.specs.spec import UPLOADED
 from adaptlab_services.errors import LedgerRefused, LedgerUnreachable
 from adaptlab_services.leases.leases import Ledger
 from adaptlab_worker.load import LoadReporter
@@ -112,7 +113,7 @@ class Launcher:
                     socket.gethostname(),
                     os.getpid(),
                     self._options.queues,
-                    self._options.roots.aliases,
+                    (*self._options.roots.aliases, UPLOADED),
                 )
                 log.info("worker %s serves %s", self._id, ", ".join(self._options.queues))
             return self._id

@@ -174,8 +174,8 @@ class TrainerProcess:
         user = self._options.user
         if user is not None and user.user != os.geteuid():
             scratch.chmod(0o711)
-            for file in scratch.iterdir():
-                file.chmod(0o444)
+            for path in scratch.rglob("*"):
+                path.chmod(0o755 if path.is_dir() else 0o444)
             os.chown(folder, user.user, user.group)
         return folder
 

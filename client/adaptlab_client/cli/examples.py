@@ -71,6 +71,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "base-models list": ("adaptlab base-models list",),
     "base-models show": ("adaptlab base-models show tiny-sort",),
     "base-models import": ("adaptlab base-models import my-llama models/llama --output id",),
+    "model-folders list": ("adaptlab model-folders list",),
+    "model-folders show": ("adaptlab model-folders show my-llama",),
+    "model-folders upload": ("adaptlab model-folders upload my-model llama",),
+    "model-folders delete": ("adaptlab model-folders delete my-llama",),
     "datasets list": ("adaptlab datasets list",),
     "datasets show": ("adaptlab datasets show words",),
     "datasets inspect": (

@@ -72,6 +72,9 @@ base_models = suggest(
 datasets = suggest(
     lambda client: ((dataset.name, dataset.source) for dataset in client.datasets.list())
 )
+model_folders = suggest(
+    lambda client: ((folder.name, folder.family) for folder in client.model_folders.list())
+)
 methods = suggest(lambda client: ((method.name, method.title) for method in client.methods.list()))
 tasks = suggest(lambda client: ((task.name, task.title) for task in client.tasks.list()))
 families = suggest(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from adaptlab.errors import BadModelFolder
 from adaptlab.families.transformers import is_encoder
 from adaptlab.text.tokeniser import FILE, loaded
+from adaptlab.weights.folder_files import PlainFolder
 from adaptlab.weights.huggingface import read_description
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class TokenLengths:
 def _has_encoder(folder: Path) -> bool:
     """Return True if the model in a folder is an encoder."""
     try:
-        return is_encoder(read_description(folder).architecture)
+        return is_encoder(read_description(PlainFolder(folder)).architecture)
     except BadModelFolder:  # no model, or one that cannot be imported
         return False
 

@@ -61,7 +61,8 @@ class BaseModels:
     def import_folder(self, name: str, folder: str, **members: object) -> JobView:
         """Submit a job that imports a model folder of the server as a base model.
 
-        `folder` is `ALIAS/SUB/PATH`, a path below one of the server's model roots. `members` are
+        `folder` is `ALIAS/SUB/PATH`, a path below one of the server's model roots, or
+        `uploaded/NAME`, a folder that `Client.model_folders` has uploaded. `members` are
         further members of the spec, such as `resources` and `labels`. Raises `InvalidRequest` if
         the folder cannot be imported.
         """

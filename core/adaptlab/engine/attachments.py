@@ -45,7 +45,8 @@ class Attachments:
     `read` is the number of tokens of each item without padding, where a head for classes reads them
     all; None where tokens are predicted.
 
-    `replicates` is R. Shared activations may have fewer rows; hooks receive all R.
+    `replicates` is R. Shared activations may have fewer rows; hooks receive all R. With
+    `recomputes`, blocks are computed again in the backward pass; see `adaptlab.engine.recomputing`.
     """
 
     weights: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
@@ -66,6 +67,7 @@ class Attachments:
     answer_rows: Int[Tensor, "A B M"] | None = None
     read: Int[Tensor, "A B"] | None = None
     replicates: int = 1
+    recomputes: bool = False
 
     def changes(self, site: str) -> bool:
         """Return True if a hook changes a linear site or a sublayer."""

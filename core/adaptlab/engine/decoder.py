@@ -24,13 +24,14 @@ sample axis. The last position of the question reads them in the next layer.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from adaptlab.engine import grouped, sites
+from adaptlab.engine import grouped, recomputing, sites
 from adaptlab.engine.activations import gelu
 from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
 from adaptlab.engine.attention import (
@@ -152,17 +153,26 @@ def decode(
         rotary = Rotary.over(-before, tokens.shape[2], decoder.frequencies, embeddings)
     model = _Model(decoder, adapted, attachments, recorder, rotary, training)
     kept = [EVERY_ROW] * (decoder.layers - 1) + [rows]
+    again = attachments.recomputes
     if decoder.attention == "none":
         x = model.embedded(tokens)
         for layer, going_on in enumerate(kept):
-            x = model.after_mlp(layer, x[:, :, going_on], x.shape[2], going_on)
+            after = partial(model.after_mlp, layer, length=x.shape[2], rows=going_on)
+            x = recomputing.block(after, x[:, :, going_on], again=again)
         return model.unembedded(x)
     prompt, late = model.before_content(tokens), model.after_question(tokens)
-    content = model.first(tokens, kept[0])
-    x, prompt, late = model.block(0, content, prompt, late)
-    for layer, going_on in list(enumerate(kept))[1:]:
-        content = model.stream(layer, x, 0, going_on)
-        x, prompt, late = model.block(layer, content, prompt, late)
+
+    def block(
+        layer: int, x: Tensor | None, prompt: Tensor | None, late: Tensor | None
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        rows = kept[layer]
+        content = model.first(tokens, rows) if x is None else model.stream(layer, x, 0, rows)
+        return model.block(layer, content, prompt, late)
+
+    x = None
+    for layer in range(decoder.layers):
+        x, prompt, late = recomputing.block(block, layer, x, prompt, late, again=again)
+    assert x is not None
     return model.unembedded(x)
 
 

@@ -39,6 +39,7 @@ class DescentState(TypedDict):
     live: tuple[int, ...]
     most: int
     parts: int
+    recomputes: bool
     lowest: tuple[float, ...]
     waited: tuple[int, ...]
 
@@ -60,6 +61,7 @@ class Descent:
         training = plan.training
         self.live = arranged(range(plan.replicates), plan.trials)
         self.most_passes = 1
+        self.recomputes = False
         self._plan, self._base, self._memory_bytes = plan, base, memory_bytes
         self._all = self._trainables = trainables
         self._optimiser = _optimiser(plan, base, trainables)
@@ -167,6 +169,7 @@ class Descent:
             live=tuple(self.live),
             most=self._most,
             parts=self._parts,
+            recomputes=self.recomputes,
             lowest=() if patience is None else tuple(patience.lowest),
             waited=() if patience is None else tuple(patience.waited),
         )
@@ -174,7 +177,7 @@ class Descent:
     def restore(self, state: TrainingState) -> None:
         """Resume from a saved state.
 
-        Passes and parts are no larger than they were.
+        Passes and parts are no larger than they were, and blocks are computed again if they were.
         """
         self._all.flat.copy_(state.flat)
         if list(state.live) != self.live:
@@ -184,6 +187,7 @@ class Descent:
         else:
             self._optimiser.restore(state.mean, state.square, state.step, state.between)
         self._most, self._parts = state.most, max(self._parts, state.parts)
+        self.recomputes = state.recomputes
         if self._patience is not None and state.best is not None:
             rule = self._patience.rule
             self._patience = Patience(rule, state.best, list(state.lowest), list(state.waited))
@@ -231,11 +235,14 @@ class Descent:
         )
         if division is not None:
             self._most, self._parts = min(self._most, division.most), division.parts
+            self.recomputes = division.recomputes
         self._cut(self._most)
 
     def _cut(self, most: int) -> None:
         flat, decays = self._trainables.flat, self._trainables.decays
-        self._passes = passes(self._plan, self._base, self.live, flat, decays, most)
+        self._passes = passes(
+            self._plan, self._base, self.live, flat, decays, most, recomputes=self.recomputes
+        )
 
     def _gradient(self, items: Items, step: int) -> tuple[Tensor, Tensor]:
         """Return the gradient [L, N] and losses [L], pass by pass."""
@@ -263,15 +270,20 @@ class Descent:
             self._halve(reason)
 
     def _halve(self, reason: str) -> None:
-        """Halve the passes, or divide the batch if they have one replicate each."""
+        """Halve the passes, or divide the batch if they have one replicate each.
+
+        If they have one item each as well, blocks are computed again in the backward pass.
+        """
         largest = max(part.cut.replicates for part in self._passes)
         size = self._plan.training.batch_size
-        if largest == 1 and self._parts == size:
+        if largest == 1 and self._parts == size and self.recomputes:
             raise OutOfMemory(
                 "Not even one item of one replicate at a time fits in memory. Adapt a smaller base "
                 f"model, or raise the memory of a run (ADAPTLAB_MEMORY_BYTES): {reason}"
             )
-        if largest == 1:
+        if largest == 1 and self._parts == size:
+            self.recomputes = True
+        elif largest == 1:
             self._parts = more_parts(self._parts, size)
         else:
             self._most = largest // 2

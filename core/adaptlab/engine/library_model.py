@@ -8,7 +8,7 @@ the batch: rows are ordered by replicate, then by item.
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
 from importlib.metadata import version
 from typing import Any
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from adaptlab.engine import grouped
+from adaptlab.engine import grouped, recomputing
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.library_pass import Pass
 from adaptlab.engine.library_positions import Positions
@@ -110,9 +110,8 @@ class LibraryModel:
             taken=taken,
         )
         self._pass = at
-        is_double = next(iter(at.weights.values())).dtype == torch.float64
         try:
-            with Float64() if is_double else nullcontext():
+            with _precision(at):
                 logits = self._output(tokens.flatten(0, 1), at)
         finally:
             self._pass = None
@@ -210,6 +209,8 @@ class LibraryModel:
         for path, module in list(self._module.named_modules()):
             if block := BLOCK.search(f"{path}."):
                 self._bind_part(int(block[1]), path, module)
+                if block.end() > len(path):
+                    module.forward = partial(self._block, module.forward)
             kinds = [kind for kind in module._parameters if f"{path}.{kind}" in ours]
             if self._is_without_module(kinds):
                 continue
@@ -248,6 +249,25 @@ class LibraryModel:
     def _at(self) -> Pass:
         assert self._pass is not None, "called outside a pass"
         return self._pass
+
+    def _block(self, forward: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        """Compute a block, if need be again in the backward pass.
+
+        That happens outside of `logits`.
+        """
+        at = self._at
+
+        def compute(*args: Any, **named: Any) -> Any:
+            if self._pass is at:
+                return forward(*args, **named)
+            self._pass = at
+            try:
+                with _precision(at):
+                    return forward(*args, **named)
+            finally:
+                self._pass = None
+
+        return recomputing.block(compute, *args, again=at.attached.recomputes, **named)
 
     def _linear(self, names: tuple[str, ...], rows: Tensor) -> Tensor:
         if names == (TRANSFORM,):
@@ -324,6 +344,12 @@ class LibraryModel:
         start, whole = self._at.virtual, seen.expand_as(mask).clone()
         whole[..., start:, start:] = mask[..., start:, start:]
         return whole & self._at.present[: len(mask), None, None]
+
+
+def _precision(at: Pass) -> AbstractContextManager[object]:
+    """Return the context in which the library keeps a pass's precision."""
+    is_double = next(iter(at.weights.values())).dtype == torch.float64
+    return Float64() if is_double else nullcontext()
 
 
 def _for_rows(

@@ -24,13 +24,15 @@ class Model:
     """R replicates of an adapted model, or of a plain one in pretraining.
 
     `base` holds the frozen tensors, empty in pretraining; `trained` those that the job trains.
-    `context` has tokens that the adapted model reads before every item of the job's own task.
+    `context` has tokens that the adapted model reads before every item of the job's own task. With
+    `recomputes`, a training step keeps little more than the inputs of blocks.
     """
 
     plan: Plan
     base: Mapping[str, Float[Tensor, "G ..."]]
     trained: Mapping[str, Float[Tensor, "R ..."]]
     context: Context | None = None
+    recomputes: bool = False
 
     @property
     def attachments(self) -> Attachments:
@@ -90,7 +92,11 @@ class Model:
         """
         replicates = max((len(tensor) for tensor in self.trained.values()), default=1)
         attached = replace(
-            self.attachments, replicates=replicates, answer_rows=answer_rows, read=read
+            self.attachments,
+            replicates=replicates,
+            answer_rows=answer_rows,
+            read=read,
+            recomputes=self.recomputes,
         )
         return self._forward(tokens, attached, rows, recorder, training, task)
 

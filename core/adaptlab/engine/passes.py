@@ -62,6 +62,10 @@ class Pass:
             low.flat.copy_(self.trainables.flat)  # all tensors at once
         return mean_losses(model, own, self.cut.replicates, at)
 
+    def recomputing(self) -> "Pass":
+        """Return the same pass, in which blocks are computed again."""
+        return replace(self, model=replace(self.model, recomputes=True))
+
     @cached_property
     def _rounded(self) -> tuple[Model, Trainables]:
         """Model and trainables in the precision that training computes in.
@@ -116,7 +120,8 @@ class Pass:
     def _graph(self) -> StepGraph | None:
         """The graph of an undivided batch, on a GPU if graphs are used."""
         is_gpu = self.model.plan.device.type == "cuda"
-        return StepGraph() if is_gpu and graphs_are_used() else None
+        is_whole = not self.model.recomputes  # autograd calls blocks again from its own threads
+        return StepGraph() if is_gpu and is_whole and graphs_are_used() else None
 
     def _at_once(self, items: Items, step: int | Tensor) -> tuple[Tensor, Tensor]:
         losses = self.losses(items, step)
@@ -173,13 +178,17 @@ def passes(
     flat: Float[Tensor, "L N"],
     decays: Float[Tensor, "N"],
     most: int,
+    *,
+    recomputes: bool = False,
 ) -> list[Pass]:
     """Return the passes over `flat`, the rows of arranged replicates.
 
-    `base` holds the frozen tensors [G, ...] of all seeds of the plan.
+    `base` holds the frozen tensors [G, ...] of all seeds of the plan. With `recomputes`, blocks are
+    computed again in the backward pass.
     """
     seeds = seeds_of(live, plan.trials)
-    return [_pass(plan, base, seeds, flat, decays, cut) for cut in cuts(live, plan.trials, most)]
+    divided = [_pass(plan, base, seeds, flat, decays, cut) for cut in cuts(live, plan.trials, most)]
+    return [part.recomputing() for part in divided] if recomputes else divided
 
 
 def _pass(

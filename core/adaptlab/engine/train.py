@@ -62,6 +62,11 @@ class Training:
         """The largest number of passes of a step."""
         return self._descent.most_passes
 
+    @property
+    def recomputes(self) -> bool:
+        """True if blocks were computed again in the backward passes."""
+        return self._descent.recomputes
+
     def run(self, scratch: Path) -> TrainingOutcome:
         """Train to the last step, or until every replicate has ended.
 

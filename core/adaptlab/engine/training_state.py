@@ -23,7 +23,7 @@ from adaptlab.weights.weights_file import WeightsFile
 
 TENSORS = ("flat", "mean", "square", "window")
 LISTS = ("live", "lowest", "waited")
-COUNTERS = (*LISTS, "most", "parts", "step", "counted")
+COUNTERS = (*LISTS, "most", "parts", "recomputes", "step", "counted")
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,9 @@ class TrainingState:
     `mean` and `square`, and `window`, the summed losses since the last curve point, belong to the
     live replicates in order. With early stopping, so do `best`, `lowest` and `waited`: the best
     weights, their loss, and the validations since. A pass takes at most `most` replicates and each
-    batch in `parts`. A search for tokens also has `between`, rows that need not be those of tokens,
-    and uses the moments as it likes.
+    batch in `parts`; with `recomputes`, blocks are computed again in the backward pass. A search
+    for tokens also has `between`, rows that need not be those of tokens, and uses the moments as it
+    likes.
     """
 
     flat: Float[Tensor, "R N"]
@@ -49,6 +50,7 @@ class TrainingState:
     waited: tuple[int, ...]
     most: int
     parts: int
+    recomputes: bool
     step: int
     counted: int
     outcome: TrainingOutcome
@@ -84,6 +86,7 @@ class _Counters(BaseModel):
     waited: tuple[int, ...]
     most: int = Field(ge=1)
     parts: int = Field(default=1, ge=1)
+    recomputes: bool = False
     step: int = Field(ge=1)
     counted: int = Field(ge=0)
     outcome: TrainingOutcome

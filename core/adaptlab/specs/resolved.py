@@ -281,6 +281,10 @@ def spec_digest(resolved: Resolved | ResolvedSpec) -> str:
     for later in ("checks", "adaptations", "adapter"):
         if not deciding[later]:  # older jobs, which lack these members, keep their digests
             del deciding[later]
+    for place in ("model_folder", "adapter"):
+        folder = deciding.get(place)
+        if folder and not folder["stored"]:  # likewise, for folders below model roots
+            del folder["stored"]
     canonical = json.dumps(deciding, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 

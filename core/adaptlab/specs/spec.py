@@ -369,14 +369,26 @@ class ResolvedTraining(Value):
         return tuple(trial.learning_rate for trial in self.trials)
 
 
+UPLOADED = "uploaded"
+"""The alias of folders whose files are stored by the server; no model root can have it."""
+
+
+class StoredModelFile(Value):
+    """A file of an uploaded model folder, stored as the artifact `sha256`."""
+
+    name: str
+    sha256: str
+
+
 class ModelFolder(Value):
     """The folder of an imported model or adapter, with its files.
 
-    It is below a model root.
+    It is below a model root, or an uploaded one: then `stored` has all files that a worker needs.
     """
 
     folder: str
     files: tuple[ModelFile, ...]
+    stored: tuple[StoredModelFile, ...] = ()
 
 
 Kind = Literal["pretrain", "import", "adapt", "theory"]

@@ -6,7 +6,7 @@ unpickled. This module reads the small files; `adaptlab.engine.huggingface` read
 
 import json
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
@@ -16,12 +16,13 @@ from pydantic_core import ErrorDetails
 
 from adaptlab.errors import BadModelFolder, InvalidSpec
 from adaptlab.plugins.family import FAMILIES, Family
-from adaptlab.weights.weights_file import opened
+from adaptlab.weights.folder_files import FolderFiles
 from adaptlab.wording import shortened, value_excerpt
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
+SAFETENSORS = ".safetensors"
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".h5", ".msgpack")
 LONGEST_FILE_NAME = 255
 LONGEST_DETAIL = 1000
@@ -129,69 +130,72 @@ def _detail(error: ErrorDetails) -> str:
     return f"{place}: {text}" if place else text
 
 
-def read_description(folder: Path, within: Path | None = None) -> Description:
+def read_description(files: FolderFiles) -> Description:
     """Return what the `config.json` of a folder says.
-
-    See `adaptlab.weights.weights_file.opened` for `within`.
 
     Raises:
         BadModelFolder: there is none, or no family supports the architecture.
     """
-    config = _json_object(folder / CONFIG, within)
+    config = _json_object(files, CONFIG)
     return Description(*_known_architecture(config), config)
 
 
-def weight_files(folder: Path, within: Path | None = None) -> tuple[Path, ...]:
-    """Return the safetensors files of the model in a folder.
+def weight_files(files: FolderFiles) -> tuple[str, ...]:
+    """Return the names of the safetensors files of the model in a folder.
 
     Raises:
         BadModelFolder: there are none, or it is unclear which of them belong to the model.
+        OSError: the folder cannot be read.
     """
-    if (folder / INDEX).is_file():
-        return _indexed_files(folder, within)
-    files = sorted(folder.glob("*.safetensors"))
-    if (folder / SINGLE) in files:
-        return (folder / SINGLE,)
-    if len(files) == 1:
-        return (files[0],)
-    if files:
+    names = files.names()
+    if INDEX in names:
+        return _indexed_files(files, names)
+    weights = [name for name in names if name.endswith(SAFETENSORS)]
+    if SINGLE in weights:
+        return (SINGLE,)
+    if len(weights) == 1:
+        return (weights[0],)
+    if weights:
         raise BadModelFolder(
-            f"The folder has {len(files)} safetensors files, but no {INDEX} that lists the ones "
+            f"The folder has {len(weights)} safetensors files, but no {INDEX} that lists the ones "
             "of the model. Add it."
         )
-    raise _no_weights(folder)
+    raise _no_weights(names)
 
 
-def _no_weights(folder: Path) -> BadModelFolder:
-    pickles = sorted(path.name for path in folder.iterdir() if path.suffix in PICKLES)
+def _no_weights(names: Sequence[str]) -> BadModelFolder:
+    pickles = [name for name in names if name.endswith(PICKLES)]
     if not pickles:
         return BadModelFolder(f"The folder has no safetensors file. Add {SINGLE}.")
-    return BadModelFolder(
-        f"{pickles[0]} is not read, because a file of this type can contain code that runs when "
+    return BadModelFolder(pickle_refusal(pickles[0]))
+
+
+def pickle_refusal(name: str) -> str:
+    """Return the reason for which a pickle is not read."""
+    return (
+        f"{name} is not read, because a file of this type can contain code that runs when "
         f"it is loaded. Add {SINGLE}, which save_pretrained of current transformers writes."
     )
 
 
-def _indexed_files(folder: Path, within: Path | None) -> tuple[Path, ...]:
-    weight_map = _json_object(folder / INDEX, within).get("weight_map")
+def _indexed_files(files: FolderFiles, present: Sequence[str]) -> tuple[str, ...]:
+    weight_map = _json_object(files, INDEX).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise BadModelFolder(f"{INDEX} has no weight_map of tensors to files.")
     named = cast("dict[str, object]", weight_map).values()
     others = [name for name in named if not isinstance(name, str)]
     if others:
         raise BadModelFolder(f"{INDEX} names {value_excerpt(others[0])}, which is not a file name.")
-    names = {name for name in named if isinstance(name, str)}
-    files: list[Path] = []
-    for name in sorted(names):
+    names = sorted({name for name in named if isinstance(name, str)})
+    for name in names:
         is_name = Path(name).name == name and name.isprintable() and len(name) <= LONGEST_FILE_NAME
-        if not is_name or not name.endswith(".safetensors"):
+        if not is_name or not name.endswith(SAFETENSORS):
             raise BadModelFolder(
                 f"{INDEX} names {name[:200]!r}, which is not a safetensors file in its folder."
             )
-        if not (folder / name).is_file():
+        if name not in present:
             raise BadModelFolder(f"{INDEX} names {name}, which is missing. Add the file.")
-        files.append(folder / name)
-    return tuple(files)
+    return tuple(names)
 
 
 def _known_architecture(
@@ -213,14 +217,14 @@ def _known_architecture(
     )
 
 
-def _json_object(path: Path, within: Path | None) -> dict[str, object]:
+def _json_object(files: FolderFiles, name: str) -> dict[str, object]:
     """Return the content of a small JSON file."""
     try:
-        with opened(path, within) as file:
+        with files.opened(name) as file:
             text = file.read(LARGEST_JSON + 1)
     except OSError as error:
-        raise BadModelFolder(f"{path.name} cannot be read: {error.strerror}.") from error
-    return json_object(path.name, text)
+        raise BadModelFolder(f"{name} cannot be read: {error.strerror}.") from error
+    return json_object(name, text)
 
 
 def json_object(name: str, text: bytes) -> dict[str, object]:

@@ -11,6 +11,7 @@ from typing import BinaryIO
 from adaptlab.errors import BadModelFolder, BadWeightsFile
 from adaptlab.text.tokeniser import FILE as TOKENISER
 from adaptlab.values import Value
+from adaptlab.weights.folder_files import FolderFiles, PlainFolder
 from adaptlab.weights.huggingface import (
     CONFIG,
     LARGEST_JSON,
@@ -25,8 +26,7 @@ from adaptlab.weights.weights_file import (
     WEIGHT_DTYPES,
     StoredTensor,
     WeightsFile,
-    opened,
-    read_header,
+    read_header_of,
 )
 
 
@@ -51,29 +51,35 @@ class CheckedFolder:
     """A folder with exactly one model, according to the headers of its files.
 
     `sources` has the stored tensor for each tensor of the family, and for a tied head if it is
-    stored separately. `stored` are all tensors of all files. Files outside `within` are not read.
+    stored separately. `stored` are all tensors of all `files`.
     """
 
-    folder: Path
-    within: Path | None
+    files: FolderFiles
     family: PublishedFamily
     sources: Mapping[str, tuple[StoredTensor, PublishedTensor]]
     stored: tuple[StoredTensor, ...]
 
 
 def check_folder(folder: Path, within: Path | None = None) -> CheckedFolder:
+    """Check a folder of this machine; see `check_files`.
+
+    A file that is outside the folder `within` when it is opened is rejected.
+    """
+    return check_files(PlainFolder(folder, within))
+
+
+def check_files(files: FolderFiles) -> CheckedFolder:
     """Check the configuration and the names, shapes and types of all tensors.
 
-    The numbers are not read. A file that is outside the folder `within` when it is opened is
-    rejected.
+    The numbers are not read.
 
     Raises:
-        BadModelFolder: the folder is not a valid model; the message names the file or tensor.
+        BadModelFolder: the files are not a valid model; the message names the file or tensor.
     """
-    with _readable(folder):
-        description = read_description(folder, within)
-        files = weight_files(folder, within)
-    stored = _all_tensors(files, within)
+    with _readable("The folder"):
+        description = read_description(files)
+        names = weight_files(files)
+    stored = _all_tensors(files, names)
     family = description.model({tensor.name: tensor.shape for tensor in stored})
     by_name = _without_prefix(family, stored)
     sources = {
@@ -82,7 +88,7 @@ def check_folder(folder: Path, within: Path | None = None) -> CheckedFolder:
     shape = family.shape()
     for name, (tensor, source) in sources.items():
         _check_header(tensor, source.stored_shape(shape.tensors[shape.tied.get(name, name)].shape))
-    return CheckedFolder(folder, within, family, sources, stored)
+    return CheckedFolder(files, family, sources, stored)
 
 
 def fingerprint(checked: CheckedFolder) -> tuple[ModelFile, ...]:
@@ -95,15 +101,15 @@ def fingerprint(checked: CheckedFolder) -> tuple[ModelFile, ...]:
     Raises:
         BadModelFolder: a file cannot be read.
     """
-    files = [_whole_file(CONFIG, read_config(checked.folder, checked.within))]
-    for path in sorted({tensor.file for tensor in checked.stored}):
-        with _readable(path), opened(path, checked.within) as file:
-            digest = _digest(file, [tensor for tensor in checked.stored if tensor.file == path])
-            size = os.fstat(file.fileno()).st_size
-            files.append(ModelFile(name=path.name, size=size, digest=digest))
-    if (checked.folder / TOKENISER).exists():
-        files.append(_whole_file(TOKENISER, read_tokeniser_file(checked.folder, checked.within)))
-    return tuple(files)
+    files = checked.files
+    listed = [_whole_file(files, CONFIG, LARGEST_JSON)]
+    for name in sorted({tensor.file.name for tensor in checked.stored}):
+        with _readable(name), files.opened(name) as file:
+            digest = _digest(file, [one for one in checked.stored if one.file.name == name])
+            listed.append(ModelFile(name=name, size=file.seek(0, os.SEEK_END), digest=digest))
+    if TOKENISER in files.names():
+        listed.append(_whole_file(files, TOKENISER, LARGEST_TOKENISER))
+    return tuple(listed)
 
 
 def read_config(folder: Path, within: Path | None = None) -> bytes:
@@ -114,7 +120,7 @@ def read_config(folder: Path, within: Path | None = None) -> bytes:
     Raises:
         BadModelFolder: the file cannot be read.
     """
-    return _start_of(folder / CONFIG, within, LARGEST_JSON + 1)
+    return _start_of(PlainFolder(folder, within), CONFIG, LARGEST_JSON + 1)
 
 
 def read_tokeniser_file(folder: Path, within: Path | None = None) -> bytes:
@@ -123,20 +129,27 @@ def read_tokeniser_file(folder: Path, within: Path | None = None) -> bytes:
     Raises:
         BadModelFolder: the file is missing, too large or cannot be read.
     """
-    content = _start_of(folder / TOKENISER, within, LARGEST_TOKENISER + 1)
-    if len(content) > LARGEST_TOKENISER:
-        raise BadModelFolder(f"{TOKENISER} has more than {LARGEST_TOKENISER:,} bytes, the limit.")
+    content = _start_of(PlainFolder(folder, within), TOKENISER, LARGEST_TOKENISER + 1)
+    _check_size(TOKENISER, len(content), LARGEST_TOKENISER)
     return content
 
 
-def _start_of(path: Path, within: Path | None, size: int) -> bytes:
-    with _readable(path), opened(path, within) as file:
+def _start_of(files: FolderFiles, name: str, size: int) -> bytes:
+    with _readable(name), files.opened(name) as file:
         return file.read(size)
 
 
-def _whole_file(name: str, content: bytes) -> ModelFile:
+def _whole_file(files: FolderFiles, name: str, largest: int) -> ModelFile:
     """Return a file that is known by a digest of all its bytes."""
-    return ModelFile(name=name, size=len(content), digest=hashlib.sha256(content).hexdigest())
+    with _readable(name), files.opened(name) as file:
+        size = file.seek(0, os.SEEK_END)
+        _check_size(name, size, largest)
+        return ModelFile(name=name, size=size, digest=files.digest(name))
+
+
+def _check_size(name: str, size: int, largest: int) -> None:
+    if size > largest:
+        raise BadModelFolder(f"{name} has more than {largest:,} bytes, the limit.")
 
 
 def _digest(file: BinaryIO, tensors: Sequence[StoredTensor]) -> str:
@@ -151,23 +164,23 @@ def _digest(file: BinaryIO, tensors: Sequence[StoredTensor]) -> str:
     return digest.hexdigest()
 
 
-def _checked_file(path: Path, within: Path | None) -> WeightsFile:
+def _checked_file(files: FolderFiles, name: str) -> WeightsFile:
     """Return a file of weights by its header."""
-    with _readable(path):
+    with _readable(name), files.opened(name) as file:
         try:
-            return read_header(path, within)
+            return read_header_of(file, files.path(name))
         except BadWeightsFile as error:
             raise BadModelFolder(str(error)) from error
 
 
-def _all_tensors(files: Iterable[Path], within: Path | None) -> tuple[StoredTensor, ...]:
+def _all_tensors(files: FolderFiles, names: Iterable[str]) -> tuple[StoredTensor, ...]:
     """Return the tensors of all files, with the limit of a single file."""
     stored: list[StoredTensor] = []
-    for path in files:
-        stored.extend(_checked_file(path, within).tensors)
+    for name in names:
+        stored.extend(_checked_file(files, name).tensors)
         if len(stored) > MOST_TENSORS:
             raise BadModelFolder(
-                f"The files up to {path.name} have {len(stored):,} tensors. The limit is "
+                f"The files up to {name} have {len(stored):,} tensors. The limit is "
                 f"{MOST_TENSORS:,}."
             )
     return tuple(stored)
@@ -230,7 +243,7 @@ def _check_header(stored: StoredTensor, expected: tuple[int, ...]) -> None:
 
 
 @contextmanager
-def _readable(path: Path) -> Generator[None]:
+def _readable(name: str) -> Generator[None]:
     """Raise `BadModelFolder` for files that cannot be read.
 
     The message does not contain their folder, which users need not see.
@@ -238,4 +251,4 @@ def _readable(path: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise BadModelFolder(f"{path.name} cannot be read: {error.strerror or error}.") from error
+        raise BadModelFolder(f"{name} cannot be read: {error.strerror or error}.") from error

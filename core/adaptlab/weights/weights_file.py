@@ -79,9 +79,21 @@ def read_header(path: Path, within: Path | None = None) -> WeightsFile:
         OSError: the file cannot be read.
     """
     with opened(path, within) as file:
-        header = _header_bytes(file, path.name)
-        size = os.fstat(file.fileno()).st_size
-    return _checked(path, header, size)
+        return read_header_of(file, path)
+
+
+def read_header_of(file: BinaryIO, path: Path) -> WeightsFile:
+    """Return the checked header of an open file, read from its beginning.
+
+    `path` names it in messages and is not opened.
+
+    Raises:
+        BadWeightsFile: the header is invalid.
+        OSError: the file cannot be read.
+    """
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    return _checked(path, _header_bytes(file, path.name), size)
 
 
 def read_header_in(start: bytes, size: int, path: Path) -> WeightsFile:

@@ -21,7 +21,7 @@ from adaptlab_services.jobs.rows import first_state, insert_rows
 from adaptlab_services.lifecycle import adaptations
 from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS, Change, append_event, move
 from adaptlab_services.limits import limits, quotas
-from adaptlab_services.models import base_models
+from adaptlab_services.models import base_models, uploaded_folders
 from adaptlab_services.models.dataset_deletion import check_present
 from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal
@@ -155,6 +155,9 @@ def _is_ready(session: Session, job: Job) -> bool:
         is_ready = base_models.is_ready(session, job.base_model)
     resolved = ResolvedSpec.model_validate(job.resolved_spec)
     check_present(session, datasets_of(readable(resolved)), "/task")
+    if resolved.model_folder is not None and resolved.model_folder.stored:
+        with access.inside(session, job.project_id):
+            uploaded_folders.check_unchanged(session, resolved.model_folder)
     measured = [one.job for one in resolved.adaptations]
     if measured:
         adaptations.facts(session, measured)

@@ -389,7 +389,7 @@ def resolved_base(session: Session, spec: BaseSpec, roots: ModelRoots) -> Resolv
     """Resolve the job that creates a base model; raises `InvalidSpec`."""
     sets = datasets.known(session)
     if isinstance(spec, ImportSpec):
-        return sizes.checked(session, resolved_import(spec, roots, sets))
+        return sizes.checked(session, resolved_import(session, spec, roots, sets))
     resolved = sizes.checked(session, resolve(spec, None, sets))
     _check_texts(session, resolved, None, roots)
     return resolved

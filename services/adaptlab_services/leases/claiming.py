@@ -143,9 +143,6 @@ def claim_of(session: Session, taken: Moved, claim_id: UUID, lease_seconds: floa
     """
     job = session.execute(_needed(), {"job": taken.job_id}).one()
     resolved = ResolvedSpec.model_validate(job.resolved_spec)
-    folder = resolved.model_folder
-    if not job.bases and job.base_folder is not None:
-        folder = ModelFolder.model_validate(job.base_folder)
     # Only an earlier attempt can have saved a state.
     is_first = taken.attempt == 1
     return Claim(
@@ -155,7 +152,7 @@ def claim_of(session: Session, taken: Moved, claim_id: UUID, lease_seconds: floa
         resolved_spec=resolved,
         max_seconds=job.max_seconds,
         bases=tuple(BaseWeights(replicate, sha256) for replicate, sha256 in job.bases or ()),
-        model_folder=folder,
+        model_folder=_folder(job, resolved),
         lease_seconds=lease_seconds,
         resume=None
         if is_first
@@ -165,19 +162,28 @@ def claim_of(session: Session, taken: Moved, claim_id: UUID, lease_seconds: floa
     )
 
 
+def _folder(job: Any, resolved: ResolvedSpec) -> ModelFolder | None:  # a row of `_needed`
+    """Return the folder from which a run reads weights, if there is one."""
+    if not job.bases and job.base_folder is not None:
+        return ModelFolder.model_validate(job.base_folder)
+    return resolved.model_folder
+
+
 def to_fetch(session: Session, job_id: UUID) -> frozenset[str]:
     """Return the SHA-256 of everything that a run needs.
 
-    These are the weights, the datasets and the saved state.
+    These are the weights, the datasets, the files of an uploaded model folder and the saved state.
     """
     job = session.execute(_needed(), {"job": job_id}).one()
     resolved = ResolvedSpec.model_validate(job.resolved_spec)
+    folder = _folder(job, resolved)
     saved = select(TrainingState.artifact_sha256).where(TrainingState.job_id == job_id)
     return frozenset(
         [
             *(sha256 for _, sha256 in job.bases or ()),
             *(adapter.sha256 for adapter in adaptations.weights(session, resolved)),
             *(dataset.digest for dataset in datasets_of(readable(resolved))),
+            *(file.sha256 for file in (folder.stored if folder else ())),
             *session.scalars(saved),
         ]
     )

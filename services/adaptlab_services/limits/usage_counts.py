@@ -91,6 +91,15 @@ _OTHERS = text("""
             SELECT sum(artifacts.size) FROM datasets
             JOIN artifacts ON artifacts.sha256 = datasets.artifact_sha256
             WHERE datasets.owner_id = :user_id
+        ), 0)
+        + COALESCE((
+            SELECT sum(artifacts.size) FROM artifacts WHERE artifacts.sha256 IN (
+                SELECT files.artifact_sha256 FROM uploaded_folders folders
+                JOIN uploaded_folder_files files
+                    ON files.project_id = folders.project_id AND files.folder = folders.name
+                WHERE folders.owner_id = :user_id
+                EXCEPT SELECT artifact_sha256 FROM uploads WHERE owner_id = :user_id
+            )
         ), 0)""")
 
 
@@ -112,6 +121,9 @@ def count(session: Session, user_id: int) -> Counted:
 
 
 def other_bytes(session: Session, user_id: int) -> int:
-    """Return the bytes of a user's uploads (as announced) and datasets now."""
+    """Return the bytes of a user's uploads, datasets and model folders now.
+
+    Uploads count as announced.
+    """
     total = session.execute(_OTHERS, {"user_id": user_id}, execution_options=ACROSS_PROJECTS)
     return int(total.scalar_one())

@@ -15,7 +15,7 @@ from adaptlab.exchange.peft_adapter import imported_adapter
 from adaptlab.exchange.peft_members import ADAPTER_CONFIG
 from adaptlab.specs.resolve import BaseModelFacts, resolve_adapter
 from adaptlab.specs.resolved import ResolvedAdapt, ResolvedImport, ResolvedPretrain
-from adaptlab.specs.spec import AdaptSpec, ModelFolder
+from adaptlab.specs.spec import UPLOADED, AdaptSpec, ModelFolder
 from adaptlab.values import AUTO
 from adaptlab_services.models import datasets
 from adaptlab_services.models.base_tensors import BaseTensors
@@ -80,15 +80,15 @@ def _check_base(
 ) -> None:
     """Raise `BadAdapter` if the adapter names a folder of another base model.
 
-    The folder is one below a root. Other names, such as those of a model hub, are not known here
-    and are not compared.
+    The folder is one below a root, or an uploaded one. Other names, such as those of a model hub,
+    are not known here and are not compared.
     """
     trained_on = folder.config.get("base_model_name_or_path")
     if not isinstance(trained_on, str):
         return
     trained_on = trained_on.rstrip(SEPARATOR)
     alias, separator, _ = trained_on.partition(SEPARATOR)
-    if separator and alias in roots.aliases and trained_on != imported_from:
+    if separator and alias in (*roots.aliases, UPLOADED) and trained_on != imported_from:
         origin = "was pretrained here" if imported_from is None else f"is {imported_from}"
         raise BadAdapter(
             f"{ADAPTER_CONFIG} says that the adapter was trained on {trained_on}, and the base "

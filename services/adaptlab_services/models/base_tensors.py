@@ -15,19 +15,19 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import BadCheckpoint, BadModelFolder, BadWeightsFile
 from adaptlab.specs.resolved import ResolvedImport, readable
 from adaptlab.specs.spec import ModelFolder, ResolvedSpec
-from adaptlab.weights.model_folder import CheckedFolder
+from adaptlab.weights.model_folder import CheckedFolder, check_files
 from adaptlab.weights.numbers import numbers
 from adaptlab.weights.placed_folder import PlacedFolder
 from adaptlab.weights.weights_file import (
     LARGEST_HEADER,
     LENGTH_BYTES,
     StoredTensor,
-    opened,
     read_header_in,
 )
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import BaseModel, Checkpoint, Job
 from adaptlab_services.models.model_folders import ModelRoots
+from adaptlab_services.models.stored_folder import StoredFolder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +39,7 @@ class BaseTensors:
     """One replicate of the base model `name`.
 
     Attributes:
-        folder: the folder of an imported model; it is read below `roots`.
+        folder: the folder of an imported model; it is read below `roots`, unless it is uploaded.
         sha256: the digest of the stored weights, None if they are not stored.
     """
 
@@ -94,7 +94,7 @@ class BaseTensors:
         checked = self._checked
         stored, source = checked.sources[name]
         try:
-            with opened(stored.file, checked.within) as file:
+            with checked.files.opened(stored.file.name) as file:
                 file.seek(stored.start)
                 tensor = numbers(stored, file.read(stored.stop - stored.start))
         except OSError as error:
@@ -106,6 +106,8 @@ class BaseTensors:
         """The folder of an imported model, which must not have changed."""
         if self.folder is None:
             raise BadCheckpoint(f"The base model {self.name!r} has no weights for this seed.")
+        if self.folder.stored:
+            return check_files(StoredFolder(self.session, self.folder.stored))
         located = self.roots.located(self.folder.folder)
         return PlacedFolder(
             path=located.place,

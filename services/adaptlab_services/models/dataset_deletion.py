@@ -147,10 +147,10 @@ def _uses(session: Session, place: _Place, *, has_twin: bool) -> Iterator[str]:
         .order_by(Job.created_at, Job.id)
     )
     if not has_twin:
-        yield from _named(session.scalars(bases), "base model", "base models")
-    yield from _named(session.scalars(studies), "study", "studies")
+        yield from named(session.scalars(bases), "base model", "base models")
+    yield from named(session.scalars(studies), "study", "studies")
     if not has_twin:
-        yield from _named(map(str, session.scalars(jobs)), "unfinished job", "unfinished jobs")
+        yield from named(map(str, session.scalars(jobs)), "unfinished job", "unfinished jobs")
 
 
 def _mentions(
@@ -160,7 +160,8 @@ def _mentions(
     return func.jsonb_path_exists(document, cast(path, JSONPATH), names)
 
 
-def _named(names: Iterable[str], one: str, several: str) -> Iterator[str]:
+def named(names: Iterable[str], one: str, several: str) -> Iterator[str]:
+    """Yield the first few names as a part of a refusal, if there are any."""
     names = tuple(names)
     if names:
         shown, more = ", ".join(names[:MOST_NAMED]), len(names) - MOST_NAMED

@@ -1,16 +1,20 @@
-"""Model folders below the configured roots; only their headers are read."""
+"""Model folders below roots, or uploaded; only their headers are read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from sqlalchemy.orm import Session
+
 from adaptlab.errors import BadModelFolder, InvalidSpec, Problem
 from adaptlab.plugins.dataset import NO_DATASETS, Datasets
 from adaptlab.specs.resolve import resolve_import
 from adaptlab.specs.resolved import ResolvedImport
-from adaptlab.specs.spec import ImportSpec, ModelFolder
-from adaptlab.weights.model_folder import check_folder, fingerprint
+from adaptlab.specs.spec import UPLOADED, ImportSpec, ModelFolder
+from adaptlab.weights.model_folder import CheckedFolder, check_files, check_folder, fingerprint
+from adaptlab_services.models import uploaded_folders
+from adaptlab_services.models.stored_folder import StoredFolder
 
 POINTER = "/folder"
 SEPARATOR = "/"
@@ -79,19 +83,31 @@ class ModelRoots:
 NO_ROOTS = ModelRoots({})
 
 
+def is_uploaded(folder: str) -> bool:
+    """Return True for the path of an uploaded folder."""
+    return folder.partition(SEPARATOR)[0] == UPLOADED
+
+
 def resolved_import(
-    spec: ImportSpec, roots: ModelRoots, datasets: Datasets = NO_DATASETS
+    session: Session, spec: ImportSpec, roots: ModelRoots, datasets: Datasets = NO_DATASETS
 ) -> ResolvedImport:
     """Resolve an import; raises `InvalidSpec` for an unusable folder."""
     try:
-        located = roots.located(spec.folder)
-        # Each file is checked against the root again once open: it may have been replaced.
-        checked = check_folder(located.place, located.root)
-        files = fingerprint(checked)
+        if is_uploaded(spec.folder):
+            folder = uploaded_folders.model_folder(session, spec.folder, POINTER)
+            checked = check_files(StoredFolder(session, folder.stored))
+        else:
+            checked, folder = _below_a_root(spec.folder, roots)
     except BadModelFolder as error:
         raise InvalidSpec(Problem(POINTER, "bad_model_folder", str(error))) from error
-    folder = ModelFolder(folder=spec.folder, files=files)
     return resolve_import(spec, checked.family, folder, datasets)
+
+
+def _below_a_root(folder: str, roots: ModelRoots) -> tuple[CheckedFolder, ModelFolder]:
+    located = roots.located(folder)
+    # Each file is checked against the root again once open: it may have been replaced.
+    checked = check_folder(located.place, located.root)
+    return checked, ModelFolder(folder=folder, files=fingerprint(checked))
 
 
 def _check_steps(steps: list[str], pointer: str) -> None:

@@ -11,9 +11,11 @@ import subprocess
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pydantic import ValidationError
 from sqlalchemy import text
@@ -25,6 +27,7 @@ from adaptlab.plugins.task import Task
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.records.record import Record
 from adaptlab.specs.resolve import BaseModelFacts, family_shape
+from adaptlab.specs.spec import ModelFolder
 from adaptlab.text.tokeniser import ByteTokeniser
 from adaptlab.weights.model_folder import CONFIG, TOKENISER
 from adaptlab_db.artifacts import ArtifactStore
@@ -35,7 +38,7 @@ from adaptlab_db.errors import (
     StoreNotConfigured,
     StoreUnreachable,
 )
-from adaptlab_services.models.model_folders import ModelRoots
+from adaptlab_services.models.model_folders import Located, ModelRoots
 from adaptlab_services.models.token_process import Findings, Question
 
 MOST_RECORDS = 200
@@ -145,23 +148,55 @@ def _found(
         except InvalidSpec as error:
             return Findings(problems=error.problems)
         return Findings()  # every word is several bytes, which needs no warning
-    try:
-        located = roots.located(base.folder.folder)
-    except InvalidSpec:  # a root that only workers have
-        return None
     digests = {file.name: file.digest for file in base.folder.files}
-    question = Question.model_construct(
-        task=task,
-        records=tuple(dict(record) for record in records),
-        folder=located.place,
-        within=located.root,
-        digests={name: digests[name] for name in (CONFIG, TOKENISER)},
-        vocabulary=family_shape(base.family).vocabulary,
-    )
-    session.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{LONGEST_PAUSE}'"))
-    answer = _asked(question)
-    session.execute(text("SET LOCAL idle_in_transaction_session_timeout TO DEFAULT"))
-    return answer
+    with _small_files(session, base.folder, roots) as located:
+        if located is None:
+            return None
+        question = Question.model_construct(
+            task=task,
+            records=tuple(dict(record) for record in records),
+            folder=located.place,
+            within=located.root,
+            digests={name: digests[name] for name in (CONFIG, TOKENISER)},
+            vocabulary=family_shape(base.family).vocabulary,
+        )
+        session.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{LONGEST_PAUSE}'"))
+        answer = _asked(question)
+        session.execute(text("SET LOCAL idle_in_transaction_session_timeout TO DEFAULT"))
+        return answer
+
+
+@contextmanager
+def _small_files(
+    session: Session, folder: ModelFolder, roots: ModelRoots
+) -> Generator[Located | None]:
+    """Yield a folder with the configuration and the tokeniser.
+
+    None if it is below a root that only workers have, or its files cannot be read.
+    """
+    if not folder.stored:
+        try:
+            located = roots.located(folder.folder)
+        except InvalidSpec:
+            located = None
+        yield located
+        return
+    with TemporaryDirectory(prefix="adaptlab-tokeniser-") as copied:
+        place = Path(copied).resolve()
+        try:
+            _copy(session, folder, place)
+        except _UNREADABLE:
+            yield None
+        else:
+            yield Located(place, place)
+
+
+def _copy(session: Session, folder: ModelFolder, place: Path) -> None:
+    store = ArtifactStore(session)
+    for file in folder.stored:
+        if file.name in (CONFIG, TOKENISER):
+            with (place / file.name).open("wb") as copy:
+                copy.writelines(store.read(file.sha256))
 
 
 def _asked(question: Question) -> Findings | None:

@@ -38,7 +38,7 @@ def import_model(
         str,
         typer.Argument(
             metavar="ALIAS/PATH",
-            help="Model folder below one of the server's model roots, as ALIAS/SUB/PATH.",
+            help="Model folder below one of the server's model roots, or uploaded/NAME.",
         ),
     ],
     queue: Annotated[

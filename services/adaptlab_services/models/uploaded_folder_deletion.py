@@ -1,0 +1,62 @@
+"""Deletion of uploaded model folders that nothing needs any more."""
+
+from collections.abc import Iterator
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from adaptlab.specs.spec import UPLOADED
+from adaptlab_db.job_states import ACTIVE_STATES, LOST_STATES
+from adaptlab_db.tables import BaseModel, Job, UploadedFolder
+from adaptlab_services.errors import Conflict, NotFound
+from adaptlab_services.models.dataset_deletion import named
+from adaptlab_services.models.uploaded_folders import KIND
+from adaptlab_services.people import access
+
+
+def delete_folder(session: Session, name: str) -> None:
+    """Delete an uploaded model folder.
+
+    It is that of the request's project if several match. Its files are collected later, unless
+    something else has the same.
+
+    Raises:
+        NotFound: no project, or several other projects, have such a model folder.
+        Forbidden: the caller may not change it.
+        Conflict: a base model or an unfinished job reads its files.
+    """
+    columns = UploadedFolder.project_id, UploadedFolder.owner_id
+    rows = session.execute(select(*columns).where(UploadedFolder.name == name)).all()
+    place = access.nearest(session, [(row.project_id, row) for row in rows])
+    if place is None:
+        raise NotFound(KIND, name)
+    access.check_change(session, place.owner_id, place.project_id)
+    mine = UploadedFolder.project_id == place.project_id, UploadedFolder.name == name
+    # Locked first, so that imports of simultaneous requests are there or do not find the folder.
+    if session.scalars(select(UploadedFolder.name).where(*mine).with_for_update()).first() is None:
+        raise NotFound(KIND, name)
+    if uses := tuple(_uses(session, place.project_id, name)):
+        raise Conflict(
+            f"The model folder {name!r} is needed by {'; '.join(uses)}. A base model always needs "
+            "the files that it was imported from. Cancel imports that you no longer need."
+        )
+    session.execute(delete(UploadedFolder).where(*mine))
+
+
+def _uses(session: Session, project_id: int, name: str) -> Iterator[str]:
+    """Yield what reads the folder, in words."""
+    read = Job.resolved_spec[("model_folder", "folder")].astext == f"{UPLOADED}/{name}"
+    of_project = Job.project_id == project_id, Job.kind == "import"
+    bases = (
+        select(BaseModel.name)
+        .join(Job, Job.id == BaseModel.job_id)
+        .where(*of_project, Job.state.not_in(LOST_STATES), read)
+        .order_by(BaseModel.name)
+    )
+    jobs = (
+        select(Job.id)
+        .where(*of_project, Job.state.in_(ACTIVE_STATES), read)
+        .order_by(Job.created_at, Job.id)
+    )
+    yield from named(session.scalars(bases), "base model", "base models")
+    yield from named(map(str, session.scalars(jobs)), "unfinished job", "unfinished jobs")
