@@ -22,6 +22,7 @@ def accuracies(session: Session, job_ids: Collection[UUID]) -> dict[UUID, float]
             Evaluation.job_id.in_(job_ids),
             Evaluation.split == "test",
             Evaluation.attached,
+            Evaluation.base_model == "",
             Evaluation.task == Job.resolved_spec["task"],
         )
         .group_by(Evaluation.job_id)
