@@ -61,7 +61,7 @@ def created(sessions: Sessions, **changes: Any) -> UUID:
 
 
 def with_bases(sessions: Sessions, state: str = "succeeded") -> UUID:
-    """Create the job's own base model and another; return the job of the latter."""
+    """Create two base models; return the job of the other one."""
     with sessions.begin() as session:
         a_base_model(session)
         return a_base_model(session, OTHER, state=state, contents=THREE)
