@@ -10,17 +10,26 @@ import torch
 from safetensors.torch import load_file
 from tests.engine.making import Remembering, made_base
 from tests.engine.plain import plain_logits
+from tests.engine.text_models import folder_maker
+from tests.texts import CLASSIFICATION, reviews, stored
 
 from adaptlab.engine.digits import make_items
 from adaptlab.engine.run import run
 from adaptlab.errors import BadCheckpoint, InvalidSpec
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import Evaluated, Evaluation, ReplicatesDecided
+from adaptlab.measurements.results import (
+    CheckpointWritten,
+    Evaluated,
+    Evaluation,
+    NotCarried,
+    ReplicatesDecided,
+)
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import ResolvedAdapt, read_resolved, spec_digest, write_resolved
-from adaptlab.specs.spec import AdaptSpec, PretrainSpec
+from adaptlab.specs.spec import AdaptSpec, ModelFolder, PretrainSpec
 from adaptlab.tasks.sort_ascending import SortAscending
+from adaptlab.weights.model_folder import check_folder
 from adaptlab.weights.placed_folder import PlacedBase
 
 QUERY = {"name": "episodes", "shots": 0, "labels": "fixed", "map_seed": 1}
@@ -193,6 +202,58 @@ def test_a_worker_that_does_not_place_the_other_base_fails_the_run(
     spec = resolve(adapting("frozen", "other"), own.facts, others=(other.facts,))
     with pytest.raises(BadCheckpoint, match="where the base model other is"):
         run(spec, own.files, tmp_path, Remembering(), "cpu")
+
+
+# Texts
+
+
+def test_a_prompt_of_bytes_is_carried_as_text_or_reported(tmp_path: Path):
+    data = stored(tmp_path, reviews(120))
+    seen = Remembering()
+    pretraining = PretrainSpec.model_validate(
+        {
+            "name": "own",
+            "family": {"name": "minigpt", "layers": 1, "heads": 2, "width": 8},
+            "task": CLASSIFICATION,
+            "training": {"steps": 2, "batch_size": 4},
+            "evaluation": {"samples": 4, "shown": 0},
+        }
+    )
+    own = resolve(pretraining, None, data.datasets)
+    run(own, (), tmp_path, seen, "cpu", datasets=(data.path,))
+    files = tuple(written.path for written in seen.of(CheckpointWritten))
+    folder = folder_maker(tmp_path / "models")("qwen3")
+    other = BaseModelFacts(
+        name="other",
+        digest="1" * 64,
+        family=check_folder(folder.path).family,
+        task=None,
+        replicates=1,
+        folder=ModelFolder(folder="models/qwen3", files=folder.files),
+    )
+    facts = BaseModelFacts(
+        name="own", digest="0" * 64, family=own.family, task=own.task, replicates=1
+    )
+    asked = adapting({"name": "random_prompt", "length": 2}, "other", task=CLASSIFICATION, seeds=16)
+    asked = asked.model_copy(
+        update={"evaluation": asked.evaluation.model_copy(update={"samples": 12, "shown": 0})}
+    )
+    spec = resolve(asked, facts, data.datasets, others=(other,))
+    seen = Remembering()
+    placed = (PlacedBase(name="other", folder=folder),)
+    run(spec, files, tmp_path, seen, "cpu", datasets=(data.path,), others=placed)
+    assert Expected.of(spec).problems(seen.events) == ()
+    (decided,) = seen.of(ReplicatesDecided)
+    is_text = {
+        one.seed: all(t < 128 for t in one.prompt.tokens)
+        for one in decided.replicates
+        if one.prompt
+    }
+    assert carried(seen).keys() == {seed for seed, text in is_text.items() if text}
+    reasons = {told.seed: told.reason for told in seen.of(NotCarried)}
+    assert reasons.keys() == {seed for seed, text in is_text.items() if not text}
+    assert 0 < len(reasons) < 16
+    assert all("whole characters" in why or "has no text" in why for why in reasons.values())
 
 
 # Refusals

@@ -553,8 +553,11 @@ def _check_carried(
     problems: list[Problem] = []
     for index, other in enumerate(others):
         pointer = f"/evaluation/base_models/{index}"
-        if other.digest in {one.digest for one in (base, *others[:index])}:
-            detail = f"{other.name} is {base.name}, the job's own, or named before. Leave it out."
+        earlier = {one.digest: one.name for one in (*others[:index], base)}
+        if other.digest in earlier:
+            same = earlier[other.digest]
+            whose = ", the job's own" if other.digest == base.digest else ""
+            detail = f"{other.name} is the same base model as {same}{whose}. Leave it out."
             problems.append(Problem(pointer, "base_model_twice", detail))
             continue
         try:

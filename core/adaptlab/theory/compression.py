@@ -93,7 +93,10 @@ def text_logits(base: FrozenBase, task: Episodes, items: Items, kept: Tensor) ->
 
 
 def overlap(first: Tensor, second: Tensor) -> Tensor:
-    """Return Jaccard's index [B] of the likeliest `WORDS` tokens of logits [B, V]."""
+    """Return Jaccard's index [B] of likeliest tokens of logits [B, V].
+
+    There are `WORDS` on either side.
+    """
     ours, theirs = first.topk(WORDS, -1).indices, second.topk(WORDS, -1).indices
     shared = (ours.unsqueeze(-1) == theirs.unsqueeze(-2)).sum((-1, -2)).double()
     return shared / (2 * WORDS - shared)

@@ -80,7 +80,9 @@ def _as_wide(keys: Tensor, width: int, heads: int) -> Tensor:
 
 
 def weighted(keys: Tensor, queries: Tensor, directions: int) -> Tensor:
-    """Return keys [B, D, C] along the main directions of queries [B, C], [B, D, M].
+    """Return keys along the main directions of queries, [B, D, M].
+
+    Keys are [B, D, C], and queries [B, C].
 
     Each direction is weighted by the spread of the queries along it.
     """
@@ -92,7 +94,7 @@ def weighted(keys: Tensor, queries: Tensor, directions: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Closeness [L, P] and confusion [P] of pairs of classes, and episodes [P]."""
+    """Closeness [L, P], confusion [P] and episodes [P] of class pairs."""
 
     closeness: Tensor
     confusion: Tensor

@@ -14,7 +14,7 @@ PASSES = 6
 
 @THEORY_CHECKS.register("compression")
 class Compression(OnEpisodes):
-    """Label words as anchors: what is left if the query reads only some tokens.
+    """Label words as anchors: the states that stand for demonstrations.
 
     The demonstrations are read in full, and the query then attends to the states of some of their
     tokens only. The anchors are the labels with the formatting, which is the separators before

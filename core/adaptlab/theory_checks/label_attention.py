@@ -12,7 +12,7 @@ PASSES = 4
 
 @THEORY_CHECKS.register("label_attention")
 class LabelAttention(OnEpisodes):
-    """Label words as anchors: whether the query attends to the label it answers.
+    """Label words as anchors: attention to the label that is answered.
 
     The attention of the query's end to a label is summed over heads and over the demonstrations
     that have the label. AUC of a layer is the probability that the model's own answer has more of

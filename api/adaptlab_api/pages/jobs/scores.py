@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from pydantic_core import to_json
-
 from adaptlab.comparisons.scores import (
     SHOWN_SPLIT,
     ScoreChange,
@@ -90,7 +88,7 @@ def carried_rows(
     """Return the scores on other base models, by base model and task."""
     resolved = read_resolved(spec)
     tasks = () if isinstance(resolved, UnreadSpec) else scored_tasks(resolved)
-    chances = {to_json(as_json(task)): task.chance() for task in tasks}
+    chances = [(as_json(task), task.chance()) for task in tasks]
     changes = [
         (other.name, change)
         for other in spec.evaluation_bases
@@ -98,7 +96,9 @@ def carried_rows(
     ]
     labels = task_labels([change.task for _, change in changes])
     return tuple(
-        CarriedRow(name, label, change, chances.get(to_json(change.task)))
+        CarriedRow(
+            name, label, change, next((c for task, c in chances if task == change.task), None)
+        )
         for label, (name, change) in zip(labels, changes, strict=True)
     )
 

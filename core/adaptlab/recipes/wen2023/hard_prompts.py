@@ -1,6 +1,6 @@
 """Searches for a prompt of tokens, at equal length and steps."""
 
-from adaptlab.recipes.claims import above, at_least, claim
+from adaptlab.recipes.claims import above, at_least, at_most, claim
 from adaptlab.recipes.studies import Members, method, study
 from adaptlab.recipes.tables import columns, row
 from adaptlab.recipes.wang2023.settings import FIXED, SAMPLES, episodes_base, wider_base
@@ -16,11 +16,11 @@ COLUMN = "two labels"
 EMPTY, RANDOM = "empty prompt", "random tokens"
 AUTOPROMPT, SGD, FLUENT = "AutoPrompt", "AutoPrompt by SGD", "FluentPrompt"
 PEZ, FLUENT_PEZ = "PEZ", "PEZ with fluency"
-SOFT = "soft prompt"
+SOFT, IN_CONTEXT = "soft prompt", "two demonstrations"
 GUESSING = 0.6
 """A score that guessing one of the two labels, 50 %, does not reach."""
 SOURCE_BASE, WIDER = "episodes", "wider"
-TRANSFERRED = "on the wider model"
+TRANSFERRED = "wider model"
 FLUENCY = 0.003
 """The weight of fluency in the paper."""
 
@@ -71,6 +71,7 @@ def _table() -> PublishedTable:
             row(FLUENT, 88.33, 78.53, of=FLUENT),
             row(PEZ, 88.12, 77.80, of=PEZ),
             row(FLUENT_PEZ, 88.05, 79.72, of=FLUENT_PEZ),
+            row(IN_CONTEXT, of=IN_CONTEXT),
             row(SOFT, of=SOFT),
         ),
     )
@@ -119,6 +120,15 @@ def _claims() -> tuple[Claim, ...]:
             above(PEZ, EMPTY, TRANSFERRED, 0.0),
             in_paper=False,
             given=[at_least(PEZ, COLUMN, GUESSING)],
+        ),
+        claim(
+            VERSION,
+            "demonstrations-carry",
+            "Not claimed, as the control of transfer: two demonstrations, which take ten tokens as "
+            "well, teach the other model the labels.",
+            at_least(IN_CONTEXT, TRANSFERRED, 0.8),
+            in_paper=False,
+            given=[at_most(EMPTY, TRANSFERRED, GUESSING)],
         ),
         _ahead(
             "soft-beats-pez",
@@ -178,6 +188,7 @@ def _quick() -> StudySpec:
             _on_source(FLUENT, "fluentprompt", fluency=FLUENCY, tuning=wide),
             _on_source(PEZ, "pez", tuning=rates),
             _on_source(FLUENT_PEZ, "pez", fluency=FLUENCY, tuning=rates),
+            _on_source(IN_CONTEXT, "in_context", demonstrations=2),
             _on_source(SOFT, "soft_prompt", tuning={"learning_rates": [0.03, 0.1, 0.3, 1.0]}),
         ),
         budget={"context_tokens": TOKENS},

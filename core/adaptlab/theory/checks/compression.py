@@ -28,7 +28,7 @@ CLAIMS = {
 
 @dataclass(frozen=True)
 class Kept:
-    """What stays of the answers of all replicates: loyalties and accuracy, [R, B]."""
+    """Loyalties and accuracy of compressed demonstrations, by item."""
 
     loyalty: Tensor
     word_loyalty: Tensor
