@@ -74,9 +74,10 @@ class EvaluationLinks(Value):
 class EvaluationView(Value):
     """The exact-match score of one replicate on one task.
 
-    If it is not `attached`, it was measured on the base model alone. `confusion` and `macro_f1` are
-    null unless the task chooses among 2 to 32 labels. `macro_f1` is the mean F1 score of all labels
-    that are right or given.
+    `base_model` is another base model on which it was measured, null for the job's own. If it is
+    not `attached`, it was measured on the base model alone. `confusion` and `macro_f1` are null
+    unless the task chooses among 2 to 32 labels. `macro_f1` is the mean F1 score of all labels that
+    are right or given.
     """
 
     id: int
@@ -90,6 +91,7 @@ class EvaluationView(Value):
     accuracy: float
     macro_f1: float | None = None
     confusion: Confusion | None = None
+    base_model: str | None = None
     links: EvaluationLinks
 
     @property
@@ -98,11 +100,24 @@ class EvaluationView(Value):
         return str(self.task.get("name", ""))
 
 
+class NotCarriedView(Value):
+    """A prompt that another base model cannot read, and the reason."""
+
+    base_model: str
+    replicate: int
+    seed: int
+    reason: str
+
+
 class Evaluations(Value):
-    """The scores of one attempt."""
+    """The scores of one attempt.
+
+    `not_carried` are prompts that have no score on another base model.
+    """
 
     data: tuple[EvaluationView, ...]
     attempt: int
+    not_carried: tuple[NotCarriedView, ...] = ()
 
 
 class TheoryChecks(Value):

@@ -785,7 +785,8 @@ class MetricPoint(Table):
 class Evaluation(Table):
     """The score of one replicate on one task and split.
 
-    It is the base model's if not `attached`. `confusion` has the counts of given labels by right
+    It is the base model's if not `attached`. `base_model` is another one on which it was measured,
+    empty for the job's own. `confusion` has the counts of given labels by right
     label, with the labels; null unless the task chooses among few.
     """
 
@@ -794,7 +795,10 @@ class Evaluation(Table):
         ForeignKeyConstraint(
             ["job_id", "attempt"], ["attempts.job_id", "attempts.attempt"], ondelete="CASCADE"
         ),
-        UniqueConstraint("job_id", "attempt", "replicate", "split", "attached", "task"),
+        UniqueConstraint(
+            *("job_id", "attempt", "replicate", "split", "attached", "task", "base_model"),
+            name="uq_evaluations_measured",
+        ),
         CheckConstraint("total > 0 AND correct BETWEEN 0 AND total", name="score"),
         Index("ix_evaluations_score", "task_name", text("(correct::float8 / total) DESC")),
     )
@@ -811,6 +815,7 @@ class Evaluation(Table):
     correct: Mapped[int]
     total: Mapped[int]
     confusion: Mapped[Json | None] = mapped_column(JSONB(none_as_null=True))
+    base_model: Mapped[str] = mapped_column(server_default="")
 
 
 class JobMetric(Table):

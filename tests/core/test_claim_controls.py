@@ -49,6 +49,7 @@ from adaptlab.reproductions.recipe_results import (
 )
 from adaptlab.reproductions.recipe_study import recipe_named
 from adaptlab.specs.spec import Choice
+from adaptlab.statistics import Scores
 
 ITEMS = 400
 SEEDS = (0, 1, 2)
@@ -133,6 +134,13 @@ def a_row_of(
     def count(column: str) -> int:
         return round(ITEMS * scores.get((row.label, column), 0.0))
 
+    def scored(on: str | None) -> tuple[tuple[dict[str, object], Scores], ...]:
+        return tuple(
+            (column.task.model_dump(mode="json"), right(*[count(column.label)] * 3))
+            for column in table.columns
+            if column.base_model == on
+        )
+
     task = task_of(table, trained)
     best = max((count(column) for column in trained), default=0)
     return MeasuredRow(
@@ -142,10 +150,8 @@ def a_row_of(
         seeds=SEEDS,
         parameters=100,
         steps=100,
-        scores=tuple(
-            (column.task.model_dump(mode="json"), right(*[count(column.label)] * 3))
-            for column in table.columns
-        ),
+        scores=scored(None),
+        carried={c.base_model: scored(c.base_model) for c in table.columns if c.base_model},
         deviations=dict.fromkeys(SEEDS, 0.0),
         trials=tuple(
             TrialScore(seed, 10.0**-place, "completed", best, ITEMS)

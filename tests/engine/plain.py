@@ -29,6 +29,7 @@ def plain_logits(
     sublayer: Callable[[str, Tensor, Tensor], Tensor] = lambda name, x, y: y,
     mix: Callable[[str, Tensor], Tensor] = lambda name, gathered: gathered,
     isolated: Mapping[int, Collection[int]] = MappingProxyType({}),
+    read_by: Mapping[int, list[int]] = MappingProxyType({}),
     factors: Mapping[int, Tensor] = MappingProxyType({}),
 ) -> Tensor:
     """Return logits [T, V].
@@ -38,7 +39,8 @@ def plain_logits(
     takes its place. The rows of `suffixes` are seen at every layer by the tokens from
     `answer_start` on. So are the virtual tokens of `late_prompt`, which are carried through all
     layers behind the last token and see what stands up to `answer_start`. `isolated` are the rows
-    that see only themselves, by layer. `factors` [H, T, T] multiply the attention weights of a
+    that see only themselves, by layer; `read_by` are the rows that a row sees, in all layers.
+    `factors` [H, T, T] multiply the attention weights of a
     layer.
     """
     x = torch.stack([w["embed.weight"][t] for t in tokens]) + w["positions.weight"][: len(tokens)]
@@ -66,6 +68,8 @@ def plain_logits(
         seen = [_seen(family, i, first, late, len(x)) for i in range(len(x))]
         for row in isolated.get(layer, ()):
             seen[row] = [row]
+        for row, rows in read_by.items():
+            seen[row] = rows
         gathered = mix(
             name, _attention(family, w, name, normal, seen, suffix, first, factors.get(layer))
         )

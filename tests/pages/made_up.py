@@ -19,6 +19,7 @@ from adaptlab.measurements.results import (
     CheckpointWritten,
     Evaluated,
     Evaluation,
+    Event,
     Finished,
     MetricPoint,
     Metrics,
@@ -128,6 +129,10 @@ class MadeUpWorker:
     def decide(self, claim: Claim, results: tuple[ReplicateResult, ...]) -> None:
         """Report results of replicates, in place of those of `score`."""
         self._ledger.record(claim, [ReplicatesDecided(replicates=results)])
+
+    def report(self, claim: Claim, events: Sequence[Event]) -> None:
+        """Report any events."""
+        self._ledger.record(claim, events)
 
     def attend(self, claim: Claim, learned: int = 0) -> None:
         adapted = claim.resolved_spec.kind == "adapt"

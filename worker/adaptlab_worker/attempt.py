@@ -12,10 +12,11 @@ from adaptlab.exchange.adapter_folder import PlacedAdapter
 from adaptlab.measurements.results import Allocation, Event, Progress, Started
 from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.specs.resolved import datasets_of, readable
-from adaptlab.weights.placed_folder import PlacedFolder
+from adaptlab.specs.spec import ModelFolder
+from adaptlab.weights.placed_folder import PlacedBase, PlacedFolder
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable, ReportRefused
 from adaptlab_services.leases.leases import Ledger
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.claims import BaseWeights, Claim
 from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_worker.errors import DamagedArtifact, TrainerGone
 from adaptlab_worker.heartbeat import Heartbeat
@@ -155,6 +156,7 @@ class Attempt:
                     bases=bases,
                     adapters=self._fetch_adapters(cache, scratch),
                     datasets=self._fetch_datasets(cache, scratch),
+                    others=self._fetch_others(cache, scratch),
                     resume=self._fetch_state(scratch),
                     folder=folder,
                     adapter=adapter,
@@ -177,9 +179,29 @@ class Attempt:
 
     def _fetch_bases(self, cache: AssetCache, scratch: Path) -> tuple[Path, ...]:
         """Fetch the files of the base model's replicates, in order."""
+        return self._fetch_replicates(cache, scratch, "base", self._claim.bases)
+
+    def _fetch_others(self, cache: AssetCache, scratch: Path) -> tuple[PlacedBase, ...]:
+        """Fetch other base models on which the run is evaluated.
+
+        Raises:
+            InvalidSpec: this worker lacks the folder of one.
+        """
+        return tuple(
+            PlacedBase(
+                name=other.name,
+                files=self._fetch_replicates(cache, scratch, f"other-{place}", other.bases),
+                folder=self._located(other.folder),
+            )
+            for place, other in enumerate(self._claim.others)
+        )
+
+    def _fetch_replicates(
+        self, cache: AssetCache, scratch: Path, name: str, bases: Sequence[BaseWeights]
+    ) -> tuple[Path, ...]:
         files: list[Path] = []
-        for base in sorted(self._claim.bases, key=lambda weights: weights.replicate):
-            file = scratch / f"base-{base.replicate}.safetensors"
+        for base in sorted(bases, key=lambda weights: weights.replicate):
+            file = scratch / f"{name}-{base.replicate}.safetensors"
             self._place(cache, base.sha256, file)
             files.append(file)
         return tuple(files)
@@ -228,7 +250,9 @@ class Attempt:
         Raises:
             InvalidSpec: this worker lacks it.
         """
-        needed = self._claim.model_folder
+        return self._located(self._claim.model_folder)
+
+    def _located(self, needed: ModelFolder | None) -> PlacedFolder | None:
         if needed is None:
             return None
         if needed.stored:

@@ -13,7 +13,7 @@ from adaptlab.measurements.results import Event
 from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.values import Value
-from adaptlab.weights.placed_folder import PlacedFolder
+from adaptlab.weights.placed_folder import PlacedBase, PlacedFolder
 
 ENGINE = "adaptlab.engine.run:run"
 LARGEST_FRAME = 64 * 2**20  # bytes; tokens and summaries of 64 long inputs are well below it
@@ -28,7 +28,8 @@ class RunRequest(Value):
     """A request to run one attempt.
 
     `bases` are the files of the base model's replicates, in order, `adapters` those of adaptations
-    that theory checks measure, and `datasets` the words of tasks. `resume` is the saved state to
+    that theory checks measure, and `datasets` the words of tasks. `others` are other base models on
+    which the run is evaluated. `resume` is the saved state to
     resume from, `save_seconds` the time between saved states. `folder` is the model folder of an
     import, or of a base model whose weights are not stored, and `adapter` that of an imported
     adapter. `memory_bytes` limits the run's memory;
@@ -42,6 +43,7 @@ class RunRequest(Value):
     bases: tuple[Path, ...]
     adapters: tuple[AdapterFile, ...] = ()
     datasets: tuple[Path, ...] = ()
+    others: tuple[PlacedBase, ...] = ()
     scratch: Path
     resume: Path | None = None
     folder: PlacedFolder | None = None

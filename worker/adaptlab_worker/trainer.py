@@ -40,7 +40,7 @@ from adaptlab.loading import uncollected
 from adaptlab.measurements.results import Event, MetricPoint, Metrics, Progress, TrainingSaved
 from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.specs.resolved import Resolved, readable
-from adaptlab.weights.placed_folder import PlacedFolder
+from adaptlab.weights.placed_folder import PlacedBase, PlacedFolder
 from adaptlab_services import log_formats
 from adaptlab_worker.alarm import Alarm
 from adaptlab_worker.protocol import (
@@ -82,6 +82,7 @@ class Runner(Protocol):
         adapter: PlacedAdapter | None = None,
         adapters: tuple[AdapterFile, ...] = (),
         datasets: tuple[Path, ...] = (),
+        others: tuple[PlacedBase, ...] = (),
         clock: Callable[[], float] | None = None,
         memory_bytes: int | None = None,
     ) -> None:
@@ -313,6 +314,7 @@ def carry_out(runner: Runner, request: RunRequest, observer: PipeObserver) -> En
                 adapter=request.adapter,
                 adapters=request.adapters,
                 datasets=request.datasets,
+                others=request.others,
                 clock=time.perf_counter,
                 memory_bytes=request.memory_bytes,
             )

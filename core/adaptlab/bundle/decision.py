@@ -9,7 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from adaptlab.bundle.contents import JOBS, Claim, FrozenStudy, Sources
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
 from adaptlab.comparisons.scores import task_labels
-from adaptlab.comparisons.table_comparison import ComparedMethod, MethodForgetting, TableComparison
+from adaptlab.comparisons.table_comparison import (
+    ComparedMethod,
+    MethodCarried,
+    MethodForgetting,
+    TableComparison,
+)
 from adaptlab.comparisons.verdict_sentence import ITEMS_ONLY
 from adaptlab.figures import percent
 from adaptlab.plugins.sizing import LIMITED, UNITS, BudgetAxis
@@ -106,6 +111,7 @@ def _table(table: TableComparison) -> Iterator[str]:
         yield from _over_budgets(comparison)
     yield from _section("Diagnosis", (plain(row.diagnosis.text) for row in table.diagnoses))
     yield from _section("Forgetting", _forgetting(table.forgetting))
+    yield from _section("On other base models", map(_carried, table.carried))
     yield from _section("Missing", (plain(row.text) for row in table.missing))
 
 
@@ -163,6 +169,14 @@ def _forgetting(rows: Sequence[MethodForgetting]) -> Iterator[str]:
             f"{plain(label)} on {plain(task)}, a task of the base model: "
             f"{percent(change.before.mean)} before, {percent(change.after.mean)} after."
         )
+
+
+def _carried(one: MethodCarried) -> str:
+    change = one.change
+    return (
+        f"{plain(one.label)} on {plain(one.base_model)}: {percent(change.after.mean)} with what "
+        f"was found, {percent(change.before.mean)} without, {percent(one.chance)} by guessing."
+    )
 
 
 def _evidence_limits(claim: Claim) -> Iterator[str]:

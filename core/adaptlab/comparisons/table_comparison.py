@@ -119,10 +119,25 @@ class MethodForgetting(Value):
     changes: tuple[ScoreChange, ...]
 
 
+class MethodCarried(Value):
+    """The score of what a method has found, on another base model.
+
+    `change` is from that base model alone, on the table's task, and `chance` the accuracy of
+    guessing.
+    """
+
+    method: str
+    label: str
+    budget: int | None
+    base_model: str
+    change: ScoreChange
+    chance: float
+
+
 class TableComparison(Value):
     """The methods on one task and base model.
 
-    `comparison` is None until something is scored.
+    `comparison` is None until something is scored. `carried` has the scores on other base models.
     """
 
     base_model: str
@@ -132,6 +147,7 @@ class TableComparison(Value):
     missing: tuple[MissingScores, ...]
     forgetting: tuple[MethodForgetting, ...]
     methods: tuple[ComparedMethod, ...]
+    carried: tuple[MethodCarried, ...] = ()
 
 
 def table_warnings(tables: Sequence[TableComparison]) -> tuple[TableWarning, ...]:

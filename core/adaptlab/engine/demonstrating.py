@@ -26,31 +26,34 @@ ITEMS_PER_DEMONSTRATION = 16
 T = TypeVar("T")
 
 
-def demonstrations(plan: Plan) -> Context | None:
+def demonstrations(plan: Plan, chosen_for: Plan | None = None) -> Context | None:
     """Return the demonstrations of every seed, one row per seed.
 
-    None if the method has none.
+    None if the method has none. Records are chosen as for the base model of `chosen_for`, by
+    default the plan's own, and written with the tokens of the plan's.
     """
     if not isinstance(plan.method, Demonstrations):
         return None
-    context = _context(plan.method, plan.task, plan.spec.seeds)  # pyright: ignore[reportArgumentType] - frozen, and so hashable
+    chooser = (chosen_for or plan).task
+    context = _context(plan.method, plan.task, chooser, plan.spec.seeds)  # pyright: ignore[reportArgumentType] - frozen, and so hashable
     tokens, lengths = context.tokens.to(plan.device), context.lengths.to(plan.device)
     return Context(tokens, lengths, context.begun)
 
 
 @lru_cache(maxsize=4)
-def _context(method: Demonstrations, task: Task, seeds: tuple[int, ...]) -> Context:
-    rows = [_of_seed(method, task, seed) for seed in seeds]
+def _context(method: Demonstrations, task: Task, chooser: Task, seeds: tuple[int, ...]) -> Context:
+    rows = [_of_seed(method, task, chooser, seed) for seed in seeds]
     longest = max(map(len, rows))
     padded = [[*row, *[0] * (longest - len(row))] for row in rows]
     skipped = begun(task.source().tokeniser) if isinstance(task, TextTask) else 0
     return Context(torch.tensor(padded), torch.tensor([len(row) for row in rows]), skipped)
 
 
-def _of_seed(method: Demonstrations, task: Task, seed: int) -> list[int]:
+def _of_seed(method: Demonstrations, task: Task, chooser: Task, seed: int) -> list[int]:
     """Return the tokens of all demonstrations of a seed."""
     if isinstance(task, TextTask):
-        chosen = _of_records(method, task, seed)
+        assert isinstance(chooser, TextTask)
+        chosen = _of_records(method, task, chooser, seed)
     else:
         chosen = _generated(method, as_digit_task(task), seed)
     if len(chosen) < method.demonstrations:
@@ -89,19 +92,37 @@ def _generated(method: Demonstrations, task: DigitTask, seed: int) -> list[tuple
     return _chosen(method, dict(labelled).items())
 
 
-def _of_records(method: Demonstrations, task: TextTask, seed: int) -> list[tuple[int, ...]]:
-    """Return training records of a seed with their answers, as tokens."""
-    texts, tokeniser = texts_of(task), task.source().tokeniser
-    separator = separating(tokeniser, method.separator)
-    ends = int(task.ends and tokeniser.end is not None)
+def _of_records(
+    method: Demonstrations, task: TextTask, chooser: TextTask, seed: int
+) -> list[tuple[int, ...]]:
+    """Return training records of a seed with their answers, as tokens.
+
+    They are chosen as the tokens of `chooser` allow.
+    """
+    separator = separating(task.source().tokeniser, method.separator)
+    written = texts_of(task), _ends(task)
+    return [
+        (*_written(written[0], record, written[1]), *separator)
+        for record in _chosen_records(method, chooser, seed)
+    ]
+
+
+def _ends(task: TextTask) -> int:
+    """Return the tokens that end an answer: one or none."""
+    return int(task.ends and task.source().tokeniser.end is not None)
+
+
+def _chosen_records(method: Demonstrations, task: TextTask, seed: int) -> list[int]:
+    """Return the numbers of the training records of a seed."""
+    texts, separator = texts_of(task), separating(task.source().tokeniser, method.separator)
+    ends = _ends(task)
     records = texts.of_split["train"]
     records = records[_bits("records", seed, records).argsort()]
     lengths = texts.read[records] + 1 - ends + len(separator)
     assert isinstance(method.longest, int)
     records = records[lengths <= method.longest]
     labels = torch.zeros_like(records) if texts.labels is None else texts.labels[records]
-    chosen = _chosen(method, zip(records.tolist(), labels.tolist(), strict=True))
-    return [(*_written(texts, record, ends), *separator) for record in chosen]
+    return _chosen(method, zip(records.tolist(), labels.tolist(), strict=True))
 
 
 def _written(texts: Texts, record: int, ends: int) -> list[int]:

@@ -13,6 +13,7 @@ from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.answering import shown_answers
 from adaptlab.engine.base_weights import BaseWeights
 from adaptlab.engine.capture import capture_attention
+from adaptlab.engine.carrying import carried
 from adaptlab.engine.checkpoint import write_checkpoint
 from adaptlab.engine.choice import decide
 from adaptlab.engine.chunks import memory_limit
@@ -38,9 +39,9 @@ from adaptlab.measurements.results import (
     Started,
 )
 from adaptlab.plugins.adaptation import AdapterFile
-from adaptlab.specs.resolved import Resolved, ResolvedImport, ResolvedTheory
+from adaptlab.specs.resolved import Resolved, ResolvedImport, ResolvedTheory, evaluation_bases
 from adaptlab.theory.runner import run_checks
-from adaptlab.weights.placed_folder import PlacedFolder
+from adaptlab.weights.placed_folder import PlacedBase, PlacedFolder
 
 
 def run(
@@ -55,6 +56,7 @@ def run(
     adapter: PlacedAdapter | None = None,
     adapters: tuple[AdapterFile, ...] = (),
     datasets: tuple[Path, ...] = (),
+    others: tuple[PlacedBase, ...] = (),
     clock: Clock | None = None,
     memory_bytes: int | None = None,
 ) -> None:
@@ -65,12 +67,13 @@ def run(
     nothing and run on the CPU, each in its own precision.
 
     `bases` are the checkpoint files of the base model's replicates, in replicate order. A base
-    model that was imported has none: its weights are read from `folder` instead. `adapters`
-    are the adaptations to measure; `datasets` are the files of the datasets that tasks need. Output
-    files are written to `scratch`. `resume` is a saved state of the same spec: training continues
-    after its last step, with the results of an uninterrupted run. With a `clock` in seconds, the
-    usage is reported last. Replicates that do not fit in `memory_bytes` together are trained in
-    several passes; the default limit is most of the free memory.
+    model that was imported has none: its weights are read from `folder` instead. `adapters` are the
+    adaptations to measure; `datasets` are the files of the datasets that tasks need, and `others`
+    the weights of other base models on which an adaptation is evaluated. Output files are written
+    to `scratch`. `resume` is a saved state of the same spec: training continues after its last
+    step, with the results of an uninterrupted run. With a `clock` in seconds, the usage is reported
+    last. Replicates that do not fit in `memory_bytes` together are trained in several passes; the
+    default limit is most of the free memory.
 
     Raises `TrainingDiverged`, `TrainingStopped`, `OutOfMemory`, `BadCheckpoint`, `BadModelFolder`,
     `BadAdapter`, `BadDataset` or `InvalidSpec`, after reporting what was measured until then.
@@ -95,8 +98,27 @@ def run(
                 chosen = _as_found(plan, observer)
             _keep(model, chosen, scratch, observer)
         _report(plan, model, chosen, scratch, observer)
+        del model  # so that no two base models are in memory
+        _carry(plan, chosen, others, datasets, memory_bytes, observer)
     base.check_unchanged()
     _finish(meter, observer)
+
+
+def _carry(
+    plan: Plan,
+    chosen: tuple[ReplicateResult, ...],
+    others: tuple[PlacedBase, ...],
+    datasets: tuple[Path, ...],
+    memory_bytes: int | None,
+    observer: Observer,
+) -> None:
+    """Evaluate what was found on other base models."""
+    if not evaluation_bases(plan.spec):
+        return
+    for event in carried(plan, chosen, others, datasets, memory_bytes):
+        observer.emit(event)
+        if observer.command() == "stop":
+            raise TrainingStopped("The run was asked to stop during its evaluation.")
 
 
 def _finish(meter: Meter | None, observer: Observer) -> None:

@@ -17,6 +17,7 @@ from adaptlab.measurements.report_bounds import (
     brief,
     count,
     equal,
+    is_storable,
     number,
     of_words,
     one_of,
@@ -36,7 +37,13 @@ from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.specs.curve_steps import CurveSteps
 from adaptlab.specs.resolve import family_shape, model_shape
-from adaptlab.specs.resolved import Resolved, ResolvedAdapt, ResolvedTheory, scored_tasks
+from adaptlab.specs.resolved import (
+    Resolved,
+    ResolvedAdapt,
+    ResolvedTheory,
+    evaluation_bases,
+    scored_tasks,
+)
 
 LEAST_LOSS = -1.0
 """A loss can be negative only by rounding."""
@@ -132,6 +139,8 @@ class Expected:
                 return self._decided(at, event)
             case results.Evaluated():
                 return self._evaluated(at, event)
+            case results.NotCarried():
+                return self._not_carried(at, event)
             case results.ItemsShown():
                 return self._shown(at, event)
             case results.AnswersGiven():
@@ -243,8 +252,12 @@ class Expected:
     def _evaluated(self, at: str, event: results.Evaluated) -> Iterator[Problem]:
         evaluation, at = event.evaluation, f"{at}/evaluation"
         yield from self._replicate(at, evaluation.replicate, evaluation.seed)
-        if evaluation.task not in self.tasks:
-            named = ", ".join(str(task["name"]) for task in self.tasks) or "none"
+        tasks = self.tasks
+        if evaluation.base_model is not None:
+            yield from self._other_base(at, evaluation.base_model)
+            tasks = tasks[: self.carried_tasks]
+        if evaluation.task not in tasks:
+            named = ", ".join(str(task["name"]) for task in tasks) or "none"
             detail = f"The job does not score {brief(evaluation.task)}. It scores {named}."
             yield Problem(f"{at}/task", "unknown_task", detail)
         yield from one_of(f"{at}/split", evaluation.split, ("test",), "scored split")
@@ -256,6 +269,23 @@ class Expected:
         if evaluation.confusion is not None and evaluation.task in self.tasks:
             labels = self.labels[self.tasks.index(evaluation.task)]
             yield from confusion_problems(at, evaluation, evaluation.confusion, labels)
+
+    def _not_carried(self, at: str, event: results.NotCarried) -> Iterator[Problem]:
+        yield from self._replicate(at, event.replicate, event.seed)
+        yield from self._other_base(at, event.base_model)
+        yield from text(f"{at}/reason", event.reason)
+        if not is_storable(event.reason):
+            detail = "The reason has a character that cannot be stored. Replace it."
+            yield Problem(f"{at}/reason", "not_storable", detail)
+
+    def _other_base(self, at: str, name: str) -> Iterator[Problem]:
+        names = tuple(other.name for other in evaluation_bases(self.spec))
+        yield from one_of(f"{at}/base_model", name, names, "other base model")
+
+    @property
+    def carried_tasks(self) -> int:
+        """The number of tasks, the first ones, scored on other bases."""
+        return 0 if isinstance(self.spec, ResolvedTheory) else len(self.spec.evaluation_tasks)
 
     def _shown(self, at: str, event: results.ItemsShown) -> Iterator[Problem]:
         expected = self._answers_of(event.task_place)

@@ -124,7 +124,8 @@ class Confusion(Value):
 class Evaluation(Value):
     """The exact-match score of one replicate on one task.
 
-    `attached` is false for a score of the base model alone. `outcomes` has one bit per item, packed
+    `base_model` is another base model on which it was measured, null for the job's own. `attached`
+    is false for a score of the base model alone. `outcomes` has one bit per item, packed
     as by `numpy.packbits` (big-endian) and written as hexadecimal digits. `confusion` is null
     unless the task chooses among 2 to 32 labels.
     """
@@ -138,6 +139,7 @@ class Evaluation(Value):
     total: int
     outcomes: str
     confusion: Confusion | None = None
+    base_model: str | None = None
 
     @property
     def accuracy(self) -> float:
@@ -311,6 +313,16 @@ class Evaluated(Value):
     evaluation: Evaluation
 
 
+class NotCarried(Value):
+    """A prompt that cannot be read by another base model, and the reason."""
+
+    event: Literal["not_carried"] = "not_carried"
+    base_model: str
+    replicate: int
+    seed: int
+    reason: str
+
+
 class ItemsShown(Value):
     """The first test items of a scored task as text.
 
@@ -376,6 +388,7 @@ Event = Annotated[
     | Metrics
     | ReplicatesDecided
     | Evaluated
+    | NotCarried
     | ItemsShown
     | AnswersGiven
     | AttentionCaptured

@@ -18,6 +18,7 @@ class Frozen(Method):
     default_learning_rate: ClassVar[float] = 1e-3
     learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1e-3)
     is_reference: ClassVar[bool] = True
+    carries: ClassVar[bool] = True
 
     name: Literal["frozen"] = "frozen"
 

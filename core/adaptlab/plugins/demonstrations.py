@@ -31,6 +31,7 @@ class Demonstrations(Method, ABC):
     size_rule: ClassVar[str] = "It trains nothing; its size is the number of demonstrations."
     trains: ClassVar[bool] = False
     moves_content: ClassVar[bool] = True
+    carries: ClassVar[bool] = True
     default_learning_rate: ClassVar[float] = 1e-3
     learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1e-3)
 

@@ -30,6 +30,7 @@ class HardPrompt(ContextPositions, ABC):
 
     is_search: ClassVar[bool] = True
     keeps_best: ClassVar[bool] = True
+    carries: ClassVar[bool] = True
     nearest_in_peft: ClassVar[str] = "soft_prompt with `initialisation: vocabulary`"
     restriction: ClassVar[str] = (
         "it can only choose among tokens of the vocabulary, and mixes what attention gathers with "

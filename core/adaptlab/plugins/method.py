@@ -85,6 +85,8 @@ class Method(Value, ABC):
     """
     moves_content: ClassVar[bool] = False
     """True if content has other positions than in the base alone."""
+    carries: ClassVar[bool] = False
+    """True if what it finds is tokens or nothing, which other base models can read as well."""
     is_prefix: ClassVar[bool] = False
     """True if it only adds learned rows before the content of every layer's attention."""
     nearest_in_peft: ClassVar[str] = "lora"

@@ -8,11 +8,17 @@ from adaptlab.reproductions.recipe import PublishedScore, TableColumn, TableRow,
 from adaptlab.specs.spec import Choice
 
 
-def columns(labels: Iterable[str], tasks: Iterable[Members]) -> tuple[TableColumn, ...]:
-    """Return the columns of a table, one per task."""
+def columns(
+    labels: Iterable[str], tasks: Iterable[Members], *, on: str | None = None
+) -> tuple[TableColumn, ...]:
+    """Return the columns of a table, one per task.
+
+    They are on the other base model `on`, if given.
+    """
     pairs = zip(labels, tasks, strict=True)
     return tuple(
-        TableColumn(label=label, task=Choice.model_validate(task)) for label, task in pairs
+        TableColumn(label=label, task=Choice.model_validate(task), base_model=on)
+        for label, task in pairs
     )
 
 

@@ -62,10 +62,15 @@ class PublishedScore(Value):
 
 
 class TableColumn(Value):
-    """A task that every row is scored on; missing knobs match any value."""
+    """A task that every row is scored on; missing knobs match any value.
+
+    With `base_model`, the recipe's word for another base model, it is scored on that one: a method
+    with what it has found on its own, and a base model alone as itself.
+    """
 
     label: ColumnLabel
     task: NamedChoice
+    base_model: str | None = None
 
 
 class TableRow(Value):
@@ -136,10 +141,11 @@ class Recipe(Value):
                     f"{self.name} has words for {len(self.base_models)} base models and its "
                     f"{preset} preset has {len(spec.base_models)}; give each a word."
                 )
-        for selector in self._selectors():
-            if selector.base_model not in (None, *self.base_models):
+        columns = (column for table in self.tables for column in table.columns)
+        for base in (one.base_model for one in (*self._selectors(), *columns)):
+            if base not in (None, *self.base_models):
                 raise ValueError(
-                    f"{self.name} has no base model {selector.base_model!r}, only "
+                    f"{self.name} has no base model {base!r}, only "
                     f"{', '.join(self.base_models) or 'none'}."
                 )
         for claim in self.claims:
@@ -171,7 +177,9 @@ class Recipe(Value):
             row.label: DeclaredRow(
                 of=row.of.model_copy(update={"base_model": row.of.base_model or first}),
                 trained=trained_columns(
-                    row.of, {column.label: column.task for column in table.columns}, tasks
+                    row.of,
+                    {c.label: c.task for c in table.columns if c.base_model is None},
+                    tasks,
                 ),
             )
             for table in self.tables

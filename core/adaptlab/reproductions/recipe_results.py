@@ -51,6 +51,7 @@ class MeasuredRow:
         budgets: the limits that give this size.
         seeds: the requested seeds, measured or not.
         scores: the test scores, one entry for every task that was scored.
+        carried: the test scores on other base models, by the recipe's words for them.
         deviations: the largest move of relative attention in the first layer, by seed.
         trials: every trial of every seed.
         schedule: of the learning rate; only under a constant one does a level loss mean that more
@@ -67,6 +68,9 @@ class MeasuredRow:
     parameters: int | None = None
     steps: int | None = None
     scores: tuple[tuple[TaskConfiguration, Scores], ...] = ()
+    carried: Mapping[str, tuple[tuple[TaskConfiguration, Scores], ...]] = field(
+        default_factory=dict[str, tuple[tuple[TaskConfiguration, Scores], ...]]
+    )
     deviations: Mapping[int, float] = field(default_factory=dict[int, float])
     trials: tuple[TrialScore, ...] = ()
     schedule: str | None = None
@@ -125,11 +129,15 @@ def scores_of_cell(
     recipe: Recipe, measured: Measured, label: str, column: str
 ) -> tuple[MeasuredRow, Scores] | Missing:
     """Return the row and its scores on the task of the column."""
-    row = row_of(recipe, measured, label)
+    row, shown = row_of(recipe, measured, label), recipe.column(label, column)
     if isinstance(row, Missing):
         return row
-    wanted = recipe.column(label, column).task
-    matches = [scores for task, scores in row.scores if agrees(wanted, task)]
+    if shown.base_model is not None and row.method is None:
+        alone = [one for one in measured.rows if one.method is None]
+        row = next((one for one in alone if one.base_model == shown.base_model), row)
+    is_carried = shown.base_model not in (None, row.base_model)
+    scored = row.carried.get(shown.base_model or "", ()) if is_carried else row.scores
+    matches = [scores for task, scores in scored if agrees(shown.task, task)]
     if len(matches) == 1:
         return row, matches[0]
     if matches:

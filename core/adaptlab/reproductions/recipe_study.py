@@ -70,6 +70,9 @@ def with_base_names(spec: StudySpec, names: Mapping[str, str]) -> StudySpec:
         given["methods"] = tuple(_rebased(method, names) for method in spec.methods)
     if spec.checks:
         given["checks"] = tuple(_rebased(check, names) for check in spec.checks)
+    if others := spec.evaluation.base_models:
+        renamed = tuple(names.get(name, name) for name in others)
+        given["evaluation"] = spec.evaluation.model_copy(update={"base_models": renamed})
     return spec.model_copy(update=given) if bases else spec
 
 

@@ -1,6 +1,6 @@
 """Resolution of specs: plug-ins checked, `auto` replaced, budget solved."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar, overload
@@ -11,7 +11,7 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.figures import counted
 from adaptlab.plugins.dataset import NO_DATASETS, Datasets
 from adaptlab.plugins.family import FAMILIES, AnyFamily, Family
-from adaptlab.plugins.hard_prompt import FluentPromptSearch
+from adaptlab.plugins.hard_prompt import FluentPromptSearch, HardPrompt
 from adaptlab.plugins.image_task import ImageTask
 from adaptlab.plugins.images import ImageSize
 from adaptlab.plugins.method import METHODS, Method
@@ -23,6 +23,7 @@ from adaptlab.specs.budget import BudgetVector, Solution, budget_vector, check_f
 from adaptlab.specs.halving import halving_problems
 from adaptlab.specs.resolved import (
     NO_TRAINING,
+    OtherBase,
     Resolved,
     ResolvedAdapt,
     ResolvedImport,
@@ -45,6 +46,7 @@ from adaptlab.specs.spec import (
 from adaptlab.specs.trials import resolve_trials, training_problems
 from adaptlab.validation import validation_problems
 from adaptlab.values import AUTO, Value
+from adaptlab.weights.model_folder import TOKENISER
 
 P = TypeVar("P", bound=Value)
 
@@ -65,6 +67,12 @@ class BaseModelFacts(Value):
     has_tokeniser: bool = True
     folder: ModelFolder | None = None
 
+    @property
+    def tokeniser(self) -> str | None:
+        """The digest of the tokeniser's file; None for bytes."""
+        files = () if self.folder is None else self.folder.files
+        return next((file.digest for file in files if file.name == TOKENISER), None)
+
 
 @overload
 def resolve(
@@ -76,6 +84,7 @@ def resolve(
     base: BaseModelFacts,
     datasets: Datasets = NO_DATASETS,
     solution: Solution | None = None,
+    others: Sequence[BaseModelFacts] = (),
 ) -> ResolvedAdapt: ...
 @overload
 def resolve(
@@ -83,12 +92,14 @@ def resolve(
     base: BaseModelFacts | None,
     datasets: Datasets = NO_DATASETS,
     solution: Solution | None = None,
+    others: Sequence[BaseModelFacts] = (),
 ) -> ResolvedPretrain | ResolvedAdapt: ...
 def resolve(
     spec: PretrainSpec | AdaptSpec,
     base: BaseModelFacts | None,
     datasets: Datasets = NO_DATASETS,
     solution: Solution | None = None,
+    others: Sequence[BaseModelFacts] = (),
 ) -> ResolvedPretrain | ResolvedAdapt:
     """Return the job of a spec.
 
@@ -97,6 +108,7 @@ def resolve(
         base: the base model of an adaptation, None for pretraining.
         datasets: the uploaded datasets that tasks may name.
         solution: the method at its budget, if the caller has already solved for it.
+        others: the facts of the base models in `evaluation.base_models`, in order.
 
     Raises:
         InvalidSpec: the spec cannot run; the problems have pointers into the spec.
@@ -107,7 +119,7 @@ def resolve(
         raise ValueError("An adaptation is resolved against the facts of its base model.")
     if spec.adapter is not None:
         raise ValueError("An imported adapter is resolved by `resolve_adapter`.")
-    return _resolve_adaptation(spec, base, datasets, solution)
+    return _resolve_adaptation(spec, base, datasets, solution, others=others)
 
 
 def resolve_import(
@@ -134,6 +146,7 @@ def resolve_adapter(
     method: Method,
     folder: ModelFolder,
     datasets: Datasets = NO_DATASETS,
+    others: Sequence[BaseModelFacts] = (),
 ) -> ResolvedAdapt:
     """Return the evaluation of an adapter in a folder.
 
@@ -146,7 +159,8 @@ def resolve_adapter(
         raise InvalidSpec(*problems)
     cost = budget_vector(method, family_shape(base.family), None)
     single = spec.model_copy(update={"seeds": 1}) if spec.seeds == AUTO else spec
-    return _resolve_adaptation(single, base, datasets, Solution(method, cost), folder)
+    solution = Solution(method, cost)
+    return _resolve_adaptation(single, base, datasets, solution, folder, others)
 
 
 def resolve_task(
@@ -264,6 +278,7 @@ def _resolve_adaptation(
     datasets: Datasets,
     solution: Solution | None,
     adapter: ModelFolder | None = None,
+    others: Sequence[BaseModelFacts] = (),
 ) -> ResolvedAdapt:
     task = resolve_task(spec.task, "/task", datasets)
     evaluated = _evaluation_tasks(spec, task, datasets)
@@ -278,6 +293,7 @@ def _resolve_adaptation(
     method = solution.method
     _check_reads(base, method, (task, *evaluated))
     _check_fluency(base.family, method, task)
+    _check_carried(base, method, (task, *evaluated), others)
     seeds = _seeds(base.replicates if spec.seeds == AUTO else spec.seeds)
     base_tasks = () if base.task is None else base.task.parts()  # a mixture by its parts
     if task.classes() is not None:
@@ -303,6 +319,7 @@ def _resolve_adaptation(
         base_tasks=base_tasks,
         evaluation_samples=samples,
         evaluation_shown=_shown(spec, samples, evaluations=2 * len(seeds) * len(scored)),
+        evaluation_bases=tuple(map(_other_base, others)),
         attention=_attention(spec, task, shape),
     )
 
@@ -513,6 +530,82 @@ def _check_reads(base: BaseModelFacts, method: Method, tasks: tuple[Task, ...]) 
             f"{texts[0].name} differ in length. Use another method."
         )
         raise InvalidSpec(Problem("/method", "questions_differ_in_length", detail))
+
+
+def _check_carried(
+    base: BaseModelFacts,
+    method: Method,
+    tasks: tuple[Task, ...],
+    others: Sequence[BaseModelFacts],
+) -> None:
+    """Raise `InvalidSpec` if a method cannot be carried to other bases.
+
+    `tasks` are the job's own and those of its evaluation.
+    """
+    if not others:
+        return
+    if not method.carries:
+        detail = (
+            f"{method.name} trains parameters of its base model, which no other base model has. "
+            "Leave evaluation.base_models out, or use a method that finds tokens, such as pez."
+        )
+        raise InvalidSpec(Problem("/evaluation/base_models", "not_carried", detail))
+    problems: list[Problem] = []
+    for index, other in enumerate(others):
+        pointer = f"/evaluation/base_models/{index}"
+        earlier = {one.digest: one.name for one in (*others[:index], base)}
+        if other.digest in earlier:
+            same = earlier[other.digest]
+            whose = ", the job's own" if other.digest == base.digest else ""
+            detail = f"{other.name} is the same base model as {same}{whose}. Leave it out."
+            problems.append(Problem(pointer, "base_model_twice", detail))
+            continue
+        try:
+            _check_readable(base, other, method, tasks)
+        except InvalidSpec as error:
+            problems += [
+                Problem(pointer, problem.code, f"On {other.name}: {problem.detail}")
+                for problem in error.problems
+            ]
+    if problems:
+        raise InvalidSpec(*problems)
+
+
+def _check_readable(
+    base: BaseModelFacts, other: BaseModelFacts, method: Method, tasks: tuple[Task, ...]
+) -> None:
+    """Raise `InvalidSpec` if another base cannot answer, or lacks tokens."""
+    own, *_ = tasks
+    if own.classes() is not None:
+        detail = "The task trains a head for classes, which no other base model has."
+        raise InvalidSpec(Problem("/task/score", "head_not_carried", detail))
+    _check_fits(own, tasks[1:], other.family)
+    _check_reads(other, method, tasks)
+    needed = content_length(other.family, own)
+    if problems := method.task_problems(own, other.family, needed):
+        raise InvalidSpec(*problems)
+    if not isinstance(method, HardPrompt):
+        return
+    shape, theirs = family_shape(base.family), family_shape(other.family)
+    if problems := method.problems(theirs):
+        raise InvalidSpec(*problems)
+    is_same_text = not isinstance(own, TextTask) or base.tokeniser == other.tokeniser
+    if is_same_text and theirs.vocabulary < shape.vocabulary:
+        detail = (
+            f"It has {theirs.vocabulary:,} tokens, and {method.name} chooses among the "
+            f"{shape.vocabulary:,} of {base.name}. Use a base model with at least as many."
+        )
+        raise InvalidSpec(Problem("", "tokens_missing", detail))
+
+
+def _other_base(other: BaseModelFacts) -> OtherBase:
+    return OtherBase(
+        name=other.name,
+        digest=other.digest,
+        family=other.family,
+        replicates=other.replicates,
+        folder=other.folder,
+    )
 
 
 def _training(

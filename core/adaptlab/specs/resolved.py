@@ -22,6 +22,7 @@ from adaptlab.plugins.theory_check import AnyTheoryCheck, Measured
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.specs.spec import (
     AttentionSpec,
+    EvaluationBase,
     ModelFolder,
     Precision,
     ResolvedSpec,
@@ -113,12 +114,26 @@ class ResolvedPretrain(_Trained):
     base_tasks: ClassVar[tuple[AnyTask, ...]] = ()
 
 
+class OtherBase(Value):
+    """Another base model on which an adaptation is evaluated.
+
+    See `EvaluationBase`, its JSON form.
+    """
+
+    name: str
+    digest: str
+    family: AnyFamily
+    replicates: int
+    folder: ModelFolder | None = None
+
+
 class ResolvedAdapt(_Trained):
     """An adaptation of a base model.
 
     `base_replicates` has, for each seed, the replicate of the base that it starts from.
-    `base_tasks` are the tasks of the base's pretraining, empty if they are unknown. `adapter` is
-    the folder of an adapter that is evaluated and not trained; `method` is derived from it.
+    `base_tasks` are the tasks of the base's pretraining, empty if they are unknown.
+    `evaluation_bases` are other base models on which it is evaluated. `adapter` is the folder of an
+    adapter that is evaluated and not trained; `method` is derived from it.
     """
 
     kind: Literal["adapt"] = "adapt"
@@ -130,6 +145,7 @@ class ResolvedAdapt(_Trained):
     selection: Selection = "per_seed"
     base_replicates: tuple[int, ...]
     base_tasks: tuple[AnyTask, ...] = ()
+    evaluation_bases: tuple[OtherBase, ...] = ()
 
 
 class ResolvedImport(_Untrained, _Scored):
@@ -246,6 +262,7 @@ def write_resolved(resolved: Resolved) -> ResolvedSpec:
         base_tasks=tuple(map(as_json, resolved.base_tasks)),
         evaluation_samples=0 if scored is None else scored.evaluation_samples,
         evaluation_shown=0 if scored is None else scored.evaluation_shown,
+        evaluation_bases=tuple(map(_evaluation_base, evaluation_bases(resolved))),
         attention=resolved.attention,
     )
 
@@ -260,6 +277,21 @@ NO_TRAINING = ResolvedTraining(
     precision="float32",
 )
 """The training of a job without training steps."""
+
+
+def evaluation_bases(resolved: Resolved) -> tuple[OtherBase, ...]:
+    """Return the other base models on which a job is evaluated."""
+    return resolved.evaluation_bases if isinstance(resolved, ResolvedAdapt) else ()
+
+
+def _evaluation_base(other: OtherBase) -> EvaluationBase:
+    return EvaluationBase(
+        name=other.name,
+        digest=other.digest,
+        family=as_json(other.family),
+        replicates=other.replicates,
+        folder=other.folder,
+    )
 
 
 def _adaptation(measured: Measured) -> Adaptation:
@@ -278,7 +310,7 @@ def spec_digest(resolved: Resolved | ResolvedSpec) -> str:
     # Shown items are only a record of what was scored.
     left_out = {"budget": True, "evaluation_shown": True, "adaptations": jobs}
     deciding = document.model_dump(mode="json", exclude=left_out)
-    for later in ("checks", "adaptations", "adapter"):
+    for later in ("checks", "adaptations", "adapter", "evaluation_bases"):
         if not deciding[later]:  # older jobs, which lack these members, keep their digests
             del deciding[later]
     for place in ("model_folder", "adapter"):

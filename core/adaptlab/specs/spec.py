@@ -183,6 +183,21 @@ class EvaluationSpec(Value):
     shown: int = Field(default=32, ge=0, le=MOST_SHOWN)
 
 
+MOST_OTHER_BASES = 8
+
+
+class AdaptEvaluationSpec(EvaluationSpec):
+    """Tasks to score after an adaptation, also on other base models.
+
+    What the method has found is carried to each of `base_models` and scored there on the evaluation
+    tasks, next to that base model alone. Only tokens can be carried, and they are carried by their
+    text. A seed that starts from replicate k of its own base is scored on replicate k, modulo their
+    number, of another.
+    """
+
+    base_models: Annotated[tuple[Name, ...], Field(max_length=MOST_OTHER_BASES)] = ()
+
+
 Tokens = Annotated[
     tuple[Annotated[int, Field(ge=0, le=10**6)], ...], Field(min_length=1, max_length=4096)
 ]
@@ -293,7 +308,7 @@ class AdaptSpec(Value):
     tuning: TuningSpec = TuningSpec()
     seeds: Seeds | Auto = AUTO
     base_replicates: Annotated[tuple[Seed, ...], Field(max_length=64)] | Auto = AUTO
-    evaluation: EvaluationSpec = EvaluationSpec()
+    evaluation: AdaptEvaluationSpec = AdaptEvaluationSpec()
     capture: CaptureSpec = CaptureSpec()
     resources: ResourcesSpec = ResourcesSpec()
     labels: Labels = Field(default_factory=dict[LabelName, Label])
@@ -396,6 +411,19 @@ StoredKind = Annotated[str, WithJsonSchema({"type": "string", "enum": [*get_args
 """A kind as stored, possibly by another version with other kinds."""
 
 
+class EvaluationBase(Value):
+    """Another base model on which an adaptation is evaluated.
+
+    `replicates` is the number that it has, and `folder` that of an imported model.
+    """
+
+    name: str
+    digest: str
+    family: dict[str, object]
+    replicates: int
+    folder: ModelFolder | None = None
+
+
 class ResolvedSpec(Value):
     """A job with every `auto` replaced, and the cost of its adaptation.
 
@@ -408,6 +436,7 @@ class ResolvedSpec(Value):
     imported `adapter` has none either; `method` describes the adapter. Theory checks have
     `checks` and no training steps. Without a base model, `family` is the family in which they build
     models. `adaptations` are measured by theory checks, with the seeds that are listed for each.
+    `evaluation_bases` are other base models on which an adaptation is evaluated as well.
     """
 
     # One JSON form for every kind, also if this version lacks a plug-in: it is stored, returned by
@@ -433,4 +462,5 @@ class ResolvedSpec(Value):
     base_tasks: tuple[dict[str, object], ...] = ()
     evaluation_samples: int
     evaluation_shown: int = 0
+    evaluation_bases: tuple[EvaluationBase, ...] = ()
     attention: AttentionSpec | None

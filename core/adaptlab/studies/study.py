@@ -13,11 +13,11 @@ from adaptlab.figures import counted
 from adaptlab.plugins.sizing import PARAMETERS, TOKENS, BudgetAxis
 from adaptlab.specs.spec import (
     LARGEST_SEED,
+    AdaptEvaluationSpec,
     AnyBase,
     Budget,
     CaptureSpec,
     Choice,
-    EvaluationSpec,
     Label,
     LabelName,
     Labels,
@@ -146,6 +146,10 @@ class StudySpec(Value):
     (0.05: 5 %), a study is refused if a method other than a reference would leave a larger share
     unused. Without it, any share is accepted and shown.
 
+    `evaluation.base_models` are some of the study's base models. What methods that find tokens have
+    found on one base model is evaluated on these others as well; methods that train parameters are
+    not.
+
     Budgets in `context_tokens` match methods by the positions that they take; a method that takes
     none needs a fixed size. All budgets of a study limit the same thing.
 
@@ -164,7 +168,7 @@ class StudySpec(Value):
     seeds: Seeds | Auto = AUTO
     training: TrainingSpec = TrainingSpec()
     tuning: TuningSpec = TuningSpec()
-    evaluation: EvaluationSpec = EvaluationSpec()
+    evaluation: AdaptEvaluationSpec = AdaptEvaluationSpec()
     capture: CaptureSpec = CaptureSpec()
     resources: ResourcesSpec = ResourcesSpec()
     labels: Labels = Field(default_factory=dict[LabelName, Label])
@@ -229,7 +233,7 @@ class StudyChanges(Value):
     seeds: Seeds | Auto | None = None
     training: TrainingSpec | None = None
     tuning: TuningSpec | None = None
-    evaluation: EvaluationSpec | None = None
+    evaluation: AdaptEvaluationSpec | None = None
     capture: CaptureSpec | None = None
     resources: ResourcesSpec | None = None
     labels: Labels | None = None

@@ -10,9 +10,15 @@ from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import spec_digest
 from adaptlab.specs.spec import AdaptSpec, TuningSpec
 from adaptlab.studies.budget_tolerance import check_tolerance
-from adaptlab.studies.study import StudySpec
+from adaptlab.studies.study import StudySpec, base_names
 from adaptlab.studies.study_checks import check_jobs, planned_checks
-from adaptlab.studies.study_methods import StudyEntry, study_entries, study_tasks, task_labels
+from adaptlab.studies.study_methods import (
+    StudyEntry,
+    place_of_base,
+    study_entries,
+    study_tasks,
+    task_labels,
+)
 from adaptlab.studies.study_plan import Cell, PlannedJob, SkippedCell, StudyPlan
 from adaptlab.studies.study_sizes import (
     SizedMethod,
@@ -56,7 +62,7 @@ def expand(
     for base, methods in zip(sized_bases, sized, strict=True):
         for index in range(len(tasks)):
             here = [method for method in methods if index in method.entry.tasks]
-            planned = _jobs(spec, base, index, here, datasets)
+            planned = _jobs(spec, base, index, here, datasets, _others(spec, base, bases))
             for method in here:
                 job = planned[method.key]
                 if (left_out := _too_large(base, method, job)) is not None:
@@ -121,17 +127,26 @@ def _check_bases_and_seeds(spec: StudySpec, bases: Sequence[BaseModelFacts]) -> 
 
 
 def _jobs(
-    spec: StudySpec, base: StudyBase, task: int, methods: Sequence[SizedMethod], datasets: Datasets
+    spec: StudySpec,
+    base: StudyBase,
+    task: int,
+    methods: Sequence[SizedMethod],
+    datasets: Datasets,
+    others: Sequence[BaseModelFacts],
 ) -> Mapping[str, PlannedJob]:
-    """Return the jobs of one task on one base model, by size."""
+    """Return the jobs of one task on one base model, by size.
+
+    `others` are the base models on which they are evaluated, if their method allows it.
+    """
     jobs: dict[str, PlannedJob] = {}
     faults: dict[Problem, None] = {}
     for method in methods:
         if method.key in jobs:
             continue
-        job_spec = _adapt_spec(spec, base, task, method)
+        carried = tuple(others) if method.entry.method.carries else ()
+        job_spec = _adapt_spec(spec, base, task, method, [other.name for other in carried])
         try:
-            resolved = resolve(job_spec, base.facts, datasets, method.solution)
+            resolved = resolve(job_spec, base.facts, datasets, method.solution, carried)
         except InvalidSpec as error:
             faults |= dict.fromkeys(moved_problems(error, _places(task, method.entry)))
             continue
@@ -142,7 +157,25 @@ def _jobs(
     return jobs
 
 
-def _adapt_spec(spec: StudySpec, base: StudyBase, task: int, method: SizedMethod) -> AdaptSpec:
+def _others(
+    spec: StudySpec, base: StudyBase, bases: Sequence[BaseModelFacts]
+) -> tuple[BaseModelFacts, ...]:
+    """Return the base models on which jobs of another one are evaluated.
+
+    Raises:
+        InvalidSpec: one of them is not among the study's.
+    """
+    names, given = [facts.name for facts in bases], base_names(spec)
+    places = [
+        place_of_base(given, name, f"/evaluation/base_models/{index}")
+        for index, name in enumerate(spec.evaluation.base_models)
+    ]
+    return tuple(bases[place] for place in dict.fromkeys(places) if names[place] != base.facts.name)
+
+
+def _adapt_spec(
+    spec: StudySpec, base: StudyBase, task: int, method: SizedMethod, others: Sequence[str]
+) -> AdaptSpec:
     """Return the spec of a cell's job.
 
     A method of fixed size has no budget in it. A method that trains nothing has nothing to tune, so
@@ -157,6 +190,8 @@ def _adapt_spec(spec: StudySpec, base: StudyBase, task: int, method: SizedMethod
         given["budget"] = spec.budgets[method.budget]
     if not method.trained:
         given["tuning"] = TuningSpec(validation_samples=entry.tuning.validation_samples)
+    if spec.evaluation.base_models:
+        given["evaluation"] = spec.evaluation.model_copy(update={"base_models": tuple(others)})
     given |= {"kind": "adapt", "base_model": base.facts.name, "task": spec.tasks[task]}
     return AdaptSpec.model_validate(given | {"method": entry.choice})
 

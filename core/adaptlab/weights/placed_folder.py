@@ -66,3 +66,11 @@ class PlacedFolder(Placed):
             f"The folder {self.name} is not as it was when its import was created. {details} "
             "Restore it and retry the job, or import it again under another name."
         )
+
+
+class PlacedBase(Value):
+    """The weights of another base model: its stored files, or its folder."""
+
+    name: str
+    files: tuple[Path, ...] = ()
+    folder: PlacedFolder | None = None

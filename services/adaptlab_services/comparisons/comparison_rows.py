@@ -16,6 +16,7 @@ from adaptlab.comparisons.diagnosis_rows import MeasuredRow, longer_trainings
 from adaptlab.comparisons.scores import score_changes
 from adaptlab.comparisons.table_comparison import (
     ComparedMethod,
+    MethodCarried,
     MethodForgetting,
     MissingScores,
     TriedTrial,
@@ -233,6 +234,26 @@ def forgetting(row: Row) -> MethodForgetting | None:
     if not changes:
         return None
     return MethodForgetting(method=row.method, label=row.label, budget=row.budget, changes=changes)
+
+
+def carried(row: Row) -> Iterator[MethodCarried]:
+    """Yield the scores of what was found, on other base models."""
+    names = dict.fromkeys(name for job in row.jobs for name in job.carried)
+    for name in names:
+        scores = [
+            replace(score, replicate=number * 2**20 + score.replicate)
+            for number, job in enumerate(row.jobs)
+            for score in job.carried.get(name, ())
+        ]
+        for change in score_changes(scores):
+            yield MethodCarried(
+                method=row.method,
+                label=row.label,
+                budget=row.budget,
+                base_model=name,
+                change=change,
+                chance=chance_of(row),
+            )
 
 
 def row_label(method: str, budget: int | None) -> str:

@@ -30,6 +30,7 @@ from adaptlab_services.comparisons.comparison_inputs import (
 from adaptlab_services.comparisons.comparison_rows import (
     Row,
     base_warnings,
+    carried,
     chance_of,
     compared_jobs,
     compared_method,
@@ -231,6 +232,7 @@ def compared_table(table: ComparedTable, tables: int, strictness: Strictness) ->
         missing=(*missing, *table.skipped),
         forgetting=tuple(change for change in forgotten if change is not None),
         methods=tuple(map(compared_method, table.rows)),
+        carried=tuple(one for row in table.rows for one in carried(row)),
     )
 
 

@@ -154,6 +154,9 @@ def _is_ready(session: Session, job: Job) -> bool:
         base_models.facts(session, job.base_model)
         is_ready = base_models.is_ready(session, job.base_model)
     resolved = ResolvedSpec.model_validate(job.resolved_spec)
+    for index, other in enumerate(resolved.evaluation_bases):
+        pointer = f"/evaluation/base_models/{index}"
+        is_ready = base_models.usable_base(session, other.name, pointer).is_ready and is_ready
     check_present(session, datasets_of(readable(resolved)), "/task")
     if resolved.model_folder is not None and resolved.model_folder.stored:
         with access.inside(session, job.project_id):

@@ -145,7 +145,8 @@ def preview(session: Session, spec: Spec, *, roots: ModelRoots = NO_ROOTS) -> Pr
     if isinstance(spec, AdaptSpec):
         base = base_plan(session, spec.base_model, roots)
         creator = None if base.job is None else base.job[0]
-        resolved: Resolved = _resolved_adaptation(session, spec, base.facts, roots, creator)
+        facts = tuple(other.facts for other in other_bases(session, spec))
+        resolved: Resolved = _resolved_adaptation(session, spec, base.facts, roots, creator, facts)
         warnings = _check_texts(session, resolved, base.facts, roots)
     elif isinstance(spec, TheorySpec):
         resolved = _resolved_theory(session, spec)
@@ -172,7 +173,8 @@ def preview_each(session: Session, specs: Sequence[AdaptSpec]) -> list[Preview |
         try:
             if name not in bases:
                 bases[name] = base_models.facts(session, name)
-            resolved.append(_resolved_adaptation(session, spec, bases[name]))
+            others = tuple(other.facts for other in other_bases(session, spec))
+            resolved.append(_resolved_adaptation(session, spec, bases[name], others=others))
         except AdaptlabError as error:
             resolved.append(error)
     pairs = zip(specs, resolved, strict=True)
@@ -253,8 +255,11 @@ def _create_adaptation(
     if not isinstance(name, str):
         name, queues = base_of(session, principal, name, roots)
     base = base_models.remembered(session, name)
-    resolved = _resolved_adaptation(session, spec, base.facts, roots)
-    new = _insert(session, principal, spec, resolved, is_ready=base.is_ready)
+    others = other_bases(session, spec)
+    facts = tuple(other.facts for other in others)
+    resolved = _resolved_adaptation(session, spec, base.facts, roots, others=facts)
+    is_ready = base.is_ready and all(other.is_ready for other in others)
+    new = _insert(session, principal, spec, resolved, is_ready=is_ready)
     if base.is_ready and not base_models.is_still_ready(session, name, base.job_id):
         base_models.forget(session, name)
         raise Conflict(
@@ -262,6 +267,17 @@ def _create_adaptation(
             "replaced. Nothing was created. Send the request again."
         )
     return _Inserted(new.job, (*queues, *new.queues), base.job_id)
+
+
+def other_bases(session: Session, spec: AdaptSpec) -> tuple[base_models.UsableBase, ...]:
+    """Return the other base models on which a job is evaluated.
+
+    Raises `InvalidSpec` for one that does not exist, or failed.
+    """
+    return tuple(
+        base_models.usable_base(session, name, f"/evaluation/base_models/{index}")
+        for index, name in enumerate(spec.evaluation.base_models)
+    )
 
 
 def _create_theory(session: Session, principal: Principal, spec: TheorySpec) -> _Inserted:
@@ -326,18 +342,42 @@ def _resolved_adaptation(
     base: BaseModelFacts,
     roots: ModelRoots = NO_ROOTS,
     creator: ResolvedBase | None = None,
+    others: Sequence[BaseModelFacts] = (),
 ) -> ResolvedAdapt:
     """Resolve an adaptation.
 
-    `creator` is the job of a base model that does not exist yet.
+    `creator` is the job of a base model that does not exist yet, and `others` are the base models
+    on which it is evaluated as well.
     """
     if spec.adapter is not None:
-        resolved = resolved_adapter(session, spec, base, roots, creator)
+        resolved = resolved_adapter(session, spec, base, roots, creator, others)
     else:
-        resolved = resolve(spec, base, datasets.known(session))
+        resolved = resolve(spec, base, datasets.known(session), others=others)
     sizes.checked(session, resolved)
     _check_texts(session, resolved, base, roots)
+    for index, other in enumerate(others):
+        _check_texts_elsewhere(session, resolved, other, index, roots)
     return resolved
+
+
+def _check_texts_elsewhere(
+    session: Session,
+    resolved: ResolvedAdapt,
+    other: BaseModelFacts,
+    index: int,
+    roots: ModelRoots,
+) -> None:
+    """Raise `InvalidSpec` if another base model cannot read the texts."""
+    try:
+        _check_texts(session, resolved, other, roots)
+    except InvalidSpec as error:
+        pointer = f"/evaluation/base_models/{index}"
+        raise InvalidSpec(
+            *(
+                Problem(pointer, problem.code, f"On {other.name}: {problem.detail}")
+                for problem in error.problems
+            )
+        ) from error
 
 
 def _check_texts(

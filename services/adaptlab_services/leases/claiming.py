@@ -1,6 +1,6 @@
 """Claims: the choice of a job for a worker, and the answer to the worker."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -29,7 +29,7 @@ from adaptlab_db.tables import BaseModel, Checkpoint, Job, TrainingState
 from adaptlab_services.leases.foreseen import ends_within
 from adaptlab_services.leases.next_job import next_job
 from adaptlab_services.lifecycle import adaptations, training_states, workers
-from adaptlab_services.lifecycle.claims import BaseWeights, Claim
+from adaptlab_services.lifecycle.claims import BaseWeights, Claim, OtherWeights
 from adaptlab_services.lifecycle.transitions import Change, Moved, move
 from adaptlab_services.limits import limits
 
@@ -158,6 +158,7 @@ def claim_of(session: Session, taken: Moved, claim_id: UUID, lease_seconds: floa
         if is_first
         else training_states.take_over(session, taken.job_id, taken.attempt),
         adapters=tuple(adaptations.weights(session, resolved)),
+        others=tuple(_others(session, taken.job_id, resolved)),
         strict=job.self_fence == "strict",
     )
 
@@ -181,6 +182,11 @@ def to_fetch(session: Session, job_id: UUID) -> frozenset[str]:
     return frozenset(
         [
             *(sha256 for _, sha256 in job.bases or ()),
+            *(
+                weights.sha256
+                for other in _others(session, job_id, resolved)
+                for weights in other.bases
+            ),
             *(adapter.sha256 for adapter in adaptations.weights(session, resolved)),
             *(dataset.digest for dataset in datasets_of(readable(resolved))),
             *(file.sha256 for file in (folder.stored if folder else ())),
@@ -214,6 +220,38 @@ def _bases() -> ScalarSelect[Any]:
         .where(_is_base_model(), Checkpoint.kind == "base_model")
         .correlate(Job)
         .scalar_subquery()
+    )
+
+
+def _others(session: Session, job_id: UUID, resolved: ResolvedSpec) -> Iterator[OtherWeights]:
+    """Yield the weights of other base models on which a job is evaluated."""
+    names = [other.name for other in resolved.evaluation_bases]
+    if not names:
+        return
+    stored: dict[str, list[BaseWeights]] = {name: [] for name in names}
+    for name, replicate, sha256 in session.execute(_stored(), {"job": job_id, "names": names}):
+        stored[name].append(BaseWeights(replicate, sha256))
+    for other in resolved.evaluation_bases:
+        bases = tuple(stored[other.name])
+        yield OtherWeights(other.name, bases, None if bases else other.folder)
+
+
+@cache
+def _stored() -> Select[str, int, str]:
+    """Select the stored weights of named base models in a job's project."""
+    maker = aliased(Job)
+    return (
+        select(BaseModel.name, Checkpoint.replicate, Checkpoint.artifact_sha256)
+        .select_from(Job)
+        .join(BaseModel, BaseModel.project_id == Job.project_id)
+        .join(maker, maker.id == BaseModel.job_id)
+        .join(Checkpoint, (Checkpoint.job_id == maker.id) & (Checkpoint.attempt == maker.attempt))
+        .where(
+            Job.id == bindparam("job"),
+            BaseModel.name.in_(bindparam("names", expanding=True)),
+            Checkpoint.kind == "base_model",
+        )
+        .order_by(BaseModel.name, Checkpoint.replicate)
     )
 
 

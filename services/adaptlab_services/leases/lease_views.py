@@ -10,7 +10,13 @@ from pydantic import Field
 from adaptlab.measurements.results import AttentionCaptured, CheckpointWritten, Event, TrainingSaved
 from adaptlab.specs.spec import ModelFolder, Queue, ResolvedSpec
 from adaptlab.values import Value
-from adaptlab_services.lifecycle.claims import AdapterWeights, BaseWeights, Claim, SavedTraining
+from adaptlab_services.lifecycle.claims import (
+    AdapterWeights,
+    BaseWeights,
+    Claim,
+    OtherWeights,
+    SavedTraining,
+)
 from adaptlab_services.lifecycle.transitions import LONGEST_ERROR, Reason
 
 MOST_EVENTS = 10_000
@@ -67,11 +73,11 @@ class NewLease(Value):
 class LeaseView(Value):
     """A lease on a job, with everything that the worker needs to run it.
 
-    The lease ends `lease_seconds` after the claim and after each heartbeat. `bases` are the
-    stored weights of the base model's replicates; if they are not stored, `model_folder` has them,
-    below a model root of the worker. `adapters` are those of adaptations that are measured, and
-    `resume` is the state that an earlier attempt saved. With `strict`, the run must end before the
-    lease does.
+    The lease ends `lease_seconds` after the claim and after each heartbeat. `bases` are the stored
+    weights of the base model's replicates; if they are not stored, `model_folder` has them, below a
+    model root of the worker. `others` are other base models on which the job is evaluated.
+    `adapters` are those of adaptations that are measured, and `resume` is the state that an earlier
+    attempt saved. With `strict`, the run must end before the lease does.
     """
 
     id: UUID
@@ -83,6 +89,7 @@ class LeaseView(Value):
     bases: tuple[BaseWeights, ...]
     model_folder: ModelFolder | None = None
     adapters: tuple[AdapterWeights, ...]
+    others: tuple[OtherWeights, ...] = ()
     resume: SavedTraining | None
     strict: bool
 
@@ -99,6 +106,7 @@ class LeaseView(Value):
             bases=claim.bases,
             model_folder=claim.model_folder,
             adapters=claim.adapters,
+            others=claim.others,
             resume=claim.resume,
             strict=claim.strict,
         )
@@ -116,6 +124,7 @@ class LeaseView(Value):
             model_folder=self.model_folder,
             resume=self.resume,
             adapters=self.adapters,
+            others=self.others,
             strict=self.strict,
         )
 

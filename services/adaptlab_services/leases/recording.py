@@ -171,6 +171,9 @@ def _job_events(events: Sequence[results.Event]) -> list[tuple[str, Json]]:
         ("started", {"replicates": e.replicates, "environment": e.environment.model_dump()})
         for e in _of(events, results.Started)
     ]
+    news += [
+        ("not_carried", e.model_dump(exclude={"event"})) for e in _of(events, results.NotCarried)
+    ]
     counted: Sequence[tuple[str, int]] = (
         ("replicates", sum(len(e.replicates) for e in _of(events, results.ReplicatesDecided))),
         ("evaluations", len(_of(events, results.Evaluated))),
@@ -290,16 +293,20 @@ def _write_evaluations(
     rows: list[Row] = [
         _of_lease(lease)
         | evaluation.model_dump(exclude={"outcomes"})
-        | {"task_name": str(evaluation.task["name"])}
+        | {
+            "task_name": str(evaluation.task["name"]),
+            "base_model": evaluation.base_model or "",
+        }
         for evaluation in last.values()
     ]
-    unique = ("replicate", "split", "attached", "task")
+    unique = ("replicate", "split", "attached", "task", "base_model")
     statement = _replacing_rows(Evaluation, rows, unique).returning(
         Evaluation.id,
         Evaluation.replicate,
         Evaluation.split,
         Evaluation.attached,
         Evaluation.task,
+        Evaluation.base_model,
     )
     outcomes: list[Row] = [
         {"evaluation_id": row["id"], "bits": bytes.fromhex(last[_key(row)].outcomes)}
@@ -396,9 +403,10 @@ def _of_lease(lease: Lease) -> Row:
     return {"job_id": lease.job_id, "attempt": lease.attempt}
 
 
-def _key(evaluation: Mapping[Any, Any]) -> tuple[int, str, bool, str]:
+def _key(evaluation: Mapping[Any, Any]) -> tuple[int, str, bool, str, str]:
     task = json.dumps(evaluation["task"], sort_keys=True)
-    return evaluation["replicate"], evaluation["split"], evaluation["attached"], task
+    on = evaluation["base_model"] or ""
+    return evaluation["replicate"], evaluation["split"], evaluation["attached"], task, on
 
 
 def _of(events: Sequence[results.Event], kind: type[E]) -> list[E]:

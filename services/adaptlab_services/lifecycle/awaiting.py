@@ -1,13 +1,13 @@
 """Conditions on the jobs that a waiting job waits for.
 
-Those are the jobs of its base model and of its adaptations.
+Those are the jobs of its base models and of its adaptations.
 """
 
 from collections.abc import Sequence
 from functools import cache
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, Uuid, column, exists, func, or_, select, true
+from sqlalchemy import ColumnElement, Select, Text, Uuid, column, exists, func, or_, select, true
 from sqlalchemy.orm import aliased
 from sqlalchemy.sql.selectable import TableValuedAlias
 
@@ -17,7 +17,7 @@ from adaptlab_db.tables import BaseModel, Job
 
 def waits_for(ended: Sequence[UUID]) -> ColumnElement[bool]:
     """The condition that a job waits for the result of one of these jobs."""
-    base = _its_base_model().where(BaseModel.job_id.in_(ended))
+    base = _its_base_models().where(BaseModel.job_id.in_(ended))
     measured = _measured()
     names_one = exists().select_from(measured).where(measured.c.job.in_(ended))
     return or_(exists(base), (Job.kind == "theory") & names_one)
@@ -26,13 +26,14 @@ def waits_for(ended: Sequence[UUID]) -> ColumnElement[bool]:
 @cache
 def has_all() -> ColumnElement[bool]:
     """The condition that all results that a job needs are there."""
-    base = or_(Job.base_model.is_(None), _base_model_in(("succeeded",)))
-    return base & ~_measures_one_of((*ACTIVE_STATES, *LOST_STATES))
+    base = or_(Job.base_model.is_(None), _has_base_model())
+    coming = (*ACTIVE_STATES, *LOST_STATES)
+    return base & ~_base_model_in(coming) & ~_measures_one_of(coming)
 
 
 @cache
 def lacks_base_model() -> ColumnElement[bool]:
-    """The condition that a job's base model will never be ready."""
+    """The condition that one of a job's base models will never be ready."""
     return _base_model_in(LOST_STATES)
 
 
@@ -62,13 +63,25 @@ def measured_by(states: Sequence[str]) -> Select[UUID]:
 
 def _base_model_in(states: Sequence[str]) -> ColumnElement[bool]:
     maker = aliased(Job)
-    base = _its_base_model().join(maker, maker.id == BaseModel.job_id)
+    base = _its_base_models().join(maker, maker.id == BaseModel.job_id)
     return exists(base.where(maker.state.in_(states)))
 
 
-def _its_base_model() -> Select[str]:
-    """Select a job's base model, by its name and the job's project."""
+def _has_base_model() -> ColumnElement[bool]:
     named = (BaseModel.name == Job.base_model) & (BaseModel.project_id == Job.project_id)
+    return exists(select(BaseModel.name).where(named).correlate(Job))
+
+
+def _its_base_models() -> Select[str]:
+    """Select a job's base model and those on which it is evaluated as well.
+
+    They are selected by their names and the job's project.
+    """
+    listed = func.jsonb_to_recordset(Job.resolved_spec["evaluation_bases"])
+    others = listed.table_valued(column("name", Text), name="others")
+    of_others = select(others.render_derived(with_types=True).c.name).correlate(Job)
+    is_named = or_(BaseModel.name == Job.base_model, BaseModel.name.in_(of_others))
+    named = is_named & (BaseModel.project_id == Job.project_id)
     return select(BaseModel.name).where(named).correlate(Job)
 
 

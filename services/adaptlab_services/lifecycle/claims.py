@@ -18,6 +18,18 @@ class BaseWeights:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherWeights:
+    """The weights of another base model on which a job is evaluated.
+
+    `bases` are those of its replicates in order. They are empty if its weights are in `folder`.
+    """
+
+    name: str
+    bases: tuple[BaseWeights, ...] = ()
+    folder: ModelFolder | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AdapterWeights:
     """The trained tensors of one seed of a measured adaptation.
 
@@ -66,6 +78,7 @@ class Claim(Lease):
         model_folder: the folder from which the run reads weights: that of an import, or of a base
             model whose weights are not stored.
         adapters: the adaptations that theory checks measure; empty for any other job.
+        others: other base models on which the job is evaluated.
         resume: the state that an earlier attempt saved; None starts from the first step.
         strict: whether the run must end before the lease does, because two runs at once would do
             harm; see `resources.self_fence`.
@@ -77,6 +90,7 @@ class Claim(Lease):
     model_folder: ModelFolder | None = None
     resume: SavedTraining | None = None
     adapters: tuple[AdapterWeights, ...] = ()
+    others: tuple[OtherWeights, ...] = ()
     strict: bool = False
 
 

@@ -143,6 +143,7 @@ def _scores(session: Session, chosen: Chosen) -> Values:
         .where(
             row.job_id.in_({job_id for job_id, _ in chosen}),
             row.split == "test",
+            row.base_model == "",
             row.task == Job.resolved_spec["task"],
         )
         .order_by(row.attached, row.id)

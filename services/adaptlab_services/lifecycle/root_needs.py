@@ -21,13 +21,16 @@ IS_READABLE = """NOT EXISTS (
             WHERE base.name = jobs.base_model AND base.project_id = jobs.project_id
                 AND NOT EXISTS (SELECT 1 FROM checkpoints stored
                     WHERE stored.job_id = maker.id AND stored.kind = 'base_model')))
+        UNION ALL SELECT other #>> '{folder,folder}'
+            FROM jsonb_array_elements(resolved_spec -> 'evaluation_bases') other
     ) needed (folder) WHERE split_part(needed.folder, '/', 1) <> ALL(:roots))"""
 """The condition on a row of jobs that all its roots are among `:roots`, as SQL."""
 
 
 def roots_of(claim: Claim) -> frozenset[str]:
     """Return the aliases of the roots that a claimed job needs."""
-    folders = (claim.model_folder, claim.resolved_spec.adapter)
+    others = (other.folder for other in claim.others)
+    folders = (claim.model_folder, claim.resolved_spec.adapter, *others)
     return frozenset(_alias(one.folder) for one in folders if one is not None)
 
 
@@ -55,6 +58,7 @@ def unread_roots(session: Session, job: Mapping[str, Any]) -> tuple[str, ...]:
 def _needed(session: Session, job: Mapping[str, Any]) -> set[str]:
     spec = job["resolved_spec"]
     folders = [spec[member] for member in ("model_folder", "adapter") if spec.get(member)]
+    folders += [o["folder"] for o in spec.get("evaluation_bases", ()) if o.get("folder")]
     needed = {_alias(folder["folder"]) for folder in folders}
     # A base model that was pretrained here has tasks, unless a head took the place of its own.
     if job["base_job_id"] is not None and not spec.get("base_tasks"):

@@ -1,5 +1,7 @@
 """Adapters in PEFT folders below the model roots."""
 
+from collections.abc import Sequence
+
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import (
@@ -31,10 +33,12 @@ def resolved_adapter(
     base: BaseModelFacts,
     roots: ModelRoots,
     creator: ResolvedPretrain | ResolvedImport | None = None,
+    others: Sequence[BaseModelFacts] = (),
 ) -> ResolvedAdapt:
     """Resolve the evaluation of an imported adapter.
 
-    `creator` is the job of a base model that does not exist yet.
+    `creator` is the job of a base model that does not exist yet, and `others` are the base models
+    on which it would be evaluated as well.
 
     Raises:
         InvalidSpec: the folder cannot be imported, or the spec cannot run.
@@ -54,7 +58,7 @@ def resolved_adapter(
     except (BadCheckpoint, BadModelFolder) as error:
         raise InvalidSpec(Problem("/base_model", "base_model_unread", str(error))) from error
     placed = ModelFolder(folder=spec.adapter, files=folder.files)
-    return resolve_adapter(spec, base, adapter.method, placed, datasets.known(session))
+    return resolve_adapter(spec, base, adapter.method, placed, datasets.known(session), others)
 
 
 def _base_tensors(

@@ -35,18 +35,22 @@ class _Facts:
 
     Attributes:
         evaluations: of adapted models, and of base models as trained, on every task.
+        carried: of what was found on other base models.
+        words: the recipe's words for base models.
     """
 
     jobs: Mapping[UUID, ScoredJob]
     evaluations: Mapping[UUID, Sequence[Evaluation]]
+    carried: Mapping[UUID, Sequence[Evaluation]]
+    words: Mapping[str, str]
 
 
 def measured(session: Session, view: StudyView, recipe: Recipe) -> Measured:
     """Return everything that a study of the recipe has measured so far."""
     adaptations = {job.id for cell in view.cells for job in cell.jobs}
     others = {part.job.id for part in (*view.base_models, *view.checks)}
-    facts = _facts(session, adaptations | others)
     words = _words(view, recipe)
+    facts = _facts(session, adaptations | others, words)
     alone: dict[str | Place, MeasuredRow] = {
         base.name: _row(words[base.name], [facts.jobs[base.job.id]], facts)
         for base in view.base_models
@@ -108,7 +112,8 @@ def _row(
         seeds=tuple(dict.fromkeys(seed for job in jobs for seed in job.spec.seeds)),
         parameters=spec.budget.trainable_parameters,
         steps=spec.training.steps,
-        scores=tuple(_scores(method or base, jobs, facts)),
+        scores=tuple(_scores(method or base, jobs, facts.evaluations)),
+        carried=dict(_carried(method or base, jobs, facts)),
         deviations=deviations,
         trials=tuple(_trials(jobs)),
         schedule=spec.training.schedule,
@@ -117,14 +122,27 @@ def _row(
     )
 
 
-def _scores(
+def _carried(
     label: str, jobs: Sequence[ScoredJob], facts: _Facts
+) -> Iterator[tuple[str, tuple[tuple[TaskConfiguration, Scores], ...]]]:
+    """Yield the scores on other base models, by the recipe's words for them."""
+    names = {e.base_model for job in jobs for e in facts.carried.get(job.id, ())}
+    for name in sorted(name for name in names if name is not None):
+        there = {
+            job.id: [e for e in facts.carried.get(job.id, ()) if e.base_model == name]
+            for job in jobs
+        }
+        yield facts.words.get(name, name), tuple(_scores(label, jobs, there))
+
+
+def _scores(
+    label: str, jobs: Sequence[ScoredJob], by_job: Mapping[UUID, Sequence[Evaluation]]
 ) -> Iterator[tuple[TaskConfiguration, Scores]]:
     """Yield the scores on every task, one evaluation per seed.
 
     Evaluations with another number of items than the task's first are left out.
     """
-    evaluations = [e for job in jobs for e in facts.evaluations.get(job.id, ())]
+    evaluations = [e for job in jobs for e in by_job.get(job.id, ())]
     bases = {
         seed: base
         for job in jobs
@@ -233,21 +251,30 @@ def _why(job: ScoredJob) -> str:
             return f"job {job.id} is {state}"
 
 
-def _facts(session: Session, job_ids: Collection[UUID]) -> _Facts:
+def _facts(session: Session, job_ids: Collection[UUID], words: Mapping[str, str]) -> _Facts:
     jobs = scored_jobs(session, job_ids)
     done = [job.id for job in jobs.values() if job.state == "succeeded"]
     chosen = {job.id: {r.replicate for r in job.replicates if r.selected} for job in jobs.values()}
     return _Facts(
         jobs=jobs,
         evaluations=_evaluations(session, done, chosen),
+        carried=_evaluations(session, done, chosen, elsewhere=True),
+        words=words,
     )
 
 
 def _evaluations(
-    session: Session, job_ids: Collection[UUID], chosen: Mapping[UUID, set[int]]
+    session: Session,
+    job_ids: Collection[UUID],
+    chosen: Mapping[UUID, set[int]],
+    *,
+    elsewhere: bool = False,
 ) -> Mapping[UUID, list[Evaluation]]:
-    """Return the chosen replicates' scores on all tasks, with every outcome."""
-    by_job = adapted_scores(session, job_ids)
+    """Return the chosen replicates' scores on all tasks, with every outcome.
+
+    They are those on other base models if `elsewhere`.
+    """
+    by_job = adapted_scores(session, job_ids, elsewhere=elsewhere)
     return {
         job_id: [score for score in scores if score.replicate in chosen[job_id]]
         for job_id, scores in by_job.items()

@@ -266,6 +266,7 @@ def _outcomes(
         select(row.id, row.task, row.replicate, row.attached, row.total, ItemOutcome.bits)
         .join(ItemOutcome, ItemOutcome.evaluation_id == row.id)
         .where(row.job_id == job_id, row.attempt == attempt, row.split == "test")
+        .where(row.base_model == "")
     )
     return {
         (_text(task), replicate, attached): Outcomes(

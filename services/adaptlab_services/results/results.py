@@ -18,6 +18,7 @@ from adaptlab_answers.results import (
     EvaluationLinks,
     Evaluations,
     EvaluationView,
+    NotCarriedView,
     Outcomes,
     Replicates,
     TheoryChecks,
@@ -27,6 +28,7 @@ from adaptlab_db.tables import (
     Evaluation,
     ItemOutcome,
     Job,
+    JobEvent,
     MetricPoint,
     Replicate,
     TheoryReport,
@@ -150,7 +152,7 @@ def evaluations(session: Session, job_id: UUID, attached: bool | None = None) ->
 
     If `attached` is true, only scores with the adaptation attached, as all scores of a base model
     are; if false, only those of the base model on its own. None returns both, the attached ones
-    of each task first.
+    of each task first. Scores on other base models come last.
     """
     attempt = latest_attempt(session, job_id)
     conditions = [Evaluation.job_id == job_id, Evaluation.attempt == attempt]
@@ -159,9 +161,36 @@ def evaluations(session: Session, job_id: UUID, attached: bool | None = None) ->
     rows = session.execute(
         select(Evaluation)
         .where(*conditions)
-        .order_by(Evaluation.task_name, Evaluation.attached.desc(), Evaluation.id)
+        .order_by(
+            Evaluation.base_model,
+            Evaluation.task_name,
+            Evaluation.attached.desc(),
+            Evaluation.id,
+        )
     ).scalars()
-    return Evaluations(data=tuple(_evaluation(row) for row in rows), attempt=attempt)
+    return Evaluations(
+        data=tuple(_evaluation(row) for row in rows),
+        attempt=attempt,
+        not_carried=_not_carried(session, job_id, attempt),
+    )
+
+
+def _not_carried(session: Session, job_id: UUID, attempt: int) -> tuple[NotCarriedView, ...]:
+    """Return the prompts without a score on another base model.
+
+    One that was reported twice counts once.
+    """
+    told = session.scalars(
+        select(JobEvent.data)
+        .where(
+            JobEvent.job_id == job_id,
+            JobEvent.attempt == attempt,
+            JobEvent.type == "not_carried",
+        )
+        .order_by(JobEvent.sequence)
+    )
+    unique = {(data["base_model"], data["replicate"]): data for data in told}
+    return tuple(NotCarriedView.model_validate(data) for data in unique.values())
 
 
 def outcomes(session: Session, job_id: UUID, evaluation_id: int) -> Outcomes:
@@ -220,5 +249,6 @@ def _evaluation(row: Evaluation) -> EvaluationView:
         accuracy=row.correct / row.total,
         macro_f1=None if confusion is None else macro_f1(confusion.counts),
         confusion=confusion,
+        base_model=row.base_model or None,
         links=EvaluationLinks(outcomes=f"/v1/jobs/{row.job_id}/evaluations/{row.id}/outcomes"),
     )

@@ -48,6 +48,7 @@ class ScoredJob:
     Attributes:
         evaluations: chosen replicates on the job's own task, adapted, with every outcome.
         base_scores: on the tasks of its base model, with and without the adaptation.
+        carried: on the job's own task and other base models, by their names, likewise.
         half_losses: by replicate, the training loss at about half of its steps.
         has_imported_base: the base model was imported, so it has a single replicate.
         deviations: by seed, the largest `relative_deviation` of all heads of the first layer, as
@@ -67,6 +68,7 @@ class ScoredJob:
     half_losses: Mapping[int, float]
     evaluations: tuple[Evaluation, ...]
     base_scores: tuple[TaskScore, ...]
+    carried: Mapping[str, tuple[TaskScore, ...]]
     deviations: Mapping[int, float]
 
     @cached_property
@@ -88,6 +90,7 @@ def scored_jobs(session: Session, job_ids: Collection[UUID]) -> dict[UUID, Score
     own_task = tables.Evaluation.task == Job.resolved_spec["task"]
     evaluations = adapted_scores(session, done, own_task)
     base_scores = _base_scores(session, done)
+    carried = _carried(session, done)
     deviations = _deviations(session, done)
     return {
         row.id: _scored(
@@ -96,6 +99,7 @@ def scored_jobs(session: Session, job_ids: Collection[UUID]) -> dict[UUID, Score
             half_losses=halves[row.id],
             evaluations=_chosen(evaluations[row.id], replicates[row.id]),
             base_scores=tuple(base_scores[row.id]),
+            carried={name: tuple(scores) for name, scores in carried[row.id].items()},
             deviations=deviations[row.id],
         )
         for row in rows
@@ -185,20 +189,27 @@ def _half_loss() -> ScalarSelect[float | None]:
 
 
 def adapted_scores(
-    session: Session, job_ids: Collection[UUID], *conditions: ColumnElement[bool]
+    session: Session,
+    job_ids: Collection[UUID],
+    *conditions: ColumnElement[bool],
+    elsewhere: bool = False,
 ) -> Mapping[UUID, list[Evaluation]]:
-    """Return the adapted models' test scores with every outcome, by job."""
+    """Return the adapted models' test scores with every outcome, by job.
+
+    They are those on the jobs' own base models or, if `elsewhere`, on the other ones.
+    """
     row = tables.Evaluation
-    scores = (row.replicate, row.seed, row.task, row.correct, row.total)
+    scores = (row.replicate, row.seed, row.task, row.correct, row.total, row.base_model)
     rows = session.execute(
         select(row.job_id, *scores, ItemOutcome.bits)
         .join(Job, (Job.id == row.job_id) & (Job.attempt == row.attempt))
         .join(ItemOutcome, ItemOutcome.evaluation_id == row.id)
         .where(row.job_id.in_(job_ids), row.split == "test", row.attached, *conditions)
+        .where((row.base_model != "") if elsewhere else (row.base_model == ""))
         .order_by(row.job_id, row.replicate, row.id)
     )
     by_job: dict[UUID, list[Evaluation]] = defaultdict(list)
-    for job_id, replicate, seed, task, correct, total, bits in rows:
+    for job_id, replicate, seed, task, correct, total, base_model, bits in rows:
         by_job[job_id].append(
             Evaluation(
                 replicate=replicate,
@@ -208,6 +219,7 @@ def adapted_scores(
                 correct=correct,
                 total=total,
                 outcomes=bits.hex(),
+                base_model=base_model or None,
             )
         )
     return by_job
@@ -226,6 +238,7 @@ def base_accuracies(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID
             row.job_id.in_(job_ids),
             row.split == "test",
             ~row.attached,
+            row.base_model == "",
             row.task == Job.resolved_spec["task"],
         )
         .order_by(row.job_id, row.id)
@@ -246,6 +259,7 @@ def _base_scores(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, l
         .where(
             row.job_id.in_(job_ids),
             row.split == "test",
+            row.base_model == "",
             Job.resolved_spec["base_tasks"].contains(func.jsonb_build_array(row.task)),
         )
         .order_by(row.job_id, row.id)
@@ -253,6 +267,30 @@ def _base_scores(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, l
     by_job: dict[UUID, list[TaskScore]] = defaultdict(list)
     for job_id, replicate, task, split, attached, correct, total in rows:
         by_job[job_id].append(TaskScore(replicate, task, split, attached, correct, total))
+    return by_job
+
+
+def _carried(
+    session: Session, job_ids: Collection[UUID]
+) -> Mapping[UUID, Mapping[str, list[TaskScore]]]:
+    """Return the scores on the jobs' own tasks and other base models."""
+    row = tables.Evaluation
+    columns = (row.replicate, row.task, row.split, row.attached, row.correct, row.total)
+    rows = session.execute(
+        select(row.job_id, row.base_model, *columns)
+        .join(Job, (Job.id == row.job_id) & (Job.attempt == row.attempt))
+        .where(
+            row.job_id.in_(job_ids),
+            row.split == "test",
+            row.base_model != "",
+            row.task == Job.resolved_spec["task"],
+        )
+        .order_by(row.job_id, row.base_model, row.id)
+    )
+    by_job: dict[UUID, dict[str, list[TaskScore]]] = defaultdict(lambda: defaultdict(list))
+    for job_id, name, replicate, task, split, attached, correct, total in rows:
+        score = TaskScore(replicate, task, split, attached, correct, total)
+        by_job[job_id][name].append(score)
     return by_job
 
 

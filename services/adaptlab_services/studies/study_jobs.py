@@ -110,7 +110,13 @@ def write(
             job.spec,
             write_resolved(job.resolved),
             job.digest,
-            base_is_ready[str(job.resolved.base_model)],
+            all(
+                base_is_ready[name]
+                for name in (
+                    job.resolved.base_model,
+                    *(other.name for other in job.resolved.evaluation_bases),
+                )
+            ),
         )
         for job in assignment.new
     ]

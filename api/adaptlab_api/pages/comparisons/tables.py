@@ -12,6 +12,7 @@ from adaptlab.comparisons.comparison import Comparison, ComparisonCell, Comparis
 from adaptlab.comparisons.scores import ScoreChange, task_labels
 from adaptlab.comparisons.table_comparison import (
     ComparedMethod,
+    MethodCarried,
     MethodDiagnosis,
     MissingScores,
     TableComparison,
@@ -142,6 +143,7 @@ class TableView:
     missing: tuple[MissingScores, ...]
     to_come: tuple[MissingScores, ...]
     forgetting: ForgettingTable | None
+    carried: tuple[MethodCarried, ...]
     has_curves: bool
 
 
@@ -180,6 +182,7 @@ def _table(
         missing=tuple(scores for scores in lacking if scores.state in TERMINAL_STATES),
         to_come=tuple(scores for scores in lacking if scores.state not in TERMINAL_STATES),
         forgetting=_forgetting(table),
+        carried=table.carried,
         has_curves=bool(comparison) and len(comparison.cells) > 1 and bool(comparison.curves),
     )
 

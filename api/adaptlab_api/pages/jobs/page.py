@@ -18,7 +18,12 @@ from adaptlab_answers.jobs import EventView, JobView
 from adaptlab_api.pages.attention.view import attention_view
 from adaptlab_api.pages.jobs.curves import MOST_REPLICATES
 from adaptlab_api.pages.jobs.listing import ACTIVE_SECONDS, running_seconds, unserved_queues
-from adaptlab_api.pages.jobs.scores import confusion_tables, forgetting_rows, score_table
+from adaptlab_api.pages.jobs.scores import (
+    carried_rows,
+    confusion_tables,
+    forgetting_rows,
+    score_table,
+)
 from adaptlab_api.pages.rendering.annotation_form import form_of
 from adaptlab_api.pages.rendering.formats import (
     NOTHING,
@@ -49,7 +54,8 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
     tried = results.replicates(session, job_id).data
     maps = attention_heads.outlines(session, job_id)
     spec = job.resolved_spec
-    evaluations = results.evaluations(session, job_id).data
+    scored = results.evaluations(session, job_id)
+    evaluations = [one for one in scored.data if one.base_model is None]
     latest = _latest_events(session, job_id)
     return {
         "job": job,
@@ -62,6 +68,8 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "scores": score_table(evaluations, tried, spec.task),
         "confusions": confusion_tables(evaluations, spec.task),
         "forgetting": forgetting_rows(evaluations, spec),
+        "carried": carried_rows(scored.data, spec),
+        "not_carried": scored.not_carried,
         "tried": tried,
         "prompts": [replicate for replicate in tried if replicate.prompt is not None],
         "demonstrates": "demonstrations" in (spec.method or {}),
@@ -145,6 +153,9 @@ def spec_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
         ("Test items", integer(spec.evaluation_samples)),
         ("Shown items", integer(spec.evaluation_shown)),
     ]
+    if spec.evaluation_bases:
+        names = ", ".join(other.name for other in spec.evaluation_bases)
+        facts.append(("Also evaluated on the base models", names))
     if spec.base_tasks:
         own = "; ".join(_configuration(task) for task in spec.base_tasks)
         facts.append(("Base pretrained on", own))

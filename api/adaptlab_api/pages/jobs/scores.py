@@ -12,6 +12,8 @@ from adaptlab.comparisons.scores import (
     task_labels,
 )
 from adaptlab.measurements.results import Confusion, ReplicateResult
+from adaptlab.plugins.registry import as_json
+from adaptlab.specs.resolved import UnreadSpec, read_resolved, scored_tasks
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.statistics import Interval
 from adaptlab.statistics.confusions import SeedMean, macro_f1, mean_counts, mean_over_seeds
@@ -65,6 +67,40 @@ class ForgettingRow:
     task: str
     is_own: bool
     change: ScoreChange
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedRow:
+    """One task on another base model, alone and with what was found.
+
+    `chance` is the accuracy of guessing, None if the task cannot be read.
+    """
+
+    base_model: str
+    task: str
+    change: ScoreChange
+    chance: float | None
+
+
+def carried_rows(
+    evaluations: Sequence[EvaluationView], spec: ResolvedSpec
+) -> tuple[CarriedRow, ...]:
+    """Return the scores on other base models, by base model and task."""
+    resolved = read_resolved(spec)
+    tasks = () if isinstance(resolved, UnreadSpec) else scored_tasks(resolved)
+    chances = [(as_json(task), task.chance()) for task in tasks]
+    changes = [
+        (other.name, change)
+        for other in spec.evaluation_bases
+        for change in score_changes([one for one in evaluations if one.base_model == other.name])
+    ]
+    labels = task_labels([change.task for _, change in changes])
+    return tuple(
+        CarriedRow(
+            name, label, change, next((c for task, c in chances if task == change.task), None)
+        )
+        for label, (name, change) in zip(labels, changes, strict=True)
+    )
 
 
 def score_table(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from adaptlab_client.display.comparison_tables import JobComparison
 
 COLUMNS = ("method", "parameters", "score", "interval", "ranks", "best", "seeds", "trials")
+CARRIED = ("method", "base model", "alone", "with it", "change", "over seeds", "guessing")
 FORGOTTEN = ("method", "task of the base", "before", "after", "change", "over seeds")
 
 
@@ -150,6 +151,7 @@ def _print(comparison: "JobComparison", *, all_pairs: bool) -> None:
         _print_lines("Diagnosis", (entry.diagnosis.text for entry in table.diagnoses))
         _print_lines("To decide it, extend the study by", _next_runs(table))
         _print_forgetting(table)
+        _print_carried(table)
         left_out = (entry.text for entry in table.missing if entry.state == "skipped")
         _print_lines("Left out", left_out)
     if not comparison.tables:
@@ -274,6 +276,26 @@ def _print_forgetting(table: "TableComparison") -> None:
     if rows:
         print("\nThe base's own tasks, before and after")
         print_table(FORGOTTEN, rows)
+
+
+def _print_carried(table: "TableComparison") -> None:
+    rows = [
+        [
+            *(entry.label, entry.base_model),
+            *_percent(entry.change.before.mean, entry.change.after.mean),
+            f"{100 * entry.change.mean:+.1f}",
+            f"{100 * entry.change.low:+.1f} to {100 * entry.change.high:+.1f}",
+            *_percent(entry.chance),
+        ]
+        for entry in table.carried
+    ]
+    if rows:
+        print("\nWhat was found, on other base models")
+        print_table(CARRIED, rows)
+
+
+def _percent(*shares: float) -> Iterator[str]:
+    return (f"{100 * share:.1f} %" for share in shares)
 
 
 def _print_lines(title: str, lines: Iterator[str]) -> None:

@@ -1,7 +1,7 @@
 """Rows of jobs, of previews and of scores."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -80,7 +80,19 @@ def obstacles_of(job: "JobView") -> list[str]:
 
 
 def score_rows(evaluations: Sequence["EvaluationView"]) -> list[list[object]]:
-    """Return one row per task and split, with test scores of the base."""
+    """Return one row per task and split, with test scores of the base.
+
+    Rows of other base models follow, each with the score of that base alone.
+    """
+    names = dict.fromkeys((None, *(one.base_model for one in evaluations)))
+    return [
+        row
+        for name in names
+        for row in _score_rows([one for one in evaluations if one.base_model == name], name)
+    ]
+
+
+def _score_rows(evaluations: Sequence["EvaluationView"], on: str | None) -> Iterator[list[object]]:
     from adaptlab.comparisons.scores import mean_accuracy, score_changes, task_labels
 
     labels = task_labels([e.task for e in evaluations])
@@ -89,19 +101,16 @@ def score_rows(evaluations: Sequence["EvaluationView"]) -> list[list[object]]:
     for label, evaluation in zip(labels, evaluations, strict=True):
         if evaluation.attached:
             by_split.setdefault((label, evaluation.split), []).append(evaluation)
-    rows: list[list[object]] = []
     for (label, split), scores in by_split.items():
         accuracy = mean_accuracy(scores)
         change = changes.get(json.dumps(scores[0].task)) if split == "test" else None
-        rows.append(
-            [
-                *(label, split, accuracy.seeds, f"{100 * accuracy.mean:.1f} %"),
-                _interval(accuracy),
-                "" if change is None else f"{100 * change.before.mean:.1f} %",
-                "" if change is None else _points(change),
-            ]
-        )
-    return rows
+        task = label if on is None else f"{label} on {on}"
+        yield [
+            *(task, split, accuracy.seeds, f"{100 * accuracy.mean:.1f} %"),
+            _interval(accuracy),
+            "" if change is None else f"{100 * change.before.mean:.1f} %",
+            "" if change is None else _points(change),
+        ]
 
 
 def _interval(accuracy: "Interval") -> str:

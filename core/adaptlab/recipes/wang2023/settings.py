@@ -49,6 +49,19 @@ def episodes_base() -> Members:
     )
 
 
+def wider_base() -> Members:
+    """Return another decoder of that kind, to which prompts are carried."""
+    return base(
+        "wang2023-episodes-4l-wider",
+        {"layers": 4, "heads": 4, "width": 48},
+        EPISODES,
+        {"steps": 4000, "batch_size": 32, "learning_rate": 2e-3, "validations": 5},
+        seeds=SEEDS,
+        scored=SCORED,
+        samples=SAMPLES,
+    )
+
+
 def quick(name: str, check: Members) -> StudySpec:
     """Return the study of in-context learning with one check of the base."""
     return study(

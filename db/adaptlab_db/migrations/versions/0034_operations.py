@@ -8,7 +8,7 @@ from alembic import op
 from sqlalchemy.dialects import postgresql
 
 revision = "0034"
-down_revision = "0031"
+down_revision = "0033"
 branch_labels = None
 depends_on = None
 

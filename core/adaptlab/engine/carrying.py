@@ -1,0 +1,172 @@
+"""Evaluation of a found prompt on other base models."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from adaptlab.engine.base_weights import BaseWeights
+from adaptlab.engine.context import Context
+from adaptlab.engine.datasets import read_datasets
+from adaptlab.engine.demonstrating import demonstrations
+from adaptlab.engine.model import Model
+from adaptlab.engine.plan import Plan, make_plan
+from adaptlab.engine.scoring import score
+from adaptlab.engine.tensors import Float, Int
+from adaptlab.engine.token_search import Vocabulary
+from adaptlab.errors import BadCheckpoint
+from adaptlab.measurements.report_bounds import LONGEST_TEXT, storable
+from adaptlab.measurements.results import Evaluated, NotCarried, ReplicateResult
+from adaptlab.plugins.hard_prompt import PROMPT, HardPrompt
+from adaptlab.plugins.text_task import TextTask
+from adaptlab.specs.resolve import content_length
+from adaptlab.specs.resolved import OtherBase, ResolvedAdapt
+from adaptlab.text.mapping import NotText, mapped
+from adaptlab.weights.placed_folder import PlacedBase
+
+
+def carried(
+    plan: Plan,
+    chosen: Sequence[ReplicateResult],
+    placed: Sequence[PlacedBase],
+    datasets: Sequence[Path] = (),
+    memory_bytes: int | None = None,
+) -> Iterator[Evaluated | NotCarried]:
+    """Yield the scores of what the replicates have found on other bases.
+
+    `placed` are the weights of the other bases, and `datasets` the files of the tasks' datasets.
+    Each base is scored with what was found and alone, on the job's evaluation tasks.
+
+    Raises:
+        BadCheckpoint: the weights of a base are not there.
+    """
+    spec = plan.spec
+    assert isinstance(spec, ResolvedAdapt)
+    where = {base.name: base for base in placed}
+    for other in spec.evaluation_bases:
+        if (base := where.get(other.name)) is None:
+            raise BadCheckpoint(
+                f"The worker did not report where the base model {other.name} is. Update the "
+                "worker."
+            )
+        source = BaseWeights(base.files, base.folder, memory_bytes)
+        contents = read_datasets(_moved(spec, other), datasets, base.folder)
+        there = make_plan(_moved(spec, other), str(plan.device), contents.lists, contents.texts)
+        yield from _on(other, _Carrier(plan, there, chosen), source)
+        source.check_unchanged()
+
+
+def _moved(spec: ResolvedAdapt, other: OtherBase) -> ResolvedAdapt:
+    """Return the job as if it had the other base model."""
+    changes = {
+        "base_model": other.name,
+        "base_digest": other.digest,
+        "family": other.family,
+        "base_replicates": tuple(place % other.replicates for place in spec.base_replicates),
+        "base_tasks": (),
+        "evaluation_bases": (),
+        "evaluation_shown": 0,
+        "attention": None,
+    }
+    return spec.model_copy(update=changes)
+
+
+@dataclass(frozen=True)
+class _Carrier:
+    """What the replicates of `own` have found, for the base of `there`."""
+
+    own: Plan
+    there: Plan
+    chosen: Sequence[ReplicateResult]
+
+    def models(
+        self, source: BaseWeights
+    ) -> Iterator[tuple[Model, tuple[ReplicateResult, ...]] | tuple[str, ReplicateResult]]:
+        """Yield models with their replicates, or why one is left out."""
+        if isinstance(self.there.method, HardPrompt):
+            yield from self._with_prompts(source)
+            return
+        context = demonstrations(self.there, self.own)
+        if context is not None and (room := self._room()) < int(context.lengths.max()):
+            reason = (
+                f"its {int(context.lengths.max())} tokens and an item do not fit into the context "
+                f"of {self.there.shape.context} tokens; there is room for {room}"
+            )
+            for result in self.chosen:
+                yield reason, result
+            return
+        yield self._model(source, self.chosen, {}, context), tuple(self.chosen)
+
+    def _room(self) -> int:
+        """Return the tokens that fit before the longest item."""
+        return self.there.shape.context - content_length(self.there.family, self.there.task)
+
+    def _with_prompts(
+        self, source: BaseWeights
+    ) -> Iterator[tuple[Model, tuple[ReplicateResult, ...]] | tuple[str, ReplicateResult]]:
+        """Yield the replicates whose prompts are equally long together."""
+        prompts = defaultdict[int, list[tuple[ReplicateResult, tuple[int, ...]]]](list)
+        for result in self.chosen:
+            assert result.prompt is not None
+            try:
+                tokens = self._mapped(result.prompt.tokens)
+            except NotText as reason:
+                yield str(reason), result
+            else:
+                prompts[len(tokens)].append((result, tokens))
+        for group in prompts.values():
+            results = tuple(result for result, _ in group)
+            model = self._model(source, results, {})
+            rows = _embedded(model, torch.tensor([tokens for _, tokens in group]))
+            yield Model(model.plan, model.base, {PROMPT: rows}), results
+
+    def _mapped(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        here, there = self.own.task, self.there.task
+        if isinstance(here, TextTask) and isinstance(there, TextTask):
+            tokens = mapped(tokens, here.source().tokeniser, there.source().tokeniser)
+        for token in tokens:
+            if token >= (most := self.there.shape.vocabulary):
+                raise NotText(f"it has {most} tokens and lacks token {token}")
+        return tokens
+
+    def _model(
+        self,
+        source: BaseWeights,
+        results: Sequence[ReplicateResult],
+        trained: Mapping[str, Tensor],
+        context: Context | None = None,
+    ) -> Model:
+        plan = self.there
+        seeds = [result.replicate // plan.trials for result in results]
+        replicates = [plan.trained.base_replicates[seed] for seed in seeds]
+        base = source.read(plan, replicates, plan.dtype)
+        return Model(plan, base, trained, None if context is None else context.rows(seeds))
+
+
+def _embedded(model: Model, tokens: Int[Tensor, "R P"]) -> Float[Tensor, "R P C"]:
+    """Return the embeddings of prompts as the blocks of their bases read them."""
+    vocabulary = Vocabulary.of(model.plan, model.base)
+    groups = len(vocabulary.tables)
+    base_of = tuple(row if groups > 1 else 0 for row in range(len(tokens)))
+    device = model.plan.device
+    return Vocabulary(vocabulary.tables, base_of).embedded(tokens.to(device))
+
+
+def _on(
+    other: OtherBase, carrier: _Carrier, source: BaseWeights
+) -> Iterator[Evaluated | NotCarried]:
+    for found, rest in carrier.models(source):
+        if isinstance(found, Model) and isinstance(rest, tuple):
+            for evaluation in score(found, rest):
+                named = evaluation.model_copy(update={"base_model": other.name})
+                yield Evaluated(evaluation=named)
+        elif isinstance(found, str) and isinstance(rest, ReplicateResult):
+            yield NotCarried(
+                base_model=other.name,
+                replicate=rest.replicate,
+                seed=rest.seed,
+                reason=storable(found[:LONGEST_TEXT]),
+            )

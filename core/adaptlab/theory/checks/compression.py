@@ -1,0 +1,117 @@
+"""Compressed demonstrations as a job's check."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from adaptlab.measurements.theory_report import Check, Detail
+from adaptlab.theory.compression import kept_places, logits, overlap, random_places, text_logits
+from adaptlab.theory.demonstrated import by_replicate, used
+from adaptlab.theory.isolation import asked
+from adaptlab.theory.observation import FrozenBase
+from adaptlab.theory.over_replicates import mean_limits
+from adaptlab.theory.plugins import MEASURES
+from adaptlab.theory.subject import Subject
+from adaptlab.theory_checks.compression import Compression
+
+RANDOM, TOP = "hidden_random", "hidden_random_top"
+ANCHOR, TEXT = "hidden_anchor", "text_anchor"
+CLAIMS = {
+    "random": (ANCHOR, RANDOM, "states of the formatting and of as many random words"),
+    "random-top": (ANCHOR, TOP, "the best of all draws of random words in each replicate"),
+    "text": (ANCHOR, TEXT, "a text of the same tokens"),
+    "labels-alone": ("hidden_labels", "hidden_breaks", "states of the line breaks alone"),
+}
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Loyalties and accuracy of compressed demonstrations, by item."""
+
+    loyalty: Tensor
+    word_loyalty: Tensor
+    accuracy: Tensor
+
+
+@MEASURES.register("compression")
+def measure(check: Compression, subject: Subject) -> Iterable[Check]:
+    """Report whether demonstrations are used; if so, compressed ones."""
+    premises = tuple(used(check, subject.replicates, "compression", subject.seed))
+    yield from premises
+    if not all(premise.holds for premise in premises):
+        return
+    parts = [_of_base(check, base, subject.seed) for base in subject.replicates]
+    every = {
+        kind: Kept(
+            torch.stack([part[kind].loyalty for part in parts]),
+            torch.stack([part[kind].word_loyalty for part in parts]),
+            torch.stack([part[kind].accuracy for part in parts]),
+        )
+        for kind in parts[0]
+    }
+    yield from _claims(every, {**premises[0].details})
+
+
+def _of_base(check: Compression, base: FrozenBase, seed: int) -> Mapping[str, Kept]:
+    """Return what one replicate keeps by kind, [B] each."""
+    items = asked(check.task, check.samples, seed).items
+    task, samples = check.task, check.samples
+    full, places = logits(base, task, items), kept_places(task, samples)
+
+    def compared(given: Tensor) -> Kept:
+        labels = slice(task.first_label, task.separator)
+        answer = given[:, labels].argmax(-1)
+        right = items.targets[0, :, 0] - task.first_label
+        return Kept(
+            (answer == full[:, labels].argmax(-1)).double(),
+            overlap(given, full),
+            (answer == right).double(),
+        )
+
+    draws = [
+        compared(logits(base, task, items, random_places(task, samples, seed, draw)))
+        for draw in range(check.draws)
+    ]
+    return {
+        ANCHOR: compared(logits(base, task, items, places["anchors"])),
+        TEXT: compared(text_logits(base, task, items, places["anchors"])),
+        RANDOM: _mean(draws),
+        TOP: max(draws, key=lambda draw: float(draw.loyalty.mean())),
+        "hidden_labels": compared(logits(base, task, items, places["labels"])),
+        "hidden_breaks": compared(logits(base, task, items, places["breaks"])),
+    }
+
+
+def _mean(draws: list[Kept]) -> Kept:
+    return Kept(
+        torch.stack([draw.loyalty for draw in draws]).mean(0),
+        torch.stack([draw.word_loyalty for draw in draws]).mean(0),
+        torch.stack([draw.accuracy for draw in draws]).mean(0),
+    )
+
+
+def _claims(every: Mapping[str, Kept], premise: dict[str, Detail]) -> Iterator[Check]:
+    details = {name: premise[name] for name in ("samples", "replicates", "accuracy")}
+    for kind, kept in every.items():
+        details[f"loyalty_{kind}"] = by_replicate(kept.loyalty)
+        details[f"word_loyalty_{kind}"] = by_replicate(kept.word_loyalty)
+        details[f"accuracy_{kind}"] = by_replicate(kept.accuracy)
+    samples = premise["samples"]
+    assert isinstance(samples, int)
+    for name, (kind, other, noun) in CLAIMS.items():
+        what = "labels and formatting" if kind == ANCHOR else "the labels alone"
+        differences = every[kind].loyalty - every[other].loyalty
+        low, high = mean_limits(differences)
+        more: dict[str, Detail] = {"difference": float(differences.mean())}
+        more |= {"low": low, "high": high, "opposite": 0.0}
+        yield Check.at_least(
+            f"compression.{name}",
+            f"A query that reads only the states of {what} keeps more answers than one that reads "
+            f"{noun}.",
+            low,
+            1 / samples,  # more than one item of all
+            **details,
+            **more,
+        )

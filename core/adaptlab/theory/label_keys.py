@@ -1,0 +1,140 @@
+"""Distances of keys at label words, and the confusion of their classes.
+
+Source: Wang et al. (EMNLP 2023), section 4.3. There every input has the same classes and labels,
+and confusion is the AUC of normalised probabilities, which is 1 for all pairs of a model without
+errors. Here the wrong label's normalised probability takes its place.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from adaptlab.engine.attachments import Attachments, OutputHook
+from adaptlab.engine.items import Items
+from adaptlab.engine.plugins import ENGINE_FAMILIES
+from adaptlab.tasks.episodes import Episodes
+from adaptlab.theory.observation import FrozenBase
+
+AT_ONCE = 256
+"""Items of one pass."""
+
+
+class _Unrecorded:
+    """A recorder that keeps nothing; with it every item has a pass of its own."""
+
+    def record(self, layer: int, pattern: Tensor, relative: Tensor) -> None:
+        """Forget the patterns."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Keys at labels [L, B, D, C], last queries [L, B, C] and logits [B, V]."""
+
+    keys: Tensor
+    queries: Tensor
+    logits: Tensor
+
+
+@torch.no_grad()
+def observed(base: FrozenBase, task: Episodes, items: Items) -> Observed:
+    """Return keys and queries of all layers, heads side by side.
+
+    They are those before rotary positions.
+    """
+    shape = base.family.shape()
+    heard: dict[str, Tensor] = {}
+
+    def hear(name: str) -> OutputHook:
+        def keep(x: Tensor, y: Tensor) -> Tensor:
+            heard[name] = y
+            return y
+
+        return keep
+
+    names = [f"blocks.{layer}.attn.{part}" for layer in range(shape.layers) for part in "kq"]
+    attached = Attachments(outputs={name: hear(name) for name in names})
+    places = list(task.also_trained())
+    keys: list[Tensor] = []
+    queries: list[Tensor] = []
+    logits: list[Tensor] = []
+    forward = ENGINE_FAMILIES.get(base.family.name)
+    for part in items.tokens.split(AT_ONCE, 1):
+        given = forward(base.family, base.weights, part, attached, slice(None), _Unrecorded())
+        logits.append(given[0, :, -1])
+        ends = [heard[f"blocks.{layer}.attn.q"][0, :, -1] for layer in range(shape.layers)]
+        width = ends[0].shape[-1]
+        at_labels = [
+            _as_wide(heard[f"blocks.{layer}.attn.k"][0][:, places], width, shape.heads)
+            for layer in range(shape.layers)
+        ]
+        queries.append(torch.stack(ends))
+        keys.append(torch.stack(at_labels))
+    return Observed(torch.cat(keys, 1), torch.cat(queries, 1), torch.cat(logits))
+
+
+def _as_wide(keys: Tensor, width: int, heads: int) -> Tensor:
+    """Return keys with those that several heads share repeated."""
+    by_head = keys.unflatten(-1, (-1, width // heads))
+    return by_head.repeat_interleave(heads // by_head.shape[-2], -2).flatten(-2)
+
+
+def weighted(keys: Tensor, queries: Tensor, directions: int) -> Tensor:
+    """Return keys along the main directions of queries, [B, D, M].
+
+    Keys are [B, D, C], and queries [B, C].
+
+    Each direction is weighted by the spread of the queries along it.
+    """
+    centred = queries - queries.mean(0)
+    _, spread, axes = torch.linalg.svd(centred, full_matrices=False)
+    most = min(directions, len(spread))
+    return keys @ axes[:most].T * spread[:most]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Closeness [L, P], confusion [P] and episodes [P] of class pairs."""
+
+    closeness: Tensor
+    confusion: Tensor
+    episodes: Tensor
+
+
+def pairs_of_classes(task: Episodes, items: Items, seen: Observed, directions: int) -> Pairs:
+    """Return the pairs of classes that occur together in some episode.
+
+    Closeness is the negative mean distance of their labels' keys.
+    """
+    tokens = items.tokens[0]
+    places = torch.tensor(task.also_trained())
+    labels = tokens[:, places]
+    classes = tokens[:, places - task.phrase - 1] // task.words
+    right = items.targets[0, :, 0]
+    asked = tokens[:, -task.phrase - 1] // task.words
+    weights = torch.stack(
+        [weighted(k, q, directions) for k, q in zip(seen.keys, seen.queries, strict=True)]
+    )
+    sums: dict[tuple[int, int], list[Tensor]] = {}
+    wrong: dict[tuple[int, int], list[Tensor]] = {}
+    for item in range(len(tokens)):
+        own = classes[item].tolist()
+        label_of = dict(zip(own, labels[item].tolist(), strict=True))
+        keys = {kind: weights[:, item][:, classes[item] == kind].mean(1) for kind in label_of}
+        for first in label_of:
+            for second in label_of:
+                if first < second:
+                    far = (keys[first] - keys[second]).norm(dim=-1)
+                    sums.setdefault((first, second), []).append(far)
+        kind = int(asked[item])
+        for other, label in label_of.items():
+            if other != kind:
+                two = seen.logits[item, [int(right[item]), label]].softmax(-1)
+                key = (min(kind, other), max(kind, other))
+                wrong.setdefault(key, []).append(two[1])
+    names = sorted(sums.keys() & wrong.keys())
+    return Pairs(
+        closeness=-torch.stack([torch.stack(sums[name]).mean(0) for name in names], 1),
+        confusion=torch.stack([torch.stack(wrong[name]).mean() for name in names]),
+        episodes=torch.tensor([len(wrong[name]) for name in names]),
+    )

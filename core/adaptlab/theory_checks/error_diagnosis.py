@@ -1,0 +1,62 @@
+"""Confusion of classes, predicted by the keys of label words."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from adaptlab.errors import Problem
+from adaptlab.plugins.family import Family
+from adaptlab.plugins.theory_check import THEORY_CHECKS
+from adaptlab.theory_checks.on_episodes import OnEpisodes
+
+PASSES = 3
+"""Two to see whether the base uses demonstrations, and one that is observed."""
+FEWEST_PAIRS = 10
+"""Pairs of classes, below which a rank correlation says little."""
+
+
+@THEORY_CHECKS.register("error_diagnosis")
+class ErrorDiagnosis(OnEpisodes):
+    """Label words as anchors: whether classes with similar keys are confused.
+
+    In each layer, the keys at the labels of two classes are compared along the `directions` main
+    directions of the queries at the query's end, weighted by their spread. The distance of a pair
+    of classes is the mean over episodes that have both. Its measured confusion is the mean
+    probability of the wrong one of both labels in these episodes, if the query has one of the
+    classes; probabilities are normalised over the two. Spearman's rho is between closeness and
+    confusion over all pairs of classes, in `layer`, counted from 0; by default it is at two thirds
+    of all layers, as in the paper.
+
+    Every replicate of the base is measured, after it is checked that each uses demonstrations.
+    """
+
+    title: ClassVar[str] = "Error diagnosis by keys"
+    summary: ClassVar[str] = "Classes whose labels have similar keys are confused more often."
+
+    name: Literal["error_diagnosis"] = "error_diagnosis"
+    directions: int = Field(default=10, ge=1, le=512)
+    layer: int | None = Field(default=None, ge=0, le=255)
+
+    def tokens(self, base: Family) -> int:
+        """Return the tokens of all samples in all passes."""
+        return PASSES * self.samples * self.task.sequence_length()
+
+    def layer_of(self, layers: int) -> int:
+        """Return the layer whose rho decides."""
+        return 2 * layers // 3 if self.layer is None else self.layer
+
+    def problems(self, base: Family) -> tuple[Problem, ...]:
+        """Return the problems of the base, of few classes and of the layer."""
+        if faults := super().problems(base):
+            return faults
+        pairs, layers = self.task.kinds * (self.task.kinds - 1) // 2, base.shape().layers
+        if pairs < FEWEST_PAIRS:
+            detail = (
+                f"{self.task.kinds} classes are {pairs} pairs, too few for a rank correlation. Use "
+                f"`kinds: 5` or more, of at least {FEWEST_PAIRS} pairs."
+            )
+            return (Problem("/check/task/kinds", "too_few_pairs", detail, nearest=(5,)),)
+        if self.layer is not None and self.layer >= layers:
+            detail = f"There is no layer {self.layer}. The model has {layers}, counted from 0."
+            return (Problem("/check/layer", "no_such_layer", detail, nearest=(layers - 1,)),)
+        return ()

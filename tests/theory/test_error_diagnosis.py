@@ -1,0 +1,184 @@
+"""Keys of label words and confusion, against a plain model and by hand."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+from tests.engine.plain import plain_logits
+from torch import Tensor
+
+from adaptlab.families.minigpt import MiniGPT
+from adaptlab.measurements.theory_report import Check
+from adaptlab.tasks.episodes import Episodes
+from adaptlab.theory import demonstrated
+from adaptlab.theory.checks import error_diagnosis as check_of_errors
+from adaptlab.theory.isolation import asked
+from adaptlab.theory.label_keys import Observed, Pairs, observed, pairs_of_classes
+from adaptlab.theory.observation import FrozenBase, random_base
+from adaptlab.theory.subject import Subject
+from adaptlab.theory_checks.error_diagnosis import ErrorDiagnosis
+
+TASK = Episodes(kinds=5, ways=3)
+LAYERS, HEADS, WIDTH = 3, 2, 8
+DIRECTIONS = 4
+
+
+def a_base() -> FrozenBase:
+    family = MiniGPT(layers=LAYERS, heads=HEADS, width=WIDTH)
+    return random_base(family.resolved(TASK.vocabulary(), TASK.sequence_length()), 3)
+
+
+def plainly(base: FrozenBase, tokens: list[int]) -> tuple[list[Tensor], list[Tensor], Tensor]:
+    """Return keys at all places and queries by layer, and the last logits."""
+    assert isinstance(base.family, MiniGPT)
+    weights = {name: tensor[0] for name, tensor in base.weights.items()}
+    normal: dict[str, Tensor] = {}
+
+    def listen(name: str, x: Tensor, y: Tensor) -> Tensor:
+        normal[name] = x
+        return y
+
+    logits = plain_logits(base.family, weights, tokens, sublayer=listen)
+
+    def projected(layer: int, part: str) -> Tensor:
+        name = f"blocks.{layer}.attn"
+        weight, bias = weights[f"{name}.{part}.weight"], weights[f"{name}.{part}.bias"]
+        return normal[name] @ weight.T + bias
+
+    layers = range(LAYERS)
+    return [projected(n, "k") for n in layers], [projected(n, "q") for n in layers], logits[-1]
+
+
+def test_keys_queries_and_logits_are_those_of_a_plain_model():
+    base, items = a_base(), asked(TASK, 100, 0).items.part(slice(5))
+    seen = observed(base, TASK, items)
+    places = list(TASK.also_trained())
+    for item in range(5):
+        keys, queries, logits = plainly(base, items.tokens[0, item].tolist())
+        torch.testing.assert_close(seen.logits[item], logits, rtol=1e-9, atol=1e-12)
+        for layer in range(LAYERS):
+            own = seen.keys[layer, item]
+            torch.testing.assert_close(own, keys[layer][places], rtol=1e-9, atol=1e-12)
+            last = seen.queries[layer, item]
+            torch.testing.assert_close(last, queries[layer][-1], rtol=1e-9, atol=1e-12)
+
+
+def by_hand(seen: Observed, tokens: np.ndarray, right: list[int]) -> dict[tuple[int, int], list]:
+    """Return distances by layer and confusion of every pair, with loops."""
+    found: dict[tuple[int, int], list] = {}
+    for layer in range(LAYERS):
+        queries = seen.queries[layer].numpy()
+        values, vectors = np.linalg.eigh(
+            (queries - queries.mean(0)).T @ (queries - queries.mean(0))
+        )
+        main = values.argsort()[::-1][:DIRECTIONS]
+        for item, row in enumerate(tokens):
+            classes: dict[int, list[np.ndarray]] = {}
+            for place, label in enumerate(TASK.also_trained()):
+                key = seen.keys[layer, item, place].numpy()
+                along = (key @ vectors[:, main]) * np.sqrt(values[main].clip(0))
+                classes.setdefault(row[label - 2] // TASK.words, []).append(along)
+            for pair in combinations(sorted(classes), 2):
+                far = np.linalg.norm(np.mean(classes[pair[0]], 0) - np.mean(classes[pair[1]], 0))
+                found.setdefault(pair, [[] for _ in range(LAYERS + 1)])[layer].append(far)
+    for item, row in enumerate(tokens):
+        kind = row[-2] // TASK.words
+        for label in TASK.also_trained():
+            other = row[label - 2] // TASK.words
+            if other == kind:
+                continue
+            own, wrong = (
+                float(seen.logits[item, token].exp()) for token in (right[item], row[label])
+            )
+            pair = (min(kind, other), max(kind, other))
+            found[pair][LAYERS].append(wrong / (own + wrong))  # once for each of two shots
+    return found
+
+
+def test_pairs_have_the_distances_and_confusions_of_loops():
+    base, items = a_base(), asked(TASK, 100, 0).items
+    seen = observed(base, TASK, items)
+    pairs = pairs_of_classes(TASK, items, seen, DIRECTIONS)
+    right = items.targets[0, :, 0].tolist()
+    expected = by_hand(seen, items.tokens[0].numpy(), right)
+    assert len(expected) == pairs.confusion.shape[0] == 10
+    assert len(set(pairs.episodes.tolist())) > 1
+    for place, pair in enumerate(sorted(expected)):
+        *distances, confusion = expected[pair]
+        for layer in range(LAYERS):
+            assert -float(pairs.closeness[layer, place]) == pytest.approx(np.mean(distances[layer]))
+        assert float(pairs.confusion[place]) == pytest.approx(np.mean(confusion))
+        assert int(pairs.episodes[place]) == len(confusion) / TASK.shots
+
+
+def measured(
+    monkeypatch: pytest.MonkeyPatch, signs: list[int], *, wrong: float = 0
+) -> dict[str, Check]:
+    """Return the reports if replicates' layer 2 has these signs of rho."""
+
+    def premise(base: FrozenBase, task: Episodes, items: object) -> Tensor:
+        answers = asked(task, 100, 0).items.targets[0, :, 0].clone()
+        answers[: round(100 * (0.66 if task.labels == "permuted" else wrong))] = 0
+        return answers
+
+    generator = torch.Generator().manual_seed(1)
+    every = iter(
+        Pairs(
+            closeness=torch.stack([torch.zeros(10), torch.zeros(10), sign * torch.arange(10.0)]),
+            confusion=torch.arange(10) + 2 * torch.rand(10, generator=generator),
+            episodes=torch.full((10,), 7),
+        )
+        for sign in signs
+    )
+    monkeypatch.setattr(demonstrated, "answers", premise)
+    monkeypatch.setattr(check_of_errors, "pairs_of_classes", lambda *_: next(every))
+    monkeypatch.setattr(check_of_errors, "observed", lambda *_: None)
+    check = ErrorDiagnosis(task=TASK, samples=100)
+    subject = Subject(replicates=tuple(a_base() for _ in signs), seed=0)
+    return {report.name: report for report in check_of_errors.measure(check, subject)}
+
+
+@pytest.mark.parametrize(
+    ("signs", "verdict", "opposite"),
+    [
+        ([1], "holds", False),
+        ([1, 1, 1], "holds", False),
+        ([1, -1, 1], "fails", False),
+        ([-1, -1, -1], "fails", True),
+    ],
+)
+def test_rho_of_two_thirds_of_all_layers_decides(
+    monkeypatch: pytest.MonkeyPatch, signs: list[int], verdict: str, opposite: bool
+):
+    told = measured(monkeypatch, signs)["error_diagnosis.rho"]
+    assert told.verdict == verdict
+    details = told.details
+    assert (details["layer"], details["pairs"], details["fewest_episodes"]) == (2, 10, 7)
+    high = details["high"]
+    assert isinstance(high, float)
+    assert (high < 0) == opposite
+    rhos = details["rho"]
+    assert isinstance(rhos, tuple)
+    assert [rho > 0 for rho in rhos] == [sign > 0 for sign in signs]
+
+
+def test_nothing_is_claimed_of_a_base_at_chance(monkeypatch: pytest.MonkeyPatch):
+    told = measured(monkeypatch, [1, 1], wrong=0.65)
+    assert told.keys() == {"error_diagnosis.above-chance", "error_diagnosis.permuted"}
+
+
+@pytest.mark.parametrize(
+    ("given", "pointer", "nearest"),
+    [
+        ({"task": Episodes(kinds=4)}, "/check/task/kinds", (5,)),
+        ({"task": TASK, "layer": 3}, "/check/layer", (2,)),
+    ],
+)
+def test_few_classes_and_missing_layers_are_refused(
+    given: dict[str, object], pointer: str, nearest: tuple[int, ...]
+):
+    check = ErrorDiagnosis.model_validate(given)
+    (problem,) = check.problems(a_base().family)
+    assert (problem.pointer, problem.nearest) == (pointer, nearest)
+    assert ErrorDiagnosis(task=TASK).problems(a_base().family) == ()
