@@ -191,7 +191,7 @@ class Attempt:
             PlacedBase(
                 name=other.name,
                 files=self._fetch_replicates(cache, scratch, f"other-{place}", other.bases),
-                folder=self._located(other.folder),
+                folder=self._placed(cache, scratch / f"other-{place}", other.folder),
             )
             for place, other in enumerate(self._claim.others)
         )
@@ -250,13 +250,14 @@ class Attempt:
         Raises:
             InvalidSpec: this worker lacks it.
         """
-        return self._located(self._claim.model_folder)
+        return self._placed(cache, scratch / "model", self._claim.model_folder)
 
-    def _located(self, needed: ModelFolder | None) -> PlacedFolder | None:
+    def _placed(
+        self, cache: AssetCache, path: Path, needed: ModelFolder | None
+    ) -> PlacedFolder | None:
         if needed is None:
             return None
         if needed.stored:
-            path = scratch / "model"
             path.mkdir()
             for file in needed.stored:
                 self._place(cache, file.sha256, path / file.name)
