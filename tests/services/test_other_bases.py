@@ -27,7 +27,6 @@ from adaptlab.specs.spec import ImportSpec
 from adaptlab_db.tables import Job
 from adaptlab_services.errors import ReportRefused
 from adaptlab_services.jobs import control, jobs
-from adaptlab_services.jobs.scores import accuracies
 from adaptlab_services.leases.leases import Ledger
 from adaptlab_services.lifecycle import claims
 from adaptlab_services.lifecycle.transitions import Change, move
@@ -193,7 +192,7 @@ def test_scores_on_another_base_model_are_kept_apart(sessions: Sessions, ledger:
         assert shown == [(None, True, 12), (OTHER, True, 4), (OTHER, False, 2)]
         assert results.outcomes(session, job_id, kept.data[1].id).booleans().count(True) == 4
         assert [(one.seed, one.reason) for one in kept.not_carried] == [(1, "'ü' has no text")]
-        assert accuracies(session, [job_id]) == {job_id: 12 / 16}
+        assert jobs.get(session, job_id).accuracy == 12 / 16
         scored = scored_jobs(session, [job_id])[job_id]
     assert [one.correct for one in scored.evaluations] == [12]
     assert [(one.attached, one.correct) for one in scored.carried[OTHER]] == [(True, 4), (False, 2)]

@@ -191,7 +191,7 @@ class Attempt:
             PlacedBase(
                 name=other.name,
                 files=self._fetch_replicates(cache, scratch, f"other-{place}", other.bases),
-                folder=self._placed(cache, scratch / f"other-{place}", other.folder),
+                folder=self._place_model(cache, scratch / f"other-{place}", other.folder),
             )
             for place, other in enumerate(self._claim.others)
         )
@@ -250,9 +250,9 @@ class Attempt:
         Raises:
             InvalidSpec: this worker lacks it.
         """
-        return self._placed(cache, scratch / "model", self._claim.model_folder)
+        return self._place_model(cache, scratch / "model", self._claim.model_folder)
 
-    def _placed(
+    def _place_model(
         self, cache: AssetCache, path: Path, needed: ModelFolder | None
     ) -> PlacedFolder | None:
         if needed is None:
