@@ -133,7 +133,7 @@ def refusals(clock: Clock) -> Refusals:
 
 
 def refusal(who: Principal | None, address: str = "10.0.0.1") -> Entry:
-    return Entry(who, address, "cancel_job", None, 401 if who is None else 403, uuid4())
+    return Entry(who, address, "cancel_job", None, 401 if who is None else 403, str(uuid4()))
 
 
 def written(refusals: Refusals, entry: Entry, times: int) -> int:
