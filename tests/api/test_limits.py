@@ -20,7 +20,13 @@ from adaptlab.records import facts, gathering, record
 from adaptlab.specs import spec
 from adaptlab_answers.people import MOST_QUEUES
 from adaptlab_answers.server import MOST_GPUS
-from adaptlab_api.doors import body_limit, http_protocol, open_requests, request_rate
+from adaptlab_api.doors import (
+    body_limit,
+    http_protocol,
+    open_requests,
+    request_rate,
+    request_record,
+)
 from adaptlab_api.doors.time_limit import SLOW_FACTOR
 from adaptlab_api.pages.submitting.routes import MOST_FIELDS
 from adaptlab_api.requests import strict_json
@@ -164,6 +170,9 @@ def _stated(settings: Settings) -> dict[str, str]:
         "bytes of one artifact that a worker stores": f"{defaults['max_upload_bytes']:,}",
         "events in one report of a worker": f"{lease_views.MOST_EVENTS:,}",
         "queues that a worker serves": f"{lease_views.MOST_QUEUES}",
+        "characters of `X-Request-ID`; other ids are replaced": (
+            f"{request_record.LONGEST_REQUEST_ID}"
+        ),
         "GPUs that a worker reports": f"{MOST_GPUS}",
         "model roots that a worker reports": f"{lease_views.MOST_ROOTS}",
         "lease requests per worker token": f"{defaults['lease_rate']} a second, "

@@ -16,7 +16,8 @@ from adaptlab_services.people.tokens import Principal, without_tokens
 QUIET_PATHS = frozenset({"/healthz", "/readyz"})
 """Addresses that supervisors ask every few seconds; logged at the level `debug`."""
 LONGEST_PATH = 200
-REQUEST_ID = re.compile(r"[A-Za-z0-9._~-]{1,64}")
+LONGEST_REQUEST_ID = 64
+REQUEST_ID = re.compile(rf"[A-Za-z0-9._~-]{{1,{LONGEST_REQUEST_ID}}}")
 """Accepted ids, none of which can end a header or a line; tokens are replaced too."""
 
 log = logging.getLogger("adaptlab_api.access")
