@@ -1,4 +1,4 @@
-"""Scores on other base models: the job's page, its API and its command line."""
+"""Scores on other base models, on pages and the command line."""
 
 from html import unescape
 

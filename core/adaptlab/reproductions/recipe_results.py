@@ -142,6 +142,8 @@ def scores_of_cell(
         return row, matches[0]
     if matches:
         return Missing(f"{label} has scores on {len(matches)} tasks that match {column}")
+    if is_carried and row.scores and not row.missing:
+        return Missing(f"What {label} finds has no score on {column}: it was not carried there")
     return Missing(f"{label} has no score on {column} yet{because(row.missing)}")
 
 

@@ -555,9 +555,9 @@ def _check_carried(
         pointer = f"/evaluation/base_models/{index}"
         earlier = {one.digest: one.name for one in (*others[:index], base)}
         if other.digest in earlier:
-            same = earlier[other.digest]
-            whose = ", the job's own" if other.digest == base.digest else ""
-            detail = f"{other.name} is the same base model as {same}{whose}. Leave it out."
+            is_own = other.digest == base.digest
+            same = "the job's own" if is_own else f"the same as {earlier[other.digest]}"
+            detail = f"The base model {other.name} is {same}. Leave it out."
             problems.append(Problem(pointer, "base_model_twice", detail))
             continue
         try:
