@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter
 
 from adaptlab_api.answers.problems import ProblemDocument
@@ -58,6 +59,19 @@ def describe(app: FastAPI) -> Document:
             for method, operation in operations.items():
                 operations[method] = behind_the_gate(operation)
     return document
+
+
+def described_once(app: FastAPI) -> bytes:
+    """Return the document as JSON; the first one serves for the whole process.
+
+    It depends on the code alone. Only the text is kept: the dictionaries would be several MB.
+    """
+    if not _MADE:
+        _MADE.append(bytes(JSONResponse(app.openapi()).body))
+    return _MADE[0]
+
+
+_MADE: list[bytes] = []
 
 
 def undeployed() -> FastAPI:

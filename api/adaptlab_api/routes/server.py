@@ -1,7 +1,6 @@
 """The server itself: workers, capabilities, health and description."""
 
 from importlib.metadata import version
-from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
@@ -10,7 +9,6 @@ from adaptlab.specs.spec import SPEC_VERSION
 from adaptlab_answers.server import Capabilities, Health, Limits, Workers
 from adaptlab_answers.storage import StorageStatus
 from adaptlab_api.answers.answers import json_answer
-from adaptlab_api.answers.memory import give_memory_back
 from adaptlab_api.answers.problems import RETRY_SECONDS, STORE_UNAVAILABLE, no_database, problem
 from adaptlab_api.answers.state import resources_of
 from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep
@@ -98,10 +96,6 @@ async def readyz(request: Request) -> Response:
 def get_description(request: Request) -> Response:
     """Get the OpenAPI document."""
     kept = request.app.state
-    if getattr(kept, "description", None) is None:
-        # Only the text is kept: it is 0.25 MB, and the dictionaries would be several MB.
-        document: dict[str, Any] = request.app.openapi()  # as FastAPI types it
-        kept.description = bytes(JSONResponse(document).body)
-        del document
-        give_memory_back()  # what the schemas of all answers took for a moment
+    if getattr(kept, "description", None) is None:  # `adaptlab api` has made it
+        kept.description = bytes(JSONResponse(request.app.openapi()).body)
     return Response(kept.description, media_type="application/json")
