@@ -1,6 +1,7 @@
 """The list of jobs: sorted, filtered by chips, and changed by selection."""
 
 import re
+from urllib.parse import quote
 
 import pytest
 from fastapi.testclient import TestClient
@@ -36,8 +37,11 @@ def listed(page: str) -> list[str]:
     return re.findall(r'name="job" value="([^"]+)"', page)
 
 
-def send(admin: TestClient, act: str, jobs: list[str], **fields: str) -> "tuple[int, str]":
-    answer = admin.post(f"/jobs/selected/{act}", data={"job": jobs, **fields}, headers=HERE)
+def send(
+    admin: TestClient, act: str, jobs: list[str], back: str = "", **fields: str
+) -> tuple[int, str]:
+    form = {"job": jobs, **fields}
+    answer = admin.post(f"/jobs/selected/{act}?back={quote(back)}", data=form, headers=HERE)
     return answer.status_code, answer.headers.get("Location", answer.text)
 
 

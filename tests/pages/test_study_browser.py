@@ -98,10 +98,9 @@ def test_jobs_are_ticked_in_the_list_and_compared(
     a_study(sessions, admin, name="done", methods=["frozen", "lora", "prefix_tuning"])
     run_all(sessions, ordinary)
     visitor.sign_in("/?method=lora")
-    boxes = visitor.page.get_by_role("checkbox")
-    expect(boxes).to_have_count(2)
-    for box in boxes.all():
-        box.check()
+    expect(visitor.page.locator('input[name="job"]')).to_have_count(2)
+    visitor.page.get_by_label("all on this page").check()
+    visitor.page.get_by_label("Label for the selected jobs").fill("not = sent")
     visitor.page.get_by_role("button", name="Compare", exact=True).click()
     visitor.page.wait_for_url("**/compare?job=*&job=*")
     expect(visitor.page.get_by_role("heading", level=1)).to_have_text("Compare jobs")
@@ -113,7 +112,7 @@ def test_a_tick_outlives_a_refresh_of_the_list(
 ) -> None:
     a_study(sessions, admin, name="live", methods=["frozen", "lora"])
     visitor.sign_in("/?method=lora")
-    box = visitor.page.get_by_role("checkbox").first
+    box = visitor.page.locator('input[name="job"]').first
     box.check()
     run_all(sessions, ordinary)
     expect(visitor.page.locator("table.jobs tbody tr").first).to_contain_text("succeeded")

@@ -341,9 +341,16 @@ def test_many_submissions_at_once_never_exceed_the_limit_of_their_owner(
 def test_who_only_counts_lets_too_many_in(
     sessions: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nothing = select(func.now())
-    monkeypatch.setattr(limits, "_ONE_AT_A_TIME", nothing)
-    assert sum(submit_many(sessions, most=25, times=200)) > 25
+    monkeypatch.setattr(limits, "_ONE_AT_A_TIME", select(func.now()))
+    with sessions.begin() as session:
+        principal = a_principal(session)
+    with sessions() as one, sessions() as other:
+        for number, session in enumerate((one, other)):
+            spec = a_pretrain_spec(name=f"base-{number}")
+            jobs.create(session, principal, spec, most_queued=1)
+        one.commit()
+        other.commit()
+    assert count(sessions, "queued") == 2
 
 
 def test_going_on_and_making_anew_count_too(sessions: Sessions) -> None:

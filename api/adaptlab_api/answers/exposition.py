@@ -170,7 +170,7 @@ def _http(requests: Sequence[RouteCounts]) -> Iterator[Metric]:
 
 
 def _buckets(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
-    """Return a histogram's buckets as Prometheus has them, each with those below it."""
+    """Return a histogram's buckets, each with those below it."""
     names = [*(f"{float(bound):g}" for bound in bounds), "+Inf"]
     return list(zip(names, map(float, accumulate(counts)), strict=True))
 

@@ -98,6 +98,7 @@ def job_list_routes(renderer: Renderer) -> APIRouter:
         principal: SubmitterDep,
         opened: ResourcesDep,
         background: BackgroundTasks,
+        back: str = "",
     ) -> Response:
         try:
             done = apply(session, principal, act, fields, opened.settings.max_queued_jobs)
@@ -105,7 +106,7 @@ def job_list_routes(renderer: Renderer) -> APIRouter:
             return _refused(renderer, principal, refusal)
         background.add_task(opened.bell.ring, done.queues)  # after the commit
         if not done.refused:
-            return noted(session, request, RedirectResponse(_back(fields), 303))
+            return noted(session, request, RedirectResponse(_list(back), 303))
         shown = {"principal": principal, "here": "/", "faults": done.refused}
         page = renderer.fault(200, done.heading(act), "The others were not changed:", shown)
         return noted(session, request, page)
@@ -113,9 +114,9 @@ def job_list_routes(renderer: Renderer) -> APIRouter:
     return router
 
 
-def _back(fields: Mapping[str, Sequence[str]]) -> str:
+def _list(back: str) -> str:
     """Return the page of the list that a form came from, never another site."""
-    query = fields.get("back", ("/",))[0].partition("?")[2]
+    query = back.partition("?")[2]
     return f"/?{query}" if query else "/"
 
 

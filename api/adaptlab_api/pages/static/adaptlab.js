@@ -411,6 +411,13 @@
     });
   }
 
+  // Fields of a form that also has buttons for addresses, which these fields would only lengthen.
+  function leaveOut(form) {
+    const fields = [...form.elements].filter((field) => "onlyPosted" in field.dataset);
+    for (const field of fields) field.disabled = true;
+    window.setTimeout(() => { for (const field of fields) field.disabled = false; });
+  }
+
   // ---- start --------------------------------------------------------------------------------
 
   // Also called for every region that has been replaced.
@@ -439,6 +446,7 @@
   document.addEventListener("submit", (event) => {
     const question = event.submitter?.dataset.confirm ?? event.target.dataset.confirm;
     if (question && !window.confirm(question)) event.preventDefault();
+    if (event.submitter?.formMethod === "get") leaveOut(event.target);
   });
   document.addEventListener("adaptlab:refreshed", () => showCharts("[data-follow]"));
   document.addEventListener("visibilitychange", () => {
