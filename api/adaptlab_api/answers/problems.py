@@ -178,6 +178,12 @@ def problem(
     return Response(content, kind.status, answered, media_type=MEDIA_TYPE)
 
 
+def status_of(refusal: AdaptlabError) -> int:
+    """Return the status with which the API answers a refusal."""
+    response = answer(refusal)
+    return 422 if response is None else response.status_code
+
+
 def answer(error: Exception) -> Response | None:
     """Return the answer for an expected error, or None for an unexpected one."""
     if isinstance(error, AdaptlabError):

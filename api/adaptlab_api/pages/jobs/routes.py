@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.charts import Theme
 from adaptlab.errors import InvalidSpec
-from adaptlab_api.answers.problems import Refused, answer
+from adaptlab_api.answers.problems import Refused, status_of
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.jobs.curves import curves_chart
 from adaptlab_api.pages.jobs.listing import JobFilters, Place, job_list
@@ -228,9 +228,8 @@ def _refused(
     refusal: InvalidSpec | Refused | LimitReached | Forbidden,
 ) -> Response:
     """Return the page about a refused button, with the status of the API."""
-    response = answer(refusal)
-    status = 409 if response is None else response.status_code
-    return renderer.fault(status, NOT_DONE, f"{refusal}", {"principal": principal})
+    shown = {"principal": principal}
+    return renderer.fault(status_of(refusal), NOT_DONE, str(refusal), shown)
 
 
 def _no_job(renderer: Renderer, principal: Principal | Reader) -> Response:

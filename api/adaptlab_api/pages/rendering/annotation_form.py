@@ -20,7 +20,7 @@ def changes_of(fields: Mapping[str, Sequence[str]], labels: Mapping[str, str]) -
     """
     if "archived" in fields:
         return AnnotationChanges(archived=fields["archived"][0] == "yes")
-    given = _pairs(fields.get("labels", ("",))[0].splitlines())
+    given = labels_of(fields.get("labels", ("",))[0])
     removed = dict.fromkeys(labels.keys() - given.keys())
     # Browsers send line breaks as two characters; a form cannot hold more than the API accepts.
     notes = fields.get("notes", ("",))[0].replace("\r\n", "\n").strip()
@@ -37,12 +37,13 @@ def changed_labels(text: str) -> AnnotationChanges:
     if "=" not in text and removed == text.strip():
         detail = f"{removed[:64]!r} has no value. Write name = value, or -name to remove a label."
         raise InvalidSpec(Problem("/label", "missing", detail))
-    labels = _pairs([text]) if "=" in text else {removed: None}
+    labels = labels_of(text) if "=" in text else {removed: None}
     return valid(_CHANGES, json.dumps({"labels": labels}).encode())
 
 
-def _pairs(lines: Sequence[str]) -> dict[str, str]:
-    pairs = (line.partition("=") for line in lines if line.strip())
+def labels_of(text: str) -> dict[str, str]:
+    """Return the labels in lines of `name = value`."""
+    pairs = (line.partition("=") for line in text.splitlines() if line.strip())
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 

@@ -9,7 +9,7 @@ from fastapi.responses import RedirectResponse, Response
 from adaptlab.charts import Theme
 from adaptlab.comparisons.verdict import MOST_SEEDS
 from adaptlab.errors import InvalidSpec
-from adaptlab_api.answers.problems import Refused, answer
+from adaptlab_api.answers.problems import Refused, status_of
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.comparisons.charts import table_answer
 from adaptlab_api.pages.rendering.annotation_form import changes_of
@@ -134,7 +134,7 @@ def _add_annotating(router: APIRouter, renderer: Renderer) -> None:
         except NotFound as fault:
             return _not_found(renderer, principal, fault)
         except (InvalidSpec, Refused, Forbidden) as refusal:
-            return _refused(renderer, NOT_SAVED, refusal, shown)
+            return renderer.fault(status_of(refusal), NOT_SAVED, str(refusal), shown)
         return noted(session, request, RedirectResponse(f"{HERE}/{changed.name}", 303))
 
 
@@ -156,7 +156,7 @@ def _add_extending(router: APIRouter, renderer: Renderer) -> None:
         except NotFound as fault:
             return _not_found(renderer, principal, fault)
         except (InvalidSpec, Conflict) as refusal:
-            return _refused(renderer, NOT_EXTENDED, refusal, shown)
+            return renderer.fault(status_of(refusal), NOT_EXTENDED, str(refusal), shown)
         return renderer.page("study-extend.html", {**shown, **content})
 
     @router.post("/{study}/extend")
@@ -179,24 +179,13 @@ def _add_extending(router: APIRouter, renderer: Renderer) -> None:
         except NotFound as fault:
             return _not_found(renderer, principal, fault)
         except (InvalidSpec, Conflict, Forbidden, LimitReached) as refusal:
-            return _refused(renderer, NOT_EXTENDED, refusal, shown)
+            return renderer.fault(status_of(refusal), NOT_EXTENDED, str(refusal), shown)
         background.add_task(opened.bell.ring, done.queues)  # after the commit
         return noted(session, request, RedirectResponse(f"{HERE}/{done.study.name}", 303))
 
 
 async def _seeds(request: Request) -> Mapping[str, Sequence[str]]:
     return await form_fields(request, MOST_SEEDS)
-
-
-def _refused(
-    renderer: Renderer,
-    heading: str,
-    refusal: InvalidSpec | Refused | Conflict | Forbidden | LimitReached,
-    shown: Mapping[str, object],
-) -> Response:
-    response = answer(refusal)
-    status = 422 if response is None else response.status_code
-    return renderer.fault(status, heading, str(refusal), shown)
 
 
 def _not_found(renderer: Renderer, principal: Principal | Reader, fault: NotFound) -> Response:

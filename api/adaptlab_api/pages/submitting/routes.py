@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import AdaptlabError, InvalidSpec
 from adaptlab.reproductions.recipe import Preset
 from adaptlab.reproductions.recipe_study import RecipeRequest
-from adaptlab_api.answers.problems import answer
+from adaptlab_api.answers.problems import status_of
 from adaptlab_api.answers.state import Resources
 from adaptlab_api.limits.auditing import noted, unaudited
 from adaptlab_api.pages.rendering.forms import form_fields
@@ -386,7 +386,7 @@ def _job_page(
     )
     texts = {"what": "job", "submits": "Submit job", "kinds": KINDS}
     shown = {**asked.form("/", NEW_JOB, draft.spec), **values, **texts, "answer": preview}
-    return renderer.page("job-new.html", shown, _status(refusal))
+    return renderer.page("job-new.html", shown, status_of(refusal) if refusal else 200)
 
 
 def _study_page(
@@ -405,7 +405,7 @@ def _study_page(
     )
     texts = {"what": "study", "submits": "Create study", "named_new": hidden}
     shown = {**asked.form("/studies", NEW_STUDY), **values, **texts, "answer": preview}
-    return renderer.page("study-new.html", shown, _status(refusal))
+    return renderer.page("study-new.html", shown, status_of(refusal) if refusal else 200)
 
 
 def _named_new(session: Session) -> UUID | None:
@@ -414,13 +414,6 @@ def _named_new(session: Session) -> UUID | None:
         return studies.get(session, "new").id
     except NotFound:
         return None
-
-
-def _status(refusal: AdaptlabError | None) -> int:
-    if refusal is None:
-        return 200
-    response = answer(refusal)
-    return 422 if response is None else response.status_code
 
 
 def _closed(renderer: Renderer, asked: Asking) -> Response:

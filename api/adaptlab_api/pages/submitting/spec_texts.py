@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Literal, cast
 
+from adaptlab_api.pages.rendering.annotation_form import labels_of
+
 Kind = Literal[
     "integer",
     "number",
@@ -114,11 +116,6 @@ def _parts(text: str) -> list[str]:
     return [part for part in _BETWEEN.split(text) if part]
 
 
-def _labels(text: str) -> dict[str, str]:
-    pairs = (line.partition("=") for line in text.splitlines() if line.strip())
-    return {name.strip(): value.strip() for name, _, value in pairs}
-
-
 def _flag(text: str) -> Json:
     return {"true": True, "false": False}.get(text, text)
 
@@ -145,7 +142,7 @@ _READ: Mapping[Kind, Callable[[str], Json]] = {
     "integers": _integers,
     "numbers": _numbers,
     "texts": _parts,
-    "labels": _labels,
+    "labels": labels_of,
     "open": _open,
     "lines": _lines,
 }

@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse, Response
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec
-from adaptlab_api.answers.problems import Refused, answer
+from adaptlab_api.answers.problems import Refused, status_of
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.rendering.forms import small_form_fields
 from adaptlab_api.pages.rendering.renderer import Renderer
@@ -92,8 +92,7 @@ def _made(
         with session.begin_nested():
             created = issued_tokens.create(session, principal, access, form.asked())
     except (InvalidSpec, Refused, Forbidden, NotFound) as refusal:
-        response = answer(refusal)
-        status = 422 if response is None else response.status_code
+        status = status_of(refusal)
         content = token_page(session, principal, access, form=form)
         faults = {"faults": faults_of(refusal)}
         return renderer.page("tokens.html", {**shown, **content, **faults}, status)
