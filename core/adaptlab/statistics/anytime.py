@@ -3,11 +3,13 @@
 A study that looks at its results after each pass, and stops when it likes them, is wrong far more
 often than the level of a test for a fixed number of seeds. The evidence here is an e-process: if a
 statement is false, the chance that the evidence for it *ever* reaches 1/α is at most α (Ville
-1939), at whatever moments one looks and for whatever reason one stops. It is made by betting
-(Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS-B 2024): against a mean
-of at most μ, capital is multiplied by 1 - c + c x / μ for each seed's score x in [0, 1], and the
-capital of several shares c is added. It assumes nothing about the distribution of scores, so seeds
-that fail now and then, and failures that no seed has shown yet, are allowed for.
+1939), at whatever moments one looks and for whatever reason one stops.
+
+It is made by betting (Waudby-Smith and Ramdas, "Estimating means of bounded random variables by
+betting", JRSS-B 2024): against a mean of at most μ, capital is multiplied by 1 - c + c x / μ for
+each seed's score x in [0, 1], and the capital of several shares c is added. It assumes nothing
+about the distribution of scores, so seeds that fail now and then, and failures that no seed has
+shown yet, are allowed for.
 """
 
 import functools
