@@ -12,7 +12,7 @@ from adaptlab.statistics.scores import Scores
 from adaptlab.studies.study import QuestionSpec
 from adaptlab.values import Value
 
-OF_ITEMS = 0.2
+OF_ITEMS = 0.1
 """The share of the allowed error that is for the choice of test items; the rest is for seeds."""
 MOST_PROJECTED = 1024
 """Seeds beyond which no projection is made."""
@@ -69,12 +69,17 @@ class Rule(Value):
 def rule_of(question: QuestionSpec, methods: int, tables: int) -> Rule:
     """Return the rule of a table with this number of methods.
 
-    An answer is wrong only if the evidence for one of some false statements reaches the threshold.
-    For `best`, these are that one of the others exceeds the best method; for `order`, one for each
-    ordered pair; otherwise one for each method that is compared with the reference.
+    The error is divided by the number of statements that can be false at once, so that with the
+    confidence of the question none of them is ever shown. `best` and `order` compare each ordered
+    pair: of two equal methods, neither exceeds the other. The other questions compare each method
+    with the reference, in both directions; `works` compares it with chance as well. Statements that
+    differ by the margin alone do not count twice: the evidence for the stronger one is smaller, so
+    the weakest false one bounds them all.
     """
-    false = methods * (methods - 1) if question.decide == "order" else methods - 1
-    error = (1 - question.confidence) / tables / max(1, false)
+    others = methods - 1
+    both_ways = {"best": methods * others, "order": methods * others, "works": 4 * others}
+    statements = both_ways.get(str(question.decide), 2 * others)
+    error = (1 - question.confidence) / tables / max(1, statements)
     return Rule(threshold=1 / ((1 - OF_ITEMS) * error), item_tail=OF_ITEMS * error)
 
 
@@ -95,25 +100,25 @@ class Evidence:
 
     def mean(self, label: str) -> float:
         """Return a method's mean accuracy over its seeds."""
-        return self._level(label).bets.mean
+        return self._level(label).mean
 
     def exceeds(self, first: str, second: str, by: float = 0.0) -> Standing:
         """Return the standing of: `first` exceeds `second` by more than `by`."""
         pair = self._order(first, second)
         statement = Statement(kind="exceeds", first=first, second=second, by=by)
-        return self._standing(statement, pair.first.seeds, lambda times: pair.evidence(by, times))
+        return self._standing(statement, pair.seeds, lambda times: pair.evidence(by, times))
 
     def above(self, label: str, score: float) -> Standing:
         """Return the standing of: the method scores above `score`."""
         one = self._level(label)
         statement = Statement(kind="above", first=label, by=score)
-        return self._standing(statement, one.bets.seeds, lambda times: one.above(score, times))
+        return self._standing(statement, one.seeds, lambda times: one.above(score, times))
 
     def below(self, label: str, score: float) -> Standing:
         """Return the standing of: the method scores below `score`."""
         one = self._level(label)
         statement = Statement(kind="below", first=label, by=score)
-        return self._standing(statement, one.bets.seeds, lambda times: one.below(score, times))
+        return self._standing(statement, one.seeds, lambda times: one.below(score, times))
 
     def _standing(self, statement: Statement, seeds: int, log: LogEvidence) -> Standing:
         target, now = math.log(self.rule.threshold), log(1.0)

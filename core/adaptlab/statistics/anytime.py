@@ -6,69 +6,64 @@ statement is false, the chance that the evidence for it *ever* reaches 1/α is a
 1939), at whatever moments one looks and for whatever reason one stops.
 
 It is made by betting (Waudby-Smith and Ramdas, "Estimating means of bounded random variables by
-betting", JRSS-B 2024): against a mean of at most μ, capital is multiplied by 1 - c + c x / μ for
-each seed's score x in [0, 1], and the capital of several shares c is added. It assumes nothing
-about the distribution of scores, so seeds that fail now and then, and failures that no seed has
-shown yet, are allowed for.
+betting", JRSS-B 2024). Against "the first mean x is at most the second, y, plus δ", each seed
+multiplies capital by (1 + λ (x - p - δ/2)) (1 - λ (y - p + δ/2)), for a centre p and a stake λ that
+keep both factors from becoming negative. If the statement holds, the expectation is at most
+(1 + λ u) (1 - λ u) ≤ 1, with u the first mean less p + δ/2. For two methods whose seeds succeed or
+fail, the best p and λ give the largest growth that any e-process has (Turner, Ly and Grünwald,
+"Generic E-variables for exact sequential k-sample tests", JSPI 2024). The capital of several bets
+is added.
+
+Nothing is assumed about the distribution of scores, so seeds that fail now and then, and failures
+that no seed has shown yet, are allowed for.
 """
 
 import functools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from adaptlab.statistics.counts import Counting, Gap, Seeds, counts
+from adaptlab.statistics.distributions import student_quantile
 from adaptlab.statistics.scores import Scores
-from adaptlab.statistics.spread import normal_quantile
 
 if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
     import numpy as np
     from numpy.typing import NDArray
 
-SHARES = (0.3, 0.6, 0.85, 0.99)
-"""The shares of the capital that are bet on each seed."""
-PRIOR = (0.15, 0.25, 0.3, 0.3)
-"""The capital with which each share begins; most for the bets that decide clear cases early."""
-OF_TWO = 0.8
-"""The capital of bets on each method's scores; the rest bets on their differences within seeds."""
-CELLS = 512
-"""Intervals between tabulated means, narrower towards 0 and 1."""
-NEAREST_END = 1e-7
 
+class Bet(NamedTuple):
+    """A bet that two means are on different sides of a centre.
 
-@dataclass(frozen=True, eq=False)
-class Bets:
-    """The bets on one method's seeds.
-
-    `above` is the log capital against means of at most μ, [share, mean], for the means of `means`,
-    and `below` that against means of at least μ. Both are sums over seeds.
+    `stake` is the share of the largest stake that cannot lose more than all, and `capital` that
+    with which it begins.
     """
 
-    mean: float
-    seeds: int
-    above: "NDArray[np.float64]"
-    below: "NDArray[np.float64]"
+    centre: float
+    stake: float
+    capital: float
 
 
-@functools.cache
-def means() -> "NDArray[np.float64]":
-    """Return the means at which capital is tabulated, inside (0, 1)."""
-    import numpy as np
-
-    inside = np.sin(np.linspace(0, math.pi / 2, CELLS + 1)) ** 2
-    return np.clip(inside, NEAREST_END, 1 - NEAREST_END)
-
-
-def bets(scores: "NDArray[np.float64]") -> Bets:
-    """Return the bets on seeds' scores [seed], each between 0 and 1."""
-    return Bets(
-        mean=float(scores.mean()),
-        seeds=len(scores),
-        above=_against(scores, means()),
-        below=_against(1 - scores, means())[:, ::-1],  # the means are symmetric about one half
-    )
+OF_TWO = 0.9
+"""The capital of bets on each method's scores; the rest bets on their differences within seeds."""
+BETS = (
+    Bet(0.5, 0.99, 0.32),
+    Bet(0.5, 0.65, 0.18),
+    Bet(0.38, 0.97, 0.13),
+    Bet(0.62, 0.97, 0.13),
+    Bet(0.22, 0.97, 0.08),
+    Bet(0.78, 0.97, 0.08),
+    Bet(0.1, 0.9, 0.04),
+    Bet(0.9, 0.9, 0.04),
+)
+"""The bets on two methods; most capital on those that decide clear cases early."""
+STAKES = (0.3, 0.6, 0.85, 0.99)
+"""The stakes of bets on one mean, against one value."""
+CAPITAL = (0.15, 0.25, 0.3, 0.3)
+"""The capital with which each of them begins."""
+NEAREST_ZERO = 1e-7
+"""The least mean against which a bet is made."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,62 +77,46 @@ class Order:
     """
 
     gap: Gap
-    first: Bets
-    second: Bets
     item_tail: float
+
+    @property
+    def seeds(self) -> int:
+        """The number of seeds that count."""
+        return self.gap.seeds
 
     @cached_property
     def item_reach(self) -> float:
-        """By how much the items' mean difference may exceed that of all items.
-
-        It is z √(v / items), with the variance v of the items' mean differences over the seeds run,
-        and at least that of a single item that differs.
-        """
-        items = self.gap.items
-        by_item = self.gap.by_item
-        variance = float(by_item.var(ddof=1)) / items if items > 1 else 1.0
-        return normal_quantile(self.item_tail) * math.sqrt(max(variance, 1 / items**2))
+        """By how much the items' mean difference may exceed that of all items."""
+        return item_reach(self.gap.by_item, self.item_tail, width=2)
 
     def evidence(self, exceeds: float = 0.0, times: float = 1.0) -> float:
-        """Return the log evidence that first - second > `exceeds`.
+        """Return the log evidence that first - second > `exceeds`, which is more than -1.
 
         With `times`, it is the evidence that as many times the seeds would give if they scored as
         those that were run: a projection, not evidence.
         """
-        by_method = self._by_method(exceeds + self.item_reach, times)
-        within = self._within_seeds(exceeds + self.item_reach, times)
-        return _log_sum(math.log(OF_TWO) + by_method, math.log(1 - OF_TWO) + within)
+        by_method, within = self._logs(exceeds + self.item_reach)
+        return _log_mixture(
+            [times * log for log in (*by_method, *within)],
+            [*(OF_TWO * bet.capital for bet in BETS), *((1 - OF_TWO) * one for one in CAPITAL)],
+        )
 
-    def _by_method(self, exceeds: float, times: float) -> float:
-        """Return the least capital of bets on both methods, over all means.
-
-        The null is that the first mean is at most the second plus `exceeds`. Between two tabulated
-        means, the lower capital of either side counts.
-        """
+    def _logs(self, exceeds: float) -> "tuple[list[float], list[float]]":
+        """Return the log growth of each bet, on both methods and on differences within seeds."""
         import numpy as np
 
-        grid = means()
-        above = _capital(self.first.above, times)
-        below = _capital(self.second.below, times)
-        # Of second means in [low, high], `below` is least at low, and `above` is at high + exceeds.
-        low = np.concatenate(([0.0], grid))
-        high = np.concatenate((grid, [1.0]))
-        of_first = above[np.minimum(np.searchsorted(grid, high + exceeds), CELLS)]
-        of_second = below[np.maximum(np.searchsorted(grid, low, side="right") - 1, 0)]
-        return float((of_first + of_second).min())
-
-    def _within_seeds(self, exceeds: float, times: float) -> float:
-        """Return the capital of bets on the seeds' differences.
-
-        It needs no independence of the two methods.
-        """
-        import numpy as np
-
-        mean = (1 + exceeds) / 2
-        if mean >= 1:
-            return -math.inf
-        differences = (1 + self.gap.by_seed) / 2
-        return float(_capital(_against(differences, np.array([max(mean, NEAREST_END)])), times)[0])
+        half = exceeds / 2
+        first, second = self.gap.first.accuracies, self.gap.second.accuracies
+        by_method: list[float] = []
+        for bet in BETS:
+            stake = bet.stake / (max(bet.centre, 1 - bet.centre) + half)
+            growth = (1 + stake * (first - bet.centre - half)) * (
+                1 - stake * (second - bet.centre + half)
+            )
+            by_method.append(float(np.log(growth).sum()))
+        # It needs no independence of the two methods: -1 to 1 becomes 0 to 1.
+        within = _growth((1 + self.gap.by_seed) / 2, (1 + exceeds) / 2)
+        return by_method, within
 
 
 def order(
@@ -162,45 +141,59 @@ def order(
             f"{first.label} and {second.label} have no seed in common; run both with the same "
             "seeds."
         )
-    gap = Gap(counting(first, shared), counting(second, shared))
-    return Order(gap, bets(gap.first.accuracies), bets(gap.second.accuracies), item_tail)
+    return Order(Gap(counting(first, shared), counting(second, shared)), item_tail)
 
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """The evidence on one method, for statements about its mean alone."""
+    """The evidence on one method, for statements about its mean alone.
 
-    bets: Bets
+    `accuracies` are those of its seeds.
+    """
+
+    accuracies: "NDArray[np.float64]"
     item_reach: float
+
+    @property
+    def seeds(self) -> int:
+        """The number of seeds that count."""
+        return len(self.accuracies)
+
+    @property
+    def mean(self) -> float:
+        """The mean accuracy over the seeds."""
+        return float(self.accuracies.mean())
 
     def above(self, level: float, times: float = 1.0) -> float:
         """Return the log evidence that the mean exceeds `level`."""
-        return self._at(self.bets.above, level + self.item_reach, times, rising=False)
+        logs = _growth(self.accuracies, level + self.item_reach)
+        return _log_mixture([times * log for log in logs], CAPITAL)
 
     def below(self, level: float, times: float = 1.0) -> float:
         """Return the log evidence that the mean is below `level`."""
-        return self._at(self.bets.below, level - self.item_reach, times, rising=True)
-
-    def _at(
-        self, logs: "NDArray[np.float64]", level: float, times: float, *, rising: bool
-    ) -> float:
-        import numpy as np
-
-        if not 0 < level < 1:
-            return -math.inf
-        place = int(np.searchsorted(means(), level, side="left"))
-        # The tabulated mean on the side where the capital is less.
-        place = max(0, place - 1) if rising else min(place, CELLS)
-        return float(_capital(logs, times)[place])
+        logs = _growth(1 - self.accuracies, 1 - level + self.item_reach)
+        return _log_mixture([times * log for log in logs], CAPITAL)
 
 
 def level(scores: Scores, item_tail: float, counting: Counting = counts) -> Level:
     """Return the evidence on one method's mean."""
     counted = counting(scores, scores.seeds)
-    by_item = counted.by_item / len(scores.seeds)
-    variance = float(by_item.var(ddof=1)) / scores.items if scores.items > 1 else 1.0
-    reach = normal_quantile(item_tail) * math.sqrt(max(variance, 1 / scores.items**2))
-    return Level(bets(counted.accuracies), reach)
+    reach = item_reach(counted.by_item / len(scores.seeds), item_tail, width=1)
+    return Level(counted.accuracies, reach)
+
+
+def item_reach(by_item: "NDArray[np.float64]", tail: float, width: float) -> float:
+    """Return by how much the mean over the items may exceed that over all items.
+
+    It is Student's t √(v / items), with the variance v of the items' means over the seeds run. It
+    is at least what unseen items allow: a share q of items of which none was drawn, with a chance
+    (1 - q)^items of `tail`, moves the mean by at most q times the `width` of the scale.
+    """
+    items = len(by_item)
+    unseen = width * (1 - tail ** (1 / items))
+    if items < 2:
+        return unseen
+    return max(unseen, _quantile(items - 1, tail) * math.sqrt(float(by_item.var(ddof=1)) / items))
 
 
 def least_seeds(log_threshold: float) -> int:
@@ -208,40 +201,41 @@ def least_seeds(log_threshold: float) -> int:
 
     It is that of a method that always succeeds against one that never does.
     """
+    capital = [OF_TWO * bet.capital for bet in BETS] + [(1 - OF_TWO) * one for one in CAPITAL]
+    growth = [
+        math.log1p(bet.stake * min(bet.centre, 1 - bet.centre) / max(bet.centre, 1 - bet.centre))
+        + math.log1p(bet.stake)
+        for bet in BETS
+    ]
+    growth += [math.log1p(stake) for stake in STAKES]
     seeds = 1
-    while math.log(OF_TWO) + 2 * _log_mixture([seeds * math.log1p(c) for c in SHARES]) < (
-        log_threshold
-    ):
+    while _log_mixture([seeds * one for one in growth], capital) < log_threshold:
         seeds += 1
     return seeds
 
 
-def _against(scores: "NDArray[np.float64]", at: "NDArray[np.float64]") -> "NDArray[np.float64]":
-    """Return the log capital of bets against means of at most `at`.
+@functools.lru_cache(maxsize=256)
+def _quantile(freedom: int, tail: float) -> float:
+    return student_quantile(freedom, 1 - tail)
 
-    Shape [share, mean], from scores [seed].
+
+def _growth(scores: "NDArray[np.float64]", mean: float) -> list[float]:
+    """Return the log capital of each stake, against a mean of at most `mean`.
+
+    Nothing is bet against a mean that no score can exceed.
     """
     import numpy as np
 
-    gains = scores[None, :] / at[:, None] - 1  # [mean, seed]
-    return np.stack([np.log1p(share * gains).sum(axis=1) for share in SHARES])
+    if mean >= 1:
+        return [-math.inf] * len(STAKES)
+    gains = scores / max(mean, NEAREST_ZERO) - 1
+    return [float(np.log1p(stake * gains).sum()) for stake in STAKES]
 
 
-def _capital(logs: "NDArray[np.float64]", times: float) -> "NDArray[np.float64]":
-    """Return the log of the capital of all shares together, [mean]."""
-    import numpy as np
-
-    return np.logaddexp.reduce(times * logs + np.log(PRIOR)[:, None], axis=0)
-
-
-def _log_mixture(logs: Sequence[float]) -> float:
+def _log_mixture(logs: "list[float]", capital: "tuple[float, ...] | list[float]") -> float:
+    """Return the log of the capital of all bets together."""
     most = max(logs)
-    parts = (weight * math.exp(one - most) for weight, one in zip(PRIOR, logs, strict=True))
-    return most + math.log(math.fsum(parts))
-
-
-def _log_sum(first: float, second: float) -> float:
-    most = max(first, second)
     if most == -math.inf:
         return most
-    return most + math.log(math.exp(first - most) + math.exp(second - most))
+    parts = (weight * math.exp(one - most) for weight, one in zip(capital, logs, strict=True))
+    return most + math.log(math.fsum(parts))
