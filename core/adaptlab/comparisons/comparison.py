@@ -175,7 +175,7 @@ def compare(
         chance=chance,
         failing_below=below,
         voided=voided,
-        warnings=comparison_warnings(rows, differences, of_bases),
+        warnings=comparison_warnings(rows, differences, of_bases, chose_seeds=bool(answers)),
         differences=tuple(differences),
         cells=cells,
         curves=budget_curves(rows, interval),

@@ -57,7 +57,9 @@ def print_decisions(taken: Sequence["DecisionView"]) -> None:
     """Print every decision: what had ended, what was known, and what ran next and why."""
     for one in taken:
         again = {None: "", True: " (replayed: the same)", False: " (replayed: another decision)"}
-        ended = f"passes {', '.join(map(str, one.seen))} ended" if one.seen else "nothing had ended"
+        passes = "pass" if len(one.seen) == 1 else "passes"
+        numbers = ", ".join(map(str, one.seen))
+        ended = f"{passes} {numbers} ended" if one.seen else "nothing had ended"
         print(f"{one.number}. {ended}{again[one.replayed]}")
         print(one_line(f"   {one.sentence}"))
         for planned in one.planned:
