@@ -1,4 +1,4 @@
-"""Studies with a question: what is known, what runs and why, and what it costs."""
+"""Studies with a question: what is known, runs, and costs, and why."""
 
 from typing import Literal
 from uuid import UUID

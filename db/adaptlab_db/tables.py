@@ -579,7 +579,7 @@ class Study(Table):
 
 
 class StudyDecision(Table):
-    """What a study with a question knew after some passes, and what it decided.
+    """What a study with a question knew at one look, and decided.
 
     `look` is the whole `adaptlab.questions.planning.Look`. It follows from `question`, `hours` and
     `states`, which are those of all passes that had been planned before, by number.

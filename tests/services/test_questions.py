@@ -1,4 +1,4 @@
-"""Studies with a question: their passes, decisions and endings, with invented results."""
+"""Studies with a question: passes, decisions and endings."""
 
 import random
 import threading
@@ -333,7 +333,7 @@ class Died(Exception):
 
 @contextmanager
 def dying_after(sessions: Sessions, statement: int) -> Iterator[list[bool]]:
-    """Let no further statement pass after this number of them; says if one was refused."""
+    """Let no statement pass after this number; yield if one was refused."""
     left, died = [statement], [False]
 
     def count(*_: object) -> None:

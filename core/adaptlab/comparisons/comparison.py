@@ -186,7 +186,7 @@ def compare(
 
 
 def _answered(cell: ComparisonCell, answers: Mapping[int, str]) -> ComparisonCell:
-    """Return a cell with the study's own answer as its finding, if there is one."""
+    """Return a cell with the study's own answer as its finding, if any."""
     answer = None if cell.budget is None else answers.get(cell.budget)
     if answer is None and answers and cell.budget is None:
         answer = " ".join(dict.fromkeys(answers.values()))

@@ -1,4 +1,4 @@
-"""The decisions of studies with a question, their replay, and what a question costs."""
+"""The decisions of studies with a question, their replay, and its cost."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,7 +69,7 @@ def decisions(
 
 
 def question_cost(session: Session, question: QuestionSpec, plan: StudyPlan) -> QuestionCost:
-    """Return what a study with a question is expected to cost before it begins."""
+    """Return what a study with a question should cost."""
     states = tables(plan, NOTHING_RUN, {})
     least, most = least_cost(question, states), most_cost(question, states)
     jobs = [(job.resolved, job.spec.resources.queue) for job in plan.jobs]
@@ -107,7 +107,7 @@ def _decision(one: StudyDecision, before: Mapping[str, str], replayed: bool | No
 def _replayed(
     session: Session, study: Study, rows: Sequence[StudyDecision], most_jobs: int
 ) -> Mapping[int, bool]:
-    """Take decisions again from what they saw; return whether each is the same."""
+    """Take decisions again; return whether each is the same."""
     with access.inside(session, study.project_id):
         spec = spec_of(study)
         bases = [base_models.facts(session, name_of(base)) for base in spec.base_models]

@@ -1,4 +1,4 @@
-"""The planner: a thread of every API that continues studies with a question.
+"""The planner: a thread of every API that continues asked studies.
 
 Any number may run at once, in any number of processes; each decision is taken once.
 """

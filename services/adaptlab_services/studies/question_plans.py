@@ -1,4 +1,4 @@
-"""Planning of studies with a question: what has ended is seen, and the next passes are created.
+"""Planning of studies with a question: the next passes are created.
 
 A decision and the jobs that it plans are written in one unit of work, and a decision follows from
 the passes seen alone. A planner that dies at any moment has therefore decided nothing or all of it,
@@ -48,9 +48,9 @@ def due(session: Session) -> tuple[UUID, ...]:
 
 
 def plan_due(sessions: sessionmaker[Session], most_jobs: int) -> tuple[str, ...]:
-    """Decide what follows in every study that is due; return queues with new work.
+    """Decide what follows in every study that is due.
 
-    `sessions` are the program's own, which see all projects. A study that cannot be planned now is
+    Returns the queues with new work. `sessions` are the program's own, which see all projects. A study that cannot be planned now is
     logged and left as it is, and the others are planned.
     """
     with one_by_one(sessions) as session:
@@ -66,9 +66,9 @@ def plan_due(sessions: sessionmaker[Session], most_jobs: int) -> tuple[str, ...]
 
 
 def plan_next(session: Session, study_id: UUID, most_jobs: int) -> tuple[str, ...]:
-    """See which passes have ended, and plan the next ones; return queues with new work.
+    """See which passes have ended, and plan the next ones.
 
-    Does nothing if no pass has ended since the last decision.
+    Returns the queues with new work. Does nothing if no pass has ended since the last decision.
     """
     study_lock.take(session)
     query = select(Study).where(Study.id == study_id, _is_due()).with_for_update()
@@ -92,9 +92,9 @@ def decide(
     plan: StudyPlan,
     bases: Sequence[BaseModelFacts],
 ) -> tuple[str, ...]:
-    """Take the next decision of a study, with its jobs; return queues with new work.
+    """Take the next decision of a study, with its jobs.
 
-    The study's row is locked, and the unit of work is inside its project.
+    Returns the queues with new work. The study's row is locked, and the unit of work is inside its project.
     """
     spec = spec_of(study)
     question = spec.question
@@ -215,9 +215,9 @@ def _write_decision(
 
 
 def _drop(session: Session, study_id: UUID, numbers: Sequence[int]) -> tuple[int, ...]:
-    """Cancel the jobs of unneeded passes that no worker has begun; return their numbers.
+    """Cancel the jobs of unneeded passes that no worker has begun.
 
-    A job that another study has too is only given up. One that runs is waited for.
+    Returns the numbers of these passes. A job that another study has too is only given up. One that runs is waited for.
     """
     if not numbers:
         return ()
@@ -265,7 +265,7 @@ def _create(
     wanted: Sequence[NextPass],
     numbers: tuple[int, int],
 ) -> tuple[str, ...]:
-    """Create the jobs of passes, or reuse equal ones, and link them to the study.
+    """Create the jobs of passes, or reuse equal ones, and link them.
 
     `numbers` are those of the decision and of the first pass.
     """
@@ -306,7 +306,7 @@ def _create(
 
 
 def _spec(wanted: NextPass, job: PlannedJob, base: BaseModelFacts) -> AdaptSpec:
-    """Return the spec of a pass: some seeds of a cell's job, at some of its rates."""
+    """Return the spec of a pass: some seeds and rates of a cell's job."""
     spec = job.spec
     changes: dict[str, object] = {
         "seeds": wanted.seeds,

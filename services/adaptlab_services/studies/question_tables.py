@@ -19,7 +19,7 @@ from adaptlab.questions.passes import (
     TableState,
     TriedRate,
 )
-from adaptlab.questions.rates import Tuned, tuning
+from adaptlab.questions.rates import LARGEST_RATE, Tuned, tuning
 from adaptlab.statistics.scores import Scores, scores_of
 from adaptlab.studies.study_plan import Cell, PlannedJob, StudyPlan
 from adaptlab_db.tables import StudyPass
@@ -95,7 +95,9 @@ def _method(
     cell: Cell, job: PlannedJob, rows: Sequence[StudyPass], past: History, states: States
 ) -> MethodState:
     trains = job.resolved.trains
-    rates = sorted(trial.learning_rate for trial in job.resolved.training.trials)
+    # A grid up to the largest rate can exceed it by rounding.
+    trials = job.resolved.training.trials
+    rates = sorted(min(trial.learning_rate, LARGEST_RATE) for trial in trials)
     state = MethodState(
         label=cell.method,
         role=cell.role,
@@ -170,7 +172,10 @@ def _falls(replicates: Iterable[ReplicateResult], halves: Mapping[int, float]) -
 
 
 def _scores(cell: Cell, job: PlannedJob, ended: Sequence[ScoredJob]) -> Scores | None:
-    """Return the scores of all seeds; a seed that diverged answers nothing correctly."""
+    """Return the scores of all seeds.
+
+    A seed that diverged answers nothing correctly.
+    """
     evaluations = [evaluation for one in ended for evaluation in one.evaluations]
     if not evaluations:
         return None

@@ -475,7 +475,7 @@ def _preview_question(
     bases: Sequence[jobs.BasePlan],
     rules: Rules,
 ) -> StudyPreview:
-    """Return the preview of a study with a question: its first passes, and its cost."""
+    """Return a preview with the first passes and the cost of a question."""
     new_bases = {base.facts.name: base.job for base in bases if base.job is not None}
     queues = {job.spec.resources.queue for job in plan.jobs}
     queues |= {queue for _, queue in new_bases.values()}
