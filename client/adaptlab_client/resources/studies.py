@@ -103,9 +103,9 @@ class Studies:
     def decisions(
         self, study: Identity, *, replay: bool = False, page_size: int = 100
     ) -> Iterator[DecisionView]:
-        """Iterate over the decisions of a study with a question, the first one first.
+        """Iterate over the decisions of a study, the first one first.
 
-        With `replay`, the server takes each again from what it saw, and says if it is the same.
+        Only a study with a question has any. With `replay`, the server takes each again from what it saw, and says if it is the same.
         """
         query: Query = {"replay": "true" if replay else None, "page_size": page_size}
         return entries(

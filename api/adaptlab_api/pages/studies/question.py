@@ -1,4 +1,4 @@
-"""The question of a study on its page: evidence against threshold, and what runs next."""
+"""The question of a study on its page: evidence, and what runs next."""
 
 import json
 import math
@@ -29,7 +29,7 @@ class EvidenceLine:
 
 @dataclass(frozen=True, slots=True)
 class QuestionOnPage:
-    """What is asked, what it has cost, what runs, and the evidence of each table."""
+    """What is asked and has been spent, what runs, and the evidence."""
 
     asked: str
     cost: str
@@ -54,7 +54,10 @@ def question_on_page(study: StudyView) -> QuestionOnPage | None:
 
 
 def _standings(table: TableStanding) -> list[Standing]:
-    """Return the statements that matter: of a settled goal only its way, each once."""
+    """Return the statements that matter, each once.
+
+    Of a settled goal, these are only those of its way.
+    """
     ruled_out = list(table.ruled_out)
     for goal in table.goals:
         for way in goal.ways:
