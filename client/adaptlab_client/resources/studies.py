@@ -105,7 +105,8 @@ class Studies:
     ) -> Iterator[DecisionView]:
         """Iterate over the decisions of a study, the first one first.
 
-        Only a study with a question has any. With `replay`, the server takes each again from what it saw, and says if it is the same.
+        Only a study with a question has any. With `replay`, the server takes each again from what
+        it saw, and says if it is the same.
         """
         query: Query = {"replay": "true" if replay else None, "page_size": page_size}
         return entries(

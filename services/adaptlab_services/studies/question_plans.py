@@ -50,8 +50,8 @@ def due(session: Session) -> tuple[UUID, ...]:
 def plan_due(sessions: sessionmaker[Session], most_jobs: int) -> tuple[str, ...]:
     """Decide what follows in every study that is due.
 
-    Returns the queues with new work. `sessions` are the program's own, which see all projects. A study that cannot be planned now is
-    logged and left as it is, and the others are planned.
+    Returns the queues with new work. `sessions` are the program's own, which see all projects. A
+    study that cannot be planned now is logged and left as it is, and the others are planned.
     """
     with one_by_one(sessions) as session:
         studies = due(session)
@@ -94,7 +94,8 @@ def decide(
 ) -> tuple[str, ...]:
     """Take the next decision of a study, with its jobs.
 
-    Returns the queues with new work. The study's row is locked, and the unit of work is inside its project.
+    Returns the queues with new work. The study's row is locked, and the unit of work is inside its
+    project.
     """
     spec = spec_of(study)
     question = spec.question
@@ -217,7 +218,8 @@ def _write_decision(
 def _drop(session: Session, study_id: UUID, numbers: Sequence[int]) -> tuple[int, ...]:
     """Cancel the jobs of unneeded passes that no worker has begun.
 
-    Returns the numbers of these passes. A job that another study has too is only given up. One that runs is waited for.
+    Returns the numbers of these passes. A job that another study has too is only given up. One that
+    runs is waited for.
     """
     if not numbers:
         return ()
