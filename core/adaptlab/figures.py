@@ -1,4 +1,4 @@
-"""Numbers and names in sentences: counts, shares, differences of scores and lists."""
+"""Numbers and names in sentences: counts, shares, points and lists."""
 
 from collections.abc import Sequence
 

@@ -367,6 +367,15 @@ def most_cost(question: QuestionSpec, tables: Sequence[TableState]) -> int:
     return least_cost(question, tables) + more
 
 
+def fixed_cost(question: QuestionSpec, tables: Sequence[TableState]) -> int:
+    """Return the replicate-steps of a grid of all rates at the limit of seeds."""
+    return sum(
+        method.steps * max(1, len(method.rates)) * question.at_most.seeds
+        for table in tables
+        for method in table.methods
+    )
+
+
 def _first_seeds(question: QuestionSpec, table: TableState, tables: int) -> int:
     rule = rule_of(question, len(table.methods), tables)
     least = max(FEWEST_SEEDS, least_seeds(math.log(rule.threshold)))

@@ -6,10 +6,23 @@ from adaptlab.figures import counted, listed, percent
 from adaptlab.questions.goals import Goal, Goals, reference_of
 from adaptlab.questions.passes import Place
 from adaptlab.questions.statements import Standing, Statement
+from adaptlab.studies.question import WithinMarginOf
 from adaptlab.studies.study import QuestionSpec
 
 MOST_NAMED = 3
 """Open goals named in one sentence; the rest are counted."""
+
+
+def asked_text(question: QuestionSpec) -> str:
+    """Return what is asked: "Which method is the best, to within 1 point"."""
+    points = f"{100 * question.margin:g} {'point' if question.margin == 0.01 else 'points'}"
+    if isinstance(question.decide, WithinMarginOf):
+        return f"Which methods score at most {points} less than {question.decide.within_margin_of}"
+    if question.decide == "works":
+        return f"Which methods exceed the base model alone and chance by more than {points}"
+    if question.decide == "order":
+        return f"Which order the methods have, unless they differ by less than {points}"
+    return f"Which method is the best, to within {points}"
 
 
 def statement_text(statement: Statement) -> str:

@@ -17,8 +17,8 @@ def check_question(spec: StudySpec, entries: Sequence[StudyEntry]) -> None:
     """Raise `InvalidSpec` if the study cannot answer its question, if any."""
     if spec.question is None:
         return
-    problems = (*_of_members(spec), *_of_methods(spec, entries))
-    if problems:
+    # Entries share the study's tuning, and a fault there is named once.
+    if problems := dict.fromkeys((*_of_members(spec), *_of_methods(spec, entries))):
         raise InvalidSpec(*problems)
 
 
