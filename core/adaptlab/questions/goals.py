@@ -1,5 +1,6 @@
 """The goals of a question: what remains to be settled between which methods."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -38,9 +39,10 @@ class Goal:
         return min((seeds for way in self.ways if (seeds := _needs(way)) is not None), default=None)
 
     @property
-    def nearest(self) -> tuple[Standing, ...]:
-        """The way that needs the fewest seeds."""
-        return min(self.ways, key=lambda way: _needs(way) or float("inf"))
+    def nearest(self) -> Standing:
+        """The statement to wait for: of the way that needs the fewest seeds, the slowest one."""
+        way = min(self.ways, key=lambda way: _needs(way) or math.inf)
+        return max(way, key=lambda one: math.inf if one.needs is None else one.needs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,7 +235,7 @@ class _Table:
         return min(limit, max(seeds + 1, needs), seeds + LARGEST_BLOCK)
 
     def _why(self, goal: Goal, target: int) -> str:
-        nearest = max(goal.nearest, key=lambda one: one.needs or 0)
+        nearest = goal.nearest
         shown = f"evidence {nearest.evidence:.3g} of {nearest.threshold:.3g}"
         aim = " and ".join(goal.methods)
         if goal.needs is None or goal.needs > self.question.at_most.seeds:
@@ -326,7 +326,7 @@ class _Table:
             seeds=goal.seeds,
             needs=needs,
             cost=cost,
-            text=goal_text(goal),
+            text=goal_text(goal, self.question.at_most.seeds),
         )
 
     def _method(self, label: str, one: _Method) -> MethodStanding:

@@ -92,7 +92,10 @@ class Evidence:
     """
 
     def __init__(self, scores: Mapping[str, Scores], rule: Rule) -> None:
-        self.scores = scores
+        # Counts are remembered by method and seeds; two labels can be of one method.
+        self.scores = {
+            label: one.model_copy(update={"method": label}) for label, one in scores.items()
+        }
         self.rule = rule
         self._counting = Remembered()
         self._orders: dict[tuple[str, str], Order] = {}

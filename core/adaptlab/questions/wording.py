@@ -1,6 +1,7 @@
 """The words of a question: its answer, what is open, and what would settle it."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from adaptlab.figures import counted, listed, percent
 from adaptlab.questions.goals import Goal, Goals, reference_of
@@ -15,14 +16,20 @@ MOST_NAMED = 3
 
 def asked_text(question: QuestionSpec) -> str:
     """Return what is asked: "Which method is the best, to within 1 point"."""
-    points = f"{100 * question.margin:g} {'point' if question.margin == 0.01 else 'points'}"
+    margin = margin_text(question.margin)
     if isinstance(question.decide, WithinMarginOf):
-        return f"Which methods score at most {points} less than {question.decide.within_margin_of}"
+        return f"Which methods score at most {margin} less than {question.decide.within_margin_of}"
     if question.decide == "works":
-        return f"Which methods exceed the base model alone and chance by more than {points}"
+        return f"Which methods exceed the base model alone and chance by more than {margin}"
     if question.decide == "order":
-        return f"Which order the methods have, unless they differ by less than {points}"
-    return f"Which method is the best, to within {points}"
+        return f"Which order the methods have, unless they differ by less than {margin}"
+    return f"Which method is the best, to within {margin}"
+
+
+def margin_text(margin: float) -> str:
+    """Return a margin in points: "1 point", "0.5 points"."""
+    points = f"{100 * margin:g}"
+    return f"{points} {'point' if points == '1' else 'points'}"
 
 
 def statement_text(statement: Statement) -> str:
@@ -34,23 +41,29 @@ def statement_text(statement: Statement) -> str:
     if by == 0:
         return f"{first} scores more than {second}"
     if by < 0:
-        return f"{first} scores at most {100 * -by:g} points less than {second}"
-    return f"{first} scores over {100 * by:g} points more than {second}"
+        return f"{first} scores at most {margin_text(-by)} less than {second}"
+    return f"{first} scores over {margin_text(by)} more than {second}"
 
 
-def goal_text(goal: Goal) -> str:
-    """Return how a goal was settled, or what it still needs."""
+def goal_text(goal: Goal, limit: int) -> str:
+    """Return how a goal was settled, or what it still needs.
+
+    `limit` is the number of seeds that each method may have.
+    """
     if (way := goal.way) is not None:
-        return f"{' and '.join(statement_text(one.statement) for one in way)}."
-    nearest = max(goal.nearest, key=lambda one: one.needs or 0)
+        return f"{_way(way)}."
+    nearest = goal.nearest
+    shown = f"evidence {nearest.evidence:.3g} of {nearest.threshold:.3g}"
     aim = " and ".join(goal.methods)
     if goal.needs is None:
-        return f"Open: {aim}; no number of seeds in reach is expected to settle it."
+        return f"Open: {aim}; no number of seeds in reach is expected to settle it ({shown})."
+    if goal.needs > limit:
+        return (
+            f"Open: {aim}; about {goal.needs:,} seeds would show that "
+            f"{statement_text(nearest.statement)}, more than the {limit:,} allowed ({shown})."
+        )
     more = counted(max(1, goal.needs - goal.seeds), "more seed")
-    return (
-        f"Open: {aim}; {more} should show that {statement_text(nearest.statement)} (evidence "
-        f"{nearest.evidence:.3g} of {nearest.threshold:.3g})."
-    )
+    return f"Open: {aim}; {more} should show that {statement_text(nearest.statement)} ({shown})."
 
 
 def table_sentence(
@@ -65,15 +78,17 @@ def table_sentence(
     """Return the answer at one place, or what is known so far."""
     parts: list[str] = []
     if waits:
+        verb = "is" if len(waits) == 1 else "are"
         parts.append(
-            f"Not known yet: {listed(waits)} {_are(waits)} still being tuned or run first."
+            f"No answer yet: {listed(waits)} {verb} being tuned or run for the first time."
         )
     elif len(accuracies) - len(failed) > 1:
         parts.append(_finding(question, goals, accuracies, seeds))
-        parts += _open(goals.open)
+        parts += _open(goals.open, question.at_most.seeds)
     if failed:
-        parts.append(f"{listed(failed)} could not be run, so nothing is said about it.")
-    return " ".join(parts) or "Not known yet: nothing has been run."
+        them = "it" if len(failed) == 1 else "them"
+        parts.append(f"{listed(failed)} could not be run, so nothing is said about {them}.")
+    return " ".join(parts) or "No answer yet: nothing has been run."
 
 
 def ending_sentence(tables: Sequence[tuple[Place, str]]) -> str:
@@ -93,73 +108,90 @@ def _finding(
     seeds: Mapping[str, int],
 ) -> str:
     level = f"{100 * question.confidence:g} % confidence at every look"
-    settled = [goal for goal in goals.goals if goal.way is not None]
+    known = {label: accuracy for label, accuracy in accuracies.items() if accuracy is not None}
+    count = counted(max((seeds[label] for label in known), default=0), "seed")
+    scored = {label: f"{label} ({percent(accuracy)})" for label, accuracy in known.items()}
     if question.decide == "best":
-        return _best(goals, accuracies, seeds, level, question.margin)
+        return _best(goals, scored, level, count, margin_text(question.margin))
+    if not any(goal.way for goal in goals.goals):
+        return f"Nothing is decided with {count}."
     if question.decide == "order":
-        if not settled:
-            return "No two methods have been told apart."
-        clauses = listed([_way(goal.way) for goal in settled if goal.way])
-        return f"{clauses} ({level})."
-    reference = reference_of(question)
+        ranked = sorted(known, key=lambda label: known[label], reverse=True)
+        return f"{_order(goals, ranked, scored)} ({level}, {count})."
+    return f"{_of_reference(question, goals, scored)} ({level}, {count})."
+
+
+def _best(goals: Goals, scored: Mapping[str, str], level: str, count: str, margin: str) -> str:
+    leader, out = goals.left[0], [label for label in scored if label in goals.out]
+    if len(goals.left) == 1 and not goals.goals:
+        rest = listed([scored[label] for label in out])
+        return (
+            f"{scored[leader]} is the best: over all seeds, it scores more than {rest} "
+            f"({level}, {count})."
+        )
+    leader = goals.goals[0].methods[0]
+    near = [goal.methods[1] for goal in goals.goals if goal.way is not None]
+    does = "does" if len(near) == 1 else "do"
+    exceeds = f"{listed([scored[label] for label in near])} {does} not exceed"
+    if not goals.open:
+        return (
+            f"{scored[leader]} is the best to within {margin}: over all seeds, {exceeds} it by "
+            f"more ({level}, {count})."
+        )
+    named = [leader, *(goal.methods[1] for goal in goals.open)]
+    parts = [
+        f"Which of {listed([scored[label] for label in named])} is the best is not known with "
+        f"{count}."
+    ]
+    if out:
+        verb = "is" if len(out) == 1 else "are"
+        parts.append(f"{listed(out)} {verb} not the best ({level}).")
+    if near:
+        parts.append(f"{exceeds} {leader} by more than {margin} ({level}).")
+    return " ".join(parts)
+
+
+def _order(goals: Goals, ranked: Sequence[str], scored: Mapping[str, str]) -> str:
+    ways = [goal.way for goal in goals.goals if goal.way is not None]
+    strict = {
+        (way[0].statement.first, str(way[0].statement.second)) for way in ways if len(way) == 1
+    }
+    if all(pair in strict for pair in pairwise(ranked)):
+        chain = ", then ".join(scored[label] for label in ranked)
+        return f"The order is {chain}: over all seeds, each scores more than the next"
+    return f"Over all seeds, {'; '.join(_way(way) for way in ways)}"
+
+
+def _of_reference(question: QuestionSpec, goals: Goals, scored: Mapping[str, str]) -> str:
+    reference, margin = reference_of(question), margin_text(question.margin)
+    settled = [goal for goal in goals.goals if goal.way is not None]
     yes = [goal.methods[0] for goal in settled if goal.way == goal.ways[0]]
     no = [goal.methods[0] for goal in settled if goal.way != goal.ways[0]]
     if question.decide == "works":
-        decided = ("works", "work"), ("does not work", "do not work")
+        more = f"of {reference} and of chance by more than {margin}"
+        says = (f"works, exceeding the scores {more}", f"work, exceeding the scores {more}")
+        denies = ("does not work", "do not work")
     else:
-        near = f"within {100 * question.margin:g} points of {reference}"
-        decided = (f"is {near}", f"are {near}"), (f"is not {near}", f"are not {near}")
+        below = f"less than {scored[str(reference)]}"
+        says = (f"scores at most {margin} {below}", f"score at most {margin} {below}")
+        denies = (f"scores over {margin} {below}", f"score over {margin} {below}")
     clauses = [
-        f"{listed([_scored(label, accuracies) for label in labels])} {words[len(labels) > 1]}"
-        for labels, words in zip((yes, no), decided, strict=True)
+        f"{listed([scored[label] for label in labels])} {words[len(labels) > 1]}"
+        for labels, words in ((yes, says), (no, denies))
         if labels
     ]
-    return f"{'; '.join(clauses)} ({level})." if clauses else "Nothing is decided yet."
+    return f"Over all seeds, {'; '.join(clauses)}"
 
 
-def _best(
-    goals: Goals,
-    accuracies: Mapping[str, float | None],
-    seeds: Mapping[str, int],
-    level: str,
-    margin: float,
-) -> str:
-    left = goals.left
-    count = counted(max(seeds[label] for label in left), "seed")
-    if len(left) == 1 and not goals.goals:
-        rest = [label for label in accuracies if label != left[0] and label in goals.out]
-        against = f"; {listed([_scored(label, accuracies) for label in rest])}" if rest else ""
-        return f"{_scored(left[0], accuracies)} is the best{against} ({level}, {count})."
-    if not goals.open:
-        near = listed([goal.methods[1] for goal in goals.goals])
-        return (
-            f"{_scored(left[0], accuracies)} is the best to within {100 * margin:g} points of "
-            f"{near} ({level}, {count})."
-        )
-    named = listed([_scored(label, accuracies) for label in left])
-    out = [label for label in accuracies if label in goals.out]
-    ruled_out = f" {listed(out)} cannot be the best ({level})." if out else ""
-    return f"Which is the best of {named} is not known with {count}.{ruled_out}"
-
-
-def _open(goals: Sequence[Goal]) -> list[str]:
-    texts = [goal_text(goal) for goal in goals[:MOST_NAMED]]
-    if len(goals) > MOST_NAMED:
-        texts.append(f"{counted(len(goals) - MOST_NAMED, 'further pair')} are open.")
+def _open(goals: Sequence[Goal], limit: int) -> list[str]:
+    texts = [goal_text(goal, limit) for goal in goals[:MOST_NAMED]]
+    if (more := len(goals) - MOST_NAMED) > 0:
+        texts.append(f"{counted(more, 'further pair')} {'is' if more == 1 else 'are'} open.")
     return texts
 
 
 def _way(way: Sequence[Standing]) -> str:
     if len(way) == 2 and all(one.statement.by < 0 for one in way):
         first, second, by = way[0].statement.first, way[0].statement.second, way[0].statement.by
-        return f"{first} and {second} differ by less than {100 * -by:g} points"
+        return f"{first} and {second} differ by at most {margin_text(-by)}"
     return " and ".join(statement_text(one.statement) for one in way)
-
-
-def _scored(label: str, accuracies: Mapping[str, float | None]) -> str:
-    accuracy = accuracies[label]
-    return label if accuracy is None else f"{label} ({percent(accuracy)})"
-
-
-def _are(labels: Sequence[str]) -> str:
-    return "is" if len(labels) == 1 else "are"
