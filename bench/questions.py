@@ -1,6 +1,6 @@
 """Simulations of questions: `python -m bench.questions [STUDIES]`.
 
-Without an argument it simulates 400 studies per row and writes the tables to
+Without an argument it simulates 300 studies per row and writes the tables to
 `docs/reference/simulations.md`; with a number it prints the tables of that many studies.
 """
 
@@ -28,9 +28,9 @@ from adaptlab.statistics.pairs import PairedDifference
 from bench.question_shapes import ANSWERABLE, OUTSIDE, SHAPES, UNANSWERABLE, Shape
 from bench.simulated import counted, study
 
-STUDIES = 400
-FIXED_STUDIES = 150
-PEEKING_STUDIES = 200
+STUDIES = 300
+FIXED_STUDIES = 100
+PEEKING_STUDIES = 100
 PROCESSES = 2
 STEPS = 1
 MOST_SEEDS = 64

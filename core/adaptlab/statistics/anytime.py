@@ -95,28 +95,28 @@ class Order:
         With `times`, it is the evidence that as many times the seeds would give if they scored as
         those that were run: a projection, not evidence.
         """
-        by_method, within = self._logs(exceeds + self.item_reach)
-        return _log_mixture(
-            [times * log for log in (*by_method, *within)],
-            [*(OF_TWO * bet.capital for bet in BETS), *((1 - OF_TWO) * one for one in CAPITAL)],
-        )
+        shift = exceeds + self.item_reach
+        if shift not in self._grown:  # a projection asks for the same growth many times
+            self._grown[shift] = self._growth(shift)
+        return _log_mixture(self._grown[shift], _of_order(), times)
 
-    def _logs(self, exceeds: float) -> "tuple[list[float], list[float]]":
+    @cached_property
+    def _grown(self) -> "dict[float, NDArray[np.float64]]":
+        return {}
+
+    def _growth(self, exceeds: float) -> "NDArray[np.float64]":
         """Return the log growth of each bet, on both methods and on differences within seeds."""
         import numpy as np
 
         half = exceeds / 2
+        centre, stake = _centres_and_stakes()  # [bet, 1]
+        stake = stake / (np.maximum(centre, 1 - centre) + half)
         first, second = self.gap.first.accuracies, self.gap.second.accuracies
-        by_method: list[float] = []
-        for bet in BETS:
-            stake = bet.stake / (max(bet.centre, 1 - bet.centre) + half)
-            growth = (1 + stake * (first - bet.centre - half)) * (
-                1 - stake * (second - bet.centre + half)
-            )
-            by_method.append(float(np.log(growth).sum()))
+        growth = (1 + stake * (first - centre - half)) * (1 - stake * (second - centre + half))
+        by_method = np.log(growth).sum(axis=1)
         # It needs no independence of the two methods: -1 to 1 becomes 0 to 1.
         within = _growth((1 + self.gap.by_seed) / 2, (1 + exceeds) / 2)
-        return by_method, within
+        return np.concatenate([by_method, within])
 
 
 def order(
@@ -166,13 +166,12 @@ class Level:
 
     def above(self, level: float, times: float = 1.0) -> float:
         """Return the log evidence that the mean exceeds `level`."""
-        logs = _growth(self.accuracies, level + self.item_reach)
-        return _log_mixture([times * log for log in logs], CAPITAL)
+        return _log_mixture(_growth(self.accuracies, level + self.item_reach), CAPITAL, times)
 
     def below(self, level: float, times: float = 1.0) -> float:
         """Return the log evidence that the mean is below `level`."""
         logs = _growth(1 - self.accuracies, 1 - level + self.item_reach)
-        return _log_mixture([times * log for log in logs], CAPITAL)
+        return _log_mixture(logs, CAPITAL, times)
 
 
 def level(scores: Scores, item_tail: float, counting: Counting = counts) -> Level:
@@ -201,17 +200,31 @@ def least_seeds(log_threshold: float) -> int:
 
     It is that of a method that always succeeds against one that never does.
     """
-    capital = [OF_TWO * bet.capital for bet in BETS] + [(1 - OF_TWO) * one for one in CAPITAL]
-    growth = [
-        math.log1p(bet.stake * min(bet.centre, 1 - bet.centre) / max(bet.centre, 1 - bet.centre))
-        + math.log1p(bet.stake)
-        for bet in BETS
-    ]
-    growth += [math.log1p(stake) for stake in STAKES]
+    import numpy as np
+
+    ones, zeros = np.ones(1), np.zeros(1)
+    centre, stake = _centres_and_stakes()
+    stake = stake / np.maximum(centre, 1 - centre)
+    by_method = np.log((1 + stake * (ones - centre)) * (1 - stake * (zeros - centre))).sum(axis=1)
+    growth = np.concatenate([by_method, _growth(ones, 0.5)])
     seeds = 1
-    while _log_mixture([seeds * one for one in growth], capital) < log_threshold:
+    while _log_mixture(growth, _of_order(), seeds) < log_threshold:
         seeds += 1
     return seeds
+
+
+@functools.cache
+def _centres_and_stakes() -> "tuple[NDArray[np.float64], NDArray[np.float64]]":
+    """Return the centres and stakes of the bets on two methods, each [bet, 1]."""
+    import numpy as np
+
+    return np.array([[bet.centre] for bet in BETS]), np.array([[bet.stake] for bet in BETS])
+
+
+@functools.cache
+def _of_order() -> tuple[float, ...]:
+    """Return the capital of all bets on two methods."""
+    return (*(OF_TWO * bet.capital for bet in BETS), *((1 - OF_TWO) * one for one in CAPITAL))
 
 
 @functools.lru_cache(maxsize=256)
@@ -219,23 +232,21 @@ def _quantile(freedom: int, tail: float) -> float:
     return student_quantile(freedom, 1 - tail)
 
 
-def _growth(scores: "NDArray[np.float64]", mean: float) -> list[float]:
-    """Return the log capital of each stake, against a mean of at most `mean`.
+def _growth(scores: "NDArray[np.float64]", mean: float) -> "NDArray[np.float64]":
+    """Return the log growth of each stake, against a mean of at most `mean`.
 
     Nothing is bet against a mean that no score can exceed.
     """
     import numpy as np
 
     if mean >= 1:
-        return [-math.inf] * len(STAKES)
+        return np.full(len(STAKES), -np.inf)
     gains = scores / max(mean, NEAREST_ZERO) - 1
-    return [float(np.log1p(stake * gains).sum()) for stake in STAKES]
+    return np.log1p(np.multiply.outer(STAKES, gains)).sum(axis=1)
 
 
-def _log_mixture(logs: "list[float]", capital: "tuple[float, ...] | list[float]") -> float:
-    """Return the log of the capital of all bets together."""
-    most = max(logs)
-    if most == -math.inf:
-        return most
-    parts = (weight * math.exp(one - most) for weight, one in zip(capital, logs, strict=True))
-    return most + math.log(math.fsum(parts))
+def _log_mixture(growth: "NDArray[np.float64]", capital: tuple[float, ...], times: float) -> float:
+    """Return the log of the capital of all bets together, after `times` their growth."""
+    import numpy as np
+
+    return float(np.logaddexp.reduce(times * growth + np.log(capital)))
