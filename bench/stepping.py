@@ -15,7 +15,7 @@ from adaptlab.engine.train import batches
 def stepper(
     plan: Plan, base: Mapping[str, Tensor], *, recomputes: bool = False
 ) -> Callable[[], None]:
-    """Return a function that takes one step on all replicates, as a training does.
+    """Return a function that takes a training step of all replicates.
 
     With `recomputes`, blocks are computed again in the backward pass.
     """
