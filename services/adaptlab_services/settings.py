@@ -53,6 +53,8 @@ class Settings(BaseSettings):
         trainer_network: `allowed` if trainers can use the network; the engine needs none.
         trainer_environment: further environment variables that trainers inherit.
         sweep_seconds: interval at which beat rings again for queues whose doorbells were lost.
+        question_seconds: interval at which the API looks for passes that have ended of studies with
+            a question.
         reap_seconds: interval between searches for expired leases.
         reaper_arm_seconds: how long a worker must have seen the database without interruption
             before it takes leases back.
@@ -118,6 +120,7 @@ class Settings(BaseSettings):
     trainer_reads: Annotated[tuple[Path, ...], NoDecode] = ()
     trainer_writes: Annotated[tuple[Path, ...], NoDecode] = ()
     sweep_seconds: float = Field(default=10, gt=0)
+    question_seconds: float = Field(default=2, gt=0)
     reap_seconds: float = Field(default=5, gt=0)
     reaper_arm_seconds: float = Field(default=60, ge=0)
     ride_through_seconds: float = Field(default=900, ge=0)
