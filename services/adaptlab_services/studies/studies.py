@@ -461,7 +461,15 @@ def _preview(
     new_bases = {base.facts.name: base.job for base in bases if base.job is not None}
     queues = {job.spec.resources.queue for job in (*assignment.new, *checks.new)}
     queues |= {queue for _, queue in new_bases.values()}
-    warnings = jobs.queue_warnings(session, queues)
+    rounded = {
+        queue
+        for resolved, queue in (
+            *((job.resolved, job.spec.resources.queue) for job in assignment.new),
+            *new_bases.values(),
+        )
+        if resolved.precision == "tf32"
+    }
+    warnings = jobs.queue_warnings(session, queues, rounded)
     warnings += _check_texts(session, spec, facts, plan, rules)
     estimated = {name: estimate(session, *job) for name, job in new_bases.items()}
     return study_preview(session, spec.name, plan, assignment, checks, estimated, warnings)
