@@ -42,7 +42,7 @@ START, END = "<!-- questions -->\n", "\n<!-- end of questions -->"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One simulated study: how it ended, what it cost, and what was falsely shown.
+    """The end of a simulated study, its cost and what it showed falsely.
 
     `false_shown` concerns its own looks, `false_ever` every number of seeds up to the limit.
     """
@@ -56,7 +56,7 @@ class Outcome:
 
 
 class Simulated:
-    """One simulated study of a shape: seeds are drawn once, rates by its number."""
+    """One simulated study of a shape, with all seeds that it may run."""
 
     def __init__(self, shape: Shape, number: int) -> None:
         self.shape, self.number = shape, number
@@ -86,7 +86,7 @@ class Simulated:
         return tuple(float(10 ** (-4 + 0.4 * place)) for place in range(self.shape.rates))
 
     def tried(self, label: str, rates: Sequence[float]) -> tuple[TriedRate, ...]:
-        """Return the results of a sweep: best at the method's best rate, worse away from it."""
+        """Return the results of a sweep, worse away from the best rate."""
         results: list[TriedRate] = []
         for rate in rates:
             away = abs((math.log10(rate) + 4) / 0.4 - self.best_rate[label])
@@ -123,7 +123,10 @@ class Simulated:
 
 
 def run(simulated: Simulated) -> tuple[Look, list[Look], dict[str, float]]:
-    """Run a study to its end; return its last look, all looks, and the means at chosen rates."""
+    """Run a study to its end.
+
+    Returns its last look, all looks, and the true means at the chosen rates.
+    """
     shape = simulated.shape
     passes: dict[str, list[Pass]] = {label: [] for label in shape.worlds}
     looks: list[Look] = []
@@ -173,7 +176,7 @@ def _ended(simulated: Simulated, one: NextPass, number: int) -> Pass:
 
 
 def is_false(statement: Statement, truths: Mapping[str, float]) -> bool:
-    """Return True if a statement is false. Equal means do not exceed each other."""
+    """Return True if a statement is false, as of two equal means."""
     gap = truths[statement.first]
     if statement.kind == "exceeds":
         gap -= truths[str(statement.second)]
@@ -195,7 +198,7 @@ def shown_falsely(looks: Sequence[Look], truths: Mapping[str, float]) -> bool:
 
 
 def false_ever(simulated: Simulated, truths: Mapping[str, float], chosen: Look) -> bool:
-    """Return True if a false statement is shown at any number of seeds up to the limit.
+    """Return True if a false statement is shown at any number of seeds.
 
     Of statements about one pair that differ by the margin, the weakest false one bounds the rest.
     """
@@ -246,7 +249,7 @@ def outcome(name: str, number: int) -> Outcome:
 
 
 def pairs_of(scores: Sequence[Scores]) -> list[PairedDifference]:
-    """Return the differences of all pairs, first and second in the order of the scores."""
+    """Return the differences of all pairs, in the order of the scores."""
     counting = Remembered()
     return [
         paired_difference(first, second, counting=counting)
@@ -256,7 +259,7 @@ def pairs_of(scores: Sequence[Scores]) -> list[PairedDifference]:
 
 
 def fixed_answers(name: str, seeds: int, number: int) -> bool:
-    """Return True if a fixed design's verdicts answer the question with this many seeds.
+    """Return True if a fixed design with this many seeds has the answer.
 
     The verdicts are those of `comparisons.compare`. Methods are measured at their best rates.
     """
@@ -301,7 +304,10 @@ def _settles(works: bool, pair: PairedDifference, scores: Scores, margin: float)
 
 
 def fixed_seeds(name: str, answered: float, studies: int = FIXED_STUDIES) -> int | None:
-    """Return the fewest seeds at which a fixed design answers as often, None beyond 64."""
+    """Return the fewest seeds at which a fixed design answers as often.
+
+    None is more than 64.
+    """
 
     def is_enough(seeds: int) -> bool:
         allowed = studies * (1 - answered + TOLERANCE)
@@ -322,7 +328,7 @@ def fixed_seeds(name: str, answered: float, studies: int = FIXED_STUDIES) -> int
 
 
 def fixed_cost(shape: Shape, seeds: int) -> int:
-    """Return the replicate-steps of the full grid of rates with this many seeds."""
+    """Return the replicate-steps of the full grid with this many seeds."""
     trained = sum(label != ALONE for label in shape.worlds)
     return trained * seeds * shape.rates * STEPS
 
@@ -336,7 +342,7 @@ PEEKED = (
 
 
 def peeked(name: str, number: int) -> tuple[bool, bool, bool]:
-    """Return which fixed tests ever call a method better, looking after every seed from 3.
+    """Return which fixed tests call a method better, from 3 seeds on.
 
     The crossed analysis with Holm's correction, once at the last look and at any look; and the
     verdicts over all seeds at any look. All means of the shape are equal.
@@ -445,7 +451,7 @@ def tables_of(studies: int) -> Iterator[str]:
 
 
 def peeking_table(studies: int, pool: ProcessPoolExecutor) -> str:
-    """Return how often tests for a fixed number of seeds are wrong at some look."""
+    """Return how often fixed tests are wrong at some look."""
     lines = [
         '| false "better" | crossed analysis, at 30 seeds | at any look | verdicts, at any look |',
         "| --- | --- | --- | --- |",

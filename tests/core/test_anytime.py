@@ -1,4 +1,4 @@
-"""Evidence that holds at every look, against algebra and by exact enumeration.
+"""Evidence that holds at every look, by algebra and enumeration.
 
 Expectations are sums over all outcomes of worlds whose seeds succeed or fail, weighted with their
 chances: no randomness is involved.
@@ -49,7 +49,7 @@ def pair(first: Sequence[float], second: Sequence[float]) -> Order:
 
 @functools.cache
 def capital(first: int, second: int, seeds: int, gap: float) -> float:
-    """Return the capital against means that differ by at most `gap`, of this many successes."""
+    """Return the capital of these successes, against a gap of the means."""
     ones = pair([1.0] * first + [0.0] * (seeds - first), [1.0] * second + [0.0] * (seeds - second))
     return math.exp(ones.evidence(gap - ones.item_reach))
 
@@ -96,7 +96,7 @@ def test_capital_is_one_at_most_if_the_statement_only_just_fails(first: float, s
 
 def test_methods_that_agree_within_seeds_lose_no_validity_and_opposed_ones_do():
     def expected(both: float, either: float) -> float:
-        """Return the expectation if both succeed, or one alone, with these chances."""
+        """Return the expectation, by chances that both or one succeed."""
         return (
             both * capital(1, 1, 1, 0.0)
             + either * (capital(1, 0, 1, 0.0) + capital(0, 1, 1, 0.0))
@@ -111,7 +111,7 @@ def test_methods_that_agree_within_seeds_lose_no_validity_and_opposed_ones_do():
 
 @pytest.mark.parametrize("mean", [0.1, 0.5, 0.8])
 def test_a_false_statement_is_ever_shown_with_at_most_the_chance_allowed(mean: float):
-    """The chance that capital reaches 20 within 16 seeds, at any of them, counted exactly."""
+    """Count the chance that capital reaches 20 at any of 16 looks."""
     threshold, crossed = 20.0, 0.0
     chances = {(0, 0): 1.0}
     for seeds in range(1, 17):

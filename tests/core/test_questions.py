@@ -1,4 +1,4 @@
-"""Questions: rates, goals, plans and words, from passes that are written down here."""
+"""Questions: rates, goals, plans and words, from written-down passes."""
 
 import itertools
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ def seeds(label: str, numbers: range, state: PassState = "done", number: int = 1
 
 
 def method(label: str, *accuracies: float, later: Sequence[Pass] = ()) -> MethodState:
-    """Return a tuned method whose seeds have these accuracies, with further passes."""
+    """Return a tuned method whose seeds have these accuracies."""
     ran = (seeds(label, range(2, 2 + len(accuracies))),) if accuracies else ()
     return MethodState(
         label=label,
@@ -126,7 +126,7 @@ def test_a_sweep_is_waited_for_and_run_again_if_it_was_dropped():
 
 
 def _with_edge(*widened: Sequence[tuple[float, float]]) -> MethodState:
-    """Return a method whose highest rate is the best, with the results of wider sweeps."""
+    """Return a method with its best rate at an edge, and wider sweeps."""
     first = swept().model_copy(
         update={"tried": tried(*zip(coarse(GRID), (0.0, 0.1, 0.2, 0.5), strict=True))}
     )

@@ -1,4 +1,4 @@
-"""The goals of a question: what remains to be settled between which methods."""
+"""The goals of a question: what remains to be settled."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ ALONE = "frozen"
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Something to settle about one or two methods, in any one of several ways.
+    """Something to settle about one or two methods, in one of several ways.
 
     A way is a set of statements that must all be shown.
     """
@@ -40,7 +40,7 @@ class Goal:
 
     @property
     def nearest(self) -> Standing:
-        """The statement to wait for: of the way that needs the fewest seeds, the slowest one."""
+        """The slowest statement of the way that needs the fewest seeds."""
         way = min(self.ways, key=lambda way: _needs(way) or math.inf)
         return max(way, key=lambda one: math.inf if one.needs is None else one.needs)
 

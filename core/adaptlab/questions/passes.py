@@ -1,4 +1,4 @@
-"""What a study that answers a question has run: passes, methods and tables."""
+"""Passes, methods and tables of a study that answers a question."""
 
 from typing import Annotated, Literal
 
@@ -13,7 +13,7 @@ PassState = Literal["open", "done", "failed", "dropped"]
 
 
 class TriedRate(Value):
-    """One learning rate of a sweep: means over its seeds, of the validation split.
+    """One learning rate of a sweep, with means on the validation split.
 
     A diverged replicate contributes an accuracy of 0 and no loss. `falls` is true if the training
     loss still fell in the second half of the training.
@@ -27,7 +27,7 @@ class TriedRate(Value):
 
 
 class Pass(Value):
-    """One training of a method: a sweep of its rates, or seeds at the chosen rate.
+    """One training of a method: a sweep, or seeds at the chosen rate.
 
     `wider` sweeps rates around an edge. Only `evidence` is scored on test items that count.
     `replicate_steps` is the sum of the steps of all replicates. `tried` is known of a finished

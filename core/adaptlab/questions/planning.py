@@ -1,4 +1,4 @@
-"""The plan of a study that answers a question: what is known, and what runs next.
+"""The plan of a study with a question: what is known, what runs next.
 
 `look` is a function of the question and of the finished passes alone: the same passes give the same
 plan, on any machine and however often one asks.
@@ -58,7 +58,9 @@ class MethodStanding(Value):
 
 
 class GoalStanding(Value):
-    """Something to settle: its ways, each a set of statements that must all be shown.
+    """Something to settle, in any of several ways.
+
+    A way is a set of statements that must all be shown.
 
     `needs` is the number of seeds of each method at which it should be settled, None if that is
     beyond projection, and `cost` the replicate-steps until then.
@@ -74,7 +76,7 @@ class GoalStanding(Value):
 
 
 class TableStanding(Value):
-    """What is known at one place. `threshold` is the evidence that shows a statement."""
+    """The findings at one place, and the evidence that shows a statement."""
 
     place: Place
     threshold: float
@@ -191,7 +193,7 @@ class _Table:
         return any(goal.seeds >= limit or (goal.needs or 0) > limit for goal in self.goals.open)
 
     def planned(self) -> Iterator[NextPass]:
-        """Yield the passes to start: sweeps, first seeds, and seeds that may settle a goal."""
+        """Yield the passes to start: sweeps, first seeds and further ones."""
         first = min(
             self.question.at_most.seeds,
             max(FEWEST_SEEDS, least_seeds(math.log(self.rule.threshold))),
@@ -224,7 +226,7 @@ class _Table:
                 yield self._evidence(label, target, self._why(goal, target))
 
     def _target(self, goal: Goal) -> int | None:
-        """Return the seeds to which a goal is pursued next, None if it is given up."""
+        """Return the seeds to which a goal is pursued, None if given up."""
         limit = self.question.at_most.seeds
         seeds, needs = goal.seeds, goal.needs
         if seeds >= limit:
@@ -287,7 +289,7 @@ class _Table:
         )
 
     def fixed_cost(self) -> int:
-        """Return the replicate-steps of a fixed grid with as many seeds for every method."""
+        """Return the replicate-steps of a fixed grid with as many seeds."""
         seeds = max((one.seeds for one in self.methods.values()), default=0)
         return sum(
             one.state.steps * max(1, len(one.state.rates)) * seeds for one in self.methods.values()
@@ -353,7 +355,7 @@ class _Table:
 
 
 def least_cost(question: QuestionSpec, tables: Sequence[TableState]) -> int:
-    """Return the replicate-steps of the sweeps and the first seeds, which always run."""
+    """Return the replicate-steps of what always runs: sweeps, first seeds."""
     return sum(_first_cost(question, table, len(tables)) for table in tables)
 
 

@@ -1,4 +1,4 @@
-"""The choice of a method's learning rate from a coarse sweep on validation items."""
+"""The choice of a method's learning rate from coarse sweeps."""
 
 from dataclasses import dataclass
 
@@ -33,7 +33,7 @@ class Tuned:
 
 @dataclass(frozen=True, slots=True)
 class Untuned:
-    """The sweep that is needed before there is a rate, None while one is under way."""
+    """The sweep that is needed before there is a rate."""
 
     kind: PassKind
     rates: tuple[float, ...]
@@ -41,7 +41,7 @@ class Untuned:
 
 
 def tuning(method: MethodState) -> Tuned | Untuned | None:
-    """Return the chosen rate, or the next sweep; None while a sweep is under way.
+    """Return the chosen rate or the next sweep, None while one is open.
 
     The best rate has the highest mean accuracy on validation items, and of equally accurate ones
     that with the lowest loss. Where it is the highest or the lowest rate tried, a finer and a wider
@@ -72,7 +72,7 @@ def tuning(method: MethodState) -> Tuned | Untuned | None:
 
 
 def coarse(grid: tuple[float, ...]) -> tuple[float, ...]:
-    """Return about every second rate of a grid, at least three, with both ends."""
+    """Return about every second rate, at least three, with both ends."""
     if len(grid) <= WHOLE_GRID:
         return grid
     count = max(WHOLE_GRID, (len(grid) + 1) // 2)
@@ -81,7 +81,7 @@ def coarse(grid: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def tried_rates(done: list[Pass]) -> tuple[TriedRate, ...]:
-    """Return the rates of all sweeps, ascending; the latest result of a rate counts."""
+    """Return the rates of all sweeps, ascending, with their latest results."""
     by_rate = {one.learning_rate: one for sweep in done for one in sweep.tried}
     return tuple(by_rate[rate] for rate in sorted(by_rate))
 
@@ -91,7 +91,7 @@ def _merit(one: TriedRate) -> tuple[float, float]:
 
 
 def _wider(method: MethodState, tried: tuple[TriedRate, ...], best: TriedRate) -> tuple[float, ...]:
-    """Return a finer and a wider rate around the best one, if it is at an edge."""
+    """Return a finer and a wider rate if the best one is at an edge."""
     if best not in (tried[0], tried[-1]) or not _stands_out(tried, best):
         return ()
     inner = tried[1] if best == tried[0] else tried[-2]

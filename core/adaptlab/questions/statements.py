@@ -24,9 +24,9 @@ LogEvidence = Callable[[float], float]
 
 
 class Statement(Value):
-    """`first` exceeds `second` by more than `by`, or scores above or below `by`.
+    """A claim about means over all seeds and items.
 
-    It is about the means over all seeds and items.
+    `first` exceeds `second` by more than `by`, or scores above or below `by`.
     """
 
     kind: Kind
@@ -150,7 +150,7 @@ class Evidence:
 
 
 def _projected(log: LogEvidence, seeds: int, target: float) -> int | None:
-    """Return the least number of seeds at which the evidence should reach `target`."""
+    """Return the fewest seeds at which evidence should reach `target`."""
     if log(MOST_PROJECTED / seeds) < target:
         return None
     low, high = seeds, MOST_PROJECTED  # the evidence at `high` reaches it, and that at `low` not

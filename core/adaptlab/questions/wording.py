@@ -1,4 +1,4 @@
-"""The words of a question: its answer, what is open, and what would settle it."""
+"""The words of a question: its answer, and what is open."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise

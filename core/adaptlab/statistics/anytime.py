@@ -90,7 +90,7 @@ class Order:
         return item_reach(self.gap.by_item, self.item_tail, width=2)
 
     def evidence(self, exceeds: float = 0.0, times: float = 1.0) -> float:
-        """Return the log evidence that first - second > `exceeds`, which is more than -1.
+        """Return the log evidence that first - second > `exceeds` > -1.
 
         With `times`, it is the evidence that as many times the seeds would give if they scored as
         those that were run: a projection, not evidence.
@@ -105,7 +105,10 @@ class Order:
         return {}
 
     def _growth(self, exceeds: float) -> "NDArray[np.float64]":
-        """Return the log growth of each bet, on both methods and on differences within seeds."""
+        """Return the log growth of each bet, [bet].
+
+        The first ones are on both methods, the others on differences within seeds.
+        """
         import numpy as np
 
         half = exceeds / 2
@@ -182,7 +185,7 @@ def level(scores: Scores, item_tail: float, counting: Counting = counts) -> Leve
 
 
 def item_reach(by_item: "NDArray[np.float64]", tail: float, width: float) -> float:
-    """Return by how much the mean over the items may exceed that over all items.
+    """Return by how much the items' mean may exceed that of all items.
 
     It is Student's t √(v / items), with the variance v of the items' means over the seeds run. It
     is at least what unseen items allow: a share q of items of which none was drawn, with a chance
@@ -246,7 +249,7 @@ def _growth(scores: "NDArray[np.float64]", mean: float) -> "NDArray[np.float64]"
 
 
 def _log_mixture(growth: "NDArray[np.float64]", capital: tuple[float, ...], times: float) -> float:
-    """Return the log of the capital of all bets together, after `times` their growth."""
+    """Return the log of all bets' capital after `times` their growth."""
     import numpy as np
 
     return float(np.logaddexp.reduce(times * growth + np.log(capital)))
