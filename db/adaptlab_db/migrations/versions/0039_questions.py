@@ -55,9 +55,11 @@ def upgrade() -> None:
         sa.Column("job_id", sa.Uuid(), nullable=False),
         sa.Column("planned_in", sa.Integer(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False, server_default="open"),
-        sa.CheckConstraint("kind IN ('sweep', 'wider', 'evidence')", name="ck_study_passes_kind"),
         sa.CheckConstraint(
-            "state IN ('open', 'done', 'failed', 'dropped')", name="ck_study_passes_state"
+            "kind IN ('sweep', 'wider', 'evidence')", name=op.f("ck_study_passes_kind")
+        ),
+        sa.CheckConstraint(
+            "state IN ('open', 'done', 'failed', 'dropped')", name=op.f("ck_study_passes_state")
         ),
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], "fk_study_passes_job_id_jobs"),
         sa.ForeignKeyConstraint(
@@ -69,15 +71,15 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("study_id", "number", name="pk_study_passes"),
     )
     op.create_index("ix_study_passes_job_id", "study_passes", ["job_id"])
-    op.drop_constraint("ck_study_jobs_role", "study_jobs")
-    op.create_check_constraint("ck_study_jobs_role", "study_jobs", ROLES.format(", 'sweep'"))
+    op.drop_constraint(op.f("ck_study_jobs_role"), "study_jobs")
+    op.create_check_constraint(op.f("ck_study_jobs_role"), "study_jobs", ROLES.format(", 'sweep'"))
 
 
 def downgrade() -> None:
     """Drop the tables; studies keep the jobs that count as evidence."""
     op.execute("DELETE FROM study_jobs WHERE role = 'sweep'")
-    op.drop_constraint("ck_study_jobs_role", "study_jobs")
-    op.create_check_constraint("ck_study_jobs_role", "study_jobs", ROLES.format(""))
+    op.drop_constraint(op.f("ck_study_jobs_role"), "study_jobs")
+    op.create_check_constraint(op.f("ck_study_jobs_role"), "study_jobs", ROLES.format(""))
     op.drop_table("study_passes")
     op.drop_table("study_decisions")
     op.drop_index("ix_studies_question_open", "studies")
