@@ -274,6 +274,24 @@ def test_methods_are_compared_with_the_one_that_is_named():
     )
 
 
+def test_exceeding_the_base_alone_is_not_enough_to_work():
+    methods = method("frozen", *[0.0] * 12), method("a", *[0.5] * 12)
+    (found,) = look(WORKS, [TableState(place=PLACE, methods=methods, chance=0.45)]).tables
+    (goal,) = found.goals
+    assert [one.shown for one in goal.ways[0]] == [True, False]
+    assert not goal.settled
+    assert [way[0].statement.kind for way in goal.ways] == ["exceeds", "exceeds", "below"]
+
+
+def test_methods_differ_from_the_named_one_by_less_or_by_more_than_the_margin():
+    (goal,) = seen(WITHIN, method("full", 1.0, 1.0), method("a", 0.5, 0.5)).tables[0].goals
+    statements = [way[0].statement for way in goal.ways]
+    assert [(one.first, one.second, one.by) for one in statements] == [
+        ("a", "full", -0.5),
+        ("full", "a", 0.5),
+    ]
+
+
 # plans
 
 
@@ -309,6 +327,14 @@ def test_methods_that_are_still_compared_get_equal_seeds():
     assert len(set(new_seeds(found).values())) == 1
     assert found.passes[0].seeds[0] == 7
     assert "should settle a and b" in found.passes[0].reason
+
+
+def test_many_seeds_are_run_in_blocks():
+    found = seen(BEST, method("a", *[0.9] * 5), method("b", *[0.6] * 5))
+    needs = found.tables[0].goals[0].needs
+    assert needs is not None
+    assert 5 + 8 < needs <= 30
+    assert new_seeds(found) == {"a": tuple(range(7, 15)), "b": tuple(range(7, 15))}
 
 
 def test_nothing_is_planned_while_a_pass_that_matters_is_open():
@@ -387,6 +413,25 @@ def test_the_limits_of_jobs_and_hours_end_a_question():
     assert (seen(hours, *methods, hours=2).ending, seen(hours, *methods).ending) == ("limit", None)
     answered = method("a", *[1.0] * 5), method("b", *[0.0] * 5)
     assert seen(hours, *answered, hours=9).ending == "answered"
+
+
+def test_dropped_passes_do_not_count_as_jobs():
+    later = [seeds("a", range(7, 10), state="dropped", number=2)]
+    methods = method("a", *[0.9] * 5, later=later), method("b", *[0.5] * 5)
+    five = QuestionSpec(at_most=QuestionLimits(jobs=5))
+    assert [one.method for one in seen(five, *methods).passes] == ["a"]
+
+
+def test_the_best_may_be_found_by_either_order_or_by_the_margin():
+    methods = method("a", *[0.9] * 5), method("b", *[0.6] * 5)
+    ways = seen(BEST, *methods).tables[0].goals[0].ways
+    assert [(way[0].statement.first, way[0].statement.by) for way in ways] == [
+        ("a", 0.0),
+        ("b", 0.0),
+        ("a", -0.01),
+    ]
+    without = seen(QuestionSpec(margin=0), *methods).tables[0].goals[0].ways
+    assert len(without) == 2
 
 
 def test_the_same_passes_give_the_same_look_in_any_order_of_methods():
