@@ -161,7 +161,9 @@ def _stated(settings: Settings) -> dict[str, str]:
             f"{claims.MOST_AT_ONCE} and {claims.MOST_PER_WEBHOOK}"
         ),
         "days for which sent and failed messages are kept": f"{claims.KEPT_DAYS}",
-        "body: a form on the tokens or the webhooks page": f"{body_limit.MOST_FORM_BYTES:,} bytes",
+        "body: a form of the pages of tokens, webhooks, projects and users": (
+            f"{body_limit.MOST_FORM_BYTES:,} bytes"
+        ),
         "an imported adapter, in float32": f"{adapter_folder.LARGEST_ADAPTER:,} bytes",
         "fields of a job or study form": f"{MOST_FIELDS}",
         "bundles created at a time per process": f"{plot_drawing.DRAWERS}",

@@ -107,8 +107,8 @@ def test_webhooks_of_other_projects_are_not_there(
         ("GET", place), ("PATCH", place), ("DELETE", place),
         ("GET", f"{place}/deliveries"), ("POST", f"{place}/test"),
     ):  # fmt: skip
-        body = {"json": {}} if method == "PATCH" else {}
-        assert api.request(method, path, headers=header, **body).status_code == 404
+        body: Any = {} if method == "PATCH" else None
+        assert api.request(method, path, headers=header, json=body).status_code == 404
     assert api.get("/v1/webhooks", headers=header).json()["data"] == []
     assert api.get(place).status_code == 200
 

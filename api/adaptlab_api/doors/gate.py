@@ -23,7 +23,10 @@ SESSION_COOKIE = "adaptlab_session"
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/login"})
 PUBLIC_FOLDER = "/static/"
 LONGEST_PROJECT = 64
-ACCESS_FOLDERS = ("/v1/tokens", "/v1/users", "/v1/projects", "/tokens", "/logout")
+ACCESS_FOLDERS = (
+    *("/v1/tokens", "/v1/users", "/v1/projects"),
+    *("/tokens", "/users", "/projects", "/logout"),
+)
 """Changes below these addresses change permissions. They take effect in this process with the next
 request, and in others within `adaptlab_services.people.admission.KEPT_SECONDS`."""
 

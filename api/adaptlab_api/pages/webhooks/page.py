@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from adaptlab.errors import InvalidSpec
 from adaptlab_answers.webhooks import CreatedWebhook, DeliveryView, WebhookView
-from adaptlab_api.answers.problems import Refused
+from adaptlab_api.pages.rendering.team_tabs import team_tabs
 from adaptlab_api.requests.dependencies import valid
-from adaptlab_services.errors import Conflict, Forbidden, NotFound
 from adaptlab_services.people import access, projects
 from adaptlab_services.people.access import Access
 from adaptlab_services.people.tokens import Principal
@@ -31,7 +29,7 @@ MEANINGS = {
 USUAL_EVENTS = ("study.ended", "worker.lost")
 FORMATS = {"json": "JSON, for programs", "slack": "Slack's incoming webhooks"}
 FIELDS = {"/url": "Address", "/events": "Events", "/format": "Format"}
-Refusal = InvalidSpec | Refused | Forbidden | NotFound | Conflict
+NO_PROJECT = "Project: you cannot see a project with this name."
 
 _WEBHOOK = TypeAdapter(NewWebhook)
 
@@ -71,7 +69,7 @@ class WebhookPart:
 def create(
     session: Session, principal: Principal, rights: Access, form: WebhookForm, rules: AddressRules
 ) -> CreatedWebhook:
-    """Create the webhook of a form; raises `Refusal`."""
+    """Create the webhook of a form; raises what `REFUSALS` lists."""
     new = form.asked()
     project_id = projects.id_of(session, rights, form.project)
     with access.inside(session, project_id):
@@ -95,20 +93,8 @@ def webhook_page(
         "formats": FORMATS,
         "made": None,
         "faults": (),
+        "tabs": team_tabs(rights),
     }
-
-
-def faults_of(refusal: Refusal) -> tuple[str, ...]:
-    """Return the errors in a form, one sentence per field."""
-    match refusal:
-        case InvalidSpec():
-            return tuple(
-                f"{_field(problem.pointer)}: {problem.detail}" for problem in refusal.problems
-            )
-        case NotFound():
-            return ("Project: you cannot see a project with this name.",)
-        case _:
-            return (str(refusal),)
 
 
 def _is_operator(role: str | None) -> bool:
@@ -119,7 +105,3 @@ def _part(session: Session, rights: Access, webhook: WebhookView) -> WebhookPart
     return WebhookPart(
         webhook, webhooks.deliveries(session, rights, webhook.id, LAST_MESSAGES).data
     )
-
-
-def _field(pointer: str) -> str:
-    return next((name for place, name in FIELDS.items() if pointer.startswith(place)), "The form")

@@ -10,13 +10,20 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import RedirectResponse, Response
 from sqlalchemy.orm import Session
 
-from adaptlab.errors import InvalidSpec
-from adaptlab_api.answers.problems import Refused, status_of
+from adaptlab_api.answers.problems import status_of
 from adaptlab_api.limits.auditing import noted
+from adaptlab_api.pages.rendering.form_faults import REFUSALS, faults_of
 from adaptlab_api.pages.rendering.forms import small_form_fields
-from adaptlab_api.pages.rendering.navigation import NavigationEntry
 from adaptlab_api.pages.rendering.renderer import Renderer
-from adaptlab_api.pages.webhooks.page import HERE, WebhookForm, create, faults_of, webhook_page
+from adaptlab_api.pages.rendering.team_tabs import TEAM
+from adaptlab_api.pages.webhooks.page import (
+    FIELDS,
+    HERE,
+    NO_PROJECT,
+    WebhookForm,
+    create,
+    webhook_page,
+)
 from adaptlab_api.requests.dependencies import AccessDep, PrincipalDep, ResourcesDep, SessionDep
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
@@ -28,7 +35,6 @@ from adaptlab_services.webhooks import webhooks
 from adaptlab_services.webhooks.addresses import AddressRules
 from adaptlab_services.webhooks.webhooks import WebhookChanges
 
-NAVIGATION = NavigationEntry(9, "Webhooks", HERE)
 FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(small_form_fields)]
 Act = Callable[[], object]
 
@@ -45,7 +51,7 @@ def webhook_routes(renderer: Renderer) -> APIRouter:
     @router.get("")
     @needs("operator")
     def webhooks_page(session: SessionDep, principal: PrincipalDep, access: AccessDep) -> Response:
-        shown: dict[str, object] = {"principal": principal, "here": HERE}
+        shown: dict[str, object] = {"principal": principal, "here": TEAM}
         return renderer.page("webhooks.html", {**shown, **webhook_page(session, access)})
 
     @router.post("")
@@ -120,13 +126,13 @@ def _made(
     rules: AddressRules,
 ) -> Response:
     """Return the page with the secret, shown once, or with the errors."""
-    shown: dict[str, object] = {"principal": principal, "here": HERE}
+    shown: dict[str, object] = {"principal": principal, "here": TEAM}
     try:
         with session.begin_nested():
             created = create(session, principal, access, form, rules)
-    except (InvalidSpec, Refused, Forbidden, NotFound, Conflict) as refusal:
+    except REFUSALS as refusal:
         content = webhook_page(session, access, form)
-        faults = {"faults": faults_of(refusal)}
+        faults = {"faults": faults_of(refusal, FIELDS, NO_PROJECT)}
         return renderer.page("webhooks.html", {**shown, **content, **faults}, status_of(refusal))
     # No redirect: the secret would have to be stored until it is shown.
     content = webhook_page(session, access)
@@ -138,7 +144,7 @@ def _acted(
     renderer: Renderer, session: Session, request: Request, principal: Principal, act: Act
 ) -> Response:
     """Do something with a webhook and go back to the page."""
-    shown: dict[str, object] = {"principal": principal, "here": HERE}
+    shown: dict[str, object] = {"principal": principal, "here": TEAM}
     try:
         act()
     except NotFound:
