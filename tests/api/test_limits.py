@@ -28,6 +28,7 @@ from adaptlab_api.doors import (
     request_record,
 )
 from adaptlab_api.doors.time_limit import SLOW_FACTOR
+from adaptlab_api.pages.results.query import MOST_ROWS
 from adaptlab_api.pages.submitting.routes import MOST_FIELDS
 from adaptlab_api.requests import strict_json
 from adaptlab_api.routes import datasets
@@ -166,6 +167,7 @@ def _stated(settings: Settings) -> dict[str, str]:
         ),
         "an imported adapter, in float32": f"{adapter_folder.LARGEST_ADAPTER:,} bytes",
         "fields of a job or study form": f"{MOST_FIELDS}",
+        "conditions in the form of the results page": f"{MOST_ROWS}",
         "bundles created at a time per process": f"{plot_drawing.DRAWERS}",
         "plots per bundle": f"{MOST_PLOTS}",
         "size of a bundle for `bundle check`": f"{MOST_MEMBERS} members, "

@@ -9,10 +9,10 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_member, a_principal, a_project, a_user
+from tests.making import a_job, a_member, a_principal, a_project, a_token, a_user
 
 from adaptlab_api.app import create_app
-from adaptlab_api.doors.gate import SESSION_COOKIE
+from adaptlab_api.doors.gate import PROJECT_COOKIE, SESSION_COOKIE
 from adaptlab_db.tables import Membership, User
 from adaptlab_services.people import tokens
 from adaptlab_services.settings import Settings
@@ -178,3 +178,48 @@ def test_another_site_changes_nothing(admin: TestClient, sessions: Sessions, pat
     answer = admin.post(path, data=data, headers={"Sec-Fetch-Site": "cross-site"})
     assert answer.status_code == 403
     assert role_of(sessions, "grace") == "operator"
+
+
+def test_a_browser_can_show_one_project_only(admin: TestClient, sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        here, there = a_job(session), a_job(session, project="vision")
+    assert 'title="Project">vision<' in admin.get("/").text
+    chosen = admin.post("/projects/shown", data={"project": "vision"})
+    assert (chosen.status_code, chosen.headers["location"]) == (303, "/")
+    page = admin.get("/").text
+    assert f"/jobs/{there}" in page
+    assert f"/jobs/{here}" not in page
+    assert "<bdi>vision</bdi>" in page
+    assert [one["id"] for one in admin.get("/v1/jobs").json()["data"]] == [str(there)]
+    assert "/projects/default" in admin.get("/projects").text
+    assert admin.get("/?project=default").text.count(f"/jobs/{here}")
+    admin.post("/projects/shown", data={"project": ""})
+    assert f"/jobs/{here}" in admin.get("/").text
+
+
+def test_a_choice_is_no_permission(sign_in: SignIn, sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        here, there = a_job(session), a_job(session, project="vision")
+    browser = sign_in("ada", "reader")
+    assert browser.post("/projects/shown", data={"project": "vision"}).status_code == 404
+    browser.cookies.set(PROJECT_COOKIE, "vision")
+    page = browser.get("/")
+    assert page.status_code == 200
+    assert f"/jobs/{here}" in page.text
+    assert f"/jobs/{there}" not in page.text
+    browser.cookies.set(PROJECT_COOKIE, "%00'--")
+    assert browser.get("/").status_code == 200
+    assert (
+        browser.post(
+            "/projects/shown", data={}, headers={"Sec-Fetch-Site": "cross-site"}
+        ).status_code
+        == 403
+    )
+
+
+def test_a_token_takes_no_notice_of_the_choice(admin: TestClient, sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        jobs = {str(a_job(session)), str(a_job(session, project="vision"))}
+        header = {"Authorization": f"Bearer {a_token(session)}"}
+    admin.cookies.set(PROJECT_COOKIE, "vision")
+    assert {one["id"] for one in admin.get("/v1/jobs", headers=header).json()["data"]} == jobs

@@ -51,9 +51,15 @@ def asked(adapter: TypeAdapter[T], **members: object) -> T:
     return valid(adapter, json.dumps(members).encode())
 
 
-def projects_page(session: Session, rights: Access, name: str = "") -> dict[str, object]:
-    """Return the values of the list; `name` is that of a refused project."""
+def projects_page(
+    session: Session, rights: Access, chosen: str | None = None, name: str = ""
+) -> dict[str, object]:
+    """Return the values of the list.
+
+    `chosen` is the only project that the browser shows, and `name` that of a refused one.
+    """
     return {
+        "chosen": chosen,
         "projects": projects.listed(session, rights).data,
         "is_admin": rights.is_admin,
         "name": name,

@@ -11,7 +11,8 @@ from fastapi.responses import RedirectResponse, Response
 from sqlalchemy.orm import Session
 
 from adaptlab_api.answers.problems import status_of
-from adaptlab_api.limits.auditing import noted
+from adaptlab_api.doors.gate import PROJECT_COOKIE
+from adaptlab_api.limits.auditing import noted, unaudited
 from adaptlab_api.pages.rendering.form_faults import REFUSALS, faults_of
 from adaptlab_api.pages.rendering.forms import small_form_fields
 from adaptlab_api.pages.rendering.navigation import NavigationEntry
@@ -51,7 +52,12 @@ Values = Callable[[], dict[str, object]]
 
 def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
     """Return the routers of this wing."""
-    return (project_routes(renderer), user_routes(renderer), audit_routes(renderer))
+    return (
+        project_routes(renderer),
+        choice_routes(renderer),
+        user_routes(renderer),
+        audit_routes(renderer),
+    )
 
 
 def project_routes(renderer: Renderer) -> APIRouter:
@@ -60,9 +66,12 @@ def project_routes(renderer: Renderer) -> APIRouter:
 
     @router.get("")
     @needs("person")
-    def show_projects(session: SessionDep, principal: PrincipalDep, access: AccessDep) -> Response:
+    def show_projects(
+        request: Request, session: SessionDep, principal: PrincipalDep, access: AccessDep
+    ) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": TEAM}
-        return renderer.page("projects.html", {**shown, **projects_page(session, access)})
+        values = projects_page(session, access, request.cookies.get(PROJECT_COOKIE))
+        return renderer.page("projects.html", {**shown, **values})
 
     @router.post("")
     @needs("admin")
@@ -77,7 +86,7 @@ def project_routes(renderer: Renderer) -> APIRouter:
         return _changed(
             renderer, session, request, "projects.html", f"{TEAM}/{name}",
             lambda: projects.create(session, access, asked(NEW_PROJECT, name=name)),
-            lambda: projects_page(session, access, name),
+            lambda: projects_page(session, access, name=name),
         )  # fmt: skip
 
     @router.get("/{name}")
@@ -130,6 +139,36 @@ def project_routes(renderer: Renderer) -> APIRouter:
             lambda: projects.remove_member(session, access, name, user),
             lambda: project_page(session, access, name),
         )  # fmt: skip
+
+    return router
+
+
+def choice_routes(renderer: Renderer) -> APIRouter:
+    """Return the route that chooses the only project to show."""
+    router = closed_router(TEAM)
+
+    @router.post("/shown")
+    @needs("person")
+    @unaudited
+    def choose_project(
+        fields: FieldsDep,
+        request: Request,
+        session: SessionDep,
+        principal: PrincipalDep,
+        access: AccessDep,
+    ) -> Response:
+        name = text_of(fields, "project")
+        answer = RedirectResponse("/", 303)
+        if not name:
+            answer.delete_cookie(PROJECT_COOKIE, path="/")
+            return answer
+        if (missing := _missing(renderer, session, access, principal, name)) is not None:
+            return missing
+        is_secure = request.url.scheme == "https"
+        answer.set_cookie(
+            PROJECT_COOKIE, name, path="/", secure=is_secure, httponly=True, samesite="lax"
+        )
+        return answer
 
     return router
 
