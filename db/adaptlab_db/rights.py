@@ -18,9 +18,10 @@ _WORDS: Mapping[str, LiteralString] = {"r": "SELECT", "a": "INSERT", "w": "UPDAT
 # As Postgres abbreviates them. Locking a row requires the right to update it.
 _OF_API = {
     "r": "alembic_version",
-    "ra": "audit_entries job_events spec_numbers webhook_events webhook_deliveries",
+    "ra": """audit_entries job_events spec_numbers study_decisions webhook_events
+        webhook_deliveries""",
     # Also results and workers, for workers that use the API; see `leases`.
-    "raw": """projects users tokens jobs base_models studies usage_counts
+    "raw": """projects users tokens jobs base_models studies usage_counts study_passes
         attempts attempt_counts claim_counts workers replicates metric_points evaluations
         job_metrics item_outcomes shown_items given_answers attention_maps attention_summaries
         checkpoints theory_reports""",
@@ -30,7 +31,7 @@ _OF_API = {
 }
 _OF_WORKER = {
     "r": """alembic_version projects datasets studies study_jobs uploaded_folders
-        uploaded_folder_files webhooks""",
+        uploaded_folder_files webhooks study_passes study_decisions""",
     "ra": "job_events",
     "rw": "jobs base_models",
     "raw": "attempts attempt_counts claim_counts workers",

@@ -56,6 +56,8 @@ class Settings(BaseSettings):
         trainer_environment: further environment variables that trainers inherit.
         sweep_seconds: interval at which beat rings again for queues whose doorbells were lost, and
             has webhooks sent.
+        question_seconds: interval at which the API looks for passes that have ended of studies with
+            a question.
         reap_seconds: interval between searches for expired leases.
         reaper_arm_seconds: how long a worker must have seen the database without interruption
             before it takes leases back.
@@ -125,6 +127,7 @@ class Settings(BaseSettings):
     trainer_reads: Annotated[tuple[Path, ...], NoDecode] = ()
     trainer_writes: Annotated[tuple[Path, ...], NoDecode] = ()
     sweep_seconds: float = Field(default=10, gt=0)
+    question_seconds: float = Field(default=2, gt=0)
     reap_seconds: float = Field(default=5, gt=0)
     reaper_arm_seconds: float = Field(default=60, ge=0)
     ride_through_seconds: float = Field(default=900, ge=0)

@@ -81,12 +81,25 @@ class Descent:
         if not self._passes:
             self._divide(items)
         training = self._plan.training
-        gradient, losses = self._within_memory(lambda: self._gradient(items, step))
         factor = schedule_factor(step, training.steps, training.warmup_fraction, training.schedule)
         if isinstance(self._optimiser, AdamW):
-            self._optimiser.step(gradient, self._rates * factor)
-        else:
-            self._search(self._optimiser, items, step, (gradient, losses), factor)
+            return self._descend(self._optimiser, items, step, factor)
+        gradient, losses = self._within_memory(lambda: self._gradient(items, step))
+        self._search(self._optimiser, items, step, (gradient, losses), factor)
+        return losses
+
+    def _descend(self, optimiser: AdamW, items: Items, step: int, factor: float) -> Tensor:
+        """Move the weights along the gradient; return the losses [L]."""
+        optimiser.begin(self._rates * factor)
+
+        def work() -> tuple[Tensor | None, Tensor]:
+            if len(self._passes) > 1 or self._parts > 1:
+                return self._gradient(items, step)
+            return self._passes[0].gradient_or_move(items, step, optimiser.move)
+
+        gradient, losses = self._within_memory(work)
+        if gradient is not None:
+            optimiser.move(gradient)
         return losses
 
     def _search(

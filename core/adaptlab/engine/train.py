@@ -18,6 +18,7 @@ from adaptlab.engine.observer import Observer
 from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.passes import Pass
 from adaptlab.engine.plan import Plan
+from adaptlab.engine.prefetching import prefetched
 from adaptlab.engine.training_state import TrainingState, read_state, write_state
 from adaptlab.errors import TrainingDiverged, TrainingStopped
 from adaptlab.measurements.results import MetricPoint, Metrics, Progress, TrainingSaved, is_loss
@@ -234,4 +235,6 @@ def batches(plan: Plan, first: int = 0, seeds: Sequence[int] | None = None) -> I
     """
     training = plan.training
     chosen = plan.seeds if seeds is None else plan.seeds[list(seeds)]
-    return items_of_steps(plan.task, chosen, training.batch_size, range(first, training.steps))
+    steps = range(first, training.steps)
+    made = items_of_steps(plan.task, chosen, training.batch_size, steps)
+    return prefetched(made, plan.device)

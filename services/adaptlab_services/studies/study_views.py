@@ -28,6 +28,7 @@ from adaptlab_answers.studies import (
 from adaptlab_db.job_states import LOST_STATES, TERMINAL_STATES
 from adaptlab_db.tables import Job, Study, StudyJob
 from adaptlab_services.results.theory_reports import reports_of
+from adaptlab_services.studies.question_views import question_view
 from adaptlab_services.studies.study_jobs import IN_CELLS
 
 JsonObject = dict[str, object]
@@ -59,6 +60,7 @@ def study_view(session: Session, study: Study, belonging: Belonging) -> StudyVie
         cells=tuple(_cells(row for row in rows if row.role in IN_CELLS)),
         checks=_checks(session, [row for row in rows if row.role == "check"]),
         skipped=tuple(SkippedCell.model_validate(cell) for cell in study.skipped),
+        question=question_view(session, study) if "question" in study.spec else None,
     )
 
 
@@ -85,10 +87,10 @@ def study_summary(study: Study, belonging: Belonging, counts: dict[str, int]) ->
 
 
 def study_state(study: Study, counts: Mapping[str, int]) -> StudyState:
-    """Return the state that follows from the states of a study's jobs."""
+    """Return the state that follows from a study's question and its jobs."""
     if study.cancelled_at is not None:
         return "cancelled"
-    if any(state not in TERMINAL_STATES for state in counts):
+    if study.question_open or any(state not in TERMINAL_STATES for state in counts):
         return "running"
     return "incomplete" if set(counts) - {"succeeded"} else "succeeded"
 
