@@ -6,6 +6,7 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.studies.question import WithinMarginOf
 from adaptlab.studies.study import StudySpec
 from adaptlab.studies.study_methods import StudyEntry
+from adaptlab.values import AUTO
 
 ALONE = "frozen"
 """The method that is the base model alone."""
@@ -26,7 +27,7 @@ def _of_members(spec: StudySpec) -> Iterator[Problem]:
     if spec.question is not None and spec.question.compare is not None and spec.methods:
         detail = "The methods are also given as `methods`. Leave one of the two out."
         yield Problem("/question/compare", "given_twice", detail)
-    if "seeds" in spec.model_fields_set:
+    if spec.seeds != AUTO:
         detail = (
             "A study with a question chooses its seeds. Give question.at_most.seeds to limit them."
         )

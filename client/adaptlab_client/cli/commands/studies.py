@@ -173,6 +173,8 @@ def explain(
     with open_client(context) as client:
         taken = list(client.studies.decisions(study, replay=replay))
     if output is Output.TABLE:
+        if not taken:
+            say("This study has no question, so it has taken no decisions.")
         print_decisions(taken)
     else:
         print_list(taken, DECISIONS, decision_row, output)
