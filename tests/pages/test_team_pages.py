@@ -1,4 +1,4 @@
-"""The pages of projects, users and the audit log: who sees and changes what."""
+"""The pages of projects, users and the audit log, and one project in view."""
 
 import html
 import re
