@@ -27,8 +27,8 @@ Sessions = sessionmaker[Session]
 
 
 @pytest.fixture(scope="module")
+def reader(shared_settings: Settings, shared_sessions: Sessions) -> Iterator[TestClient]:
     """A reader of adaptations: lora with 380 of 400 right, others with none."""
-    """A reader of three adaptations: lora with 380 of 400 right, prefixes with none."""
     with shared_sessions.begin() as session:
         a_base_model(session)
         spec = a_study_spec(methods=["lora", "prefix_tuning", "ia3"], budgets=[64])
