@@ -116,7 +116,12 @@ def _checkpointing() -> Iterator[Figure]:
         }
         steps = [stepper(plan, base, recomputes=again) for again in (True, False)]
         held = [_peak_megabytes(step) for step in steps]
-        times = alternating(*(lambda s=step: milliseconds(s, 3) for step in steps), ROUNDS)
+        first, second = steps
+        times = alternating(
+            lambda first=first: milliseconds(first, 3),
+            lambda second=second: milliseconds(second, 3),
+            ROUNDS,
+        )
         again, whole = (
             f"{spread(time, 'ms')} a step, {peak_of:,.0f} MB"
             for time, peak_of in zip(times, held, strict=True)

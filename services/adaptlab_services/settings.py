@@ -45,6 +45,7 @@ class Settings(BaseSettings):
         memory_bytes: memory for one run of a worker; None for most of what is free.
         scratch_free_bytes: free space on a worker's disk below which it claims no job; None for 5 %
             of the disk, at most 1 GiB.
+        cache_bytes: bytes of fetched weights that the workers of a machine keep.
         trainer_user: user of the trainers: a name, `same` as the worker, or `auto`, which is a
             separate user id if the worker is root.
         trainer_reads: folders that trainers can read in addition to the installation and the model
@@ -120,6 +121,7 @@ class Settings(BaseSettings):
     save_seconds: float = Field(default=30, gt=0)
     memory_bytes: int | None = Field(default=None, gt=0)
     scratch_free_bytes: int | None = Field(default=None, ge=0)
+    cache_bytes: int = Field(default=4 * 2**30, ge=0)
     trainer_user: str = Field(default="auto", min_length=1)
     trainer_memory_bytes: int | None = Field(default=None, ge=2**30)
     trainer_network: Literal["refused", "allowed"] = "refused"

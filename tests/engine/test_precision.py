@@ -128,7 +128,7 @@ def test_only_the_products_of_steps_are_rounded_to_tf32(
     owned = trainables(plan, {n: t.float() for n, t in base_tensors(plan).items()})
     (one,) = passes(plan, {}, range(plan.replicates), owned.flat, owned.decays, plan.replicates)
     products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
-    seen: set[tuple[bool, bool]] = set()
+    seen: set[tuple[object, object]] = set()
     gradient = Trainables.gradient
 
     def noting(self: Trainables, *given: object) -> torch.Tensor:

@@ -78,11 +78,11 @@ def test_replicates_that_do_not_fit_together_train_in_passes(
     use_graphs(use=graphs)
     plan = wide(trials=8)
     parted, training = trained(plan, tmp_path, memory_bytes=2**40)
-    assert training.most_passes > 1
-    assert training._descent._parts == 1, "passes share the memory of their recordings"
+    assert training.division.passes > 1
+    assert training.division.parts == 1, "passes share the memory of their recordings"
     torch.cuda.set_per_process_memory_fraction(1.0)
     whole, at_once = trained(plan, tmp_path)
-    assert at_once.most_passes == 1
+    assert at_once.division.passes == 1
     assert furthest(parted, whole) < CLOSE
 
 
@@ -109,13 +109,13 @@ def test_a_step_holds_weights_moments_and_one_gradient(graphs: bool, tmp_path: P
     before = held_bytes(CUDA)
     flat, _ = trained(plan, tmp_path)
     buffers = (peak_bytes(CUDA) - before) / (flat.numel() * flat.element_size())
-    bases = 1 / plan.replicates
-    assert BUFFERS - 1 < buffers - bases < BUFFERS + 0.5
+    shared = 2 / plan.replicates  # the base, and where weights decay
+    assert BUFFERS - 1 < buffers - shared < BUFFERS + 0.5
 
 
 @pytest.mark.parametrize("method", ["full_finetuning", "lora"])
 def test_blocks_that_are_computed_again_hold_less(method: str):
-    shapes = {"hidden_size": 256, "num_hidden_layers": 12}
+    shapes = {"hidden_size": 256, "num_hidden_layers": 24}
     family = Transformers.from_published(*llama(**shapes))
     plan = on_gpu(
         adaptation(
@@ -139,10 +139,10 @@ def test_blocks_that_are_computed_again_hold_less(method: str):
         peaks.append(peak_bytes(CUDA) - before)
         found.append(gradient.cpu())
     assert furthest(*found) < CLOSE * float(found[0].abs().max())
-    assert peaks[1] < peaks[0] / 2
+    assert peaks[1] < 0.6 * peaks[0]
 
 
-def llama(**sizes: int) -> tuple[str, dict[str, Any], dict[str, tuple[int, ...]]]:
+def llama(**sizes: Any) -> tuple[str, dict[str, Any], dict[str, tuple[int, ...]]]:
     """The architecture of a small Llama, its configuration and its shapes."""
     config = LlamaConfig(
         vocab_size=8, num_attention_heads=4, num_key_value_heads=2, intermediate_size=512,

@@ -18,13 +18,15 @@ from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.studies.study import StudyExtension, StudySpec
 from adaptlab_answers.questions import DecisionView, QuestionView
 from adaptlab_answers.studies import StudyView
-from adaptlab_db.tables import Job, StudyDecision, StudyJob, StudyPass
-from adaptlab_services.comparisons import comparisons
+from adaptlab_db.tables import Job, Study, StudyDecision, StudyJob, StudyPass
+from adaptlab_services.comparisons import bundles, comparisons
+from adaptlab_services.comparisons.comparison_inputs import AS_USUAL
+from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.errors import Conflict
 from adaptlab_services.jobs import control
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import question_decisions, studies
-from adaptlab_services.studies.question_plans import plan_due
+from adaptlab_services.studies.question_plans import Planned, plan_due
 from adaptlab_services.studies.studies import Rules
 
 Sessions = sessionmaker[Session]
@@ -145,6 +147,12 @@ class TestAnswering:
         assert table.comparison.sentence == question_of(sessions, study).sentence
         assert [cell.verdicts for cell in table.comparison.cells] == [()]
 
+    def test_it_has_no_bundle(self, sessions: Sessions, ada: Principal) -> None:
+        study = create(sessions, ada)
+        play(sessions, as_half)
+        with pytest.raises(Conflict, match="chose its own"):
+            bundles.frozen(sessions, ComparisonRuns(sessions), str(study.id), AS_USUAL)
+
     def test_equal_methods_are_given_up_before_the_limit(
         self, sessions: Sessions, ada: Principal
     ) -> None:
@@ -196,6 +204,19 @@ class TestDecisions:
         passes = question_of(sessions, study).passes
         assert len({one.job for one in passes}) == len(passes)
         assert len(decisions(sessions, study, replay=False)) == 2
+
+    def test_a_study_that_cannot_be_planned_does_not_hold_up_others(
+        self, sessions: Sessions, ada: Principal
+    ) -> None:
+        broken, good = create(sessions, ada), create(sessions, ada, name="good")
+        with sessions.begin() as session:
+            row = session.get_one(Study, broken.id)
+            row.spec = {**row.spec, "tasks": [{"name": "unknown_task"}]}
+        run_all(sessions, as_half)
+        planned = plan_due(sessions, MOST_JOBS)
+        assert (planned.queues, planned.failed) == (("cpu",), {broken.id})
+        assert len(decisions(sessions, good, replay=False)) == 2
+        assert len(decisions(sessions, broken, replay=False)) == 1
 
     def test_a_planner_that_dies_anywhere_leaves_the_same_study(
         self, sessions: Sessions, ada: Principal
@@ -268,7 +289,7 @@ class TestFailures:
         study = create(sessions, ada)
         with sessions.begin() as session:
             studies.cancel(session, ada, str(study.id))
-        assert plan_due(sessions, MOST_JOBS) == ()
+        assert plan_due(sessions, MOST_JOBS) == Planned((), frozenset())
         after = current(sessions, study)
         assert (after.state, after.jobs["cancelled"]) == ("cancelled", 3)
         with sessions.begin() as session, pytest.raises(Conflict):

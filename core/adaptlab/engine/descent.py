@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.allocate import Trainables
-from adaptlab.engine.chunks import fitting, more_parts
+from adaptlab.engine.chunks import StepDivision, fitting, more_parts
 from adaptlab.engine.early_stopping import Patience
 from adaptlab.engine.items import Items
 from adaptlab.engine.making import items_of_steps
@@ -60,7 +60,7 @@ class Descent:
     ) -> None:
         training = plan.training
         self.live = arranged(range(plan.replicates), plan.trials)
-        self.most_passes = 1
+        self._most_passes = 1
         self.recomputes = False
         self._plan, self._base, self._memory_bytes = plan, base, memory_bytes
         self._all = self._trainables = trainables
@@ -70,6 +70,11 @@ class Descent:
         self._patience = None if rule is None else Patience.begin(rule, trainables.flat)
         self._most, self._parts = plan.replicates, training.accumulation
         self._passes: list[Pass] = []
+
+    @property
+    def division(self) -> StepDivision:
+        """The finest division of a step so far."""
+        return StepDivision(self._most_passes, self._parts, self.recomputes)
 
     @property
     def seeds(self) -> list[int]:
@@ -260,7 +265,7 @@ class Descent:
     def _gradient(self, items: Items, step: int) -> tuple[Tensor, Tensor]:
         """Return the gradient [L, N] and losses [L], pass by pass."""
         parts = self._parts
-        self.most_passes = max(self.most_passes, len(self._passes))
+        self._most_passes = max(self._most_passes, len(self._passes))
         if len(self._passes) == 1:
             return self._passes[0].gradient(items, step, parts)
         gradient = torch.empty_like(self._trainables.flat)

@@ -145,8 +145,7 @@ class Pass:
     def _graph(self) -> StepGraph | None:
         """The graph of an undivided batch, on a GPU if graphs are used."""
         is_gpu = self.model.plan.device.type == "cuda"
-        is_whole = not self.model.recomputes  # autograd calls blocks again from its own threads
-        return StepGraph(self.pool) if is_gpu and is_whole and graphs_are_used() else None
+        return StepGraph(self.pool) if is_gpu and graphs_are_used() else None
 
     def _at_once(self, items: Items, step: int | Tensor) -> tuple[Tensor, Tensor]:
         with self._rounding():

@@ -7,6 +7,7 @@ process, so every computation that trains sets them.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -19,7 +20,8 @@ AMPERE = (8, 0)
 @contextmanager
 def rounded_products(*, rounded: bool) -> Iterator[None]:
     """Round the factors of matrix products on a GPU to TF32, or do not."""
-    products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
+    products: Any = torch.backends.cuda.matmul  # torch has no types for its switches
+    convolutions: Any = torch.backends.cudnn
     before = products.allow_tf32, convolutions.allow_tf32
     products.allow_tf32 = convolutions.allow_tf32 = rounded
     try:

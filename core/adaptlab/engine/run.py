@@ -160,7 +160,7 @@ def _trained(
         meter.begin_training()
     outcome = training.run(scratch)
     if meter is not None:
-        meter.end_training(training.steps_taken, training.most_passes)
+        meter.end_training(training.steps_taken, training.division)
     results = decide(plan, base, trainables, outcome)
     observer.emit(ReplicatesDecided(replicates=results))
     chosen = tuple(result for result in results if result.selected)

@@ -9,6 +9,7 @@ Graphs are used if requested.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,7 +51,7 @@ class GraphPool:
     """
 
     @cached_property
-    def handle(self) -> tuple[int, int]:
+    def handle(self) -> Any:  # torch keeps its type to itself
         """The handle by which CUDA's allocator knows the pool."""
         return torch.cuda.graph_pool_handle()
 

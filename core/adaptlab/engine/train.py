@@ -8,6 +8,7 @@ from torch import Tensor
 
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.choice import right_answers
+from adaptlab.engine.chunks import StepDivision
 from adaptlab.engine.descent import Descent
 from adaptlab.engine.evaluate import validation
 from adaptlab.engine.halving import compared_replicates, losers
@@ -59,14 +60,9 @@ class Training:
         return self._step - self._first
 
     @property
-    def most_passes(self) -> int:
-        """The largest number of passes of a step."""
-        return self._descent.most_passes
-
-    @property
-    def recomputes(self) -> bool:
-        """True if blocks were computed again in the backward passes."""
-        return self._descent.recomputes
+    def division(self) -> StepDivision:
+        """The finest division of a step."""
+        return self._descent.division
 
     def run(self, scratch: Path) -> TrainingOutcome:
         """Train to the last step, or until every replicate has ended.

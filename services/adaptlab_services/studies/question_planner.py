@@ -5,7 +5,9 @@ Any number may run at once, in any number of processes; each decision is taken o
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
+from uuid import UUID
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
@@ -14,6 +16,9 @@ from adaptlab_services.outages import is_outage
 from adaptlab_services.studies.question_plans import plan_due
 
 Ring = Callable[[Sequence[str]], None]
+
+LEFT_SECONDS = 60.0
+"""How long a study is left alone that could not be planned."""
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +40,7 @@ class QuestionPlanner:
         self._ring = ring
         self._interval = interval
         self._most_jobs = most_jobs
+        self._left: dict[UUID, float] = {}
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="questions", daemon=True)
 
@@ -50,10 +56,17 @@ class QuestionPlanner:
     def _serve(self) -> None:
         while not self._closed.wait(self._interval):
             try:
-                if queues := plan_due(self._sessions, self._most_jobs):
-                    self._ring(queues)
+                self._look()
             except SQLAlchemyError as error:
                 if not is_outage(error):
                     log.exception("the planner of questions failed; it will retry")
             except Exception:
                 log.exception("the planner of questions failed; it will retry")
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        self._left = {study: until for study, until in self._left.items() if until > now}
+        planned = plan_due(self._sessions, self._most_jobs, without=self._left.keys())
+        self._left |= dict.fromkeys(planned.failed, now + LEFT_SECONDS)
+        if planned.queues:
+            self._ring(planned.queues)

@@ -6,7 +6,8 @@ and any other one continues.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, exists, func, or_, select, text, update
@@ -48,22 +49,34 @@ def due(session: Session) -> tuple[UUID, ...]:
     return tuple(session.scalars(select(Study.id).where(_is_due()).order_by(Study.created_at)))
 
 
-def plan_due(sessions: sessionmaker[Session], most_jobs: int) -> tuple[str, ...]:
-    """Decide what follows in every study that is due.
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Queues with new work, and studies that could not be planned now."""
 
-    Returns the queues with new work. `sessions` are the program's own, which see all projects. A
-    study that cannot be planned now is logged and left as it is, and the others are planned.
+    queues: tuple[str, ...]
+    failed: frozenset[UUID]
+
+
+def plan_due(
+    sessions: sessionmaker[Session], most_jobs: int, without: Collection[UUID] = ()
+) -> Planned:
+    """Decide what follows in every study that is due, but for those of `without`.
+
+    `sessions` are the program's own, which see all projects. A study that cannot be planned now is
+    logged and left as it is, and the others are planned.
     """
     with one_by_one(sessions) as session:
-        studies = due(session)
+        studies = [study_id for study_id in due(session) if study_id not in without]
     queues: dict[str, None] = {}
+    failed: set[UUID] = set()
     for study_id in studies:
         try:
             with sessions.begin() as session:
                 queues |= dict.fromkeys(plan_next(session, study_id, most_jobs))
         except Exception:
             log.exception("study %s could not be planned; it will be tried again", study_id)
-    return tuple(queues)
+            failed.add(study_id)
+    return Planned(tuple(queues), frozenset(failed))
 
 
 def plan_next(session: Session, study_id: UUID, most_jobs: int) -> tuple[str, ...]:

@@ -94,7 +94,8 @@ def _place(row: StudyPass) -> Place:
 def _method(
     cell: Cell, job: PlannedJob, rows: Sequence[StudyPass], past: History, states: States
 ) -> MethodState:
-    trains = job.resolved.trains
+    method = job.resolved.method
+    trains = method.trains and (cell.trainable_parameters > 0 or method.is_search)
     # A grid up to the largest rate can exceed it by rounding.
     trials = job.resolved.training.trials
     rates = sorted(min(trial.learning_rate, LARGEST_RATE) for trial in trials)
