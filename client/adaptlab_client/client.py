@@ -21,6 +21,7 @@ from adaptlab_client.resources.results import ResultQueries
 from adaptlab_client.resources.server import ServerStatus
 from adaptlab_client.resources.studies import Studies
 from adaptlab_client.resources.uploads import Uploads
+from adaptlab_client.resources.webhooks import Webhooks
 from adaptlab_client.transport.connection import Connection, Request, Retries, path_of
 from adaptlab_client.transport.discovery import discover
 
@@ -82,6 +83,7 @@ class Client:
         self.tokens = Tokens(self._connection)
         self.users = Users(self._connection)
         self.projects = ProjectList(self._connection)
+        self.webhooks = Webhooks(self._connection)
         self.audit = AuditLog(self._connection)
         self.results = ResultQueries(self._connection)
         self.server = ServerStatus(self._connection)

@@ -18,7 +18,8 @@ _WORDS: Mapping[str, LiteralString] = {"r": "SELECT", "a": "INSERT", "w": "UPDAT
 # As Postgres abbreviates them. Locking a row requires the right to update it.
 _OF_API = {
     "r": "alembic_version",
-    "ra": "audit_entries job_events spec_numbers study_decisions",
+    "ra": """audit_entries job_events spec_numbers study_decisions webhook_events
+        webhook_deliveries""",
     # Also results and workers, for workers that use the API; see `leases`.
     "raw": """projects users tokens jobs base_models studies usage_counts study_passes
         attempts attempt_counts claim_counts workers replicates metric_points evaluations
@@ -26,19 +27,20 @@ _OF_API = {
         checkpoints theory_reports""",
     "rawd": """memberships browser_sessions idempotency_keys datasets study_jobs artifacts
         artifact_chunks uploads upload_chunks uploaded_folders uploaded_folder_files
-        training_states lease_artifacts comparison_results""",
+        training_states lease_artifacts comparison_results webhooks""",
 }
 _OF_WORKER = {
     "r": """alembic_version projects datasets studies study_jobs uploaded_folders
-        uploaded_folder_files""",
+        uploaded_folder_files webhooks study_passes study_decisions""",
     "ra": "job_events",
     "rw": "jobs base_models",
     "raw": "attempts attempt_counts claim_counts workers",
     "rawd": """replicates metric_points evaluations job_metrics item_outcomes shown_items
         given_answers attention_maps attention_summaries checkpoints theory_reports training_states
-        lease_artifacts artifacts artifact_chunks uploads upload_chunks""",
+        lease_artifacts artifacts artifact_chunks uploads upload_chunks webhook_events
+        webhook_deliveries comparison_results""",
     "": """users tokens memberships browser_sessions audit_entries idempotency_keys
-        usage_counts comparison_results spec_numbers study_passes study_decisions""",
+        usage_counts spec_numbers""",
 }
 
 

@@ -43,6 +43,8 @@ STUDY_ROLES = ("method", "reference", "base_model", "check", "sweep")
 PASS_KINDS = ("sweep", "wider", "evidence")
 PASS_STATES = ("open", "done", "failed", "dropped")
 PROJECT_ROLES = ("reader", "submitter", "operator", "admin")
+WEBHOOK_FORMATS = ("json", "slack")
+DELIVERY_STATES = ("pending", "delivered", "failed")
 CLAIM_BOUNDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 21_600, 86_400)
 """Seconds between the buckets of `ClaimCount`, as in the trigger that counts."""
 
@@ -724,7 +726,8 @@ class Worker(Table):
     `unschedulable` is the reason if it takes none now. `model_roots` are the aliases of the roots
     that its trainers can read, null if it did not report them. `token_id` is the token with which
     it uses the API; null for one with a database connection. `load` is its last report of memory
-    and GPUs.
+    and GPUs. `lost_at` is when it was last found to be silent without having stopped; a later
+    heartbeat makes it live again.
     """
 
     __tablename__ = "workers"
@@ -740,6 +743,81 @@ class Worker(Table):
     model_roots: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
     token_id: Mapped[int | None] = mapped_column(ForeignKey("tokens.id"))
     load: Mapped[Json | None] = mapped_column(JSONB(none_as_null=True))
+    lost_at: Mapped[datetime | None]
+
+
+class Webhook(Table):
+    """An address to which events of a project are sent.
+
+    The secret signs the messages, so it is stored as it is.
+    """
+
+    __tablename__ = "webhooks"
+    __table_args__ = (CheckConstraint(_one_of("format", WEBHOOK_FORMATS), name="format"),)
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"), index=True)
+    owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    url: Mapped[str]
+    format: Mapped[str]
+    events: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    secret: Mapped[str]
+    enabled: Mapped[bool] = mapped_column(Boolean, server_default=true())
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+
+
+class WebhookEvent(Table):
+    """A change that webhooks may have to report, written in its transaction.
+
+    It is deleted when the deliveries that follow from it are written.
+    """
+
+    __tablename__ = "webhook_events"
+    __table_args__ = (
+        CheckConstraint("num_nonnulls(job_id, study_id, worker_id) = 1", name="one_subject"),
+    )
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"))
+    job_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    study_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("studies.id", ondelete="CASCADE"))
+    worker_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("workers.id"))
+    at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+
+
+class WebhookDelivery(Table):
+    """One message to one webhook, and the outcome of sending it.
+
+    `key` identifies the event, so that a webhook gets one message about it. A pending message is
+    due at `next_attempt_at`; during an attempt, that is when another worker may try.
+    """
+
+    __tablename__ = "webhook_deliveries"
+    __table_args__ = (
+        CheckConstraint(_one_of("state", DELIVERY_STATES), name="state"),
+        CheckConstraint("(state = 'pending') = (ended_at IS NULL)", name="ended_at"),
+        UniqueConstraint("webhook_id", "key"),
+        Index("ix_webhook_deliveries_due", "webhook_id", "next_attempt_at",
+              postgresql_where=text("state = 'pending'")),
+        Index("ix_webhook_deliveries_newest", "webhook_id", text("created_at DESC"),
+              text("id DESC")),
+    )  # fmt: skip
+
+    id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    webhook_id: Mapped[int] = mapped_column(ForeignKey("webhooks.id", ondelete="CASCADE"))
+    project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"))
+    event: Mapped[str]
+    key: Mapped[str]
+    job_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    study_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("studies.id", ondelete="CASCADE"))
+    worker_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("workers.id"))
+    state: Mapped[str] = mapped_column(server_default="pending")
+    attempts: Mapped[int] = mapped_column(server_default="0")
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    next_attempt_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    ended_at: Mapped[datetime | None]
+    status: Mapped[int | None]
+    error: Mapped[str | None]
 
 
 class Attempt(Table):

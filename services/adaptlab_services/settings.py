@@ -1,6 +1,7 @@
 """Settings from environment variables with the prefix ADAPTLAB_."""
 
 import os
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -23,6 +24,7 @@ from adaptlab_services.secret_settings import SecretFiles
 PREFIX = "ADAPTLAB_"
 Alias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 
+Network = IPv4Network | IPv6Network
 Hours = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -53,7 +55,8 @@ class Settings(BaseSettings):
         trainer_memory_bytes: memory limit of a trainer; None for all of the machine's.
         trainer_network: `allowed` if trainers can use the network; the engine needs none.
         trainer_environment: further environment variables that trainers inherit.
-        sweep_seconds: interval at which beat rings again for queues whose doorbells were lost.
+        sweep_seconds: interval at which beat rings again for queues whose doorbells were lost, and
+            has webhooks sent.
         question_seconds: interval at which the API looks for passes that have ended of studies with
             a question.
         reap_seconds: interval between searches for expired leases.
@@ -98,6 +101,10 @@ class Settings(BaseSettings):
         log_format: `text` or `json`, one object per line.
         log_level: the least level that is logged: `debug`, `info`, `warning` or `error`.
         access_log: whether the API logs every request.
+        public_url: address of the server for links in messages, as `https://lab.example.org`.
+        webhook_networks: networks that webhooks reach in addition to public addresses, as
+            `10.1.0.0/16,fd00::/8`.
+        webhook_http: `allowed` if webhooks can have addresses without TLS.
     """
 
     model_config = SettingsConfigDict(
@@ -169,6 +176,9 @@ class Settings(BaseSettings):
     log_format: LogFormat = "text"
     log_level: LogLevel = "info"
     access_log: bool = True
+    public_url: str | None = Field(default=None, pattern=r"^https?://[!-~]+$", max_length=200)
+    webhook_networks: Annotated[tuple[Network, ...], NoDecode] = ()
+    webhook_http: Literal["refused", "allowed"] = "refused"
 
     def __init__(self, **values: object) -> None:
         """Read the settings; the arguments take precedence over the environment.
@@ -198,7 +208,7 @@ class Settings(BaseSettings):
     def _normalise(cls, url: str) -> str:
         return normalised_url(url)
 
-    @field_validator("queues", "trainer_environment", mode="before")
+    @field_validator("queues", "trainer_environment", "webhook_networks", mode="before")
     @classmethod
     def _split(cls, names: object) -> object:
         if isinstance(names, str):

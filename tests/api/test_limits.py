@@ -28,6 +28,7 @@ from adaptlab_api.doors import (
     request_record,
 )
 from adaptlab_api.doors.time_limit import SLOW_FACTOR
+from adaptlab_api.pages.results.query import MOST_ROWS
 from adaptlab_api.pages.submitting.routes import MOST_FIELDS
 from adaptlab_api.requests import strict_json
 from adaptlab_api.routes import datasets
@@ -46,6 +47,7 @@ from adaptlab_services.paging import LARGEST_PAGE_SIZE
 from adaptlab_services.people import tokens
 from adaptlab_services.people.idempotency import LONGEST_KEY
 from adaptlab_services.settings import Settings
+from adaptlab_services.webhooks import addresses, claims, sending, webhooks
 
 # Items of the task have 3 characters to sort and 3 sorted ones, of which the last is not read; the
 # base has one layer and one head, the jobs two seeds, and the prefix two positions.
@@ -152,9 +154,20 @@ def _stated(settings: Settings) -> dict[str, str]:
         "JSON body": f"{defaults['max_body_bytes']:,} bytes",
         "body: one chunk of an upload": f"{body_limit.MOST_CHUNK_BYTES:,} bytes",
         "body: the sign-in form": f"{body_limit.MOST_FORM_BYTES:,} bytes",
-        "body: a form on the tokens page": f"{body_limit.MOST_FORM_BYTES:,} bytes",
+        "webhooks per project": f"{webhooks.MOST_WEBHOOKS}",
+        "characters of a webhook's address": f"{addresses.LONGEST_URL:,}",
+        "time for a receiver to answer a webhook": f"{sending.TOTAL_SECONDS:g} s",
+        "attempts to send a message of a webhook": f"{claims.MOST_ATTEMPTS}",
+        "messages that a worker sends at a time, in all and to one webhook": (
+            f"{claims.MOST_AT_ONCE} and {claims.MOST_PER_WEBHOOK}"
+        ),
+        "days for which sent and failed messages are kept": f"{claims.KEPT_DAYS}",
+        "body: a form of the pages of tokens, webhooks, projects and users": (
+            f"{body_limit.MOST_FORM_BYTES:,} bytes"
+        ),
         "an imported adapter, in float32": f"{adapter_folder.LARGEST_ADAPTER:,} bytes",
         "fields of a job or study form": f"{MOST_FIELDS}",
+        "conditions in the form of the results page": f"{MOST_ROWS}",
         "bundles created at a time per process": f"{plot_drawing.DRAWERS}",
         "plots per bundle": f"{MOST_PLOTS}",
         "size of a bundle for `bundle check`": f"{MOST_MEMBERS} members, "

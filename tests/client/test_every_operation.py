@@ -62,7 +62,7 @@ LOOKS = {
         "tasks",
         "families",
     ),
-    *("answers", "workers", "inspect"),
+    *("answers", "workers", "inspect", "deliveries"),
 }
 """Words at the end of commands that only look, so that they can be run once for each format."""
 
@@ -153,6 +153,7 @@ def variables(
         "CHECKPOINT": str(client.jobs.checkpoints(finished)[0].id),
         "UPLOAD": str(client.uploads.send_bytes(b"words").id),
         "TOKEN": str(client.tokens.create("old").id),
+        "WEBHOOK": str(client.webhooks.create("https://hooks.example.org/").id),
         "SLURM_CLUSTER_NAME": "lab",
         "SLURM_JOB_ID": "4711",
     }
@@ -280,6 +281,7 @@ def test_whatever_is_printed_can_be_chosen() -> None:
         "uploads delete",
         "datasets delete",
         "model-folders delete",
+        "webhooks delete",
     }
     assert set(known()) - printing == files | words_only
 

@@ -1,6 +1,7 @@
 """The API's and workers' roles in Postgres can do their work only."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
@@ -8,11 +9,19 @@ import pytest
 from fastapi.testclient import TestClient
 from psycopg.errors import InsufficientPrivilege
 from psycopg.sql import SQL, Identifier
-from sqlalchemy import delete, make_url
+from sqlalchemy import delete, func, make_url, update
 from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.orm import Session, sessionmaker
 from tests.ledgers import BY_THE_API, ledger_by
-from tests.making import a_base_model, a_job, a_token, an_adapt_spec, keep_checkpoints
+from tests.making import (
+    a_base_model,
+    a_job,
+    a_study_document,
+    a_token,
+    an_adapt_spec,
+    keep_checkpoints,
+)
+from tests.receiving import deliver, open_to_loopback, receiving
 from tests.services.recorded import record_a_whole_run
 
 from adaptlab.measurements.results import TrainingSaved
@@ -23,7 +32,9 @@ from adaptlab_db.role_passwords import OnePassword, RolePasswords, address_for, 
 from adaptlab_db.roles import make_logins
 from adaptlab_db.secret_files import SecretUnreadable
 from adaptlab_db.session import close, session_factory
-from adaptlab_db.tables import AuditEntry, Table
+from adaptlab_db.tables import AuditEntry, Table, Worker
+from adaptlab_services.leases.reaping import reap
+from adaptlab_services.lifecycle import workers
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]
@@ -66,6 +77,8 @@ FORBIDDEN: dict[Part, tuple[str, ...]] = {
         "DELETE FROM checkpoints",
         "DELETE FROM attempts",
         "DELETE FROM workers",
+        "UPDATE webhook_deliveries SET state = 'failed'",
+        "DELETE FROM webhook_events",
     ),
     "worker": (
         "SELECT * FROM tokens",
@@ -80,6 +93,8 @@ FORBIDDEN: dict[Part, tuple[str, ...]] = {
         "INSERT INTO memberships (user_id, project_id, role) VALUES (1, 1, 'admin')",
         "INSERT INTO jobs DEFAULT VALUES",
         "UPDATE studies SET name = 'x'",
+        "UPDATE webhooks SET url = 'x'",
+        "DELETE FROM webhooks",
     ),
 }
 
@@ -179,6 +194,40 @@ def test_the_api_may_give_a_token_of_one_job(
         its_own = {"Authorization": f"Bearer {made.json()['token']}"}
         new = {"host": "node", "process_id": 1, "queues": ["cpu"]}
         assert client.post("/v1/workers", json=new, headers=its_own).status_code == 201
+
+
+def test_workers_may_send_webhooks_and_the_api_may_have_a_test_sent(
+    addresses: dict[Part, str], sessions: Sessions, settings: Settings
+) -> None:
+    of_api, of_worker = (
+        open_to_loopback(settings.model_copy(update={"database_url": addresses[part]}))
+        for part in PARTS
+    )
+    with sessions.begin() as session:
+        a_base_model(session)
+        header = {"Authorization": f"Bearer {a_token(session)}"}
+    with (
+        receiving() as receiver,
+        TestClient(create_app(of_api), headers=header) as client,
+    ):
+        made = client.post("/v1/webhooks", json={"url": receiver.url}).json()
+        assert client.post(f"/v1/webhooks/{made['id']}/test").status_code == 202
+        study = client.post("/v1/studies", json=a_study_document(seeds=1)).json()["id"]
+        assert client.post(f"/v1/studies/{study}/cancel").status_code == 200
+        factory = session_factory(of_worker.database_url)
+        try:
+            with factory.begin() as session:
+                workers.register(session, "node", 1, ["cpu"])
+                ago = func.clock_timestamp() - timedelta(seconds=90)
+                session.execute(update(Worker).values(heartbeat_at=ago))
+            with factory.begin() as session:
+                assert reap(session).lost_workers == 1
+            deliver(factory, of_worker)
+        finally:
+            close(factory)
+        client.delete(f"/v1/webhooks/{made['id']}")
+    types = [one.message["type"] for one in receiver.received]
+    assert sorted(types) == ["study.ended", "webhook.test", "worker.lost"]
 
 
 def test_rights_follow_a_migration_and_making_roles_again_changes_only_passwords(

@@ -43,6 +43,7 @@ def test_celery_keeps_nothing_and_delivers_at_most_once(settings: Settings) -> N
     assert {entry["task"] for entry in conf.beat_schedule.values()} == {
         worker_app.SWEEP,
         worker_app.STORAGE,
+        worker_app.WEBHOOKS,
     }
 
 

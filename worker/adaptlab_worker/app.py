@@ -18,6 +18,7 @@ from adaptlab_worker import quiet_transport
 DOORBELL = "adaptlab.doorbell"
 SWEEP = "adaptlab.sweep"
 STORAGE = "adaptlab.storage"
+WEBHOOKS = "adaptlab.webhooks"
 MAINTENANCE_QUEUE = "maintenance"
 STORAGE_SECONDS = 3600.0
 VERIFY = "ssl_cert_reqs"
@@ -32,6 +33,7 @@ class Duties:
     ring: Callable[[str], None]
     sweep: Callable[[], None]
     tend_storage: Callable[[], None]
+    deliver: Callable[[], None]
 
 
 def doorbell_queue(queue: str) -> str:
@@ -74,6 +76,10 @@ def _add_tasks(app: Celery, duties: Duties) -> None:
     def storage() -> None:  # pyright: ignore[reportUnusedFunction] - Celery keeps it
         duties.tend_storage()
 
+    @app.task(name=WEBHOOKS)
+    def webhooks() -> None:  # pyright: ignore[reportUnusedFunction] - Celery keeps it
+        duties.deliver()
+
 
 def _configuration(settings: Settings) -> dict[str, Any]:
     return {
@@ -108,6 +114,7 @@ def _configuration(settings: Settings) -> dict[str, Any]:
         "beat_scheduler": "celery.beat:Scheduler",
         "beat_schedule": {
             "sweep": _every(settings.sweep_seconds, SWEEP),
+            "webhooks": _every(settings.sweep_seconds, WEBHOOKS),
             # As if the last run was long ago: at once, and then every hour.
             "storage": _every(STORAGE_SECONDS, STORAGE) | {"last_run_at": LONG_AGO},
         },

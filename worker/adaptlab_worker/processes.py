@@ -29,6 +29,7 @@ from adaptlab_worker.app import (
     pending_doorbells,
 )
 from adaptlab_worker.confinement import close_to_others
+from adaptlab_worker.courier import Courier
 from adaptlab_worker.errors import TrainerUserBarred
 from adaptlab_worker.launcher import Launcher
 from adaptlab_worker.maintenance import Maintenance
@@ -64,12 +65,15 @@ def run_worker(slots: int, runner: str | None) -> int:
         log.error("the worker does not start: %s", barred)  # noqa: TRY400 - the message says it all
         return 1
     reaper = Reaper(sessions, bell, settings.reap_seconds, settings.reaper_arm_seconds)
+    courier = Courier(sessions, settings)
     _exit_on_early_signals()
     try:
         # First, because loading torch takes the longest.
         launcher.start()
         reaper.start()
-        return _serve(_app(settings, sessions, bell, launcher), settings.queues, launcher, slots)
+        courier.start()
+        app = _app(settings, sessions, bell, launcher, courier)
+        return _serve(app, settings.queues, launcher, slots)
     finally:
         launcher.close(DRAIN_SECONDS)
 
@@ -94,7 +98,11 @@ def _launcher(
 
 
 def _app(
-    settings: Settings, sessions: sessionmaker[Session], bell: Ring, launcher: Launcher
+    settings: Settings,
+    sessions: sessionmaker[Session],
+    bell: Ring,
+    launcher: Launcher,
+    courier: Courier,
 ) -> Celery:
     def pending(queue: str) -> int:
         return pending_doorbells(app, queue)
@@ -104,6 +112,7 @@ def _app(
         ring=lambda _: launcher.ring(),
         sweep=maintenance.sweep,
         tend_storage=StorageUpkeep(sessions, settings).tend,
+        deliver=courier.call,
     )
     app = celery_app(settings, duties)
     return app

@@ -85,6 +85,8 @@ class Reaper:
         self._seen_at = seen_at
         if reaped.count:
             log.warning("took back %d expired leases", reaped.count)
+        if reaped.lost_workers:
+            log.warning("lost %d workers", reaped.lost_workers)
         if reaped.queues:
             self._ring(reaped.queues)
 

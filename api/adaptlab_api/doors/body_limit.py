@@ -29,13 +29,13 @@ GRACE_SECONDS = 10.0
 SLOWEST_BYTES_PER_SECOND = 16 * 1024
 
 MOST_FORM_BYTES = 4096
-"""Of the sign-in form and the forms of tokens."""
+"""Of the sign-in form and the forms of the pages of tokens and of a team."""
 MOST_CHUNK_BYTES = 8 * 2**20
 """Of one chunk of an upload."""
 MOST_RECORD_BYTES = 8 * 2**20
 """Of one report of a worker."""
 _OTHERWISE = (
-    (re.compile(r"/login|/tokens(/[0-9]+/revoke)?"), MOST_FORM_BYTES),
+    (re.compile(r"/login|/(tokens|webhooks|projects|users)(/.*)?"), MOST_FORM_BYTES),
     (re.compile(r"/v1/uploads/[^/]+/chunks/[0-9]+"), MOST_CHUNK_BYTES),
     (re.compile(r"/v1/leases/[^/]+/records"), MOST_RECORD_BYTES),
 )

@@ -5,6 +5,8 @@ exist are closed by default.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 from urllib.parse import quote, urlsplit
 
 from starlette.concurrency import run_in_threadpool
@@ -12,18 +14,27 @@ from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from adaptlab.errors import Problem
+from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_api.answers.problems import BAD_REQUEST, CROSS_SITE, Refused, answer
 from adaptlab_api.answers.state import Resources, resources_of
+from adaptlab_api.doors import shown_projects
 from adaptlab_api.limits.auditing import SAFE_METHODS, audited
 from adaptlab_services.errors import Unauthorised
-from adaptlab_services.people.admission import Grant
+from adaptlab_services.people.admission import Admitted, Grant
 
 SESSION_COOKIE = "adaptlab_session"
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/login"})
 PUBLIC_FOLDER = "/static/"
+PROJECT_COOKIE = "adaptlab_project"
+"""Names the only project that a browser shows. It is no permission, and one that the user cannot
+see is ignored."""
+OF_ALL_PROJECTS = ("/projects", "/users", "/audit", "/tokens", "/logout")
+"""Addresses to which the choice of a project does not apply."""
 LONGEST_PROJECT = 64
-ACCESS_FOLDERS = ("/v1/tokens", "/v1/users", "/v1/projects", "/tokens", "/logout")
+ACCESS_FOLDERS = (
+    *("/v1/tokens", "/v1/users", "/v1/projects"),
+    *("/tokens", "/users", "/projects", "/logout"),
+)
 """Changes below these addresses change permissions. They take effect in this process with the next
 request, and in others within `adaptlab_services.people.admission.KEPT_SECONDS`."""
 
@@ -103,13 +114,31 @@ def _is_public(path: str) -> bool:
 async def _admit(request: HTTPConnection, method: str) -> None:
     """Store the caller, its permissions and its admission in `request.state`."""
     grant = _grant(request)
-    admissions = resources_of(request.scope["app"]).admissions
-    admitted = admissions.known(grant) or await run_in_threadpool(admissions.admit, grant)
+    admitted = None
+    if grant.is_browser and grant.project is None and (chosen := _chosen(request)) is not None:
+        with suppress(InvalidSpec):  # the user is no longer a member
+            admitted = await _admitted(request, replace(grant, project=chosen))
+    is_chosen = admitted is not None
+    admitted = admitted or await _admitted(request, grant)
     request.state.principal = admitted.principal
     if grant.is_browser and method not in SAFE_METHODS and not _same_origin(request.headers):
         raise Refused(CROSS_SITE, "This request came from another site; send a token instead.")
     request.state.access = admitted.access
     request.state.admitted = admitted
+    shown_projects.show(admitted.access, is_one=is_chosen)
+
+
+async def _admitted(request: HTTPConnection, grant: Grant) -> Admitted:
+    admissions = resources_of(request.scope["app"]).admissions
+    return admissions.known(grant) or await run_in_threadpool(admissions.admit, grant)
+
+
+def _chosen(request: HTTPConnection) -> str | None:
+    """Return the project that the browser shows, if it applies here."""
+    name = request.cookies.get(PROJECT_COOKIE)
+    if not name or request.scope["path"].startswith(OF_ALL_PROJECTS):
+        return None
+    return name[:LONGEST_PROJECT]
 
 
 def _grant(request: HTTPConnection) -> Grant:

@@ -97,6 +97,7 @@ def application() -> typer.Typer:
         theory,
         tokens,
         uploads,
+        webhooks,
     )
 
     app = typer.Typer(
@@ -131,6 +132,7 @@ def application() -> typer.Typer:
         tokens.application(),
         people.users_application(),
         people.projects_application(),
+        webhooks.application(),
         audit.application(),
         server.application(),
     ):

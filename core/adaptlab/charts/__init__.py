@@ -9,6 +9,7 @@ from adaptlab.charts.budgets import score_against_budget
 from adaptlab.charts.curves import AxisScale, learning_curves
 from adaptlab.charts.differences import better_first, pairwise_differences
 from adaptlab.charts.frame import SCHEMA, VEGA_LITE, Chart, Json, Theme
+from adaptlab.charts.group_means import GroupMean, group_means
 from adaptlab.charts.head_grids import HeadPattern, head_grid
 from adaptlab.charts.heat_maps import AttentionPattern, attention_patterns
 from adaptlab.charts.pictures import png, svg
@@ -21,6 +22,7 @@ __all__ = [
     "AttentionPattern",
     "AxisScale",
     "Chart",
+    "GroupMean",
     "HeadPattern",
     "Json",
     "SweepPoint",
@@ -28,6 +30,7 @@ __all__ = [
     "attention_patterns",
     "attention_step",
     "better_first",
+    "group_means",
     "head_grid",
     "learning_curves",
     "pairwise_differences",

@@ -1,4 +1,7 @@
-"""The reaper: takes jobs back from workers that send no more heartbeats."""
+"""The reaper: takes jobs back from workers that send no more heartbeats.
+
+It also notes which workers were lost.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +19,7 @@ from adaptlab_services.leases.lease_ends import (
     paused,
     uncounted,
 )
+from adaptlab_services.lifecycle import workers
 from adaptlab_services.lifecycle.poison import furthest_step
 from adaptlab_services.lifecycle.transitions import Change, move, queues_to_ring, settle_waiting
 
@@ -26,10 +30,11 @@ REAPED_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class ReapedLeases:
-    """The number of expired leases, and the queues that have new work."""
+    """Expired leases and lost workers by number; queues with new work."""
 
     count: int
     queues: tuple[str, ...]
+    lost_workers: int = 0
 
 
 def is_due(session: Session) -> bool:
@@ -71,11 +76,18 @@ def reap(session: Session) -> ReapedLeases:
     # Normally done when the base model's job ends; here for one that ended while the waiting job
     # was being inserted.
     moved += settle_waiting(session)
-    return ReapedLeases(len(decided), queues_to_ring(moved))
+    lost = workers.note_lost(session)  # last, so that what was taken back from them is known
+    return ReapedLeases(len(decided), queues_to_ring(moved), len(lost))
 
 
 _EXPIRED = (Job.state == "running", Job.lease_expires_at < func.clock_timestamp())
-_ANYTHING = select(or_(exists().where(*_EXPIRED), exists().where(Job.state == "waiting")))
+_ANYTHING = select(
+    or_(
+        exists().where(*_EXPIRED),
+        exists().where(Job.state == "waiting"),
+        exists().where(workers.is_newly_lost()),
+    )
+)
 
 
 def _fates() -> Mapping[Fate, Change]:

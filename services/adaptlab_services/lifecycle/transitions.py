@@ -31,7 +31,12 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from adaptlab_db.job_states import STATES, TERMINAL_STATES, AttemptOutcome, JobState
 from adaptlab_db.tables import Attempt, Job, JobEvent, Json, Table
-from adaptlab_services.lifecycle import awaiting, metric_summaries, training_states
+from adaptlab_services.lifecycle import (
+    awaiting,
+    metric_summaries,
+    training_states,
+    webhook_events,
+)
 
 Reason = Literal[
     "user_error",
@@ -158,6 +163,7 @@ def move(
     _record(session, moved, change)
     if change.to in TERMINAL_STATES:
         training_states.forget(session, [job.job_id for job in moved])
+        webhook_events.jobs_ended(session, [job.job_id for job in moved])
     if change.to == "succeeded":
         metric_summaries.keep(session, [job.job_id for job in moved])
     awaited = [job.job_id for job in moved if job.kind in AWAITED]

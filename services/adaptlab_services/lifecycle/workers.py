@@ -22,6 +22,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab_answers.server import WorkerLoad, WorkerView
 from adaptlab_db.tables import Worker
+from adaptlab_services.lifecycle import webhook_events
 
 SILENCE = timedelta(seconds=60)
 """Workers poll and send heartbeats several times in this time."""
@@ -124,6 +125,34 @@ def queues_without_gpu(session: Session) -> frozenset[str]:
 def is_live() -> ColumnElement[bool]:
     """Return the condition that a worker has given a sign of life lately."""
     return Worker.stopped_at.is_(None) & (Worker.heartbeat_at > func.clock_timestamp() - SILENCE)
+
+
+def is_newly_lost() -> ColumnElement[bool]:
+    """Return the condition that a worker fell silent and nobody has noticed."""
+    return (
+        Worker.stopped_at.is_(None)
+        & (Worker.heartbeat_at < func.clock_timestamp() - SILENCE)
+        & (Worker.lost_at.is_(None) | (Worker.lost_at < Worker.heartbeat_at))
+    )
+
+
+def note_lost(session: Session) -> tuple[UUID, ...]:
+    """Mark workers that fell silent as lost, and record it for webhooks.
+
+    Call it only if the database could be reached for some time: after an outage all workers are
+    silent. A worker whose row is locked is left for the next call.
+    """
+    silent = select(Worker.id).where(is_newly_lost()).with_for_update(skip_locked=True)
+    lost = session.scalars(
+        update(Worker)
+        .where(Worker.id.in_(silent))
+        .values(lost_at=func.clock_timestamp())
+        .returning(Worker.id)
+        .execution_options(synchronize_session=False)
+    ).all()
+    if lost:
+        webhook_events.workers_lost(session, lost)
+    return tuple(lost)
 
 
 def _set(session: Session, worker_id: UUID, values: dict[str, object]) -> None:

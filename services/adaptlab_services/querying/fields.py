@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Select
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab_db.tables import Attempt, Job, JobMetric, User
+from adaptlab_db.tables import Attempt, Job, JobMetric, Project, User
 
 Columns = TypeVarTuple("Columns")
 Kind = Literal["text", "integer", "number", "time", "id", "any"]
@@ -35,12 +35,18 @@ class Joins:
         self.lookups = 0
         self._metrics: dict[str, type[JobMetric]] = {}
         self._reads_owner = False
+        self._reads_project = False
         self._reads_attempt = False
 
     def owner(self) -> type[User]:
         """Join the owners of the jobs."""
         self._reads_owner = True
         return User
+
+    def project(self) -> type[Project]:
+        """Join the projects of the jobs."""
+        self._reads_project = True
+        return Project
 
     def attempt(self) -> type[Attempt]:
         """Join the latest attempts; a job that was never started has NULL."""
@@ -57,6 +63,8 @@ class Joins:
         """Add the joins to a query of jobs."""
         if self._reads_owner:
             query = query.join(User, User.id == Job.owner_id)
+        if self._reads_project:
+            query = query.join(Project, Project.id == Job.project_id)
         if self._reads_attempt:
             latest = (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt)
             query = query.outerjoin(Attempt, latest)

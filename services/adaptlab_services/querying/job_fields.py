@@ -78,6 +78,7 @@ def _computed() -> tuple[Field, ...]:
     return (
         Field("name", "text", "name from its spec", _constant(name)),
         Field("owner", "text", "user who submitted it", lambda joins: joins.owner().name),
+        Field("project", "text", "project that it belongs to", lambda joins: joins.project().name),
         Field("seeds", "integer", "number of seeds", _constant(seeds)),
         *(
             Field(f"budget.{key}", "number", means, _constant(cast(budget[key].astext, Double)))

@@ -28,6 +28,7 @@ from adaptlab_db.session import one_by_one
 from adaptlab_db.tables import Job, Study, StudyDecision, StudyJob, StudyPass, User
 from adaptlab_services.jobs import study_lock
 from adaptlab_services.jobs.rows import NewJob, insert_jobs
+from adaptlab_services.lifecycle import webhook_events
 from adaptlab_services.lifecycle.transitions import Change, move
 from adaptlab_services.models import base_models, datasets
 from adaptlab_services.people import access
@@ -128,6 +129,7 @@ def decide(
     )
     if found.ending is not None:
         study.question_open = False
+        webhook_events.study_changed(session, study.id)
     session.flush()
     return queues
 

@@ -44,6 +44,7 @@ from adaptlab_services import paging
 from adaptlab_services.jobs import jobs, study_lock
 from adaptlab_services.jobs.annotations import changed_columns
 from adaptlab_services.jobs.estimates import estimate
+from adaptlab_services.lifecycle import webhook_events
 from adaptlab_services.limits import limits, quotas, sizes
 from adaptlab_services.models import base_models, datasets
 from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots
@@ -272,6 +273,7 @@ def cancel(session: Session, principal: Principal, study: str) -> Changed:
         row.cancelled_at = func.clock_timestamp()
         row.question_open = False
         session.flush()
+        webhook_events.study_changed(session, row.id)
     queues = stop_jobs(session, principal, row.id)
     session.refresh(row)
     return Changed(get(session, str(row.id)), replayed=False, queues=queues)
@@ -339,6 +341,7 @@ def _run(
     queues = study_checks.write(session, principal, study_id, checks, ready)
     new = {job.spec.resources.queue for job in (*assignment.new, *checks.new)}
     quotas.check_jobs(session, principal.user_id, new | set(bases.queues))
+    webhook_events.study_changed(session, study_id)
     return tuple(dict.fromkeys((*bases.queues, *written.queues, *queues)))
 
 

@@ -3,7 +3,7 @@
 They contain the specs, the progress cell by cell, and the missing results.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -66,12 +66,7 @@ def study_view(session: Session, study: Study, belonging: Belonging) -> StudyVie
 
 def study_summary(study: Study, belonging: Belonging, counts: dict[str, int]) -> StudySummary:
     """Return the summary of one study, for lists."""
-    running = study.question_open or any(state not in TERMINAL_STATES for state in counts)
-    state: StudyState = "running" if running else "succeeded"
-    if study.cancelled_at is not None:
-        state = "cancelled"
-    elif not running and set(counts) - {"succeeded"}:
-        state = "incomplete"
+    state = study_state(study, counts)
     return StudySummary(
         id=study.id,
         name=study.name,
@@ -89,6 +84,15 @@ def study_summary(study: Study, belonging: Belonging, counts: dict[str, int]) ->
         archived_at=study.archived_at,
         links=_links(study.id),
     )
+
+
+def study_state(study: Study, counts: Mapping[str, int]) -> StudyState:
+    """Return the state that follows from a study's question and its jobs."""
+    if study.cancelled_at is not None:
+        return "cancelled"
+    if study.question_open or any(state not in TERMINAL_STATES for state in counts):
+        return "running"
+    return "incomplete" if set(counts) - {"succeeded"} else "succeeded"
 
 
 def counted(session: Session, study_ids: Sequence[UUID]) -> dict[UUID, dict[str, int]]:

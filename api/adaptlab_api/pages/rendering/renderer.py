@@ -8,6 +8,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from adaptlab.errors import InvalidSpec
+from adaptlab_api.doors import shown_projects
 from adaptlab_api.pages.rendering.assets import Assets
 from adaptlab_api.pages.rendering.formats import page_filters
 from adaptlab_api.pages.rendering.navigation import NavigationEntry
@@ -71,7 +72,12 @@ class Renderer:
         absent = dict.fromkeys(("poll", "stream", "here", "principal"))
         who = values.get("principal")
         may_submit = not isinstance(who, Reader) or who.may_submit
-        frame = {"assets": self.assets, "navigation": self.navigation, "may_submit": may_submit}
+        frame = {
+            "assets": self.assets,
+            "navigation": self.navigation,
+            "may_submit": may_submit,
+            "in_view": shown_projects.shown(),
+        }
         shown = {**absent, **frame, **values}
         text = self.environment.get_template(template).render(shown)
         return HTMLResponse(text, status, {**PAGE_HEADERS, **(headers or {})})

@@ -17,9 +17,12 @@ OTHER_STATES: Mapping[str, Look] = MappingProxyType(
         "valid": Look("good", "check"),
         "expired": Look("warn", "dashes"),
         "revoked": Look("outlined", "slash"),
+        "pending": Look("still", "ring"),
+        "delivered": Look("good", "check"),
+        "disabled": Look("outlined", "slash"),
     }
 )
-"""Looks of the states of studies, workers and tokens that jobs do not have."""
+"""Looks of the states of other resources that jobs do not have."""
 _LOOKS: Mapping[str, Look] = MappingProxyType(
     {**OTHER_STATES, **{name: state.look for name, state in STATES.items()}}
 )

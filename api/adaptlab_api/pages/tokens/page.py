@@ -8,10 +8,7 @@ from urllib.parse import urlencode
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from adaptlab.errors import InvalidSpec
-from adaptlab_api.answers.problems import Refused
 from adaptlab_api.requests.dependencies import valid
-from adaptlab_services.errors import Forbidden, NotFound
 from adaptlab_services.limits import quotas
 from adaptlab_services.people import issued_tokens, projects
 from adaptlab_services.people.access import Access
@@ -28,6 +25,7 @@ SCOPES = {
     "admin": "manage project members; for an admin of the server, everything",
 }
 USUAL_SCOPES = ("read", "submit")
+NO_PROJECT = "Project: you cannot see a project with this name."
 FIELDS = {"/name": "Name", "/scopes": "Scopes", "/project": "Project", "/expires_in_days": "Days"}
 
 _TOKEN = TypeAdapter(NewToken)
@@ -98,21 +96,3 @@ def token_page(
 def offered_scopes(principal: Principal) -> tuple[str, ...]:
     """Return the scopes that the caller can give a token."""
     return tuple(name for name in SCOPES if name in covered(principal.scopes))
-
-
-def faults_of(refusal: InvalidSpec | Refused | Forbidden | NotFound) -> tuple[str, ...]:
-    """Return the errors in a form, one sentence per field."""
-    match refusal:
-        case InvalidSpec():
-            return tuple(
-                f"{_field(problem.pointer)}: {problem.detail}" for problem in refusal.problems
-            )
-        case NotFound():
-            return ("Project: you cannot see a project with this name.",)
-        case _:
-            return (str(refusal),)
-
-
-def _field(pointer: str) -> str:
-    """Return the label of the field of an error."""
-    return next((name for place, name in FIELDS.items() if pointer.startswith(place)), "The form")

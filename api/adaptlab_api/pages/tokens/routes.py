@@ -10,12 +10,12 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import RedirectResponse, Response
 from sqlalchemy.orm import Session
 
-from adaptlab.errors import InvalidSpec
-from adaptlab_api.answers.problems import Refused, status_of
+from adaptlab_api.answers.problems import status_of
 from adaptlab_api.limits.auditing import noted
+from adaptlab_api.pages.rendering.form_faults import REFUSALS, faults_of
 from adaptlab_api.pages.rendering.forms import small_form_fields
 from adaptlab_api.pages.rendering.renderer import Renderer
-from adaptlab_api.pages.tokens.page import HERE, TokenForm, faults_of, token_page
+from adaptlab_api.pages.tokens.page import FIELDS, HERE, NO_PROJECT, TokenForm, token_page
 from adaptlab_api.requests.dependencies import AccessDep, PrincipalDep, SessionDep
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
@@ -91,10 +91,10 @@ def _made(
     try:
         with session.begin_nested():
             created = issued_tokens.create(session, principal, access, form.asked())
-    except (InvalidSpec, Refused, Forbidden, NotFound) as refusal:
+    except REFUSALS as refusal:
         status = status_of(refusal)
         content = token_page(session, principal, access, form=form)
-        faults = {"faults": faults_of(refusal)}
+        faults = {"faults": faults_of(refusal, FIELDS, NO_PROJECT)}
         return renderer.page("tokens.html", {**shown, **content, **faults}, status)
     content = token_page(session, principal, access)
     # No redirect: the token would have to be stored until it is shown.

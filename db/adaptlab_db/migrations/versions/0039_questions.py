@@ -5,7 +5,7 @@ from alembic import op
 from sqlalchemy.dialects import postgresql
 
 revision = "0039"
-down_revision = "0035"
+down_revision = "0036"
 branch_labels = None
 depends_on = None
 
@@ -35,7 +35,7 @@ def upgrade() -> None:
         sa.Column("states", postgresql.JSONB(), nullable=False),
         sa.Column("look", postgresql.JSONB(), nullable=False),
         sa.ForeignKeyConstraint(
-            ["study_id"], ["studies.id"], "fk_study_decisions_study_id_studies", ondelete="CASCADE"
+            ["study_id"], ["studies.id"], op.f("fk_study_decisions_study_id"), ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("study_id", "number", name="pk_study_decisions"),
     )
@@ -61,11 +61,11 @@ def upgrade() -> None:
         sa.CheckConstraint(
             "state IN ('open', 'done', 'failed', 'dropped')", name=op.f("ck_study_passes_state")
         ),
-        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], "fk_study_passes_job_id_jobs"),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], op.f("fk_study_passes_job_id")),
         sa.ForeignKeyConstraint(
             ["study_id", "planned_in"],
             ["study_decisions.study_id", "study_decisions.number"],
-            "fk_study_passes_study_id_study_decisions",
+            op.f("fk_study_passes_study_id_planned_in"),
             ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("study_id", "number", name="pk_study_passes"),

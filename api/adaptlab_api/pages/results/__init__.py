@@ -1,0 +1,4 @@
+"""The page of queries over results.
+
+May import rendering.
+"""

@@ -1,0 +1,122 @@
+"""Values of the page of results: a table of rows or of groups."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from sqlalchemy.orm import Session
+
+from adaptlab.charts import Chart, GroupMean, Theme, group_means
+from adaptlab.errors import InvalidSpec
+from adaptlab_answers.queries import Cell, ColumnView, ResultRows
+from adaptlab_api.pages.rendering.filter_bar import FilterProblem, fault_of, fields_to_ask
+from adaptlab_api.pages.results.query import OPERATORS, ConditionRow, ResultsQuery
+from adaptlab_services.lifecycle.metric_summaries import METRICS
+from adaptlab_services.people.access import Access
+from adaptlab_services.results import result_groups, result_queries
+from adaptlab_services.results.result_queries import Question
+
+PAGE_SIZE = 50
+SHOWN = (
+    "id", "base_model", "task", "method", "budget.trainable", "metrics.accuracy.n",
+    "metrics.accuracy.mean", "metrics.accuracy.low", "metrics.accuracy.high", "owner",
+    "finished_at",
+)  # fmt: skip
+EMPTY_ROWS = 2
+MOST_DRAWN = 40
+GROUPINGS = ("", "method", "task", "method,budget.trainable", "task,method", "base_model,method",
+             "owner", "project,method")  # fmt: skip
+
+
+def results_page(
+    session: Session, access: Access, query: ResultsQuery, page_token: str | None = None
+) -> dict[str, object]:
+    """Return the values of the template; a bad query is part of the page."""
+    fault, problem, rows = _asked(session, access, query, page_token)
+    grouped = bool(query.groups())
+    following = None if rows is None else rows.next_page_token
+    options = GROUPINGS if query.group_by in GROUPINGS else (*GROUPINGS, query.group_by)
+    return {
+        "query": query,
+        "rows": (*query.rows, *(ConditionRow(),) * EMPTY_ROWS),
+        "operators": OPERATORS,
+        "fields": fields_to_ask(),
+        "groupings": options,
+        "metrics": METRICS,
+        "metric": query.metric or result_groups.DEFAULT_METRIC,
+        "expression": query.expression(),
+        "fault": fault,
+        "problem": problem,
+        "columns": () if rows is None else rows.columns,
+        "data": () if rows is None else rows.data,
+        "grouped": grouped,
+        "files": {form: query.file(form) for form in ("csv", "jsonl", "parquet")},
+        "sorted": {} if rows is None or grouped else dict(_orders(query, rows.columns)),
+        "first": query.address() if page_token else None,
+        "following": following and query.address(page_token=following),
+        "chart": query.address().replace("/results", "/results/charts/groups", 1),
+        "drawn": MOST_DRAWN,
+    }
+
+
+def groups_chart(session: Session, query: ResultsQuery, theme: Theme) -> Chart | None:
+    """Return the chart of the groups with the largest means, if any.
+
+    Raises `InvalidSpec` for an invalid query.
+    """
+    if not query.groups():
+        return None
+    metric = query.metric or result_groups.DEFAULT_METRIC
+    question = Question("results", query.expression())
+    found = result_groups.groups(session, question, query.groups(), metric)
+    means = tuple(_means(query.groups(), found))[:MOST_DRAWN]
+    return group_means(means, metric, theme=theme) if means else None
+
+
+def _asked(
+    session: Session, access: Access, query: ResultsQuery, page_token: str | None
+) -> tuple[FilterProblem | None, str | None, ResultRows | None]:
+    """Return the error in the filter, another error, and the rows."""
+    expression = query.expression()
+    if expression and (fault := fault_of(expression)) is not None:
+        return fault, None, None
+    try:
+        if query.groups():
+            metric = query.metric or result_groups.DEFAULT_METRIC
+            question = Question("results", expression)
+            return None, None, result_groups.groups(session, question, query.groups(), metric)
+        question = Question("results", expression, query.order_by, _shown(access))
+        return None, None, result_queries.page(session, question, PAGE_SIZE, page_token)
+    except InvalidSpec as error:
+        return None, " ".join(problem.detail for problem in error.problems), None
+
+
+def _shown(access: Access) -> tuple[str, ...]:
+    """Return the columns, with the project if there can be several."""
+    is_one = access.visible is not None and len(access.visible) < 2
+    return SHOWN if is_one else ("id", "project", *SHOWN[1:])
+
+
+def _orders(
+    query: ResultsQuery, columns: Sequence[ColumnView]
+) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield the columns that sort, with their order now and their address."""
+    for column in columns:
+        if column.type not in ("integer", "number", "time"):
+            continue
+        now = {f"-{column.name}": "descending", column.name: "ascending"}.get(
+            query.order_by, "none"
+        )
+        other = column.name if now == "descending" else f"-{column.name}"
+        yield column.name, (now, replace(query, order_by=other).address())
+
+
+def _means(names: Sequence[str], found: ResultRows) -> Iterator[GroupMean]:
+    for row in found.data:
+        mean = row["mean"]
+        if isinstance(mean, int | float):
+            name = " · ".join(str(row[one]) for one in names)
+            yield GroupMean(name, float(mean), _number(row["low"]), _number(row["high"]))
+
+
+def _number(value: Cell) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

@@ -1,0 +1,4 @@
+"""The page of webhooks.
+
+May import rendering.
+"""

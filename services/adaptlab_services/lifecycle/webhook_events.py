@@ -1,0 +1,41 @@
+"""Events for webhooks, written in the transaction of the change.
+
+Without a webhook in the project, nothing is written. `webhooks.relay` turns events into deliveries.
+"""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from sqlalchemy import Insert, exists, insert, literal, select
+from sqlalchemy.orm import Session
+
+from adaptlab_db.tables import Job, Study, Webhook, WebhookEvent, Worker
+from adaptlab_db.visibility import ACROSS_PROJECTS
+
+Subject = type[Job] | type[Study]
+
+
+def jobs_ended(session: Session, job_ids: Sequence[UUID]) -> None:
+    """Record that jobs have ended, and so perhaps their studies."""
+    session.execute(_of(Job, "job_id", job_ids), execution_options=ACROSS_PROJECTS)
+
+
+def study_changed(session: Session, study_id: UUID) -> None:
+    """Record that a study got other jobs or was cancelled, and may have ended."""
+    session.execute(_of(Study, "study_id", [study_id]), execution_options=ACROSS_PROJECTS)
+
+
+def workers_lost(session: Session, worker_ids: Sequence[UUID]) -> None:
+    """Record for every project with a webhook that workers were lost."""
+    projects = select(Webhook.project_id).where(Webhook.enabled).distinct().subquery()
+    rows = select(projects.c.project_id, Worker.id).where(Worker.id.in_(worker_ids))
+    written = insert(WebhookEvent).from_select(
+        ["project_id", "worker_id"], rows.join_from(Worker, projects, literal(True))
+    )
+    session.execute(written, execution_options=ACROSS_PROJECTS)
+
+
+def _of(subject: Subject, column: str, ids: Sequence[UUID]) -> Insert:
+    has_webhook = exists().where(Webhook.project_id == subject.project_id, Webhook.enabled)
+    rows = select(subject.project_id, subject.id).where(subject.id.in_(ids), has_webhook)
+    return insert(WebhookEvent).from_select(["project_id", column], rows)

@@ -1,0 +1,4 @@
+"""Messages to other servers about ended jobs and studies and lost workers.
+
+Imports `comparisons` and the wings below it.
+"""

@@ -1,0 +1,136 @@
+"""Deliveries that are due: taken by one worker at a time, and recorded."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import delete, func, select, true, update
+from sqlalchemy.orm import Session, aliased
+
+from adaptlab_answers.webhooks import MessageType
+from adaptlab_db.tables import Webhook, WebhookDelivery
+from adaptlab_services.webhooks.sending import Outcome
+
+MOST_ATTEMPTS = 10
+FIRST_DELAY = timedelta(seconds=10)
+FACTOR = 4
+LONGEST_DELAY = timedelta(hours=6)
+HOLD = timedelta(minutes=5)
+"""How long a worker has for an attempt; after that another one may try."""
+MOST_AT_ONCE = 50
+MOST_PER_WEBHOOK = 10
+"""Deliveries of one webhook that are sent at once, so that none keeps others waiting."""
+KEPT_DAYS = 30
+"""Days for which ended deliveries are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedDelivery:
+    """A delivery that this worker sends now; `number` is the attempt."""
+
+    id: UUID
+    number: int
+    webhook_id: int
+    project_id: int
+    url: str
+    format: str
+    secret: str
+    event: MessageType
+    job_id: UUID | None
+    study_id: UUID | None
+    worker_id: UUID | None
+    created_at: datetime
+
+
+def claim(session: Session) -> Sequence[ClaimedDelivery]:
+    """Take deliveries that are due, of every enabled webhook some."""
+    due = aliased(WebhookDelivery)
+    oldest = (
+        select(due.id)
+        .where(
+            due.webhook_id == Webhook.id,
+            due.state == "pending",
+            due.next_attempt_at <= func.clock_timestamp(),
+        )
+        .order_by(due.next_attempt_at)
+        .limit(MOST_PER_WEBHOOK)
+        .with_for_update(skip_locked=True)
+        .correlate(Webhook)
+        .lateral()
+    )
+    ids = session.scalars(
+        select(oldest.c.id).select_from(Webhook).join(oldest, true()).where(Webhook.enabled)
+    ).all()[:MOST_AT_ONCE]
+    if not ids:
+        return ()
+    row = WebhookDelivery
+    session.execute(
+        update(row)
+        .where(row.id.in_(ids))
+        .values(attempts=row.attempts + 1, next_attempt_at=func.clock_timestamp() + HOLD)
+        .execution_options(synchronize_session=False)
+    )
+    query = select(row, Webhook).join(Webhook, Webhook.id == row.webhook_id).where(row.id.in_(ids))
+    return tuple(_claimed(*pair) for pair in session.execute(query))
+
+
+def record(session: Session, claimed: ClaimedDelivery, outcome: Outcome) -> None:
+    """Record the outcome of an attempt, unless a later attempt has begun."""
+    row = WebhookDelivery
+    session.execute(
+        update(row)
+        .where(row.id == claimed.id, row.attempts == claimed.number, row.state == "pending")
+        .values(_ended(claimed.number, outcome))
+        .execution_options(synchronize_session=False)
+    )
+
+
+def delay_after(number: int) -> timedelta:
+    """Return the pause after a failed attempt: exponential, with jitter.
+
+    It is between half and all of 10 s, 40 s, 160 s and so on, up to 6 hours.
+    """
+    longest = min(FIRST_DELAY * FACTOR ** (number - 1), LONGEST_DELAY)
+    return longest * random.uniform(0.5, 1)  # noqa: S311 - spreads load, protects nothing
+
+
+def forget_old(session: Session) -> int:
+    """Delete ended deliveries after `KEPT_DAYS`; return their number."""
+    old = WebhookDelivery.ended_at < func.clock_timestamp() - timedelta(days=KEPT_DAYS)
+    gone = session.execute(
+        delete(WebhookDelivery)
+        .where(old)
+        .returning(WebhookDelivery.id)
+        .execution_options(synchronize_session=False)
+    )
+    return len(gone.all())
+
+
+def _claimed(row: WebhookDelivery, webhook: Webhook) -> ClaimedDelivery:
+    event: Any = row.event  # one of those that `relay` and `send_test` write
+    return ClaimedDelivery(
+        id=row.id,
+        number=row.attempts,
+        webhook_id=webhook.id,
+        project_id=webhook.project_id,
+        url=webhook.url,
+        format=webhook.format,
+        secret=webhook.secret,
+        event=event,
+        job_id=row.job_id,
+        study_id=row.study_id,
+        worker_id=row.worker_id,
+        created_at=row.created_at,
+    )
+
+
+def _ended(number: int, outcome: Outcome) -> dict[str, Any]:
+    values: dict[str, Any] = {"status": outcome.status, "error": outcome.error}
+    if outcome.error is None:
+        return values | {"state": "delivered", "ended_at": func.clock_timestamp()}
+    if number >= MOST_ATTEMPTS:
+        return values | {"state": "failed", "ended_at": func.clock_timestamp()}
+    return values | {"next_attempt_at": func.clock_timestamp() + delay_after(number)}
