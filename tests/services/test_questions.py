@@ -378,3 +378,18 @@ def test_a_look_is_stored_whole(sessions: Sessions, ada: Principal) -> None:
     with sessions() as session:
         stored = session.get_one(StudyDecision, (study.id, 1)).look
     assert Look.model_validate(stored, strict=False).passes
+
+
+def test_seeds_that_all_diverge_score_nothing(sessions: Sessions, ada: Principal) -> None:
+    study = create(sessions, ada)
+    play(sessions, lambda spec: diverging(spec, "lora"))
+    (table,) = question_of(sessions, study).tables
+    (lora,) = [one for one in table.methods if one.label == "lora"]
+    assert (lora.accuracy, lora.stage) == (0.0, "out")
+    assert question_of(sessions, study).ending == "answered"
+
+
+def diverging(spec: ResolvedSpec, method: str) -> Run:
+    """As `as_half`, but all seeds of one method diverge once its rate is chosen."""
+    is_evidence = len(spec.training.trials) == 1
+    return Run(fails=True) if is_of(spec, method) and is_evidence else as_half(spec)

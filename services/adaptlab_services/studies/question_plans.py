@@ -33,6 +33,7 @@ from adaptlab_services.lifecycle.transitions import Change, move
 from adaptlab_services.models import base_models, datasets
 from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal
+from adaptlab_services.results.scored_jobs import ScoredJob
 from adaptlab_services.studies import study_jobs
 from adaptlab_services.studies.question_tables import History, history, place_of, tables
 from adaptlab_services.studies.study_rows import spec_of
@@ -60,10 +61,10 @@ class Planned:
 def plan_due(
     sessions: sessionmaker[Session], most_jobs: int, without: Collection[UUID] = ()
 ) -> Planned:
-    """Decide what follows in every study that is due, but for those of `without`.
+    """Decide what follows in every study that is due.
 
-    `sessions` are the program's own, which see all projects. A study that cannot be planned now is
-    logged and left as it is, and the others are planned.
+    Those of `without` are left as they are. `sessions` are the program's own, which see all
+    projects. A study that cannot be planned now is logged, and the others are planned.
     """
     with one_by_one(sessions) as session:
         studies = [study_id for study_id in due(session) if study_id not in without]
@@ -193,13 +194,18 @@ def _is_due() -> ColumnElement[bool]:
 
 def _ended(past: History) -> Mapping[int, PassState]:
     """Return the passes that have ended since the last decision."""
-    open_ = [row for row in past.rows if row.state == "open"]
-    states = {row.job_id: past.results[row.job_id].state for row in open_}
+    open_ = [(row, past.results[row.job_id]) for row in past.rows if row.state == "open"]
     return {
-        row.number: "done" if states[row.job_id] == "succeeded" else "failed"
-        for row in open_
-        if states[row.job_id] in TERMINAL_STATES
+        row.number: "done" if _counts(row, job) else "failed"
+        for row, job in open_
+        if job.state in TERMINAL_STATES
     }
+
+
+def _counts(row: StudyPass, job: ScoredJob) -> bool:
+    """Return True if a pass has a result; that all seeds diverged is one."""
+    all_diverged = job.reason == "diverged" and row.kind == "evidence"
+    return job.state == "succeeded" or all_diverged
 
 
 def _hours(session: Session, study: Study) -> float:

@@ -177,12 +177,13 @@ def _scores(cell: Cell, job: PlannedJob, ended: Sequence[ScoredJob]) -> Scores |
 
     A seed that diverged answers nothing correctly.
     """
-    evaluations = [evaluation for one in ended for evaluation in one.evaluations]
-    if not evaluations:
+    if not ended:
         return None
+    evaluations = [evaluation for one in ended for evaluation in one.evaluations]
+    items = evaluations[0].total if evaluations else job.resolved.evaluation_samples
     scored = {evaluation.seed for evaluation in evaluations}
     diverged = [seed for one in ended for seed in one.seeds if seed not in scored]
-    evaluations += [_nothing_right(evaluations[0], seed) for seed in diverged]
+    evaluations += [_nothing_right(seed, items) for seed in diverged]
     return scores_of(
         cell.method,
         evaluations,
@@ -196,6 +197,8 @@ def _scores(cell: Cell, job: PlannedJob, ended: Sequence[ScoredJob]) -> Scores |
     )
 
 
-def _nothing_right(like: Evaluation, seed: int) -> Evaluation:
-    outcomes = "0" * len(like.outcomes)
-    return like.model_copy(update={"seed": seed, "correct": 0, "outcomes": outcomes})
+def _nothing_right(seed: int, items: int) -> Evaluation:
+    bits = "00" * ((items + 7) // 8)
+    return Evaluation(
+        replicate=seed, seed=seed, task={}, split="test", correct=0, total=items, outcomes=bits
+    )
