@@ -39,7 +39,8 @@ class WorkerView(Value):
     """A worker process.
 
     It is `live` if its last heartbeat is less than a minute old. `unschedulable` is the reason why
-    a live worker takes no jobs, or null.
+    a live worker takes no jobs, or null. `load` is the memory that it last reported, with its GPUs,
+    or null.
     """
 
     id: UUID
@@ -50,6 +51,7 @@ class WorkerView(Value):
     started_at: datetime
     heartbeat_at: datetime
     unschedulable: str | None
+    load: WorkerLoad | None = None
 
 
 class Workers(Value):

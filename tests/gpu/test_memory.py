@@ -139,7 +139,7 @@ def test_blocks_that_are_computed_again_hold_less(method: str):
         peaks.append(peak_bytes(CUDA) - before)
         found.append(gradient.cpu())
     assert furthest(*found) < CLOSE * float(found[0].abs().max())
-    assert peaks[1] < 0.6 * peaks[0]
+    assert peaks[1] < 0.75 * peaks[0]
 
 
 def llama(**sizes: Any) -> tuple[str, dict[str, Any], dict[str, tuple[int, ...]]]:

@@ -72,6 +72,27 @@ def test_a_worker_is_shown_with_what_it_runs(signed_in: TestClient, worker: Made
     assert "No live worker serves" not in page
 
 
+def test_a_worker_is_shown_with_its_memory_and_its_gpus(
+    signed_in: TestClient, worker: MadeUpWorker, sessions: Sessions
+) -> None:
+    card = {"index": 0, "name": "<i>H200</i>", "memory_bytes": 140 * 2**30}
+    reported = {
+        "memory_used_bytes": 3 * 2**30,
+        "machine_memory_bytes": 125 * 2**30,
+        "machine_memory_available_bytes": 100 * 2**30,
+        "gpus": [{**card, "memory_used_bytes": 2 * 2**30, "busy": 0.755}],
+    }
+    told = ("3.0 GiB , 100.0 GiB of 125.0 GiB free", "<i>H200</i> : 2.0 GiB of 140.0 GiB, 75.5")
+    assert not any(text in shown(signed_in) for text in told)
+    for load in (reported, {"memory": "as another version reports it"}):
+        with sessions.begin() as session:
+            session.execute(update(Worker).values(load=load))
+        page = shown(signed_in)
+        assert [text in page for text in told] == [load is reported] * 2
+        (listed,) = signed_in.get("/v1/workers").json()["data"]
+        assert (listed["load"] == reported) == (load is reported)
+
+
 def test_a_queue_that_nobody_serves_is_warned_of(
     signed_in: TestClient, worker: MadeUpWorker
 ) -> None:

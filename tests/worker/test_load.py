@@ -72,6 +72,13 @@ def test_a_gpu_that_reports_nothing_is_left_out() -> None:
     assert [gpu.busy for gpu in Gpus({}, library(busy=False)).loads()] == [None, None, None]
 
 
+def test_a_library_that_starts_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = iter([None, None, library()])
+    monkeypatch.setattr("adaptlab_worker.load._library", lambda: next(found))
+    gpus = Gpus({})
+    assert [len(gpus.loads()) for _ in range(4)] == [0, 0, 3, 3]
+
+
 def test_children_count_as_memory_of_the_worker() -> None:
     before = measured(Gpus({}, library()))
     eater = "import sys; held = b'x' * 2**27; print(len(held), flush=True); sys.stdin.read()"

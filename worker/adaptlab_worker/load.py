@@ -37,11 +37,16 @@ class Gpus:
     def __init__(self, environment: Mapping[str, str] = os.environ, library: Any = None) -> None:
         # Any: the module has no types.
         self._visible = environment.get(VISIBLE)
-        self._library = library or _library()
+        self._library = library
 
     def loads(self) -> tuple[GpuLoad, ...]:
-        """Return the load of each GPU that reports its memory."""
-        return tuple(self._loads()) if self._library is not None else ()
+        """Return the load of each GPU that reports its memory.
+
+        The library is looked for until it starts, since a driver can be loaded late.
+        """
+        if self._library is None:
+            self._library = _library()
+        return () if self._library is None else tuple(self._loads())
 
     def _loads(self) -> Iterator[GpuLoad]:
         library = self._library

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
+from pydantic import ValidationError
 from sqlalchemy import (
     ColumnElement,
     Select,
@@ -100,9 +101,20 @@ def recent(session: Session, limit: int = 100) -> tuple[WorkerView, ...]:
             started_at=worker.started_at,
             heartbeat_at=worker.heartbeat_at,
             unschedulable=worker.unschedulable,
+            load=load_of(worker),
         )
         for worker, is_live in rows
     )
+
+
+def load_of(worker: Worker) -> WorkerLoad | None:
+    """Return what a worker last reported of its memory and GPUs, if anything."""
+    if worker.load is None:
+        return None
+    try:
+        return WorkerLoad.model_validate(worker.load)
+    except ValidationError:  # from a worker of another version
+        return None
 
 
 def live_queues(session: Session) -> tuple[str, ...]:

@@ -10,14 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from pydantic import ValidationError
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_answers.server import WorkerLoad
 from adaptlab_db.session import one_by_one
 from adaptlab_db.tables import CLAIM_BOUNDS, Artifact, AttemptCount, ClaimCount, Job, Worker
-from adaptlab_services.lifecycle.workers import is_live
+from adaptlab_services.lifecycle.workers import is_live, load_of
 
 KEPT_SECONDS = 5.0
 ARTIFACTS_KEPT_SECONDS = 60.0
@@ -209,16 +208,7 @@ def worker_figures(session: Session) -> tuple[WorkerFigures, ...]:
             host=worker.host,
             queues=tuple(worker.queues),
             takes_jobs=worker.unschedulable is None,
-            load=_load(worker),
+            load=load_of(worker),
         )
         for worker in rows
     )
-
-
-def _load(worker: Worker) -> WorkerLoad | None:
-    if worker.load is None:
-        return None
-    try:
-        return WorkerLoad.model_validate(worker.load)
-    except ValidationError:  # from a worker of another version
-        return None

@@ -28,6 +28,7 @@ WORKERS = (
     "since",
     "heard of",
     "takes no jobs because",
+    "GPUs",
 )
 SHARES = ("store", "state", "artifacts", "bytes", "least recently checked")
 
@@ -85,7 +86,8 @@ def application() -> typer.Typer:
 
 
 def _row(view: "WorkerView") -> list[object]:
+    gpus = () if view.load is None else view.load.gpus
     return [
         view.id, view.host, view.process_id, ", ".join(view.queues), view.live, view.started_at,
-        view.heartbeat_at, view.unschedulable,
+        view.heartbeat_at, view.unschedulable, ", ".join(gpu.name for gpu in gpus),
     ]  # fmt: skip
