@@ -92,7 +92,7 @@ class Reusable:
             ),
         ]
         rows = [(name, content) for name in names if (content := _content(connection, name))]
-        emptying = sql.SQL("; ").join(parts).as_string(connection)
+        emptying = "; ".join(part.as_string(connection) for part in parts)
         return cls(url, connection, _one(connection, STATE), rows, emptying)
 
     def is_reset(self) -> bool:
