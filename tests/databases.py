@@ -151,7 +151,7 @@ class Databases:
 
     @contextmanager
     def copy_of(self, template: str) -> Generator[str]:
-        """A new copy of the database `template`, dropped at the end even if in use."""
+        """A new copy of a database, dropped at the end even if in use."""
         url = self._create(template)
         try:
             yield url
@@ -213,7 +213,7 @@ class Databases:
 
 
 def shorten_password_checks(url: str) -> None:
-    """Have the server ask for one round of hashing of the URL's password, not 4,096.
+    """Have passwords hashed once for a connection, not 4,096 times.
 
     The rounds, which the server names and the client makes, took a third of a connection's time.
     """
@@ -232,7 +232,7 @@ def shorten_password_checks(url: str) -> None:
 
 
 def _content(connection: psycopg.Connection, table: sql.Identifier) -> bytes:
-    """The rows of a table in the binary form of COPY, or nothing if it has none."""
+    """The rows of a table as COPY writes them; nothing if it is empty."""
     if not _one(connection, sql.SQL("SELECT count(*) FROM {}").format(table))[0]:
         return b""
     out = sql.SQL("COPY {} TO STDOUT (FORMAT binary)").format(table)

@@ -1,4 +1,4 @@
-"""A database that a test leaves is empty for the next, or is not used again."""
+"""A database is empty for the next test, or is not used again."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

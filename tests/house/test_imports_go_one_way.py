@@ -73,7 +73,7 @@ def dotted(place: str, module: str) -> str:
 
 @pytest.fixture(scope="module")
 def offences(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What the contracts report of a copy of the packages with every offence at once.
+    """The report on a copy of the packages with every offence at once.
 
     To read all imports takes two seconds; one offence does not hide another, since each is
     reported with the module that commits it.
