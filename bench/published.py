@@ -145,11 +145,19 @@ def _gpt2_config() -> "GPT2Config":
     )  # fmt: skip
 
 
-def _plan(seeds: int, rates: int, precision: Precision, family: Family, device: str) -> Plan:
+def lora_plan(
+    seeds: int,
+    rates: int,
+    precision: Precision,
+    family: Family,
+    device: str,
+    task: SortAscending = TASK,
+) -> Plan:
+    """Return the plan of LoRA on a model, for every seed and rate."""
     spec = AdaptSpec.model_validate(
         {
             "base_model": "bench",
-            "task": TASK.model_dump(),
+            "task": task.model_dump(),
             "method": {"name": "lora", "rank": RANK, "sites": SITES},
             "tuning": {"trials": rates},
             "seeds": seeds,
@@ -160,7 +168,7 @@ def _plan(seeds: int, rates: int, precision: Precision, family: Family, device: 
         name="bench",
         digest="0",
         family=family,
-        task=TASK,
+        task=task,
         replicates=1,
     )
     return make_plan(resolve(spec, facts), device)
@@ -174,7 +182,7 @@ def stacked_step(
     device: str = "cpu",
 ) -> Callable[[], None]:
     """Return a function that takes one step of all replicates with our engine."""
-    plan = _plan(seeds, rates, precision, family, device)
+    plan = lora_plan(seeds, rates, precision, family, device)
     base = {
         name: torch.randn(1, *t.shape, device=device) * 0.02
         for name, t in plan.shape.tensors.items()

@@ -7,23 +7,25 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.allocate import allocate
-from adaptlab.engine.optim import AdamW
-from adaptlab.engine.passes import passes
+from adaptlab.engine.descent import Descent
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.train import batches
 
 
-def stepper(plan: Plan, base: Mapping[str, Tensor]) -> Callable[[], None]:
-    """Return a function that takes one step on all replicates."""
+def stepper(
+    plan: Plan, base: Mapping[str, Tensor], *, recomputes: bool = False
+) -> Callable[[], None]:
+    """Return a function that takes a training step of all replicates.
+
+    With `recomputes`, blocks are computed again in the backward pass.
+    """
     trainables = allocate(plan.trained_shapes, plan.replicate_seeds, base, plan.dtype)
-    everyone = range(plan.replicates)
-    (one,) = passes(plan, base, everyone, trainables.flat, trainables.decays, plan.replicates)
-    optimiser = AdamW(trainables, plan.replicate_decays, 1.0)
+    descent = Descent(plan, base, trainables, None)
+    descent.recomputes = recomputes
     items = batches(plan)
 
     def step() -> None:
-        gradient, _ = one.gradient(next(items), 0, 1)
-        optimiser.step(gradient, plan.replicate_rates)
+        descent.step(next(items), 0)
 
     return step
 

@@ -15,6 +15,7 @@ from adaptlab.values import Value
 from adaptlab_answers.documents import JsonObject
 from adaptlab_answers.jobs import Estimate
 from adaptlab_answers.moments import Moment
+from adaptlab_answers.questions import QuestionCost, QuestionView
 
 StudyState = Literal["running", "succeeded", "incomplete", "cancelled"]
 CellState = Literal["running", "succeeded", "missing"]
@@ -115,6 +116,8 @@ class StudyView(StudySummary):
     """A study with its current spec, its cells and its theory checks.
 
     `budget_axis` is what the budgets limit. `skipped` lists the methods that do not fit a budget.
+    `question` is set if the study plans its own runs; its cells then have the jobs that count as
+    evidence.
     """
 
     spec: JsonObject
@@ -123,6 +126,7 @@ class StudyView(StudySummary):
     cells: tuple[StudyCell, ...]
     checks: tuple[StudyCheckView, ...]
     skipped: tuple[SkippedCell, ...]
+    question: QuestionView | None = None
 
 
 class PlannedJobView(Value):
@@ -178,7 +182,8 @@ class StudyPreview(Value):
 
     `passes` and `seconds` exclude reused jobs. One pass trains all seeds and trials of a job, or a
     new base model; a device with too little memory needs more passes. `seconds` is the time for
-    all passes one after another.
+    all passes one after another. Of a study with a question, `passes` and `seconds` are those that
+    it begins with, and `question` has the cost of all.
     """
 
     object: Literal["study.preview"] = "study.preview"
@@ -193,4 +198,5 @@ class StudyPreview(Value):
     reused_jobs: int
     passes: int
     seconds: float
+    question: QuestionCost | None = None
     warnings: tuple[str, ...]

@@ -47,6 +47,7 @@ from adaptlab_services.server.operations import Operations
 from adaptlab_services.server.readiness import Readiness
 from adaptlab_services.server.stores import open_sessions
 from adaptlab_services.settings import Settings
+from adaptlab_services.studies.question_planner import QuestionPlanner
 
 THREADS = 20
 """As many as database connections, so a request waits for a thread and not in one."""
@@ -150,6 +151,9 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
         audit_log = AuditLog(sessions)
         guarded_sessions, bell = guarded(sessions), Bell(settings.broker_url)
         comparisons = ComparisonRuns(guarded_sessions)
+        planner = QuestionPlanner(
+            sessions, bell.ring, settings.question_seconds, settings.max_study_jobs
+        )
         request_counts = RequestCounts(settings.data_dir / "request-counts", _keys())
         app.state.resources = Resources(
             settings=settings,
@@ -167,9 +171,11 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
             operations=Operations(sessions),
             request_counts=request_counts,
         )
+        planner.start()
         try:
             yield
         finally:
+            await to_thread.run_sync(planner.close)
             feed.close()
             await feed.ended()
             await to_thread.run_sync(bell.close)

@@ -1,4 +1,6 @@
-"""Numbers in sentences: counts, shares and differences of scores."""
+"""Numbers and names in sentences: counts, shares, points and lists."""
+
+from collections.abc import Sequence
 
 
 def percent(share: float, decimals: int = 1) -> str:
@@ -14,3 +16,10 @@ def points(difference: float) -> str:
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun: "1 seed", "5 seeds"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as a list in a sentence: "a, b and c"."""
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"

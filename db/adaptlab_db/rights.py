@@ -18,9 +18,9 @@ _WORDS: Mapping[str, LiteralString] = {"r": "SELECT", "a": "INSERT", "w": "UPDAT
 # As Postgres abbreviates them. Locking a row requires the right to update it.
 _OF_API = {
     "r": "alembic_version",
-    "ra": "audit_entries job_events spec_numbers",
+    "ra": "audit_entries job_events spec_numbers study_decisions",
     # Also results and workers, for workers that use the API; see `leases`.
-    "raw": """projects users tokens jobs base_models studies usage_counts
+    "raw": """projects users tokens jobs base_models studies usage_counts study_passes
         attempts attempt_counts claim_counts workers replicates metric_points evaluations
         job_metrics item_outcomes shown_items given_answers attention_maps attention_summaries
         checkpoints theory_reports""",
@@ -38,7 +38,7 @@ _OF_WORKER = {
         given_answers attention_maps attention_summaries checkpoints theory_reports training_states
         lease_artifacts artifacts artifact_chunks uploads upload_chunks""",
     "": """users tokens memberships browser_sessions audit_entries idempotency_keys
-        usage_counts comparison_results spec_numbers""",
+        usage_counts comparison_results spec_numbers study_passes study_decisions""",
 }
 
 

@@ -39,7 +39,9 @@ from adaptlab.specs.spec import Kind
 from adaptlab_db.job_states import ATTEMPT_OUTCOMES, JOB_STATES
 
 ARTIFACT_STATES = ("ready", "quarantined", "collected", "uploading")
-STUDY_ROLES = ("method", "reference", "base_model", "check")
+STUDY_ROLES = ("method", "reference", "base_model", "check", "sweep")
+PASS_KINDS = ("sweep", "wider", "evidence")
+PASS_STATES = ("open", "done", "failed", "dropped")
 PROJECT_ROLES = ("reader", "submitter", "operator", "admin")
 CLAIM_BOUNDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 21_600, 86_400)
 """Seconds between the buckets of `ClaimCount`, as in the trigger that counts."""
@@ -550,12 +552,13 @@ class Study(Table):
     """One study: its spec, and the cells that were skipped.
 
     Its state follows from its jobs. `recipe` has the name and preset of the recipe from which the
-    spec was made, if any.
+    spec was made, if any. While `question_open`, the study plans further jobs when one has ended.
     """
 
     __tablename__ = "studies"
     __table_args__ = (
         Index("ix_studies_newest", text("created_at DESC"), text("id DESC")),
+        Index("ix_studies_question_open", "id", postgresql_where=text("question_open")),
         UniqueConstraint("project_id", "name"),
     )
 
@@ -572,12 +575,68 @@ class Study(Table):
     labels: Mapped[Json] = mapped_column(server_default="{}")
     notes: Mapped[str | None]
     archived_at: Mapped[datetime | None]
+    question_open: Mapped[bool] = mapped_column(Boolean, server_default=false())
+
+
+class StudyDecision(Table):
+    """What a study with a question knew at one look, and decided.
+
+    `look` is the whole `adaptlab.questions.planning.Look`. It follows from `question`, `hours` and
+    `states`, which are those of all passes that had been planned before, by number.
+    """
+
+    __tablename__ = "study_decisions"
+
+    study_id: Mapped[uuid.UUID] = mapped_column(
+        ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True
+    )
+    number: Mapped[int] = mapped_column(primary_key=True)
+    at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    hours: Mapped[float]
+    question: Mapped[Json]
+    states: Mapped[Json]
+    look: Mapped[Json]
+
+
+class StudyPass(Table):
+    """A pass that a study with a question planned, with its job.
+
+    `planned_in` is the number of the decision that planned it. `state` is `open` until a decision
+    sees that its job has ended, or drops it.
+    """
+
+    __tablename__ = "study_passes"
+    __table_args__ = (
+        CheckConstraint(_one_of("kind", PASS_KINDS), name="kind"),
+        CheckConstraint(_one_of("state", PASS_STATES), name="state"),
+        ForeignKeyConstraint(
+            ["study_id", "planned_in"],
+            ["study_decisions.study_id", "study_decisions.number"],
+            ondelete="CASCADE",
+        ),
+    )
+
+    study_id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    base_model: Mapped[str]
+    task: Mapped[str]
+    method: Mapped[str]
+    budget: Mapped[int] = mapped_column(BigInteger)
+    kind: Mapped[str]
+    seeds: Mapped[list[int]] = mapped_column(JSONB)
+    rates: Mapped[list[float]] = mapped_column(JSONB)
+    replicate_steps: Mapped[int] = mapped_column(BigInteger)
+    reason: Mapped[str]
+    job_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("jobs.id"), index=True)
+    planned_in: Mapped[int]
+    state: Mapped[str] = mapped_column(server_default="open")
 
 
 class StudyJob(Table):
     """A job in one cell of a study.
 
-    A job with the role `base_model` has no other coordinate. A job with the role `check` has the
+    A job with the role `sweep` only tries learning rates, and its scores are not compared. A job
+    with the role `base_model` has no other coordinate. A job with the role `check` has the
     label of a theory check. If it measures adaptations, it also has their method, and their cell if
     they belong to one. `budget` is the limit in trainable parameters of a row in the comparison; a
     method of fixed size has one job in many rows. `reused` marks a job that existed before.

@@ -43,6 +43,7 @@ class Settings(BaseSettings):
         memory_bytes: memory for one run of a worker; None for most of what is free.
         scratch_free_bytes: free space on a worker's disk below which it claims no job; None for 5 %
             of the disk, at most 1 GiB.
+        cache_bytes: bytes of fetched weights that the workers of a machine keep.
         trainer_user: user of the trainers: a name, `same` as the worker, or `auto`, which is a
             separate user id if the worker is root.
         trainer_reads: folders that trainers can read in addition to the installation and the model
@@ -53,6 +54,8 @@ class Settings(BaseSettings):
         trainer_network: `allowed` if trainers can use the network; the engine needs none.
         trainer_environment: further environment variables that trainers inherit.
         sweep_seconds: interval at which beat rings again for queues whose doorbells were lost.
+        question_seconds: interval at which the API looks for passes that have ended of studies with
+            a question.
         reap_seconds: interval between searches for expired leases.
         reaper_arm_seconds: how long a worker must have seen the database without interruption
             before it takes leases back.
@@ -111,6 +114,7 @@ class Settings(BaseSettings):
     save_seconds: float = Field(default=30, gt=0)
     memory_bytes: int | None = Field(default=None, gt=0)
     scratch_free_bytes: int | None = Field(default=None, ge=0)
+    cache_bytes: int = Field(default=4 * 2**30, ge=0)
     trainer_user: str = Field(default="auto", min_length=1)
     trainer_memory_bytes: int | None = Field(default=None, ge=2**30)
     trainer_network: Literal["refused", "allowed"] = "refused"
@@ -118,6 +122,7 @@ class Settings(BaseSettings):
     trainer_reads: Annotated[tuple[Path, ...], NoDecode] = ()
     trainer_writes: Annotated[tuple[Path, ...], NoDecode] = ()
     sweep_seconds: float = Field(default=10, gt=0)
+    question_seconds: float = Field(default=2, gt=0)
     reap_seconds: float = Field(default=5, gt=0)
     reaper_arm_seconds: float = Field(default=60, ge=0)
     ride_through_seconds: float = Field(default=900, ge=0)

@@ -6,10 +6,11 @@ from uuid import UUID
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_claim, a_job, a_worker, an_adapt_document
+from tests.making import a_claim, a_job, a_study_document, a_worker, an_adapt_document
 from tests.watching import until
 
 from adaptlab.measurements import results
+from adaptlab_answers.server import WorkerLoad
 from adaptlab_api.answers.feed import Watch
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.events import Pulse
@@ -124,6 +125,32 @@ def test_workers_are_listed(api: TestClient, base: None, ledger: DatabaseLedger)
     assert (shown["host"], shown["queues"], shown["live"]) == ("laptop", ["cpu", "gpu"], True)
     preview = api.post("/v1/jobs?validate_only=true", json=an_adapt_document())
     assert preview.json()["warnings"] == []
+
+
+def test_a_preview_warns_of_tf32_on_a_queue_whose_workers_have_no_gpu(
+    api: TestClient, base: None, ledger: DatabaseLedger
+) -> None:
+    def warnings() -> list[str]:
+        spec = an_adapt_document(training={"steps": 5, "precision": "tf32"})
+        answer = api.post("/v1/jobs?validate_only=true", json=spec).json()
+        assert answer["resolved_spec"]["training"]["precision"] == "tf32"
+        return answer["warnings"]
+
+    worker, memory = a_worker(ledger), {"memory_used_bytes": 5, "machine_memory_bytes": 9}
+    assert warnings() == [], "it has not reported its load"
+    card = {"index": 0, "name": "H100", "memory_bytes": 80, "memory_used_bytes": 1, "busy": None}
+    told_once = [
+        "A live worker of the queue 'cpu' has no NVIDIA GPU. A job with the precision tf32 fails "
+        "there; float32 runs everywhere."
+    ]
+    for gpus in ([], [card]):
+        load = {**memory, "machine_memory_available_bytes": 3, "gpus": gpus}
+        ledger.report_load(worker, WorkerLoad.model_validate(load))
+        assert warnings() == ([] if gpus else told_once)
+    ledger.report_load(worker, WorkerLoad.model_validate({**load, "gpus": []}))
+    study = a_study_document(training={"steps": 5, "precision": "tf32"})
+    answer = api.post("/v1/studies?validate_only=true", json=study).json()
+    assert [text for text in answer["warnings"] if "has no NVIDIA GPU" in text] == told_once
 
 
 def test_a_preview_tells_that_the_same_was_run_before(

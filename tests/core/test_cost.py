@@ -110,10 +110,10 @@ def test_accumulation_needs_less_memory_for_the_same_arithmetic() -> None:
 def test_memory_is_weights_trained_tensors_and_what_a_step_keeps() -> None:
     """Without items there are the weights, two moments and the gradient.
 
-    They are those of two seeds.
+    They are those of two seeds. A mask of the weights that decay is shared.
     """
     spec = a_resolved_job(a_pretrain_spec(seeds=2))
-    state = 2 * 4 * 4 * spec.budget.trainable_parameters
+    state = (2 * 4 + 1) * 4 * spec.budget.trainable_parameters
     small, large = (pretraining(batch_size=size).memory_bytes - state for size in (64, 128))
     assert small > 0
     assert large == 2 * small

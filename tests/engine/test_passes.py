@@ -145,7 +145,7 @@ def test_where_memory_runs_out_the_passes_are_halved_and_the_same_comes_out(
     assert refusing.sizes[0] == 6, "all at once were tried first"
     assert max(refusing.sizes[-6:]) <= most
     # 6 halve to 3; 3 are the trials of one seed and go to 1, because 1 is the half of 3
-    assert training.most_passes == passes
+    assert training.division.passes == passes
 
 
 def test_an_error_that_is_not_about_memory_is_not_repeated(
@@ -164,7 +164,7 @@ def test_where_not_even_one_replicate_fits_its_batch_is_split_and_the_same_comes
     refusing = Refusing(monkeypatch, 6, OUT_OF_MEMORY[0], items=2)
     divided, training = train(planned(LORA), tmp_path)
     assert torch.allclose(divided, whole, rtol=0, atol=1e-10)
-    assert training.most_passes == 6
+    assert training.division.passes == 6
     assert list(dict.fromkeys(refusing.items)) == [6, 3, 2], "the divisors, from the whole batch"
 
 
@@ -217,10 +217,10 @@ def kept_for_backward(plan: Plan, scratch: Path, memory_bytes: int | None) -> tu
 def test_a_limit_on_memory_divides_the_replicates_and_less_is_held(tmp_path: Path):
     plan = planned(LORA, trials=4)
     free, training = kept_for_backward(plan, tmp_path, None)
-    assert training.most_passes == 1
+    assert training.division.passes == 1
     whole, _ = train(plan, tmp_path, 1)
     tight, training = kept_for_backward(plan, tmp_path, 1)
-    assert training.most_passes == 8, "without room for two, one after the other"
+    assert training.division.passes == 8, "without room for two, one after the other"
     assert tight < free / 4
     divided, _ = train(plan, tmp_path, 1, 1)
     assert torch.allclose(divided, whole, rtol=0, atol=1e-10)
@@ -232,7 +232,7 @@ def test_what_is_held_stays_within_the_limit(share: float, tmp_path: Path):
     free, _ = kept_for_backward(plan, tmp_path, None)
     held, training = kept_for_backward(plan, tmp_path, int(share * free))
     assert held <= share * free
-    assert training.most_passes > 1
+    assert training.division.passes > 1
 
 
 @pytest.mark.parametrize(("share", "parts"), [(0.6, 2), (0.25, 4), (0.01, 24)])

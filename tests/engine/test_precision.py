@@ -25,7 +25,9 @@ from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.model import Model
 from adaptlab.engine.optim import AdamW
 from adaptlab.engine.passes import passes
+from adaptlab.engine.rounding import rounded_products
 from adaptlab.engine.run import run
+from adaptlab.errors import InvalidSpec
 from adaptlab.measurements.results import ReplicatesDecided, Started
 from adaptlab.specs.resolve import resolve
 
@@ -103,6 +105,42 @@ def test_pretraining_in_bfloat16_ends_about_where_float32_does(tmp_path: Path):
     assert ends["float32"] != ends["bfloat16"]  # it did compute otherwise
     assert ends["bfloat16"] == pytest.approx(ends["float32"], rel=0.05)
     assert max(ends["bfloat16"]) < 1.6  # from log 5 = 1.61 on
+
+
+def test_tf32_is_refused_where_it_would_be_float32(tmp_path: Path):
+    observer = Remembering()
+    spec = resolve(pretraining(training={"precision": "tf32"}), None)
+    with pytest.raises(InvalidSpec, match="This worker trains on a CPU") as refused:
+        run(spec, (), tmp_path, observer, "cpu")
+    assert [each.pointer for each in refused.value.problems] == ["/training/precision"]
+    assert observer.of(Started) == []
+
+
+@pytest.mark.parametrize(("precision", "rounds"), [("tf32", True), ("float32", False)])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_only_the_products_of_steps_are_rounded_to_tf32(
+    precision: str, rounds: bool, parts: int, monkeypatch: pytest.MonkeyPatch
+):
+    plan = adaptation(
+        "full_finetuning", training={"precision": precision, "steps": 4, "batch_size": 4}
+    )
+    assert plan.dtype == plan.training_dtype == torch.float32
+    owned = trainables(plan, {n: t.float() for n, t in base_tensors(plan).items()})
+    (one,) = passes(plan, {}, range(plan.replicates), owned.flat, owned.decays, plan.replicates)
+    products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
+    seen: set[tuple[object, object]] = set()
+    gradient = Trainables.gradient
+
+    def noting(self: Trainables, *given: object) -> torch.Tensor:
+        seen.add((products.allow_tf32, convolutions.allow_tf32))
+        return gradient(self, *given)  # pyright: ignore[reportArgumentType] - passed on
+
+    monkeypatch.setattr(Trainables, "gradient", noting)
+    with rounded_products(rounded=False):
+        one.gradient(items(plan, 4), 0, parts)
+        assert not products.allow_tf32
+        assert not convolutions.allow_tf32
+    assert seen == {(rounds, rounds)}
 
 
 def test_blocks_of_the_optimiser_move_what_one_block_does(monkeypatch: pytest.MonkeyPatch):

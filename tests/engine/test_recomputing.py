@@ -168,7 +168,7 @@ def test_an_item_that_does_not_fit_is_trained_all_the_same(family: str, tmp_path
     whole, *_ = trained(plan, tmp_path)
     limit = less_than_one_item(plan)
     divided, training, _ = trained(plan, tmp_path, limit)
-    assert training.recomputes
+    assert training.division.recomputes
     assert torch.allclose(divided, whole, rtol=0, atol=1e-10)
 
 
@@ -197,7 +197,7 @@ def test_blocks_are_computed_again_when_memory_runs_out_for_one_item(
     refusing = Refusing(monkeypatch, ever=True)
     divided, training, _ = trained(plan, tmp_path)
     assert torch.allclose(divided, whole, rtol=0, atol=1e-10)
-    assert training.recomputes
+    assert training.division.recomputes
     assert list(dict.fromkeys(refusing.items)) == [6, 3, 2, 1]
 
 

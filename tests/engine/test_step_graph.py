@@ -3,6 +3,7 @@
 Real recordings are in `tests/gpu`.
 """
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
@@ -73,12 +74,14 @@ def cuda(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cud
     monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
     monkeypatch.setattr(torch.cuda, "graph", stand_in.graph)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Recording)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
     monkeypatch.setattr(Tensor, "record_stream", lambda *_: None)
     return stand_in
 
 
 def asked(graph: StepGraph, cuda: Cuda, step: int) -> tuple[float, float]:
     gradient, losses = graph(cuda.compute, items(step), step)
+    assert gradient is not None
     return float(gradient[0, 0]), float(losses[0])
 
 
@@ -94,10 +97,52 @@ def test_later_steps_replay_with_their_own_items_and_number(cuda: Cuda) -> None:
 
 
 def test_the_items_that_were_recorded_stay_as_they_are(cuda: Cuda) -> None:
-    graph, first = StepGraph(), items(1)
-    graph(cuda.compute, first, 1)
-    asked(graph, cuda, 2)
-    assert torch.equal(first.tokens, items(1).tokens)
+    graph, second = StepGraph(), items(2)
+    asked(graph, cuda, 1)
+    graph(cuda.compute, second, 2)
+    asked(graph, cuda, 3)
+    assert torch.equal(second.tokens, items(2).tokens)
+
+
+def test_the_results_of_the_first_step_are_not_kept_beside_those_of_the_recording(
+    cuda: Cuda,
+) -> None:
+    alive: list[int] = []
+    held: list[weakref.ref[Tensor]] = []
+
+    def compute(items: Items, step: Tensor) -> tuple[Tensor, Tensor]:
+        alive.append(sum(one() is not None for one in held))
+        results = cuda.compute(items, step)
+        held.append(weakref.ref(results[0]))
+        Recording.work.clear()  # which would keep them
+        Recording.work.append(lambda: None)
+        return results
+
+    graph = StepGraph()
+    graph(compute, items(1), 1)
+    graph(compute, items(2), 2)
+    assert alive == [0, 0]
+
+
+def test_only_a_replay_moves_the_weights(cuda: Cuda) -> None:
+    graph, moved = StepGraph(), list[float]()
+
+    def whole(items: Items, step: Tensor) -> tuple[None, Tensor]:
+        gradient, losses = cuda.compute(items, step)
+        work = Recording.work[-1]
+
+        def with_move() -> None:
+            work()
+            moved.append(float(gradient[0, 0]))
+
+        Recording.work.append(with_move)
+        return None, losses
+
+    results = [graph(cuda.compute, items(step), step, whole) for step in range(1, 4)]
+    assert [gradient is None for gradient, _ in results] == [False, True, True]
+    assert moved == [12.0, 18.0]
+    gradient, _ = graph(cuda.compute, of_length(4, 5, 0), 4, whole)
+    assert gradient is not None, "not recorded, so the caller moves the weights"
 
 
 @pytest.mark.parametrize("cuda", [CANNOT], indirect=True)
@@ -111,8 +156,10 @@ def test_what_cannot_be_recorded_is_computed_at_every_step(cuda: Cuda) -> None:
 
 @pytest.mark.parametrize("cuda", [NO_MEMORY], indirect=True)
 def test_a_recording_without_memory_is_the_descents_to_handle(cuda: Cuda) -> None:
+    graph = StepGraph()
+    asked(graph, cuda, 1)
     with pytest.raises(RuntimeError, match="out of memory"):
-        asked(StepGraph(), cuda, 1)
+        asked(graph, cuda, 2)
 
 
 def of_length(number: int, length: int, first: int) -> Items:
@@ -126,9 +173,12 @@ def test_items_of_another_length_are_computed_without_the_recording(
 ) -> None:
     graph = StepGraph()
     graph(cuda.compute, of_length(1, 3, 0), 1)
-    gradient, _ = graph(cuda.compute, other, 2)
+    graph(cuda.compute, of_length(1, 3, 0), 2)
+    gradient, _ = graph(cuda.compute, other, 3)
+    assert gradient is not None
     assert float(gradient[0, 0]) == float(other.tokens.sum())
     assert cuda.calls == 3, "computed, recorded, and computed again"
-    gradient, _ = graph(cuda.compute, of_length(3, 3, 0), 3)
+    gradient, _ = graph(cuda.compute, of_length(3, 3, 0), 4)
+    assert gradient is not None
     assert float(gradient[0, 0]) == 18.0
     assert cuda.calls == 3, "replayed"

@@ -19,11 +19,19 @@ from tests.engine.making import (
     trainables,
 )
 from tests.gpu.both import CLOSE, CUDA, furthest, on_gpu, trained
+from torch.nn import functional
 
+from adaptlab.engine.counter import random_bits
+from adaptlab.engine.fused_draws import fused_draw
 from adaptlab.engine.items import Items
+from adaptlab.engine.making import items_of_steps
+from adaptlab.engine.optim import AdamW
 from adaptlab.engine.passes import Pass, passes
 from adaptlab.engine.plan import Plan
+from adaptlab.engine.rounding import rounded_products
 from adaptlab.engine.step_graph import use_graphs
+from adaptlab.engine.train import batches
+from adaptlab.families.minigpt import MiniGPT
 
 pytestmark = pytest.mark.gpu
 
@@ -60,9 +68,30 @@ def test_a_training_ends_with_the_weights_that_the_cpu_finds(
 def test_a_step_is_recorded_unless_it_chooses_experts(family: str):
     use_graphs()
     one, batch = a_pass({"name": "lora", "rank": 2}, family)
-    one.gradient(batch, 0, 1)
+    for step in range(2):
+        one.gradient(batch, step, 1)
     assert one._graph is not None
-    assert one._graph.is_recorded == (family != "mixtral")
+    assert one._graph.is_recorded == (family != "mixtral"), one._graph.fault
+
+
+@pytest.mark.parametrize("method", ["full_finetuning", "prefix_tuning", "lora"])
+def test_a_recording_moves_the_weights_as_separate_kernels_do(method: str):
+    ends: list[torch.Tensor] = []
+    for graphs in (False, True):
+        use_graphs(use=graphs)
+        one, batch = a_pass(sized(method).model_dump(mode="json"), "minigpt")
+        decays = torch.full_like(one.trainables.flat[:, 0], 0.1)
+        optimiser = AdamW(one.trainables, decays, 1.0)
+        moved: list[bool] = []
+        for step in range(4):
+            optimiser.begin(decays * 0.1 * (step + 1))
+            gradient, _ = one.gradient_or_move(batch, step, optimiser.move)
+            moved.append(gradient is None)
+            if gradient is not None:
+                optimiser.move(gradient)
+        assert moved == [graphs and step > 0 for step in range(4)]
+        ends.append(one.trainables.flat.cpu())
+    assert furthest(*ends) < CLOSE
 
 
 def test_replicates_that_are_left_out_leave_the_others_as_they_are(tmp_path: Path):
@@ -98,6 +127,79 @@ def test_lower_precisions_stay_near_the_cpu(precision: str, tmp_path: Path):
     # three steps of at most the learning rate each, in which a rounded gradient turns around
     most = 3 * 2 * max(trial.learning_rate for trial in plan.training.trials)
     assert 0 < furthest(there, here) < most
+
+
+WIDE = MiniGPT(layers=2, heads=2, width=256)
+
+
+@pytest.mark.parametrize("graphs", [False, True], ids=["plain", "graphs"])
+def test_tf32_rounds_the_products_of_steps_and_of_nothing_else(graphs: bool):
+    use_graphs(use=graphs)
+    gradients: dict[str, torch.Tensor] = {}
+    base: dict[str, torch.Tensor] = {}
+    for precision in ("float64", "float32", "tf32"):
+        plan = on_gpu(
+            adaptation(
+                "full_finetuning",
+                family=WIDE,
+                base_replicates=2,
+                tuning={"trials": 1, "validation_samples": 4},
+                training={**TRAINING, "precision": precision},
+            )
+        )
+        base = base or {name: 0.2 * tensor for name, tensor in base_tensors(plan, 2).items()}
+        one, batch = passed(plan, base)
+        for step in range(2):
+            gradient, _ = one.gradient(batch, step, 1)
+            gradients[precision] = gradient.double()
+    exact = gradients["float64"]
+    errors = {name: float((g - exact).norm() / exact.norm()) for name, g in gradients.items()}
+    assert errors["float32"] < 2.0**-18
+    assert 2.0**-14 < errors["tf32"] < 2.0**-7
+    assert not torch.backends.cuda.matmul.allow_tf32
+
+
+def test_a_convolution_is_rounded_only_in_tf32():
+    generator = torch.Generator().manual_seed(1)
+    x, kernel = (
+        torch.randn(8, 64, 16, 16, generator=generator, dtype=torch.float64).to(CUDA)
+        for _ in range(2)
+    )
+    exact = functional.conv2d(x, kernel)
+    errors: dict[bool, float] = {}
+    for rounded in (False, True):
+        with rounded_products(rounded=rounded):
+            found = functional.conv2d(x.float(), kernel.float())
+        errors[rounded] = float((found - exact).norm() / exact.norm())
+    assert errors[False] < 2.0**-18
+    assert errors[True] > 2.0**-14
+
+
+def test_draws_are_those_of_the_cpu():
+    shapes = ((), (7, 1, 1), (1, 5, 1), (11,), (1,), (7, 5, 11))
+    generator = torch.Generator().manual_seed(3)
+    counters = [
+        torch.randint(-(2**63), 2**63 - 1, shape, generator=generator, dtype=torch.int64)
+        for shape in shapes
+    ]
+    for count in range(1, len(counters) + 1):
+        there = [counter.to(CUDA) for counter in counters[:count]]
+        assert fused_draw(tuple(there)) is not None
+        assert torch.equal(random_bits(*there).cpu(), random_bits(*counters[:count]))
+
+
+def test_items_are_made_while_earlier_steps_are_computed():
+    plan = on_gpu(planned({"name": "lora", "rank": 2}, "minigpt", steps=64))
+    made, plain = batches(plan), items_of_steps(plan.task, plan.seeds, 6, range(64))
+    expected = [next(plain).tokens.cpu() for _ in range(40)]
+    first = next(made).tokens.cpu()
+    busy = torch.cuda.Event()
+    torch.cuda._sleep(2**32)  # cycles, more than two seconds
+    busy.record()
+    others = [next(made) for _ in range(39)]
+    assert not busy.query(), "it waited for the steps before"
+    found = [first, *(each.tokens.cpu() for each in others)]
+    assert torch.equal(torch.stack(found), torch.stack(expected))
 
 
 WAITING = {
@@ -143,7 +245,12 @@ def test_blocks_that_are_computed_again_give_the_same_gradients(family: str):
 def a_pass(method: object, family: str) -> tuple[Pass, Items]:
     """A pass of all replicates on the GPU, and items for it."""
     plan = on_gpu(planned(method, family))
-    base = {name: tensor.to(CUDA) for name, tensor in base_tensors(plan, 2).items()}
+    return passed(plan, base_tensors(plan, 2))
+
+
+def passed(plan: Plan, tensors: dict[str, torch.Tensor]) -> tuple[Pass, Items]:
+    """The pass of a plan with these base tensors, and items for it."""
+    base = {name: tensor.to(CUDA, plan.dtype) for name, tensor in tensors.items()}
     allocated = trainables(plan, base)
     everyone = range(plan.replicates)
     (one,) = passes(plan, base, everyone, allocated.flat, allocated.decays, plan.replicates)

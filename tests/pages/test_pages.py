@@ -10,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
+from tests.pages import made_up
 from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker
 
 from adaptlab_api.app import create_app
@@ -185,6 +186,17 @@ def test_a_job_shows_what_each_attempt_took(signed_in: TestClient, worker: MadeU
     assert "Peak memory" in attempts
     for figure in ("1 min 23 s", "4.2 s", "1.2 GiB"):
         assert figure in attempts
+    assert "passes" not in attempts
+
+
+def test_a_job_shows_how_its_steps_were_divided(
+    signed_in: TestClient, worker: MadeUpWorker, monkeypatch: pytest.MonkeyPatch
+):
+    divided = {"passes": 3, "batch_parts": 8, "gradient_checkpointing": True}
+    monkeypatch.setattr(made_up, "USAGE", made_up.USAGE.model_copy(update=divided))
+    job = worker.complete(PRETRAINING, 0.9)
+    page = signed_in.get(f"/jobs/{job.id}").text
+    assert "3 passes, batch in 8 parts, gradient checkpointing" in page
 
 
 def test_the_first_figure_of_a_job_is_that_of_its_own_task(

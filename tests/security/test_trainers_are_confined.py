@@ -179,6 +179,13 @@ def test_the_network_is_open_only_where_that_was_asked_for(*, network: bool) -> 
 
 
 @needs_linux
+def test_the_cache_of_weights_is_as_large_as_configured(settings: Settings) -> None:
+    options = slot_options(settings.model_copy(update={"cache_bytes": 7}), slots=1, runner=None)
+    assert options.cache_bytes == 7
+    assert slot_options(settings, slots=1, runner=None).cache_bytes == 4 * GIB
+
+
+@needs_linux
 def test_a_kernel_that_takes_no_filter_is_told_of(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

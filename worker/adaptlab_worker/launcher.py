@@ -49,7 +49,7 @@ class Launcher:
         self._id: UUID | None = None
         self._load = LoadReporter(ledger, lambda: self._id)
         self._scratch = Scratch(root / "scratch")
-        cache = AssetCache(root / "weights")
+        cache = AssetCache(root / "weights", options.cache_bytes)
         room = Room(root / "scratch", options.scratch_free_bytes)
         self._slots = tuple(
             Slot(

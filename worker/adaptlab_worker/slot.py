@@ -18,7 +18,7 @@ from adaptlab_worker.attempt import GRACE, Attempt
 from adaptlab_worker.errors import TrainerGone
 from adaptlab_worker.patience import Patience
 from adaptlab_worker.room import Room
-from adaptlab_worker.scratch import AssetCache, Scratch
+from adaptlab_worker.scratch import LARGEST_CACHE, AssetCache, Scratch
 from adaptlab_worker.shift import Shift
 from adaptlab_worker.trainer_process import TrainerOptions, TrainerProcess
 
@@ -37,6 +37,7 @@ class SlotOptions:
         roots: folders that may contain model folders.
         memory_bytes: the memory limit of a run; None for most of what is free.
         scratch_free_bytes: bytes that must be free on disk to claim a job; None for a share of it.
+        cache_bytes: bytes of fetched weights that are kept.
         trainer: the options of trainers.
         patience: limits on running without the ledger, and on silence.
         release_seconds: time for a run to save its state when the worker shuts down.
@@ -50,6 +51,7 @@ class SlotOptions:
     roots: ModelRoots = NO_ROOTS
     memory_bytes: int | None = None
     scratch_free_bytes: int | None = None
+    cache_bytes: int = LARGEST_CACHE
     trainer: TrainerOptions = field(default_factory=TrainerOptions)
     patience: Patience = field(default_factory=Patience)
     release_seconds: float = GRACE["released"]

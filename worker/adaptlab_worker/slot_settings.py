@@ -35,6 +35,7 @@ def slot_options(settings: Settings, slots: int, runner: str | None) -> SlotOpti
         roots=ModelRoots(roots),
         memory_bytes=settings.memory_bytes,
         scratch_free_bytes=settings.scratch_free_bytes,
+        cache_bytes=settings.cache_bytes,
         trainer=trainer,
         patience=Patience(
             settings.ride_through_seconds, settings.stall_seconds, settings.stall_steps

@@ -9,6 +9,7 @@ from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab.specs.annotations import AnnotationChanges
 from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_answers.paging import Page
+from adaptlab_answers.questions import DecisionView
 from adaptlab_answers.studies import StudyPreview, StudySummary, StudyView
 from adaptlab_api.answers.answers import changed_answer, json_answer, tagged_answer
 from adaptlab_api.answers.state import Resources
@@ -38,7 +39,7 @@ from adaptlab_services import short_ids
 from adaptlab_services.jobs.lists import NEWEST, JobQuery
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 from adaptlab_services.recipes import recipe_studies
-from adaptlab_services.studies import studies
+from adaptlab_services.studies import question_decisions, studies
 
 Studied = Annotated[
     str,
@@ -50,6 +51,10 @@ OfJob = Annotated[
 ]
 
 
+Replay = Annotated[
+    bool,
+    Query(description="Take each decision again from what it saw, and say if it is the same."),
+]
 StudyBody = Annotated[
     Body[StudySpec | RecipeRequest],
     json_body(StudySpec | RecipeRequest, StudySpec, RecipeRequest),
@@ -141,6 +146,28 @@ def list_study_jobs(
     study_id = studies.get(session, study).id
     query = JobQuery(filter_text, study_id, order_by, page_size, page_token, "include")
     return json_answer(listed(session, query, view))
+
+
+@router.get("/{study}/decisions", response_model=Page[DecisionView], responses=failures(404))
+@needs("reader")
+def list_study_decisions(
+    study: Studied,
+    session: SessionDep,
+    opened: ResourcesDep,
+    page_size: PageSize = DEFAULT_PAGE_SIZE,
+    page_token: PageToken = None,
+    replay: Replay = False,
+) -> Response:
+    """List the decisions of a study with a question: what each saw, and what it planned and why."""
+    page = question_decisions.decisions(
+        session,
+        study,
+        page_size=page_size,
+        page_token=page_token,
+        replay=replay,
+        most_jobs=study_rules(opened).most_jobs,
+    )
+    return json_answer(page)
 
 
 @router.patch("/{study}", response_model=StudyView, responses=failures(404, *WITH_BODY))

@@ -45,6 +45,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adaptlab studies annotate $STUDY --label paper=table-1 --notes 'For the appendix.'",
     ),
     "studies jobs": ("adaptlab studies jobs $STUDY --filter 'state = queued'",),
+    "studies explain": ("adaptlab studies explain $STUDY --replay",),
     "studies wait": ("adaptlab studies wait $STUDY --timeout 86400",),
     "studies extend": ("adaptlab studies extend $STUDY --seeds 3 --validate-only",),
     "studies clone": (

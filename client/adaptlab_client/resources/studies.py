@@ -13,6 +13,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_answers.jobs import JobView
+from adaptlab_answers.questions import DecisionView
 from adaptlab_answers.recipes import StudyReport
 from adaptlab_answers.studies import StudyPreview, StudySummary, StudyView
 from adaptlab_client.display.comparison_tables import StudyComparison
@@ -98,6 +99,19 @@ class Studies:
         """
         query: Query = {"filter": filter, "page_size": page_size}
         return entries(self._connection, path_of("studies", study, "jobs"), JobView, query)
+
+    def decisions(
+        self, study: Identity, *, replay: bool = False, page_size: int = 100
+    ) -> Iterator[DecisionView]:
+        """Iterate over the decisions of a study, the first one first.
+
+        Only a study with a question has any. With `replay`, the server takes each again from what
+        it saw, and says if it is the same.
+        """
+        query: Query = {"replay": "true" if replay else None, "page_size": page_size}
+        return entries(
+            self._connection, path_of("studies", study, "decisions"), DecisionView, query
+        )
 
     def annotate(
         self,

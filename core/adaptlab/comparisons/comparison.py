@@ -2,8 +2,9 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from adaptlab.comparisons.comparability import SettingDifference
 from adaptlab.comparisons.comparison_warnings import ComparisonWarning, comparison_warnings
@@ -32,6 +33,8 @@ from adaptlab.statistics.pairs import PairedDifference, paired_difference, share
 from adaptlab.statistics.ranks import RankInterval, could_be_best, rank_intervals
 from adaptlab.statistics.scores import Scores
 from adaptlab.values import Value
+
+NO_ANSWERS: Mapping[int, str] = MappingProxyType({})
 
 
 class ComparisonRow(Value):
@@ -115,6 +118,7 @@ def compare(
     differences: Sequence[SettingDifference] = (),
     chance: float = 0.0,
     of_bases: Sequence[ComparisonWarning] = (),
+    answers: Mapping[int, str] = NO_ANSWERS,
 ) -> Comparison:
     """Return the comparison of methods at their budgets on one task.
 
@@ -130,6 +134,9 @@ def compare(
         differences: the result of `comparability`.
         chance: the accuracy of guessing, above which the gain of a seed is measured.
         of_bases: warnings about the base models.
+        answers: by budget, the answers of a study that chose its own seeds. The tests here assume a
+            number of seeds that was fixed before, so they give no verdicts then, and the answers
+            are the finding.
 
     Raises:
         ValueError: there are no rows, or a method occurs twice at one budget.
@@ -149,10 +156,11 @@ def compare(
     voided = any(difference.weight == "voids" for difference in differences)
     below = failing_below(rows, chance, counting)
     parts = _Parts(level, chance, below, counting)
-    pair_verdicts = () if voided else _verdicts(rows, parts, margin, false_better)
+    silent = voided or bool(answers)
+    pair_verdicts = () if silent else _verdicts(rows, parts, margin, false_better)
     seeds = min(len(row.seeds) for row in rows)
     cells = tuple(
-        _cell(budget, rows, pair_verdicts, interval, parts, voided=voided)
+        _answered(_cell(budget, rows, pair_verdicts, interval, parts, voided=silent), answers)
         for budget in _budgets(rows)
     )
     return Comparison(
@@ -167,14 +175,22 @@ def compare(
         chance=chance,
         failing_below=below,
         voided=voided,
-        warnings=comparison_warnings(rows, differences, of_bases),
+        warnings=comparison_warnings(rows, differences, of_bases, chose_seeds=bool(answers)),
         differences=tuple(differences),
         cells=cells,
         curves=budget_curves(rows, interval),
-        crossings=() if voided else _all_crossings(rows, level, counting),
-        cheapest=None if voided else _cheapest(rows, reference, margin, level),
+        crossings=() if silent else _all_crossings(rows, level, counting),
+        cheapest=None if silent else _cheapest(rows, reference, margin, level),
         sentence=comparison_sentence([(cell.budget, cell.sentence) for cell in cells], axis),
     )
+
+
+def _answered(cell: ComparisonCell, answers: Mapping[int, str]) -> ComparisonCell:
+    """Return a cell with the study's own answer as its finding, if any."""
+    answer = None if cell.budget is None else answers.get(cell.budget)
+    if answer is None and answers and cell.budget is None:
+        answer = " ".join(dict.fromkeys(answers.values()))
+    return cell if answer is None else cell.model_copy(update={"sentence": answer})
 
 
 def corrected_choice(

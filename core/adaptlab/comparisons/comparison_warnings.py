@@ -49,11 +49,15 @@ def comparison_warnings(
     rows: Sequence[Scores],
     differences: Sequence[SettingDifference],
     of_bases: Sequence[ComparisonWarning] = (),
+    *,
+    chose_seeds: bool = False,
 ) -> tuple[ComparisonWarning, ...]:
     """Return the warnings about `rows`, the differing settings and the bases.
 
-    `of_bases` are warnings about the base models, such as those of `base_learned`. An imported base
-    model has a single replicate by nature, so its warning replaces the advice to pretrain more.
+    With `chose_seeds`, the study gave some seeds to some methods only, because the others could not
+    change its answer any more. `of_bases` are warnings about the base models, such as those of
+    `base_learned`. An imported base model has a single replicate by nature, so its warning replaces
+    the advice to pretrain more.
     """
     kinds: dict[str, WarningKind] = {"voids": "not_comparable", "effort": "unequal_effort"}
     warnings = [
@@ -70,7 +74,13 @@ def comparison_warnings(
     shared = _shared_bases(rows)
     imported = [one for one in of_bases if shared and one.kind == "imported_base"]
     return (
-        *(*warnings, *_missing_seeds(rows), *_few(rows), *(imported or shared), *_unpaired(rows)),
+        *(
+            *warnings,
+            *(_dropped_early(rows) if chose_seeds else _missing_seeds(rows)),
+            *_few(rows),
+            *(imported or shared),
+            *_unpaired(rows),
+        ),
         *(one for one in of_bases if one.kind != "imported_base"),
     )
 
@@ -83,6 +93,21 @@ def _unequal_effort(rows: Sequence[Scores]) -> list[ComparisonWarning]:
     numbers = ", ".join(f"{label} {count}" for label, count in trials.items())
     text = f"The methods were tuned with unequal effort. Trials per seed: {numbers}."
     return [ComparisonWarning(kind="unequal_effort", text=text, methods=tuple(trials))]
+
+
+def _dropped_early(rows: Sequence[Scores]) -> list[ComparisonWarning]:
+    """Return a warning that names the methods with fewer seeds than others."""
+    most = max(len(row.seeds) for row in rows)
+    fewer = {row.label: len(row.seeds) for row in rows if len(row.seeds) < most}
+    if not fewer:
+        return []
+    numbers = ", ".join(f"{label} {count}" for label, count in fewer.items())
+    text = (
+        f"Some methods have fewer than {most} seeds: {numbers}. The study gave them no more once "
+        "they could not change its answer, which is allowed because its evidence holds at every "
+        "look and compares each pair on the seeds that both have."
+    )
+    return [ComparisonWarning(kind="unequal_effort", text=text, methods=tuple(fewer))]
 
 
 def _missing_seeds(rows: Sequence[Scores]) -> list[ComparisonWarning]:

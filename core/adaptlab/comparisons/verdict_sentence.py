@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from adaptlab.comparisons.verdict import MOST_SEEDS, Verdict
-from adaptlab.figures import counted, percent
+from adaptlab.figures import counted, listed, percent
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis, in_units
 from adaptlab.statistics.choice import ChosenBest
 from adaptlab.statistics.failing import FailingSeeds
@@ -128,13 +128,13 @@ def _works(rows: Sequence[SentenceRow]) -> str:
     partly = [row for row in rows if row not in working and row not in never]
     clauses: list[str] = []
     if working:
-        names = _and([f"{row.label} ({_score(row)})" for row in working])
+        names = listed([f"{row.label} ({_score(row)})" for row in working])
         clauses.append(f"{names} {'works' if len(working) == 1 else 'work'}")
     if partly:
-        names = _and([f"{row.label} ({_seeds(row)})" for row in partly])
+        names = listed([f"{row.label} ({_seeds(row)})" for row in partly])
         clauses.append(f"{names} {'fails' if len(partly) == 1 else 'fail'} on most seeds")
     if never:
-        names = _and([f"{row.label} ({percent(row.score.mean)})" for row in never])
+        names = listed([f"{row.label} ({percent(row.score.mean)})" for row in never])
         clauses.append(f"{names} {'does' if len(never) == 1 else 'do'} not work")
     return f"{'; '.join(clauses)}."
 
@@ -181,7 +181,9 @@ def _better_among(among: Sequence[Verdict], working: Sequence[str]) -> Iterator[
         if one.pair.first in working and one.pair.second in working
     ]
     if pairs:
-        orders = _and([f"{better} is better than {worse}" for better, worse in pairs[:MOST_NAMED]])
+        orders = listed(
+            [f"{better} is better than {worse}" for better, worse in pairs[:MOST_NAMED]]
+        )
         rest = len(pairs) - MOST_NAMED
         more = f" (and {counted(rest, 'more pair')})" if rest > 0 else ""
         yield f"Among seeds that do not fail, {orders}{more}."
@@ -200,7 +202,7 @@ def _not_known(contested: Sequence[Verdict], *, of_all: bool) -> Iterator[str]:
         yield f"With {seeds}, no order over all seeds is known; {_settled(contested)}."
         return
     yield (
-        f"With {seeds}, the order of {_and(names)} over all seeds is not known; "
+        f"With {seeds}, the order of {listed(names)} over all seeds is not known; "
         f"{_settled(contested)}."
     )
 
@@ -231,9 +233,3 @@ def _settled(contested: Sequence[Verdict]) -> str:
     most = max(numbers)
     number = counted(most, "more seed")
     return f"{number if least == most else f'{least} to {number}'} should settle {some}"
-
-
-def _and(names: Sequence[str]) -> str:
-    if len(names) < 2:
-        return "".join(names)
-    return f"{', '.join(names[:-1])} and {names[-1]}"

@@ -47,6 +47,21 @@ class Division:
     recomputes: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class StepDivision:
+    """The division of a step that was trained.
+
+    Attributes:
+        passes: the most passes that the replicates took.
+        parts: the most equal parts of a batch in a pass.
+        recomputes: whether blocks were computed again in the backward pass.
+    """
+
+    passes: int = 1
+    parts: int = 1
+    recomputes: bool = False
+
+
 def fitting(
     one: Pass, items: Items, parts: int, limit: int | None, base: Mapping[str, Tensor], scalars: int
 ) -> Division | None:
@@ -71,7 +86,8 @@ def fitting(
             raise
         return Division(1, more_parts(parts, size))
     weights = one.trainables.flat
-    fixed = BUFFERS * scalars * weights.element_size() + sum(_size(t) for t in base.values())
+    shared = (one.trainables.decays, *base.values())
+    fixed = BUFFERS * scalars * weights.element_size() + sum(map(_size, shared))
     room = (limit - fixed) / BACKWARD
     if each <= room:
         return Division(max(1, int(room / max(1, each))), parts)

@@ -10,6 +10,7 @@ import math
 import torch
 from torch import Tensor
 
+from adaptlab.engine.fused_draws import fused_draw
 from adaptlab.engine.tensors import Float, Int
 
 _GOLDEN = -0x61C8864680B583EB  # 0x9E3779B97F4A7C15 as a signed 64-bit number
@@ -34,6 +35,9 @@ def random_bits(*counters: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
 
     The counters are broadcast.
     """
+    fused = fused_draw(counters)
+    if fused is not None:
+        return fused
     value = torch.zeros((), dtype=torch.int64, device=counters[0].device)
     for counter in counters:
         value = mixed(value ^ counter)

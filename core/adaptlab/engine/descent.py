@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.allocate import Trainables
-from adaptlab.engine.chunks import fitting, more_parts
+from adaptlab.engine.chunks import StepDivision, fitting, more_parts
 from adaptlab.engine.early_stopping import Patience
 from adaptlab.engine.items import Items
 from adaptlab.engine.making import items_of_steps
@@ -60,7 +60,7 @@ class Descent:
     ) -> None:
         training = plan.training
         self.live = arranged(range(plan.replicates), plan.trials)
-        self.most_passes = 1
+        self._most_passes = 1
         self.recomputes = False
         self._plan, self._base, self._memory_bytes = plan, base, memory_bytes
         self._all = self._trainables = trainables
@@ -72,6 +72,11 @@ class Descent:
         self._passes: list[Pass] = []
 
     @property
+    def division(self) -> StepDivision:
+        """The finest division of a step so far."""
+        return StepDivision(self._most_passes, self._parts, self.recomputes)
+
+    @property
     def seeds(self) -> list[int]:
         """The seeds whose items a step needs, in order."""
         return seeds_of(self.live, self._plan.trials)
@@ -81,12 +86,25 @@ class Descent:
         if not self._passes:
             self._divide(items)
         training = self._plan.training
-        gradient, losses = self._within_memory(lambda: self._gradient(items, step))
         factor = schedule_factor(step, training.steps, training.warmup_fraction, training.schedule)
         if isinstance(self._optimiser, AdamW):
-            self._optimiser.step(gradient, self._rates * factor)
-        else:
-            self._search(self._optimiser, items, step, (gradient, losses), factor)
+            return self._descend(self._optimiser, items, step, factor)
+        gradient, losses = self._within_memory(lambda: self._gradient(items, step))
+        self._search(self._optimiser, items, step, (gradient, losses), factor)
+        return losses
+
+    def _descend(self, optimiser: AdamW, items: Items, step: int, factor: float) -> Tensor:
+        """Move the weights along the gradient; return the losses [L]."""
+        optimiser.begin(self._rates * factor)
+
+        def work() -> tuple[Tensor | None, Tensor]:
+            if len(self._passes) > 1 or self._parts > 1:
+                return self._gradient(items, step)
+            return self._passes[0].gradient_or_move(items, step, optimiser.move)
+
+        gradient, losses = self._within_memory(work)
+        if gradient is not None:
+            optimiser.move(gradient)
         return losses
 
     def _search(
@@ -247,7 +265,7 @@ class Descent:
     def _gradient(self, items: Items, step: int) -> tuple[Tensor, Tensor]:
         """Return the gradient [L, N] and losses [L], pass by pass."""
         parts = self._parts
-        self.most_passes = max(self.most_passes, len(self._passes))
+        self._most_passes = max(self._most_passes, len(self._passes))
         if len(self._passes) == 1:
             return self._passes[0].gradient(items, step, parts)
         gradient = torch.empty_like(self._trainables.flat)

@@ -68,4 +68,4 @@ def dropped(
         items.view(-1, *wide),
         cells,
     )
-    return torch.where(bits >= int(rate * 2**_BITS), x / (1 - rate), 0.0)
+    return (x / (1 - rate)).masked_fill(bits < int(rate * 2**_BITS), 0.0)

@@ -10,6 +10,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from adaptlab.engine.checkpoint import is_finite
 from adaptlab.errors import BadModelFolder
 from adaptlab.weights.huggingface import PublishedFamily
 from adaptlab.weights.model_folder import CheckedFolder, check_folder
@@ -47,8 +48,7 @@ def load_checked(
     shape = checked.family.shape()
     tensors = mapped_tensors(checked, checked.sources, dtype, device)
     for name, tensor in tensors.items():
-        # In one pass without temporary tensors, which a mapped tensor would otherwise be read into.
-        if not torch.isfinite(torch.stack(torch.aminmax(tensor))).all():
+        if not is_finite(tensor):
             stored, _ = checked.sources[name]
             raise BadModelFolder(f"{stored.name} holds values that are not finite in {dtype}.")
     _check_tied(tensors, shape.tied)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import torch
 
+from adaptlab.engine.chunks import StepDivision
 from adaptlab.engine.memory import forget_peak, held_bytes, peak_bytes
 from adaptlab.measurements.results import Usage
 
@@ -19,23 +20,26 @@ class Meter:
         self._device, self._clock = device, clock
         self._base_bytes = held_bytes(device)
         self._since = clock()
-        self._training_seconds, self._training_steps, self._passes = 0.0, 0, 1
+        self._training_seconds, self._training_steps = 0.0, 0
+        self._division = StepDivision()
 
     def begin_training(self) -> None:
         """Start the training phase; time before it counts for no phase."""
         self._since = self._clock()
 
-    def end_training(self, steps: int, passes: int) -> None:
-        """End the training phase after steps of at most `passes` passes."""
+    def end_training(self, steps: int, division: StepDivision) -> None:
+        """End the training phase after steps that were divided in this way."""
         self._training_seconds = self._lap()
-        self._training_steps, self._passes = steps, passes
+        self._training_steps, self._division = steps, division
 
     def usage(self) -> Usage:
         """Return the usage; all time since training counts as evaluation."""
         return Usage(
             training_seconds=self._training_seconds,
             training_steps=self._training_steps,
-            passes=self._passes,
+            passes=self._division.passes,
+            batch_parts=self._division.parts,
+            gradient_checkpointing=self._division.recomputes,
             evaluation_seconds=self._lap(),
             # The kernel notes its peak late and in batches of pages: it can lie below the start's.
             peak_memory_bytes=max(peak_bytes(self._device), self._base_bytes),

@@ -14,6 +14,8 @@ BETAS = (0.9, 0.95)
 EPSILON = 1e-8
 SCALARS_AT_ONCE = 2**17
 """Scalars per block on a CPU: four float32 buffers fit in a core's second-level cache."""
+GPU_AT_ONCE = 2**24
+"""Likewise on a GPU, where more blocks are more kernels. Two float32 buffers take 128 MiB."""
 FUSED_FROM = 2**15
 """Scalars per replicate from which torch's fused AdamW, one replicate at a time, is faster on a CPU
 than arithmetic on all at once: half the time per scalar, but a fixed cost per call."""
@@ -26,6 +28,8 @@ class AdamW:
     All arithmetic is elementwise along R, so a replicate is updated as it would be alone. Large
     replicates on a CPU are updated one by one with `torch.optim`, which has no rate per row. Small
     ones, and all on a GPU, where launches count, use the same formula on whole columns.
+
+    On a GPU, what differs between steps is written to buffers, so that `move` can be recorded.
     """
 
     trainables: Trainables
@@ -33,9 +37,12 @@ class AdamW:
     gradient_clip: float
 
     def __post_init__(self) -> None:
-        self._mean = torch.zeros_like(self.trainables.flat)
-        self._square = torch.zeros_like(self.trainables.flat)
+        flat = self.trainables.flat
+        self._mean = torch.zeros_like(flat)
+        self._square = torch.zeros_like(flat)
         self._step = 0
+        self._rates = torch.zeros_like(self.weight_decays)
+        self._divisors = flat.new_ones(2) if flat.is_cuda else None
 
     @property
     def moments(self) -> tuple[Float[Tensor, "R N"], Float[Tensor, "R N"]]:
@@ -58,15 +65,31 @@ class AdamW:
         self._square.copy_(square)
         self._step = step
 
-    @torch.no_grad()
     def step(self, gradient: Float[Tensor, "R N"], learning_rates: Float[Tensor, "R"]) -> None:
         """Update every replicate; the gradient is clipped in place."""
+        self.begin(learning_rates)
+        self.move(gradient)
+
+    def begin(self, learning_rates: Float[Tensor, "R"]) -> None:
+        """Begin the next step, of which `move` does the rest."""
         self._step += 1
+        self._rates.copy_(learning_rates)
+        if self._divisors is not None:
+            for divisor, value in zip(self._divisors, self._corrections(), strict=True):
+                divisor.fill_(value)
+
+    @torch.no_grad()
+    def move(self, gradient: Float[Tensor, "R N"]) -> None:
+        """Update every replicate by its gradient, which is clipped in place."""
         shares = clip_shares(gradient, self.gradient_clip)
         if self._is_fused():
-            self._move_fused(gradient.mul_(shares), learning_rates)
+            self._move_fused(gradient.mul_(shares), self._rates)
         else:
-            self._move_all(gradient, shares, learning_rates.unsqueeze(1))
+            self._move_all(gradient, shares, self._rates.unsqueeze(1))
+
+    def _corrections(self) -> tuple[float, float]:
+        """Return what corrects mean and root mean square for starting at 0."""
+        return 1 - BETAS[0] ** self._step, (1 - BETAS[1] ** self._step) ** 0.5
 
     def _is_fused(self) -> bool:
         flat = self.trainables.flat
@@ -102,17 +125,18 @@ class AdamW:
         mean, square, flat = (
             each[:, block] for each in (self._mean, self._square, self.trainables.flat)
         )
+        of_mean, of_root = self._corrections() if self._divisors is None else self._divisors
         mean.lerp_(gradient, 1 - BETAS[0])
         square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
         flat.mul_(1 - decays * self.trainables.decays[block])
-        denominator = square.sqrt().div_((1 - BETAS[1] ** self._step) ** 0.5).add_(EPSILON)
-        flat.sub_(mean.div(denominator).mul_(rates / (1 - BETAS[0] ** self._step)))
+        denominator = square.sqrt().div_(of_root).add_(EPSILON)
+        flat.sub_(mean.div(denominator).mul_(rates / of_mean))
 
     def _block_width(self) -> int:
-        """Return the columns per block: what a CPU's cache holds, all on a GPU."""
+        """Return the columns per block, which bound the memory of its buffers."""
         replicates, scalars = self.trainables.flat.shape
-        whole = self.trainables.flat.is_cuda or not scalars
-        return max(1, scalars) if whole else max(1, SCALARS_AT_ONCE // replicates)
+        at_once = GPU_AT_ONCE if self.trainables.flat.is_cuda else SCALARS_AT_ONCE
+        return max(1, min(scalars, at_once // replicates))
 
 
 def clip_shares(gradient: Float[Tensor, "R N"], clip: float) -> Float[Tensor, "R 1"]:

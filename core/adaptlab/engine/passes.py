@@ -7,7 +7,8 @@ whole seeds with the same number, or some trials of one seed if not even these f
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 
@@ -22,7 +23,8 @@ from adaptlab.engine.items import Items
 from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan
-from adaptlab.engine.step_graph import StepGraph, graphs_are_used
+from adaptlab.engine.rounding import rounded_products
+from adaptlab.engine.step_graph import GraphPool, StepGraph, graphs_are_used
 from adaptlab.engine.tensors import Float, Int, Shaped
 
 
@@ -50,6 +52,7 @@ class Pass:
     model: Model
     trainables: Trainables
     replicate_seeds: Int[Tensor, "R"]
+    pool: GraphPool = field(default_factory=GraphPool)
 
     def losses(
         self, items: Items, step: int | Int[Tensor, ""], first_item: int = 0
@@ -91,20 +94,42 @@ class Pass:
         if parts == 1:
             if self._graph is None:
                 return self._at_once(items, step)
-            return self._graph(self._at_once, items, step)
+            gradient, losses = self._graph(self._at_once, items, step)
+            assert gradient is not None
+            return gradient, losses
         gradient = torch.zeros_like(self.trainables.flat)
         total = torch.zeros_like(gradient[:, 0])
-        for losses in self._weighted_losses(items, step, parts):
-            gradient += self._slope(losses.sum())
-            total += losses.detach()
+        with self._rounding():
+            for losses in self._weighted_losses(items, step, parts):
+                gradient += self._slope(losses.sum())
+                total += losses.detach()
         return gradient, total
+
+    def gradient_or_move(
+        self, items: Items, step: int, move: Callable[[Tensor], None]
+    ) -> tuple[Float[Tensor, "R N"] | None, Float[Tensor, "R"]]:
+        """Return gradient and losses of an undivided batch.
+
+        If the step is replayed, the recording has moved the weights by `move`, which takes the
+        gradient, and none is returned. A pass is asked for this or for gradients, never for both.
+        """
+        if self._graph is None:
+            return self._at_once(items, step)
+
+        def moved(items: Items, step: Tensor) -> tuple[None, Tensor]:
+            gradient, losses = self._at_once(items, step)
+            move(gradient)
+            return None, losses
+
+        return self._graph(self._at_once, items, step, moved)
 
     @torch.no_grad()
     def mean_losses(self, items: Items, step: int, parts: int) -> Float[Tensor, "R"]:
         """Return the losses of a batch, computed in equal parts."""
         total = torch.zeros_like(self.trainables.flat[:, 0])
-        for losses in self._weighted_losses(items, step, parts):
-            total += losses
+        with self._rounding():
+            for losses in self._weighted_losses(items, step, parts):
+                total += losses
         return total
 
     def _weighted_losses(self, items: Items, step: int, parts: int) -> Iterator[Tensor]:
@@ -120,12 +145,16 @@ class Pass:
     def _graph(self) -> StepGraph | None:
         """The graph of an undivided batch, on a GPU if graphs are used."""
         is_gpu = self.model.plan.device.type == "cuda"
-        is_whole = not self.model.recomputes  # autograd calls blocks again from its own threads
-        return StepGraph() if is_gpu and is_whole and graphs_are_used() else None
+        return StepGraph(self.pool) if is_gpu and graphs_are_used() else None
 
     def _at_once(self, items: Items, step: int | Tensor) -> tuple[Tensor, Tensor]:
-        losses = self.losses(items, step)
-        return self._slope(losses.sum()), losses.detach()
+        with self._rounding():
+            losses = self.losses(items, step)
+            return self._slope(losses.sum()), losses.detach()
+
+    def _rounding(self) -> AbstractContextManager[None]:
+        """Return the context in which training computes matrix products."""
+        return rounded_products(rounded=self.model.plan.rounds_products)
 
     def _of_own(self, values: Tensor) -> Tensor:
         """Select values [R] of this pass's replicates from those of seeds, [S]."""
@@ -186,8 +215,11 @@ def passes(
     `base` holds the frozen tensors [G, ...] of all seeds of the plan. With `recomputes`, blocks are
     computed again in the backward pass.
     """
-    seeds = seeds_of(live, plan.trials)
-    divided = [_pass(plan, base, seeds, flat, decays, cut) for cut in cuts(live, plan.trials, most)]
+    seeds, pool = seeds_of(live, plan.trials), GraphPool()
+    divided = [
+        replace(_pass(plan, base, seeds, flat, decays, cut), pool=pool)
+        for cut in cuts(live, plan.trials, most)
+    ]
     return [part.recomputing() for part in divided] if recomputes else divided
 
 

@@ -77,6 +77,11 @@ class Plan:
         return torch.bfloat16 if self.spec.precision == "bfloat16" else self.dtype
 
     @property
+    def rounds_products(self) -> bool:
+        """True if steps round the factors of matrix products to TF32."""
+        return self.spec.precision == "tf32"
+
+    @property
     def trials(self) -> int:
         """The number of trials per seed."""
         return len(self.spec.trials)

@@ -25,6 +25,7 @@ from adaptlab.engine.meter import Clock, Meter
 from adaptlab.engine.model import Model
 from adaptlab.engine.observer import Observer
 from adaptlab.engine.plan import Plan, make_plan
+from adaptlab.engine.rounding import check_rounds, rounded_products
 from adaptlab.engine.scoring import score
 from adaptlab.engine.starting import initial_trainables
 from adaptlab.engine.train import Training
@@ -82,24 +83,27 @@ def run(
     is_theory = isinstance(spec, ResolvedTheory)
     contents = read_datasets(spec, datasets, folder)
     plan = make_plan(spec, "cpu" if is_theory else device, contents.lists, contents.texts)
+    if plan.rounds_products:
+        check_rounds(plan.device)
     meter = None if clock is None else Meter(plan.device, clock)
     observer.emit(Started(environment=_environment(plan), replicates=plan.replicates))
-    if isinstance(spec, ResolvedTheory):
-        run_checks(plan, base, adapters, observer)
-    else:
-        if isinstance(spec, ResolvedImport):
-            model = imported_model(plan, folder, memory_bytes)
-            chosen = _as_found(plan, observer)
+    with rounded_products(rounded=False):  # torch rounds those of convolutions by default
+        if isinstance(spec, ResolvedTheory):
+            run_checks(plan, base, adapters, observer)
         else:
-            if spec.trains:
+            if isinstance(spec, ResolvedImport):
+                model = imported_model(plan, folder, memory_bytes)
+                chosen = _as_found(plan, observer)
+            elif spec.trains:
                 model, chosen = _trained(plan, base, scratch, observer, resume, meter)
             else:
                 model = adapted_model(plan, adapter, base)
                 chosen = _as_found(plan, observer)
-            _keep(model, chosen, scratch, observer)
-        _report(plan, model, chosen, scratch, observer)
-        del model  # so that no two base models are in memory
-        _carry(plan, chosen, others, datasets, memory_bytes, observer)
+            if not isinstance(spec, ResolvedImport):
+                _keep(model, chosen, scratch, observer)
+            _report(plan, model, chosen, scratch, observer)
+            del model  # so that no two base models are in memory
+            _carry(plan, chosen, others, datasets, memory_bytes, observer)
     base.check_unchanged()
     _finish(meter, observer)
 
@@ -156,7 +160,7 @@ def _trained(
         meter.begin_training()
     outcome = training.run(scratch)
     if meter is not None:
-        meter.end_training(training.steps_taken, training.most_passes)
+        meter.end_training(training.steps_taken, training.division)
     results = decide(plan, base, trainables, outcome)
     observer.emit(ReplicatesDecided(replicates=results))
     chosen = tuple(result for result in results if result.selected)

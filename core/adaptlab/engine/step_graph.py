@@ -8,7 +8,8 @@ Graphs are used if requested.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,8 +19,10 @@ from adaptlab.engine.items import Items
 from adaptlab.engine.tensors import Float, Int
 from adaptlab.errors import is_out_of_memory
 
-Gradient = Callable[[Items, Int[Tensor, ""]], tuple[Float[Tensor, "R N"], Float[Tensor, "R"]]]
-"""Computes gradient and losses of items at a step."""
+Results = tuple[Float[Tensor, "R N"] | None, Float[Tensor, "R"]]
+"""The gradient, None where the weights have been moved already, and the losses."""
+Computation = Callable[[Items, Int[Tensor, ""]], Results]
+"""Computes a step of items, given its number."""
 
 
 @dataclass
@@ -40,67 +43,100 @@ def graphs_are_used() -> bool:
     return _USE.graphs
 
 
+class GraphPool:
+    """The memory of recordings that are replayed one after the other.
+
+    What one leaves free is used by the next, so that several passes of a step need no more memory
+    than the largest, besides their results.
+    """
+
+    @cached_property
+    def handle(self) -> Any:  # torch keeps its type to itself
+        """The handle by which CUDA's allocator knows the pool."""
+        return torch.cuda.graph_pool_handle()
+
+
 @dataclass
 class StepGraph:
     """A computation on a GPU that is replayed once it is recorded.
 
-    The first call computes without a graph, which also prepares the libraries for a recording, and
-    records at its end. A computation that waits for the device, such as one that chooses experts,
-    cannot be recorded and is computed as before; `fault` is then the reason.
+    The first call computes without a graph, which also prepares the libraries for a recording. The
+    second records, and replays like all later ones: by then the results of the first are freed. A
+    computation that waits for the device, such as one that chooses experts, cannot be recorded and
+    is computed as before; `fault` is then the reason.
     """
 
+    pool: GraphPool = field(default_factory=GraphPool)
     fault: str | None = None
+    _is_warm: bool = False
     _graph: torch.cuda.CUDAGraph | None = None
     _read: list[Tensor] = field(default_factory=list[Tensor])
     _span: slice | None = None
-    _results: tuple[Tensor, Tensor] | None = None
+    _results: Results | None = None
 
     @property
     def is_recorded(self) -> bool:
         """True once later calls replay."""
         return self._graph is not None
 
-    def __call__(self, compute: Gradient, items: Items, step: int) -> tuple[Tensor, Tensor]:
-        """Return gradient and losses; they are overwritten by the next call.
+    def __call__(
+        self, compute: Computation, items: Items, step: int, whole: Computation | None = None
+    ) -> Results:
+        """Return the results of a step; they are overwritten by the next call.
 
-        `compute` is the same at every call. It is not kept, as its pass keeps this graph.
+        `whole` is what is recorded in place of `compute`, if it does more: it also moves the
+        weights, so it is only ever replayed. Both are the same at every call. They are not kept, as
+        their pass keeps this graph.
         """
         place = constant(step, items.tokens.device)
         if self.fault is not None:
             return compute(items, place)
-        if self._graph is None or self._results is None:
+        if not self._is_warm:
             return self._first(compute, items, place)
+        if self._graph is None and not self._is_now_recorded(whole or compute, items, place):
+            return compute(items, place)
         present = _tensors(items, place)
         if items.span != self._span or not _are_alike(present, self._read):
             return compute(items, place)  # items of other lengths than those recorded
+        assert self._graph is not None
+        assert self._results is not None
         for kept, new in zip(self._read, present, strict=True):
             kept.copy_(new)
         self._graph.replay()
         return self._results
 
-    def _first(self, compute: Gradient, items: Items, step: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute on the stream of the recording, then record."""
+    def _first(self, compute: Computation, items: Items, step: Tensor) -> Results:
+        """Compute on the stream of recordings."""
         stream, present = _stream(step.device), torch.cuda.current_stream()
         stream.wait_stream(present)
         with torch.cuda.stream(stream):
             results = compute(items, step)
         present.wait_stream(stream)
         for result in results:
-            result.record_stream(present)
+            if result is not None:
+                result.record_stream(present)
+        self._is_warm = True
+        return results
+
+    def _is_now_recorded(self, compute: Computation, items: Items, step: Tensor) -> bool:
+        """Record; return False if that is impossible."""
         try:
-            self._record(compute, items.each(torch.clone), step, stream)
+            self._record(compute, items.each(torch.clone), step)
         except RuntimeError as error:
             if is_out_of_memory(error):
                 raise
             self.fault, self._graph, self._results = str(error), None, None
-        return results
+        return self._graph is not None
 
-    def _record(
-        self, compute: Gradient, items: Items, step: Tensor, stream: torch.cuda.Stream
-    ) -> None:
+    def _record(self, compute: Computation, items: Items, step: Tensor) -> None:
         graph = torch.cuda.CUDAGraph()
         # Other threads of the process may use the device meanwhile.
-        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        with torch.cuda.graph(
+            graph,
+            pool=self.pool.handle,
+            stream=_stream(step.device),
+            capture_error_mode="thread_local",
+        ):
             self._results = compute(items, step)
         self._graph, self._read, self._span = graph, _tensors(items, step), items.span
 

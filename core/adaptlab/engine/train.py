@@ -8,6 +8,7 @@ from torch import Tensor
 
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.choice import right_answers
+from adaptlab.engine.chunks import StepDivision
 from adaptlab.engine.descent import Descent
 from adaptlab.engine.evaluate import validation
 from adaptlab.engine.halving import compared_replicates, losers
@@ -18,6 +19,7 @@ from adaptlab.engine.observer import Observer
 from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.passes import Pass
 from adaptlab.engine.plan import Plan
+from adaptlab.engine.prefetching import prefetched
 from adaptlab.engine.training_state import TrainingState, read_state, write_state
 from adaptlab.errors import TrainingDiverged, TrainingStopped
 from adaptlab.measurements.results import MetricPoint, Metrics, Progress, TrainingSaved, is_loss
@@ -58,14 +60,9 @@ class Training:
         return self._step - self._first
 
     @property
-    def most_passes(self) -> int:
-        """The largest number of passes of a step."""
-        return self._descent.most_passes
-
-    @property
-    def recomputes(self) -> bool:
-        """True if blocks were computed again in the backward passes."""
-        return self._descent.recomputes
+    def division(self) -> StepDivision:
+        """The finest division of a step."""
+        return self._descent.division
 
     def run(self, scratch: Path) -> TrainingOutcome:
         """Train to the last step, or until every replicate has ended.
@@ -234,4 +231,6 @@ def batches(plan: Plan, first: int = 0, seeds: Sequence[int] | None = None) -> I
     """
     training = plan.training
     chosen = plan.seeds if seeds is None else plan.seeds[list(seeds)]
-    return items_of_steps(plan.task, chosen, training.batch_size, range(first, training.steps))
+    steps = range(first, training.steps)
+    made = items_of_steps(plan.task, chosen, training.batch_size, steps)
+    return prefetched(made, plan.device)

@@ -257,12 +257,16 @@ class Usage(Value):
     `peak_memory_bytes` is measured by the device's allocator on a GPU and for the process on a CPU.
     `base_memory_bytes` is the memory of the process before the run. `training_steps` counts the
     steps since the run started or resumed. `passes` is the most passes that a step needed because
-    its replicates did not fit in memory together.
+    its replicates did not fit in memory together. `batch_parts` is the number of parts in which a
+    pass took a batch. With `gradient_checkpointing`, blocks were computed again in the backward
+    pass, because not even parts fit.
     """
 
     training_seconds: float
     training_steps: int
     passes: int = 1
+    batch_parts: int = 1
+    gradient_checkpointing: bool = False
     evaluation_seconds: float
     peak_memory_bytes: int
     base_memory_bytes: int

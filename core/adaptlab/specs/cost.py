@@ -258,7 +258,8 @@ class _Job:
         if self.spec.training is not None and self.spec.trains and self.trainable.scalars:
             longest = self._lengths(self.spec.task)
             kept = self._pass(self._batch(self.spec, longest)).kept
-            training = (OPTIMISER_COPIES - 1) * self._trained_scalars() + kept
+            decays = self.trainable.scalars  # where they apply, for all replicates
+            training = (OPTIMISER_COPIES - 1) * self._trained_scalars() + decays + kept
         scoring = max((self._scored_at_once(task) for task in self._tasks()), default=0)
         at_once = max(training, scoring, self._captured(weights))
         return self.scalar_bytes * (weights + self._trained_scalars() + at_once)

@@ -89,8 +89,12 @@ Budget = Annotated[
 ]
 
 
-Precision = Literal["float32", "float64", "bfloat16"]
-"""The precision of the arithmetic; with bfloat16, weights and optimiser state stay in float32."""
+Precision = Literal["float32", "float64", "bfloat16", "tf32"]
+"""The precision of the arithmetic; with bfloat16, weights and optimiser state stay in float32.
+
+With tf32, a GPU also rounds the factors of a training step's matrix products to ten binary digits,
+which is faster. All else is float32. It needs a GPU of NVIDIA's Ampere generation or later.
+"""
 
 
 class EarlyStopping(Value):

@@ -27,6 +27,7 @@ from adaptlab.specs.spec import (
     TrainingSpec,
     TuningSpec,
 )
+from adaptlab.studies.question import QuestionTerms
 from adaptlab.validation import validation_problems
 from adaptlab.values import AUTO, Auto, Name, Value
 
@@ -133,6 +134,15 @@ StudyChecks = Annotated[tuple[NamedCheck, ...], Field(max_length=MOST_CHECKS)]
 BudgetTolerance = Annotated[float, Field(ge=0, lt=1)]
 
 
+class QuestionSpec(QuestionTerms):
+    """A question that a study answers, running only what the answer needs.
+
+    `compare` are the study's methods, which may be given as its `methods` instead.
+    """
+
+    compare: AllOrMethods | None = None
+
+
 class StudySpec(Value):
     """Every method at every budget on every task and base model.
 
@@ -153,6 +163,10 @@ class StudySpec(Value):
     Budgets in `context_tokens` match methods by the positions that they take; a method that takes
     none needs a fixed size. All budgets of a study limit the same thing.
 
+    With a `question`, the study plans its own runs: it chooses the number of seeds and which of the
+    learning rates are tried, and ends when it knows the answer. It then has no `seeds` and no
+    checks.
+
     `checks` are theory checks, which are jobs of the study too. A study may consist of checks and
     the base models that they measure; any other study has at least one base model, task, method and
     budget.
@@ -165,6 +179,7 @@ class StudySpec(Value):
     budgets: StudyBudgets = ()
     budget_tolerance: BudgetTolerance | None = None
     checks: StudyChecks = ()
+    question: QuestionSpec | None = None
     seeds: Seeds | Auto = AUTO
     training: TrainingSpec = TrainingSpec()
     tuning: TuningSpec = TuningSpec()
@@ -178,12 +193,20 @@ class StudySpec(Value):
         """What the budgets limit."""
         return self.budgets[0].axis if self.budgets else PARAMETERS
 
+    @property
+    def compared(self) -> AllOrMethods:
+        """The methods of the study, given as such or by its question."""
+        asked = None if self.question is None else self.question.compare
+        return self.methods if asked is None else asked
+
     @model_validator(mode="after")
     def _compares_or_checks(self) -> Self:
         """Raise `ValidationError` for empty members, as if they were required."""
-        present = [member for member in OF_CELLS if getattr(self, member)]
-        needed = ("base_models", *OF_CELLS) if present or not self.checks else ()
-        empty = [member for member in needed if not getattr(self, member)]
+        given = {member: getattr(self, member) for member in ("base_models", *OF_CELLS)}
+        given["methods"] = self.compared
+        present = [member for member in OF_CELLS if given[member]]
+        needed = given if present or self.question or not self.checks else ()
+        empty = [member for member in needed if not given[member]]
         if empty:
             raise ValidationError.from_exception_data(
                 "StudySpec", [_empty(member, self.model_fields_set) for member in empty]
@@ -208,8 +231,8 @@ def _empty(member: str, given: set[str]) -> InitErrorDetails:
 class StudyExtension(Value):
     """Additions to a study; entries that it already has change nothing.
 
-    `seeds` is the total number of seeds, or a list of further seeds. An empty extension runs failed
-    jobs again.
+    `seeds` is the total number of seeds, or a list of further seeds; of a study with a question, it
+    is the limit of seeds per method. An empty extension runs failed jobs again.
     """
 
     base_models: StudyBaseModels = ()
@@ -261,11 +284,15 @@ def extended(spec: StudySpec, extension: StudyExtension) -> StudySpec:
         members["tasks"] = _joined(spec.tasks, extension.tasks)
     if extension.methods:
         members["methods"] = _joined(_listed(spec), extension.methods)
+        if spec.question is not None:
+            members["question"] = spec.question.model_copy(update={"compare": None})
     if extension.budgets:
         members["budgets"] = _joined(spec.budgets, extension.budgets)
     if extension.checks:
         members["checks"] = _joined(spec.checks, extension.checks)
-    if extension.seeds is not None:
+    if extension.seeds is not None and spec.question is not None:
+        members["question"] = _longer(members.get("question", spec.question), extension.seeds)
+    elif extension.seeds is not None:
         members["seeds"] = _more_seeds(spec.seeds, extension.seeds)
     return checked(spec.model_copy(update=members))
 
@@ -292,8 +319,8 @@ def checked(spec: StudySpec) -> StudySpec:
 
 
 def _listed(spec: StudySpec) -> tuple[StudyMethod, ...]:
-    if spec.methods != "all":
-        return spec.methods
+    if spec.compared != "all":
+        return spec.compared
     detail = "The study has all methods. To choose configurations, clone it with a list of methods."
     raise InvalidSpec(Problem("/methods", "all_methods_already", detail))
 
@@ -317,6 +344,16 @@ def _at(problem: Problem, spec: StudySpec, extension: StudyExtension) -> Problem
         return problem
     index = added.index(_joined(entries, added)[place])
     return replace(problem, pointer="/".join(("", member, str(index), *below[1:])))
+
+
+def _longer(question: object, wanted: int | tuple[int, ...]) -> QuestionSpec:
+    """Return the question with another limit of seeds."""
+    assert isinstance(question, QuestionSpec), "only a study with a question has a limit"
+    if not isinstance(wanted, int):
+        detail = "The study chooses its own seeds. Give the largest number of seeds per method."
+        raise InvalidSpec(Problem("/seeds", "seeds_of_question", detail))
+    limits = question.at_most.model_copy(update={"seeds": wanted})
+    return question.model_copy(update={"at_most": limits})
 
 
 def _more_seeds(

@@ -20,6 +20,7 @@ from adaptlab.studies.study_methods import (
     task_labels,
 )
 from adaptlab.studies.study_plan import Cell, PlannedJob, SkippedCell, StudyPlan
+from adaptlab.studies.study_question import check_question
 from adaptlab.studies.study_sizes import (
     SizedMethod,
     StudyBase,
@@ -48,6 +49,7 @@ def expand(
     no method meets.
     """
     entries = study_entries(spec, datasets)
+    check_question(spec, entries)
     _check_size(spec, entries, most_jobs)
     tasks = study_tasks(spec, datasets)
     _check_bases_and_seeds(spec, bases)

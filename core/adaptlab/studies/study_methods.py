@@ -64,11 +64,12 @@ def study_entries(spec: StudySpec, datasets: Datasets) -> tuple[StudyEntry, ...]
     Raises `InvalidSpec` for a method that occurs twice, and for one with a task or base model that
     the study does not have.
     """
-    if spec.methods == "all":
+    place = "/methods" if spec.compared is spec.methods else "/question/compare"
+    if spec.compared == "all":
         anywhere = (name for name in METHODS.names() if not METHODS.get(name).moves_content)
-        chosen = tuple(("/methods", StudyMethod(name=name)) for name in anywhere)
+        chosen = tuple((place, StudyMethod(name=name)) for name in anywhere)
     else:
-        chosen = tuple((f"/methods/{index}", entry) for index, entry in enumerate(spec.methods))
+        chosen = tuple((f"{place}/{index}", entry) for index, entry in enumerate(spec.compared))
     entries = [_entry(spec, pointer, method, datasets) for pointer, method in chosen]
     faults: list[Problem] = []
     for index, entry in enumerate(entries):

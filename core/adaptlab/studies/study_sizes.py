@@ -98,7 +98,7 @@ def sized_methods(
         fits, refused = _sized_on(base, [entry for entry in entries if base.place in entry.bases])
         fitting.append(fits)
         skipped += refused
-    if spec.methods != "all":
+    if spec.compared != "all":
         _check_methods(entries, skipped)
     _check_rows(bases, entries, fitting, skipped)
     return fitting, tuple(skipped)

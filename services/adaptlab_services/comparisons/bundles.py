@@ -86,7 +86,8 @@ def frozen(
 
     Raises:
         NotFound: there is no such study.
-        Conflict: the study is still running, so its decision could change, or it has no scores.
+        Conflict: the study is still running, so its decision could change, it has no scores, or it
+            chose its own seeds to answer a question.
     """
     with units() as session:
         view = studies.get(session, study)
@@ -94,6 +95,13 @@ def frozen(
             raise Conflict(
                 "The study is still running, so its decision can still change. Wait until it "
                 "has ended, or cancel it.",
+                view.state,
+            )
+        if view.question is not None:
+            raise Conflict(
+                "A bundle checks verdicts on a number of seeds that was fixed before, and this "
+                "study chose its own. `adaptlab studies explain --replay` checks its decisions "
+                "instead.",
                 view.state,
             )
         read = StudyQuestion(str(view.id), strictness).read(session)

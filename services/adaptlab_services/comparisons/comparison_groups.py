@@ -21,13 +21,17 @@ MOST_PAIRS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ComparedTable:
-    """The rows for one task and base model, and the cells without a row."""
+    """The rows for one task and base model, and the cells without a row.
+
+    `answers` are those of the study's question by budget, if it has one.
+    """
 
     base_model: str
     task: str
     rows: tuple[Row, ...]
     skipped: tuple[MissingScores, ...] = ()
     axis: BudgetAxis = PARAMETERS
+    answers: tuple[tuple[int, str], ...] = ()
 
 
 def tables_of_jobs(jobs: Sequence[ScoredJob]) -> tuple[ComparedTable, ...]:

@@ -80,19 +80,24 @@ Places = Mapping[tuple[str, int | None, UUID], tuple[InputRow, InputJob]]
 
 @dataclass(frozen=True, slots=True)
 class TableInputs:
-    """The rows of one table, and the cells without a row."""
+    """The rows of one table, and the cells without a row.
+
+    `answers` are those of the study's question by budget, if it has one.
+    """
 
     base_model: str
     task: str
     rows: tuple[InputRow, ...]
     skipped: tuple[MissingScores, ...] = ()
     axis: BudgetAxis = PARAMETERS
+    answers: tuple[tuple[int, str], ...] = ()
 
     @classmethod
     def of(cls, table: ComparedTable) -> "TableInputs":
         """Return the inputs of a table whose results were read."""
         rows = tuple(map(InputRow.of, table.rows))
-        return cls(table.base_model, table.task, rows, table.skipped, table.axis)
+        place = (table.base_model, table.task)
+        return cls(*place, rows, table.skipped, table.axis, table.answers)
 
     def digest(self, tables: int, strictness: Strictness) -> str:
         """Return the digest that identifies the table computed by this code.
@@ -108,7 +113,7 @@ class TableInputs:
         settings = [strictness.level, strictness.margin, tables]
         plug_ins = [registry.names() for registry in (FAMILIES, METHODS, TASKS)]
         code = [statistics_version(), plug_ins]
-        place = [self.base_model, self.task, self.axis]
+        place = [self.base_model, self.task, self.axis, *map(list, self.answers)]
         document = json.dumps([*code, *settings, *place, rows])
         return hashlib.sha256(document.encode()).hexdigest()
 

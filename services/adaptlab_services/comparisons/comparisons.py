@@ -156,7 +156,8 @@ def _measured(table: TableInputs, jobs: Mapping[UUID, ScoredJob]) -> ComparedTab
         Row(row.method, row.budget, row.role, tuple(jobs[job.id] for job in row.jobs))
         for row in table.rows
     )
-    return ComparedTable(table.base_model, table.task, rows, table.skipped, table.axis)
+    place = (table.base_model, table.task)
+    return ComparedTable(*place, rows, table.skipped, table.axis, table.answers)
 
 
 def study_tables(view: StudyView) -> tuple[TableInputs, ...]:
@@ -172,7 +173,15 @@ def _placed(view: StudyView, base_model: str, task: str, cells: Sequence[StudyCe
     methods = {method: n for n, method in enumerate(dict.fromkeys(cell.method for cell in cells))}
     rows = sorted(_rows(cells), key=lambda row: methods[row.method])
     left_out = tuple(map(_skipped, skipped))
-    return TableInputs(base_model, task, tuple(rows), left_out, view.budget_axis)
+    answers = tuple(_answers(view, base_model, task))
+    return TableInputs(base_model, task, tuple(rows), left_out, view.budget_axis, answers)
+
+
+def _answers(view: StudyView, base_model: str, task: str) -> Iterator[tuple[int, str]]:
+    """Yield the answers of the study's question in one table, by budget."""
+    for table in () if view.question is None else view.question.tables:
+        if (table.place.base_model, table.place.task) == (base_model, task):
+            yield table.place.budget, table.sentence
 
 
 def _rows(cells: Sequence[StudyCell]) -> Iterator[InputRow]:
@@ -253,6 +262,7 @@ def _comparison(
         differences=comparability(compared_jobs(table.rows)),
         of_bases=(*base_warnings(table.rows), *unread_warnings(table.rows)),
         chance=chance_of(table.rows[0]),
+        answers=dict(table.answers),
     )
 
 

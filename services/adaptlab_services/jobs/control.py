@@ -14,7 +14,7 @@ from adaptlab.specs.resolved import datasets_of, readable
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_answers.jobs import JobView
 from adaptlab_db.job_states import LOST_STATES, TERMINAL_STATES
-from adaptlab_db.tables import Job, Study, StudyJob, asked_columns
+from adaptlab_db.tables import Job, Study, StudyJob, StudyPass, asked_columns
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.jobs import jobs, study_lock
 from adaptlab_services.jobs.rows import first_state, insert_rows
@@ -190,5 +190,24 @@ def _take_place(session: Session, job_id: UUID, copy_id: UUID) -> None:
         update(StudyJob)
         .where(StudyJob.job_id == job_id, is_active)
         .values(job_id=copy_id)
+        .execution_options(synchronize_session=False)
+    )
+    _reopen_questions(session, job_id, copy_id)
+
+
+def _reopen_questions(session: Session, job_id: UUID, copy_id: UUID) -> None:
+    """Have studies that answer a question wait for the copy of a pass's job."""
+    of_pass = exists().where(StudyPass.study_id == Study.id, StudyPass.job_id == job_id)
+    session.execute(
+        update(Study)
+        .where(of_pass, Study.cancelled_at.is_(None))
+        .values(question_open=True)
+        .execution_options(synchronize_session=False)
+    )
+    is_open = exists().where(Study.id == StudyPass.study_id, Study.question_open)
+    session.execute(
+        update(StudyPass)
+        .where(StudyPass.job_id == job_id, StudyPass.state != "dropped", is_open)
+        .values(job_id=copy_id, state="open")
         .execution_options(synchronize_session=False)
     )

@@ -1,6 +1,6 @@
 """Jobs: create, preview, get and cancel."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -26,7 +26,14 @@ from adaptlab.specs.resolved import (
     spec_digest,
     write_resolved,
 )
-from adaptlab.specs.spec import AdaptSpec, AnySpec, BaseSpec, ImportSpec, TheorySpec
+from adaptlab.specs.spec import (
+    AdaptSpec,
+    AnySpec,
+    BaseSpec,
+    ImportSpec,
+    PretrainSpec,
+    TheorySpec,
+)
 from adaptlab_answers.jobs import JobView, Preview
 from adaptlab_db.job_states import TERMINAL_STATES, UNCLAIMED_STATES
 from adaptlab_db.tables import Job
@@ -405,6 +412,8 @@ def _previews(session: Session, resolved: Sequence[tuple[Spec, Resolved]]) -> li
     digests = [spec_digest(document) for document in documents]
     times = estimates.estimate_each(session, [(job, s.resources.queue) for s, job in resolved])
     served, done = workers.live_queues(session), _done_before(session, digests)
+    rounded = [_rounded_queues(spec) for spec, _ in resolved]
+    without_gpu = workers.queues_without_gpu(session) if any(rounded) else frozenset[str]()
     return [
         Preview(
             kind=spec.kind,
@@ -415,12 +424,13 @@ def _previews(session: Session, resolved: Sequence[tuple[Spec, Resolved]]) -> li
             base_estimate=None,
             warnings=(
                 *_queue_warnings(_queues_of(spec), served),
+                *_rounding_warnings(queues & without_gpu),
                 *estimates.warnings(estimate, spec.resources.max_seconds),
                 *_equal_job_warnings(done.get(digest)),
             ),
         )
-        for (spec, job), document, digest, estimate in zip(
-            resolved, documents, digests, times, strict=True
+        for (spec, job), document, digest, estimate, queues in zip(
+            resolved, documents, digests, times, rounded, strict=True
         )
     ]
 
@@ -462,12 +472,41 @@ def _queues_of(spec: Spec) -> set[str]:
     return queues
 
 
-def queue_warnings(session: Session, queues: set[str]) -> tuple[str, ...]:
-    """Return a warning for each queue that no live worker serves."""
-    return _queue_warnings(queues, workers.live_queues(session))
+def _rounded_queues(spec: Spec) -> set[str]:
+    """Return the queues of trainings in TF32."""
+    trainings = [spec]
+    if isinstance(spec, AdaptSpec) and not isinstance(spec.base_model, str):
+        trainings.append(spec.base_model)
+    return {
+        one.resources.queue
+        for one in trainings
+        if isinstance(one, AdaptSpec | PretrainSpec) and one.training.precision == "tf32"
+    }
 
 
-def _queue_warnings(queues: set[str], served: Sequence[str]) -> tuple[str, ...]:
+def queue_warnings(
+    session: Session, queues: Set[str], rounded: Set[str] = frozenset()
+) -> tuple[str, ...]:
+    """Return warnings about queues on which jobs would wait or fail.
+
+    `rounded` are those of trainings in TF32.
+    """
+    without_gpu = workers.queues_without_gpu(session) if rounded else frozenset[str]()
+    return (
+        *_queue_warnings(queues, workers.live_queues(session)),
+        *_rounding_warnings(rounded & without_gpu),
+    )
+
+
+def _rounding_warnings(queues: Set[str]) -> tuple[str, ...]:
+    return tuple(
+        f"A live worker of the queue {queue!r} has no NVIDIA GPU. A job with the precision tf32 "
+        "fails there; float32 runs everywhere."
+        for queue in sorted(queues)
+    )
+
+
+def _queue_warnings(queues: Set[str], served: Sequence[str]) -> tuple[str, ...]:
     return tuple(
         f"No live worker serves the queue {queue!r}. The job would wait until one does."
         for queue in sorted(queues - set(served))

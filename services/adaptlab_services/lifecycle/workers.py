@@ -5,7 +5,19 @@ from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, Update, bindparam, func, insert, null, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Update,
+    bindparam,
+    func,
+    insert,
+    literal,
+    null,
+    select,
+    update,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from adaptlab_answers.server import WorkerLoad, WorkerView
@@ -97,6 +109,16 @@ def live_queues(session: Session) -> tuple[str, ...]:
     queue = func.unnest(Worker.queues).label("queue")
     takes_jobs = is_live() & Worker.unschedulable.is_(None)
     return tuple(session.scalars(select(queue).where(takes_jobs).distinct().order_by(queue)))
+
+
+def queues_without_gpu(session: Session) -> frozenset[str]:
+    """Return the queues that some live worker without an NVIDIA GPU serves.
+
+    Workers that have not reported their load yet are left out.
+    """
+    queue = func.unnest(Worker.queues).label("queue")
+    without = Worker.load["gpus"] == literal([], JSONB)
+    return frozenset(session.scalars(select(queue).where(is_live(), without).distinct()))
 
 
 def is_live() -> ColumnElement[bool]:

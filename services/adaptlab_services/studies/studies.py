@@ -2,6 +2,7 @@
 
 import time
 import uuid
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -17,6 +18,7 @@ from adaptlab.reproductions.recipe import RecipeRef
 from adaptlab.specs.annotations import AnnotationChanges
 from adaptlab.specs.resolve import BaseModelFacts
 from adaptlab.studies.study import (
+    QuestionSpec,
     StudyChanges,
     StudyExtension,
     StudySpec,
@@ -30,7 +32,13 @@ from adaptlab.studies.study_methods import study_tasks
 from adaptlab.studies.study_plan import StudyPlan
 from adaptlab.values import Value
 from adaptlab_answers.paging import Page
-from adaptlab_answers.studies import StudyPreview, StudySummary, StudyView
+from adaptlab_answers.studies import (
+    PlannedBase,
+    PlannedCell,
+    StudyPreview,
+    StudySummary,
+    StudyView,
+)
 from adaptlab_db.tables import Project, Study, StudyJob, User
 from adaptlab_services import paging
 from adaptlab_services.jobs import jobs, study_lock
@@ -44,7 +52,12 @@ from adaptlab_services.paging import Cursor
 from adaptlab_services.people import access, idempotency
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.querying.list_conditions import Archived, archiving
-from adaptlab_services.studies import study_checks, study_jobs
+from adaptlab_services.studies import (
+    question_decisions,
+    question_plans,
+    study_checks,
+    study_jobs,
+)
 from adaptlab_services.studies.study_cancelling import stop_jobs
 from adaptlab_services.studies.study_previews import study_preview
 from adaptlab_services.studies.study_rows import (
@@ -155,6 +168,8 @@ def extend(
     spec = extended(before, extension)
     row.spec = spec.model_dump(mode="json", exclude_unset=True)
     row.extended_at = func.clock_timestamp()
+    if spec.question is not None:
+        question_plans.reopen(session, row)
     session.flush()
     try:
         with access.inside(session, row.project_id):
@@ -255,6 +270,7 @@ def cancel(session: Session, principal: Principal, study: str) -> Changed:
     access.check_change(session, row.owner_id, row.project_id)
     if row.cancelled_at is None:
         row.cancelled_at = func.clock_timestamp()
+        row.question_open = False
         session.flush()
     queues = stop_jobs(session, principal, row.id)
     session.refresh(row)
@@ -314,6 +330,8 @@ def _run(
         .values(skipped=[cell.model_dump(mode="json") for cell in plan.skipped])
     )
     study_jobs.write_bases(session, study_id, plan.base_models, bases.made)
+    if spec.question is not None:
+        return _ask(session, principal, study_id, plan, bases)
     assignment = study_jobs.assigned(session, plan, study_id)
     ready = {name: base_models.is_ready(session, name) for name in plan.base_models}
     written = study_jobs.write(session, principal, study_id, assignment, ready)
@@ -322,6 +340,20 @@ def _run(
     new = {job.spec.resources.queue for job in (*assignment.new, *checks.new)}
     quotas.check_jobs(session, principal.user_id, new | set(bases.queues))
     return tuple(dict.fromkeys((*bases.queues, *written.queues, *queues)))
+
+
+def _ask(
+    session: Session, principal: Principal, study_id: UUID, plan: StudyPlan, bases: _Bases
+) -> tuple[str, ...]:
+    """Take the next decision of a study with a question.
+
+    Returns the queues that have new work.
+    """
+    row = session.execute(select(Study).where(Study.id == study_id).with_for_update()).scalar_one()
+    row.question_open = True
+    queues = question_plans.decide(session, principal, row, plan, bases.facts)
+    quotas.check_jobs(session, principal.user_id, {*queues, *bases.queues})
+    return tuple(dict.fromkeys((*bases.queues, *queues)))
 
 
 def _plan(
@@ -422,15 +454,62 @@ def _preview(
     bases = _base_plans(session, spec, rules.roots)
     facts = tuple(base.facts for base in bases)
     plan = _plan(session, spec, facts, rules)
+    if spec.question is not None:
+        return _preview_question(session, spec, spec.question, plan, bases, rules)
     assignment = study_jobs.assigned(session, plan, study_id)
     checks = study_checks.assigned(session, plan, assignment, {}, study_id)
     new_bases = {base.facts.name: base.job for base in bases if base.job is not None}
     queues = {job.spec.resources.queue for job in (*assignment.new, *checks.new)}
     queues |= {queue for _, queue in new_bases.values()}
-    warnings = jobs.queue_warnings(session, queues)
+    rounded = {
+        queue
+        for resolved, queue in (
+            *((job.resolved, job.spec.resources.queue) for job in assignment.new),
+            *new_bases.values(),
+        )
+        if resolved.precision == "tf32"
+    }
+    warnings = jobs.queue_warnings(session, queues, rounded)
     warnings += _check_texts(session, spec, facts, plan, rules)
     estimated = {name: estimate(session, *job) for name, job in new_bases.items()}
     return study_preview(session, spec.name, plan, assignment, checks, estimated, warnings)
+
+
+def _preview_question(
+    session: Session,
+    spec: StudySpec,
+    question: QuestionSpec,
+    plan: StudyPlan,
+    bases: Sequence[jobs.BasePlan],
+    rules: Rules,
+) -> StudyPreview:
+    """Return a preview with the first passes and the cost of a question."""
+    new_bases = {base.facts.name: base.job for base in bases if base.job is not None}
+    queues = {job.spec.resources.queue for job in plan.jobs}
+    queues |= {queue for _, queue in new_bases.values()}
+    facts = tuple(base.facts for base in bases)
+    warnings = jobs.queue_warnings(session, queues)
+    warnings += _check_texts(session, spec, facts, plan, rules)
+    made = sum(estimate(session, *job).seconds for job in new_bases.values())
+    cost = question_decisions.question_cost(session, question, plan)
+    first = question_plans.first_passes(question, plan)
+    return StudyPreview(
+        name=spec.name,
+        budget_axis=plan.axis,
+        base_models=tuple(PlannedBase(name=n, is_new=n in new_bases) for n in plan.base_models),
+        jobs=(),
+        cells=tuple(
+            PlannedCell(**cell.model_dump(exclude={"digest"}), jobs=()) for cell in plan.cells
+        ),
+        checks=(),
+        skipped=plan.skipped,
+        new_jobs=len(first),
+        reused_jobs=0,
+        passes=len(new_bases) + len(first),
+        seconds=round(made + cost.least_seconds, 1),
+        question=cost,
+        warnings=warnings,
+    )
 
 
 def _after(cursor: Cursor) -> ColumnElement[bool]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, delete, exists, or_, select
+from sqlalchemy import ColumnElement, Delete, and_, delete, exists, or_, select
 from sqlalchemy.dialects.postgresql import distinct_on, insert
 from sqlalchemy.orm import Session
 
@@ -208,6 +208,11 @@ def equal_jobs(
     for digest, job_id in rows:
         jobs.setdefault(digest, job_id)
     return jobs
+
+
+def unlink(study_id: UUID, job_ids: Collection[UUID]) -> Delete:
+    """Return the statement that takes jobs out of a study."""
+    return delete(StudyJob).where(StudyJob.study_id == study_id, StudyJob.job_id.in_(job_ids))
 
 
 def is_usable() -> ColumnElement[bool]:

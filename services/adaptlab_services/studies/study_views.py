@@ -28,6 +28,7 @@ from adaptlab_answers.studies import (
 from adaptlab_db.job_states import LOST_STATES, TERMINAL_STATES
 from adaptlab_db.tables import Job, Study, StudyJob
 from adaptlab_services.results.theory_reports import reports_of
+from adaptlab_services.studies.question_views import question_view
 from adaptlab_services.studies.study_jobs import IN_CELLS
 
 JsonObject = dict[str, object]
@@ -59,12 +60,13 @@ def study_view(session: Session, study: Study, belonging: Belonging) -> StudyVie
         cells=tuple(_cells(row for row in rows if row.role in IN_CELLS)),
         checks=_checks(session, [row for row in rows if row.role == "check"]),
         skipped=tuple(SkippedCell.model_validate(cell) for cell in study.skipped),
+        question=question_view(session, study) if "question" in study.spec else None,
     )
 
 
 def study_summary(study: Study, belonging: Belonging, counts: dict[str, int]) -> StudySummary:
     """Return the summary of one study, for lists."""
-    running = any(state not in TERMINAL_STATES for state in counts)
+    running = study.question_open or any(state not in TERMINAL_STATES for state in counts)
     state: StudyState = "running" if running else "succeeded"
     if study.cancelled_at is not None:
         state = "cancelled"

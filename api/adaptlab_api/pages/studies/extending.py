@@ -27,7 +27,12 @@ class MoreSeeds:
 
 
 def offered_seeds(study: StudyView, tables: Iterable[TableView]) -> MoreSeeds | None:
-    """Return the seeds to add, or None for a study that cannot have more."""
+    """Return the seeds to add, or None for a study that cannot have more.
+
+    A study with a question chooses its own.
+    """
+    if study.question is not None:
+        return None
     present = len(present_seeds(study))
     if study.cancelled_at is not None or not study.cells or present >= MOST_SEEDS:
         return None

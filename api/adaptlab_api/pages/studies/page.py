@@ -15,6 +15,7 @@ from adaptlab_api.pages.recipes.page import report_of
 from adaptlab_api.pages.rendering.annotation_form import form_of
 from adaptlab_api.pages.rendering.formats import budget, integer, pretty
 from adaptlab_api.pages.studies.extending import offered_seeds
+from adaptlab_api.pages.studies.question import question_on_page
 from adaptlab_api.requests.dependencies import Units
 from adaptlab_db.job_states import JOB_STATES, TERMINAL_STATES
 from adaptlab_services.comparisons.comparison_inputs import DEFAULT_LEVEL, DEFAULT_MARGIN
@@ -114,6 +115,7 @@ def study_page(
         "facts": study_facts(study, stored, jobs),
         "grids": cell_grids(study),
         "claims": claim_counts(study),
+        "question": question_on_page(study),
         "report": report,
         "progress": progress,
         "tables": tables,

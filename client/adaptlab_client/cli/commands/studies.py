@@ -18,11 +18,19 @@ from adaptlab_client.cli.annotating import (
     archived_of,
 )
 from adaptlab_client.cli.commands import bundle, new_study
+from adaptlab_client.cli.exits import ExitCode
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.printing.job_tables import print_jobs
+from adaptlab_client.cli.printing.questions import (
+    DECISIONS,
+    decision_row,
+    print_decisions,
+    print_question,
+)
 from adaptlab_client.cli.printing.study_plans import place_of, print_preview, say_skipped
 from adaptlab_client.cli.printing.terminal import (
     Output,
+    complain,
     one_line,
     print_list,
     print_rows,
@@ -153,6 +161,28 @@ def list_jobs(
         print_jobs(client.studies.jobs(study, filter=filter_text), output)
 
 
+def explain(
+    context: typer.Context,
+    study: StudyArgument,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Take each decision again, and say if it is the same.")
+    ] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show what a study with a question ran at each decision, and why."""
+    with open_client(context) as client:
+        taken = list(client.studies.decisions(study, replay=replay))
+    if output is Output.TABLE:
+        if not taken:
+            say("This study has no question, so it has taken no decisions.")
+        print_decisions(taken)
+    else:
+        print_list(taken, DECISIONS, decision_row, output)
+    if any(one.replayed is False for one in taken):
+        complain("error: not every decision is the same when it is taken again")
+        raise typer.Exit(ExitCode.INVALID_FILE)
+
+
 def wait(
     context: typer.Context,
     studies: StudiesArgument,
@@ -229,6 +259,7 @@ def application() -> typer.Typer:
             "show": show,
             "annotate": annotate,
             "jobs": list_jobs,
+            "explain": explain,
             "wait": wait,
             "cancel": cancel,
             "extend": extend,
@@ -284,7 +315,10 @@ def _print_ended(ended: "Sequence[StudyView]", output: Output, *, alone: bool) -
 
 
 def _print_finding(client: "Client", study: "StudyView") -> None:
-    """Print what was found, in the sentences of `adaptlab compare`."""
+    """Print the answer to a study's question, or the sentences of `adaptlab compare`."""
+    if study.question is not None:
+        print(f"\n{one_line(study.question.sentence)}")
+        return
     if not study.cells:
         return
     for table in client.studies.comparison(study.id).tables:
@@ -315,6 +349,9 @@ def _print(study: "StudyView", output: Output) -> None:
             for c in study.checks
         ]
         print_table(CHECKS, rows)
+    if study.question is not None:
+        print()
+        print_question(study.question)
     say_skipped(study.skipped)
 
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from adaptlab_client.cli.exits import UsageError
+from adaptlab_client.cli.printing.questions import cost_text
 from adaptlab_client.cli.printing.terminal import (
     Output,
     complain,
@@ -45,6 +46,8 @@ def print_preview(preview: "StudyPreview", output: Output) -> None:
         checks = [[*place_of(c), "reused" if c.job in existing else "new"] for c in preview.checks]
         print_table(PLANNED_CHECKS, checks)
     say_skipped(preview.skipped)
+    if preview.question is not None:
+        say(cost_text(preview.question))
     new = [base.name for base in preview.base_models if base.is_new]
     say(
         f"{preview.new_jobs} new jobs and {preview.reused_jobs} existing ones, {len(new)} base "

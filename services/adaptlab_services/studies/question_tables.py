@@ -1,0 +1,201 @@
+"""What a study with a question has run, as the planner reads it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import cast
+from uuid import UUID
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from adaptlab.measurements.results import Evaluation, ReplicateResult
+from adaptlab.questions.passes import (
+    MethodState,
+    Pass,
+    PassKind,
+    PassState,
+    Place,
+    TableState,
+    TriedRate,
+)
+from adaptlab.questions.rates import LARGEST_RATE, Tuned, tuning
+from adaptlab.statistics.scores import Scores, scores_of
+from adaptlab.studies.study_plan import Cell, PlannedJob, StudyPlan
+from adaptlab_db.tables import StudyPass
+from adaptlab_services.results.scored_jobs import ScoredJob, scored_jobs
+
+STILL_FALLING = 0.9
+"""The loss still falls if its end is below this share of that half way through the training."""
+
+States = Mapping[int, PassState]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The passes of a study, in order, and the results of their jobs."""
+
+    rows: tuple[StudyPass, ...]
+    results: Mapping[UUID, ScoredJob]
+
+    @property
+    def states(self) -> States:
+        """The states of the passes as stored, by number."""
+        return {row.number: cast("PassState", row.state) for row in self.rows}
+
+
+def history(session: Session, study_id: UUID) -> History:
+    """Return the passes of a study with the results of those that have ended."""
+    rows = tuple(
+        session.scalars(
+            select(StudyPass).where(StudyPass.study_id == study_id).order_by(StudyPass.number)
+        )
+    )
+    return History(rows, scored_jobs(session, {row.job_id for row in rows}))
+
+
+def tables(plan: StudyPlan, past: History, states: States) -> tuple[TableState, ...]:
+    """Return the state of every table, if the passes have these states.
+
+    Passes that are not among `states` have not been planned yet.
+    """
+    jobs = {job.digest: job for job in plan.jobs}
+    places: dict[Place, list[Cell]] = {}
+    for cell in plan.cells:
+        places.setdefault(place_of(cell), []).append(cell)
+    by_cell: dict[tuple[Place, str], list[StudyPass]] = {}
+    for row in past.rows:
+        if row.number in states:
+            by_cell.setdefault((_place(row), row.method), []).append(row)
+    return tuple(
+        TableState(
+            place=place,
+            methods=tuple(
+                _method(
+                    cell, jobs[cell.digest], by_cell.get((place, cell.method), []), past, states
+                )
+                for cell in cells
+            ),
+            chance=jobs[cells[0].digest].resolved.task.chance(),
+        )
+        for place, cells in places.items()
+    )
+
+
+def place_of(cell: Cell) -> Place:
+    """Return the place where a cell's method is compared."""
+    return Place(base_model=cell.base_model, task=cell.task, budget=cell.budget)
+
+
+def _place(row: StudyPass) -> Place:
+    return Place(base_model=row.base_model, task=row.task, budget=row.budget)
+
+
+def _method(
+    cell: Cell, job: PlannedJob, rows: Sequence[StudyPass], past: History, states: States
+) -> MethodState:
+    method = job.resolved.method
+    trains = method.trains and (cell.trainable_parameters > 0 or method.is_search)
+    # A grid up to the largest rate can exceed it by rounding.
+    trials = job.resolved.training.trials
+    rates = sorted(min(trial.learning_rate, LARGEST_RATE) for trial in trials)
+    state = MethodState(
+        label=cell.method,
+        role=cell.role,
+        rates=tuple(rates) if trains else (),
+        steps=job.resolved.training.steps if trains else 0,
+        passes=tuple(_pass(row, past.results, states[row.number]) for row in rows),
+        scores=None,
+    )
+    tuned = tuning(state)
+    if not isinstance(tuned, Tuned):
+        return state
+    # Seeds at a rate that was chosen before a wider sweep are no evidence for another one.
+    counted = [
+        row
+        for row in rows
+        if row.kind == "evidence"
+        and states[row.number] == "done"
+        and (tuned.rate is None or row.rates == [tuned.rate])
+    ]
+    scores = _scores(cell, job, [past.results[row.job_id] for row in counted])
+    return state.model_copy(update={"scores": scores})
+
+
+def _pass(row: StudyPass, results: Mapping[UUID, ScoredJob], state: PassState) -> Pass:
+    tried: tuple[TriedRate, ...] = ()
+    if row.kind != "evidence" and state == "done":
+        tried = _tried(results[row.job_id])
+    return Pass(
+        number=row.number,
+        kind=cast("PassKind", row.kind),
+        method=row.method,
+        seeds=tuple(row.seeds),
+        rates=tuple(row.rates),
+        replicate_steps=row.replicate_steps,
+        state=state,
+        tried=tried,
+    )
+
+
+def _tried(job: ScoredJob) -> tuple[TriedRate, ...]:
+    by_rate: dict[float, list[ReplicateResult]] = {}
+    for replicate in job.replicates:
+        by_rate.setdefault(replicate.learning_rate, []).append(replicate)
+    return tuple(
+        TriedRate(
+            learning_rate=rate,
+            accuracy=fmean(_validated(one) for one in by_rate[rate]),
+            loss=_mean_loss(by_rate[rate]),
+            seeds=len(by_rate[rate]),
+            falls=_falls(by_rate[rate], job.half_losses),
+        )
+        for rate in sorted(by_rate)
+    )
+
+
+def _validated(one: ReplicateResult) -> float:
+    return one.validation_accuracy or 0.0
+
+
+def _mean_loss(replicates: Iterable[ReplicateResult]) -> float | None:
+    losses = [one.final_loss for one in replicates if one.status != "diverged"]
+    known = [loss for loss in losses if loss is not None]
+    return fmean(known) if known else None
+
+
+def _falls(replicates: Iterable[ReplicateResult], halves: Mapping[int, float]) -> bool:
+    pairs = [(one.final_loss, halves.get(one.replicate)) for one in replicates]
+    known = [(last, half) for last, half in pairs if last is not None and half is not None]
+    if not known:
+        return False
+    return fmean(last for last, _ in known) < STILL_FALLING * fmean(half for _, half in known)
+
+
+def _scores(cell: Cell, job: PlannedJob, ended: Sequence[ScoredJob]) -> Scores | None:
+    """Return the scores of all seeds.
+
+    A seed that diverged answers nothing correctly.
+    """
+    evaluations = [evaluation for one in ended for evaluation in one.evaluations]
+    if not evaluations:
+        return None
+    scored = {evaluation.seed for evaluation in evaluations}
+    diverged = [seed for one in ended for seed in one.seeds if seed not in scored]
+    evaluations += [_nothing_right(evaluations[0], seed) for seed in diverged]
+    return scores_of(
+        cell.method,
+        evaluations,
+        parameters=cell.trainable_parameters,
+        trials=1,
+        bases={
+            seed: base
+            for one in ended
+            for seed, base in zip(one.spec.seeds, one.spec.base_replicates, strict=True)
+        },
+    )
+
+
+def _nothing_right(like: Evaluation, seed: int) -> Evaluation:
+    outcomes = "0" * len(like.outcomes)
+    return like.model_copy(update={"seed": seed, "correct": 0, "outcomes": outcomes})
