@@ -19,7 +19,7 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from sqlalchemy import make_url
 from sqlalchemy.orm import Session, sessionmaker
-from tests.databases import Databases
+from tests.databases import Databases, shorten_password_checks
 from tests.looking_up import look_up_once
 from tests.making import a_base_model, a_made_up_ledger
 from tests.shapes import begin_module, begin_test, check_shapes
@@ -145,6 +145,7 @@ def servers() -> Iterator[Servers]:
     folder.chmod(0o755)
     try:
         with embedded_servers(folder / "data", durable=False) as running:
+            shorten_password_checks(running.database_url)
             yield Servers(database or running.database_url, broker or running.broker_url)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -168,7 +169,7 @@ def template_database(databases: Databases) -> Iterator[str]:
 @pytest.fixture
 def database_url(databases: Databases, template_database: str) -> Iterator[str]:
     """A migrated database of the test's own."""
-    with databases.copy_of(template_database) as url:
+    with databases.like(template_database) as url:
         yield url
 
 

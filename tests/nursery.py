@@ -139,7 +139,8 @@ def serve(modules: Sequence[str]) -> None:
     with uncollected():
         for name in modules:
             __import__(name)
-        make_routes()
+        if "adaptlab_api.server" in modules:
+            make_routes()
     # What every child has anyway is not looked at again, in any of them.
     gc.collect()
     gc.freeze()

@@ -13,7 +13,7 @@ from adaptlab_services.settings import Settings
 @pytest.fixture(scope="module")
 def shared_database_url(databases: Databases, template_database: str) -> Iterator[str]:
     """A migrated database of the module's own."""
-    with databases.copy_of(template_database) as url:
+    with databases.like(template_database) as url:
         yield url
 
 

@@ -37,8 +37,11 @@ def until(holds: Callable[[], bool], what: str, seconds: float = 60.0) -> float:
     """Wait for something that is on its way; returns how long it took."""
     started = time.monotonic()
     while not holds():
-        assert time.monotonic() < started + seconds, f"there was no {what} in {seconds:g} s"
-        time.sleep(0.005)  # between two looks; the loop ends by what it waits for
+        waited = time.monotonic() - started
+        assert waited < seconds, f"there was no {what} in {seconds:g} s"
+        # Between two looks; the loop ends by what it waits for. A look is often a query, and many
+        # of them take the processor from what is waited for.
+        time.sleep(min(0.005 + waited / 20, 0.03))
     return time.monotonic() - started
 
 

@@ -36,7 +36,11 @@ WAL_BUFFERS = "16MB"
 # Commits write the log themselves. The WAL writer, which wakes up every 0.2 s by default, is left
 # with writes that no one waits for.
 DURABLE = ("-c", "wal_writer_delay=2s")
-NOT_DURABLE = ("-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off")
+# Nor is anything vacuumed or analysed behind a test's back: its rows live for a second.
+NOT_DURABLE = (
+    *("-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off"),
+    *("-c", "autovacuum=off"),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,7 +215,7 @@ def kept_for_backward(plan: Plan, scratch: Path, memory_bytes: int | None) -> tu
 
 
 def test_a_limit_on_memory_divides_the_replicates_and_less_is_held(tmp_path: Path):
-    plan = planned(LORA, trials=4, batch_size=24)
+    plan = planned(LORA, trials=4)
     free, training = kept_for_backward(plan, tmp_path, None)
     assert training.division.passes == 1
     whole, _ = train(plan, tmp_path, 1)

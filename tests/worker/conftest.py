@@ -17,6 +17,7 @@ import pytest
 import redis
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
+from tests.nursery import Born, Nursery
 from tests.watching import until
 
 from adaptlab_db.tables import Job, Worker
@@ -62,34 +63,33 @@ class Control:
         return [int(path.name.removeprefix("pid-")) for path in self.folder.glob("pid-*")]
 
 
+Process = subprocess.Popen[bytes] | Born
+
+
 @dataclass
 class Processes:
-    """Starts workers and beats by the module's own entry point."""
+    """Starts workers and beats by the module's own entry point.
+
+    Those that are born in a nursery have loaded their modules before, which takes most of a start.
+    """
 
     settings: Settings
     control: Control
     log: Path
-    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    nursery: Nursery | None = None
+    started: list[Process] = field(default_factory=list)
 
-    def worker(
-        self, runner: str | None = "complete", **environment: str
-    ) -> "subprocess.Popen[bytes]":
+    def worker(self, runner: str | None = "complete", **environment: str) -> Process:
         named = ["--runner", f"tests.worker.runners:{runner}"] if runner else []
         return self.start("worker", *named, environment=environment)
 
-    def start(
-        self, *arguments: str, environment: Mapping[str, str] | None = None
-    ) -> "subprocess.Popen[bytes]":
-        with self.log.open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "adaptlab_worker", *arguments],
-                cwd=self.log.parent,
-                env=self._environment() | dict(environment or {}),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+    def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Process:
+        argv, given = ["adaptlab_worker", *arguments], self._environment() | {**(environment or {})}
+        if self.nursery is None:
+            process = self._started(argv, given)
+        else:
+            before = f"import os\nos.chdir({str(self.log.parent)!r})"
+            process = self.nursery.bear(argv, given, self.log, before)
         self.started.append(process)
         return process
 
@@ -98,6 +98,20 @@ class Processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
                 process.wait()
+            if isinstance(process, Born):
+                process.leave()
+
+    def _started(self, argv: list[str], environment: dict[str, str]) -> "subprocess.Popen[bytes]":
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", *argv],
+                cwd=self.log.parent,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def _environment(self) -> dict[str, str]:
         return os.environ | {
@@ -132,19 +146,33 @@ def a_control(parent: Path) -> Control:
     return Control(folder)
 
 
+@pytest.fixture(scope="session")
+def worker_nursery() -> Iterator[Nursery]:
+    """Starts workers without loading them again."""
+    opened = Nursery(["adaptlab_worker.processes", "adaptlab_worker.pull_loop"])
+    yield opened
+    opened.close()
+
+
 @pytest.fixture
 def processes(
-    settings: Settings, control: Control, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    settings: Settings,
+    control: Control,
+    tmp_path: Path,
+    worker_nursery: Nursery,
+    capsys: pytest.CaptureFixture[str],
 ) -> Iterator[Processes]:
     """Starts worker processes; what they logged is shown when the test fails."""
-    with worker_processes(settings, control, tmp_path / "workers.log") as running:
+    with worker_processes(settings, control, tmp_path / "workers.log", worker_nursery) as running:
         yield running
 
 
 @contextmanager
-def worker_processes(settings: Settings, control: Control, log: Path) -> Generator[Processes]:
+def worker_processes(
+    settings: Settings, control: Control, log: Path, nursery: Nursery | None = None
+) -> Generator[Processes]:
     """Start worker processes, which end with the block; print their log."""
-    running = Processes(settings, control, log)
+    running = Processes(settings, control, log, nursery)
     try:
         yield running
     finally:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import time
 from uuid import UUID
 
@@ -11,7 +10,15 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.job_rows import attempts, outcomes
 from tests.making import a_job, a_pretrain_spec
-from tests.worker.conftest import PATIENCE, Control, Processes, Watched, is_running, wait_until
+from tests.worker.conftest import (
+    PATIENCE,
+    Control,
+    Process,
+    Processes,
+    Watched,
+    is_running,
+    wait_until,
+)
 from typer.testing import CliRunner
 
 from adaptlab_db.tables import JobEvent, Worker
@@ -31,7 +38,7 @@ def submit(sessions: Sessions, **training: int) -> UUID:
 
 def start(
     processes: Processes, *options: str, runner: str | None = "complete", **environment: str
-) -> "subprocess.Popen[bytes]":
+) -> Process:
     named = ["--runner", f"tests.worker.runners:{runner}"] if runner else []
     given = {"ADAPTLAB_BROKER_URL": NOBODY} | environment
     return processes.start("worker", *options, *named, environment=given)

@@ -1,7 +1,6 @@
 """Real workers on real servers: jobs, whatever happens to the worker."""
 
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +22,7 @@ from tests.worker.conftest import (
     LEFT_ALONE,
     PATIENCE,
     Control,
+    Process,
     Processes,
     Watched,
     is_running,
@@ -231,7 +231,7 @@ def test_a_worker_that_is_asked_to_end_does_not_wait_for_a_stubborn_trainer(
 
 def assert_given_back(
     job_id: UUID,
-    worker: "subprocess.Popen[bytes]",
+    worker: Process,
     sessions: sessionmaker[Session],
     watched: Watched,
 ) -> None:

@@ -439,9 +439,16 @@ class Float64(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        def widened(value: Any) -> Any:
-            return torch.float64 if value is torch.float32 else value
-
         func = torch.Tensor.double if func is torch.Tensor.float else func
-        named = {name: widened(value) for name, value in (kwargs or {}).items()}
-        return func(*map(widened, args), **named)
+        named = kwargs or {}
+        # Every operation and every look at a shape comes here, and few name a type.
+        for value in (*args, *named.values()):
+            if value is torch.float32:
+                args = tuple(map(_widened, args))
+                named = {name: _widened(other) for name, other in named.items()}
+                break
+        return func(*args, **named)
+
+
+def _widened(value: Any) -> Any:  # whatever is given to a function of torch
+    return torch.float64 if value is torch.float32 else value
