@@ -380,6 +380,16 @@ def test_a_look_is_stored_whole(sessions: Sessions, ada: Principal) -> None:
     assert Look.model_validate(stored, strict=False).passes
 
 
+def test_every_sweep_tries_several_rates(sessions: Sessions, ada: Principal) -> None:
+    # With a single one, the engine scores no validation items, and the rate would count as useless.
+    study = create(sessions, ada, tuning={"learning_rate_range": [0.1, 10], "trials": 3})
+    play(sessions, as_half)
+    sweeps = [one for one in question_of(sessions, study).passes if one.kind != "evidence"]
+    assert {one.kind for one in sweeps} == {"sweep", "wider"}
+    assert {len(one.rates) for one in sweeps} == {2, 3}
+    assert max(rate for one in sweeps for rate in one.rates) == 10
+
+
 def test_seeds_that_all_diverge_score_nothing(sessions: Sessions, ada: Principal) -> None:
     study = create(sessions, ada)
     play(sessions, lambda spec: diverging(spec, "lora"))
@@ -390,6 +400,6 @@ def test_seeds_that_all_diverge_score_nothing(sessions: Sessions, ada: Principal
 
 
 def diverging(spec: ResolvedSpec, method: str) -> Run:
-    """As `as_half`, but all seeds of one method diverge once its rate is chosen."""
+    """As `as_half`, but all seeds of a method diverge at its chosen rate."""
     is_evidence = len(spec.training.trials) == 1
     return Run(fails=True) if is_of(spec, method) and is_evidence else as_half(spec)

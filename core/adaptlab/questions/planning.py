@@ -351,7 +351,8 @@ class _Table:
             return "tuning"
         if label in self.goals.out:
             return "out"
-        return "compared" if any(label in goal.methods for goal in self.goals.open) else "settled"
+        is_open = self.waits or any(label in goal.methods for goal in self.goals.open)
+        return "compared" if is_open else "settled"
 
 
 def least_cost(question: QuestionSpec, tables: Sequence[TableState]) -> int:

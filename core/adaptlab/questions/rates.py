@@ -105,8 +105,9 @@ def _wider(method: MethodState, tried: tuple[TriedRate, ...], best: TriedRate) -
         < max(best.learning_rate, inner.learning_rate)
     ]
     further = best.learning_rate * ratio
-    new = (skipped[0] if skipped else finer, further)
-    return tuple(sorted(rate for rate in new if 0 < rate <= LARGEST_RATE))
+    # Jobs with a single rate do not score validation items, so the best one is tried once more.
+    new = (skipped[0] if skipped else finer, min(further, max(LARGEST_RATE, best.learning_rate)))
+    return tuple(sorted(new))
 
 
 def _stands_out(tried: tuple[TriedRate, ...], best: TriedRate) -> bool:
