@@ -280,7 +280,9 @@ class _Table:
 
     def unneeded(self, ending: Ending | None) -> tuple[int, ...]:
         """Return the numbers of open passes whose results cannot matter."""
-        needed = set() if ending == "answered" else {one.number for one in self.needed_open()}
+        needed: set[int] = set()
+        if ending != "answered":
+            needed = {one.number for one in self.needed_open()}
         return tuple(
             one.number
             for method in self.table.methods
