@@ -125,7 +125,7 @@ def test_bash_completes(nobody: dict[str, str], invoke: Invoke, tmp_path: Path) 
     program.write_text(f'#!/bin/sh\nexec {python} -c {shlex.quote(PROGRAM)} "$@"\n')
     program.chmod(0o755)
     lines = f"""{invoke("completion", "bash").stdout}
-COMP_WORDS=(adaptlab studies ex) COMP_CWORD=2
+COMP_WORDS=(adaptlab studies ext) COMP_CWORD=2
 _adaptlab_completion adaptlab
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
