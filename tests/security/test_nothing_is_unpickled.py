@@ -93,6 +93,7 @@ def test_nothing_is_unpickled_while_a_job_is_done(
         good = a_job(session, a_pretrain_spec(name="sound"))
     with redis.Redis.from_url(settings.broker_url) as client:
         client.lpush(doorbell_queue("cpu"), message_of(evil, doorbell_queue("cpu")))
+    processes.nursery = None  # a child of the nursery has begun before, without the hook
     processes.worker(None, **hooked, OMP_NUM_THREADS="1")
     assert watched.wait_for_state(good, "succeeded", "failed").state == "succeeded"
     watched.wait(bad, lambda job: job.attempt >= 1 and job.state != "running", "the bad job's end")

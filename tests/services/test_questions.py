@@ -226,7 +226,7 @@ class TestDecisions:
         crashes = 0
         while any(question_of(sessions, one).is_open for one in (whole, broken)):
             run_all(sessions, as_half)
-            for _ in range(CRASHES // 3):
+            for _ in range(CRASHES // 2):
                 with dying_after(sessions, moments.randrange(20)) as died:
                     plan_due(sessions, MOST_JOBS)
                 crashes += died[0]
