@@ -37,4 +37,5 @@ def shared_settings(
         database_url=shared_database_url,
         broker_url=own_broker_url,
         data_dir=tmp_path_factory.mktemp("shared"),
+        question_seconds=3600,  # as in `settings`
     )
