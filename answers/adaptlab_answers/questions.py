@@ -28,6 +28,7 @@ class PassView(Value):
     job: UUID
     job_state: str
     decision: int
+    times_longer: int = 1
 
 
 class QuestionView(Value):

@@ -632,6 +632,7 @@ class StudyPass(Table):
     job_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("jobs.id"), index=True)
     planned_in: Mapped[int]
     state: Mapped[str] = mapped_column(server_default="open")
+    times_longer: Mapped[int] = mapped_column(server_default="1")
 
 
 class StudyJob(Table):

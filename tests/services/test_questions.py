@@ -4,6 +4,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -168,6 +169,41 @@ class TestAnswering:
         play(sessions, as_half)
         found = question_of(sessions, study)
         assert (found.ending, len(found.passes)) == ("limit", 4)
+
+
+class TestLength:
+    def test_all_are_trained_for_longer_while_a_loss_falls(
+        self, sessions: Sessions, ada: Principal
+    ) -> None:
+        limits = {"at_most": {"seeds": 12, "times_longer": 4}}
+        study = create(sessions, ada, question=limits)
+        play(sessions, lambda spec: falling(spec, until=40))
+        found = question_of(sessions, study)
+        assert [table.times_longer for table in found.tables] == [2]
+        assert {(one.times_longer, one.kind) for one in found.passes} >= {
+            (1, "sweep"),
+            (2, "sweep"),
+        }
+        assert {one.times_longer for one in found.passes if one.kind == "evidence"} == {2}
+        assert "trained for 2 times the steps" in found.sentence
+        with sessions() as session:
+            evidence = StudyPass.kind == "evidence"
+            steps = select(Job.total_steps).join(StudyPass, StudyPass.job_id == Job.id)
+            assert set(session.scalars(steps.where(evidence))) == {40}
+        assert {one.replayed for one in decisions(sessions, study, replay=True)} == {True}
+
+    def test_it_is_only_said_if_it_is_not_allowed(self, sessions: Sessions, ada: Principal) -> None:
+        study = create(sessions, ada)
+        play(sessions, lambda spec: falling(spec, until=40))
+        (table,) = question_of(sessions, study).tables
+        assert (table.times_longer, table.answered) == (1, True)
+        assert {one.label for one in table.methods if one.falls} == {"full_finetuning"}
+
+    def test_the_limit_of_length_is_kept(self, sessions: Sessions, ada: Principal) -> None:
+        study = create(sessions, ada, question={"at_most": {"seeds": 12, "times_longer": 3}})
+        play(sessions, lambda spec: falling(spec, until=10_000))
+        (table,) = question_of(sessions, study).tables
+        assert (table.times_longer, table.answered) == (2, True)
 
 
 class TestDecisions:
@@ -403,3 +439,11 @@ def diverging(spec: ResolvedSpec, method: str) -> Run:
     """As `as_half`, but all seeds of a method diverge at its chosen rate."""
     is_evidence = len(spec.training.trials) == 1
     return Run(fails=True) if is_of(spec, method) and is_evidence else as_half(spec)
+
+
+def falling(spec: ResolvedSpec, until: int) -> Run:
+    """As `as_half`, but full fine-tuning still learns before so many steps."""
+    run = as_half(spec)
+    if not is_of(spec, "full_finetuning") or spec.training.steps >= until:
+        return run
+    return replace(run, half=2 * run.loss)

@@ -31,7 +31,7 @@ class Pass(Value):
 
     `wider` sweeps rates around an edge. Only `evidence` is scored on test items that count.
     `replicate_steps` is the sum of the steps of all replicates. `tried` is known of a finished
-    sweep.
+    sweep. It took `times_longer` times the steps of the study.
     """
 
     number: int
@@ -42,6 +42,7 @@ class Pass(Value):
     replicate_steps: int
     state: PassState
     tried: tuple[TriedRate, ...] = ()
+    times_longer: int = 1
 
 
 class MethodState(Value):

@@ -11,6 +11,7 @@ from typing import Literal
 
 from adaptlab.figures import counted
 from adaptlab.questions.goals import Goal, Goals, goals_of
+from adaptlab.questions.lengths import length_of
 from adaptlab.questions.passes import MethodState, Pass, PassKind, Place, TableState
 from adaptlab.questions.rates import FIRST_EVIDENCE_SEED, SWEEP_SEEDS, Tuned, Untuned, tuning
 from adaptlab.questions.statements import Evidence, Standing, rule_of
@@ -39,6 +40,7 @@ class NextPass(Value):
     rates: tuple[float, ...]
     replicate_steps: int
     reason: str
+    times_longer: int = 1
 
 
 class MethodStanding(Value):
@@ -76,7 +78,10 @@ class GoalStanding(Value):
 
 
 class TableStanding(Value):
-    """The findings at one place, and the evidence that shows a statement."""
+    """The findings at one place, and the evidence that shows a statement.
+
+    Methods are trained for `times_longer` times the steps of the study.
+    """
 
     place: Place
     threshold: float
@@ -85,6 +90,7 @@ class TableStanding(Value):
     goals: tuple[GoalStanding, ...]
     ruled_out: tuple[Standing, ...]
     sentence: str
+    times_longer: int = 1
 
 
 class Look(Value):
@@ -160,7 +166,9 @@ class _Table:
 
     def __init__(self, question: QuestionSpec, table: TableState, tables: int) -> None:
         self.question = question
-        self.table = table
+        self.whole = table
+        self.length = length_of(table, question.at_most.times_longer)
+        self.table = table = self.length.table
         self.rule = rule_of(question, len(table.methods), tables)
         self.methods = {
             one.label: _Method(one, None if one.has_failed else tuning(one))
@@ -202,13 +210,20 @@ class _Table:
             one = self.methods[label]
             if isinstance(one.tuned, Untuned):
                 sweep = one.tuned
-                yield self._pass(label, sweep.kind, SWEEP_SEEDS, sweep.rates, sweep.reason)
-            elif one.rate is not None and not one.asked_seeds:
+                reason = f"{self.length.reason} {sweep.reason}".strip()
+                yield self._pass(label, sweep.kind, SWEEP_SEEDS, sweep.rates, reason)
+            elif one.rate is not None and not one.asked_seeds and not self._may_be_longer:
                 reason = f"Fewer than {counted(first, 'seed')} cannot show anything."
                 yield self._evidence(label, first, reason)
         if self.waits or any(self.methods[label].state.under_way() for label in self.goals.left):
             return
         yield from self._more_seeds()
+
+    @property
+    def _may_be_longer(self) -> bool:
+        """True if a method is still tuned whose loss may make all trainings longer."""
+        able = (self.methods[label] for label in self.able)
+        return self.length.may_double and any(one.rate is None for one in able)
 
     def _more_seeds(self) -> Iterator[NextPass]:
         """Yield seeds up to where the cheapest open goal should be settled.
@@ -268,6 +283,7 @@ class _Table:
             rates=rates,
             replicate_steps=steps,
             reason=reason,
+            times_longer=self.length.times,
         )
 
     def needed_open(self) -> tuple[Pass, ...]:
@@ -314,7 +330,9 @@ class _Table:
                 seeds={one.label: one.seeds for one in methods},
                 waits=self.waits,
                 failed=[label for label in self.methods if label not in self.able],
+                times_longer=self.length.times,
             ),
+            times_longer=self.length.times,
         )
 
     def _goal(self, goal: Goal) -> GoalStanding:
@@ -343,7 +361,9 @@ class _Table:
             falls=rate is not None and rate.falls,
             seeds=one.seeds,
             accuracy=self.evidence.mean(label) if label in self.evidence.scores else None,
-            replicate_steps=sum(p.replicate_steps for p in one.state.passes if _ran(p)),
+            replicate_steps=sum(
+                p.replicate_steps for p in _passes(self.whole) if p.method == label and _ran(p)
+            ),
         )
 
     def _stage(self, label: str, one: _Method) -> MethodStage:
@@ -363,13 +383,19 @@ def least_cost(question: QuestionSpec, tables: Sequence[TableState]) -> int:
 
 
 def most_cost(question: QuestionSpec, tables: Sequence[TableState]) -> int:
-    """Return the replicate-steps of every method at the limit of seeds."""
+    """Return the replicate-steps of every method at the limit of seeds.
+
+    Trainings are as long as they may become.
+    """
+    longest = 2 ** int(math.log2(question.at_most.times_longer))
     more = sum(
-        method.steps * (question.at_most.seeds - _first_seeds(question, table, len(tables)))
+        longest * method.steps * question.at_most.seeds
+        - method.steps * _first_seeds(question, table, len(tables))
         for table in tables
         for method in table.methods
     )
-    return least_cost(question, tables) + more
+    sweeps = (2 * longest - 2) * sum(_sweep_cost(one) for table in tables for one in table.methods)
+    return least_cost(question, tables) + more + sweeps
 
 
 def fixed_cost(question: QuestionSpec, tables: Sequence[TableState]) -> int:
@@ -389,12 +415,13 @@ def _first_seeds(question: QuestionSpec, table: TableState, tables: int) -> int:
 
 def _first_cost(question: QuestionSpec, table: TableState, tables: int) -> int:
     seeds = _first_seeds(question, table, tables)
-    cost = 0
-    for method in table.methods:
-        sweep = tuning(method.model_copy(update={"passes": ()}))
-        rates = len(sweep.rates) if isinstance(sweep, Untuned) else 0
-        cost += method.steps * (seeds + rates * len(SWEEP_SEEDS))
-    return cost
+    return sum(method.steps * seeds + _sweep_cost(method) for method in table.methods)
+
+
+def _sweep_cost(method: MethodState) -> int:
+    sweep = tuning(method.model_copy(update={"passes": ()}))
+    rates = len(sweep.rates) if isinstance(sweep, Untuned) else 0
+    return method.steps * rates * len(SWEEP_SEEDS)
 
 
 def limits_text(limits: QuestionLimits) -> str:
@@ -402,6 +429,8 @@ def limits_text(limits: QuestionLimits) -> str:
     parts = [counted(limits.jobs, "job"), counted(limits.seeds, "seed")]
     if limits.hours is not None:
         parts.append(f"{limits.hours:g} hours")
+    if limits.times_longer > 1:
+        parts.append(f"trainings {limits.times_longer} times as long")
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 

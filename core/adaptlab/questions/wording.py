@@ -74,6 +74,7 @@ def table_sentence(
     seeds: Mapping[str, int],
     waits: Sequence[str],
     failed: Sequence[str],
+    times_longer: int = 1,
 ) -> str:
     """Return the answer at one place, or what is known so far."""
     parts: list[str] = []
@@ -85,6 +86,11 @@ def table_sentence(
     elif len(accuracies) - len(failed) > 1:
         parts.append(_finding(question, goals, accuracies, seeds))
         parts += _open(goals.open, question.at_most.seeds)
+    if times_longer > 1:
+        parts.append(
+            f"All methods were trained for {times_longer} times the steps of the study, because "
+            "losses still fell."
+        )
     if failed:
         them = "it" if len(failed) == 1 else "them"
         parts.append(f"{listed(failed)} could not be run, so nothing is said about {them}.")

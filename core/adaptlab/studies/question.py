@@ -12,6 +12,7 @@ DEFAULT_SEEDS = 30
 LARGEST_SEEDS = 64
 DEFAULT_JOBS = 200
 LONGEST_HOURS = 24 * 365.0
+MOST_TIMES_LONGER = 64
 
 
 class WithinMarginOf(Value):
@@ -24,12 +25,15 @@ class QuestionLimits(Value):
     """Where a study stops, answered or not.
 
     `jobs` counts the passes that it runs, `seeds` those of one method that count as evidence.
-    `hours` run from the creation of the study; a pass that runs then still ends.
+    `hours` run from the creation of the study; a pass that runs then still ends. Where the loss of
+    a chosen rate still falls at the end of the training, all methods are trained for twice as
+    long, and again, up to `times_longer` times the steps of the study.
     """
 
     jobs: int = Field(default=DEFAULT_JOBS, ge=1, le=10_000)
     seeds: int = Field(default=DEFAULT_SEEDS, ge=3, le=LARGEST_SEEDS)
     hours: Annotated[float, Field(gt=0, le=LONGEST_HOURS)] | None = None
+    times_longer: int = Field(default=1, ge=1, le=MOST_TIMES_LONGER)
 
 
 class QuestionTerms(Value):

@@ -70,7 +70,7 @@ def decisions(
 
 def question_cost(session: Session, question: QuestionSpec, plan: StudyPlan) -> QuestionCost:
     """Return what a study with a question should cost."""
-    states = tables(plan, NOTHING_RUN, {})
+    states = tables(question, plan, NOTHING_RUN, {})
     least, most = least_cost(question, states), most_cost(question, states)
     jobs = [(job.resolved, job.spec.resources.queue) for job in plan.jobs]
     seconds = sum(estimate.seconds for estimate in estimate_each(session, jobs))
@@ -124,7 +124,9 @@ def _again(
         question = QuestionSpec.model_validate_json(json.dumps(one.question))
         states = {int(number): state for number, state in _states(one).items()}
         found = look(
-            question, tables(plan, past, cast("Mapping[int, PassState]", states)), one.hours
+            question,
+            tables(question, plan, past, cast("Mapping[int, PassState]", states)),
+            one.hours,
         )
         yield one.number, found.model_dump(mode="json") == look_of(one).model_dump(mode="json")
 

@@ -18,7 +18,7 @@ from adaptlab.questions.passes import PassState
 from adaptlab.questions.planning import Look, NextPass, look
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import spec_digest, write_resolved
-from adaptlab.specs.spec import AdaptSpec, AnyBase, TuningSpec
+from adaptlab.specs.spec import AdaptSpec, AnyBase, TrainingSpec, TuningSpec
 from adaptlab.studies.study import QuestionSpec, StudySpec
 from adaptlab.studies.study_expansion import expand
 from adaptlab.studies.study_plan import Cell, PlannedJob, StudyPlan
@@ -120,7 +120,7 @@ def decide(
     states: dict[int, PassState] = {**past.states, **seen}
     hours = _hours(session, study)
     allow_computing(session)
-    found = look(question, tables(plan, past, states), hours)
+    found = look(question, tables(question, plan, past, states), hours)
     number = _write_decision(session, study, states, hours, found)
     dropped = _drop(session, study.id, found.unneeded)
     _write_states(session, study.id, {**seen, **dict.fromkeys(dropped, "dropped")})
@@ -137,7 +137,7 @@ def decide(
 
 def first_passes(question: QuestionSpec, plan: StudyPlan) -> tuple[NextPass, ...]:
     """Return the passes with which a study begins."""
-    return look(question, tables(plan, History((), {}), {})).passes
+    return look(question, tables(question, plan, History((), {}), {})).passes
 
 
 def reopen(session: Session, study: Study) -> None:
@@ -335,11 +335,15 @@ def _spec(wanted: NextPass, job: PlannedJob, base: BaseModelFacts) -> AdaptSpec:
         "seeds": wanted.seeds,
         "base_replicates": tuple(seed % base.replicates for seed in wanted.seeds),
     }
+    training = spec.training
+    if wanted.times_longer > 1:
+        training = _with(training, steps=wanted.times_longer * training.steps)
+        changes["training"] = training
     if len(wanted.rates) == 1:
-        changes["training"] = _with(spec, learning_rate=wanted.rates[0])
+        changes["training"] = _with(training, learning_rate=wanted.rates[0])
         changes["tuning"] = TuningSpec(validation_samples=spec.tuning.validation_samples)
     elif wanted.rates:
-        changes["training"] = _with(spec, learning_rate=AUTO)
+        changes["training"] = _with(training, learning_rate=AUTO)
         changes["tuning"] = TuningSpec(
             learning_rates=wanted.rates,
             selection="pooled",
@@ -348,8 +352,8 @@ def _spec(wanted: NextPass, job: PlannedJob, base: BaseModelFacts) -> AdaptSpec:
     return spec.model_copy(update=changes)
 
 
-def _with(spec: AdaptSpec, *, learning_rate: object) -> object:
-    return spec.training.model_copy(update={"learning_rate": learning_rate})
+def _with(training: TrainingSpec, **changes: object) -> TrainingSpec:
+    return training.model_copy(update=changes)
 
 
 def _pass_row(
@@ -369,6 +373,7 @@ def _pass_row(
         reason=wanted.reason,
         job_id=job_id,
         planned_in=decision,
+        times_longer=wanted.times_longer,
     )
 
 

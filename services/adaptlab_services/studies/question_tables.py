@@ -10,6 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from adaptlab.measurements.results import Evaluation, ReplicateResult
+from adaptlab.questions.lengths import length_of
 from adaptlab.questions.passes import (
     MethodState,
     Pass,
@@ -21,6 +22,7 @@ from adaptlab.questions.passes import (
 )
 from adaptlab.questions.rates import LARGEST_RATE, Tuned, tuning
 from adaptlab.statistics.scores import Scores, scores_of
+from adaptlab.studies.study import QuestionSpec
 from adaptlab.studies.study_plan import Cell, PlannedJob, StudyPlan
 from adaptlab_db.tables import StudyPass
 from adaptlab_services.results.scored_jobs import ScoredJob, scored_jobs
@@ -54,7 +56,9 @@ def history(session: Session, study_id: UUID) -> History:
     return History(rows, scored_jobs(session, {row.job_id for row in rows}))
 
 
-def tables(plan: StudyPlan, past: History, states: States) -> tuple[TableState, ...]:
+def tables(
+    question: QuestionSpec, plan: StudyPlan, past: History, states: States
+) -> tuple[TableState, ...]:
     """Return the state of every table, if the passes have these states.
 
     Passes that are not among `states` have not been planned yet.
@@ -68,15 +72,12 @@ def tables(plan: StudyPlan, past: History, states: States) -> tuple[TableState, 
         if row.number in states:
             by_cell.setdefault((_place(row), row.method), []).append(row)
     return tuple(
-        TableState(
-            place=place,
-            methods=tuple(
-                _method(
-                    cell, jobs[cell.digest], by_cell.get((place, cell.method), []), past, states
-                )
-                for cell in cells
-            ),
-            chance=jobs[cells[0].digest].resolved.task.chance(),
+        _table(
+            question,
+            place,
+            [_Row(c, jobs[c.digest], by_cell.get((place, c.method), [])) for c in cells],
+            past,
+            states,
         )
         for place, cells in places.items()
     )
@@ -91,35 +92,64 @@ def _place(row: StudyPass) -> Place:
     return Place(base_model=row.base_model, task=row.task, budget=row.budget)
 
 
-def _method(
-    cell: Cell, job: PlannedJob, rows: Sequence[StudyPass], past: History, states: States
-) -> MethodState:
-    method = job.resolved.method
-    trains = method.trains and (cell.trainable_parameters > 0 or method.is_search)
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A cell of a table with its job and its passes."""
+
+    cell: Cell
+    job: PlannedJob
+    passes: Sequence[StudyPass]
+
+
+def _table(
+    question: QuestionSpec, place: Place, rows: Sequence[_Row], past: History, states: States
+) -> TableState:
+    """Return a table with the scores of the evidence that counts."""
+    chance = rows[0].job.resolved.task.chance()
+    methods = tuple(_method(row, past, states) for row in rows)
+    table = TableState(place=place, methods=methods, chance=chance)
+    length = length_of(table, question.at_most.times_longer)
+    scored = [
+        one.model_copy(update={"scores": _counted(row, now, length.times, past, states)})
+        for row, one, now in zip(rows, methods, length.table.methods, strict=True)
+    ]
+    return table.model_copy(update={"methods": tuple(scored)})
+
+
+def _method(row: _Row, past: History, states: States) -> MethodState:
+    cell, resolved = row.cell, row.job.resolved
+    trains = resolved.method.trains and (cell.trainable_parameters > 0 or resolved.method.is_search)
     # A grid up to the largest rate can exceed it by rounding.
-    trials = job.resolved.training.trials
-    rates = sorted(min(trial.learning_rate, LARGEST_RATE) for trial in trials)
-    state = MethodState(
+    rates = sorted(min(trial.learning_rate, LARGEST_RATE) for trial in resolved.training.trials)
+    return MethodState(
         label=cell.method,
         role=cell.role,
         rates=tuple(rates) if trains else (),
-        steps=job.resolved.training.steps if trains else 0,
-        passes=tuple(_pass(row, past.results, states[row.number]) for row in rows),
+        steps=resolved.training.steps if trains else 0,
+        passes=tuple(_pass(one, past.results, states[one.number]) for one in row.passes),
         scores=None,
     )
-    tuned = tuning(state)
+
+
+def _counted(
+    row: _Row, method: MethodState, times: int, past: History, states: States
+) -> Scores | None:
+    """Return the scores of the seeds at the chosen rate and length, if any.
+
+    Seeds at a rate that was chosen before a wider sweep are no evidence for another one.
+    """
+    tuned = tuning(method)
     if not isinstance(tuned, Tuned):
-        return state
-    # Seeds at a rate that was chosen before a wider sweep are no evidence for another one.
+        return None
     counted = [
-        row
-        for row in rows
-        if row.kind == "evidence"
-        and states[row.number] == "done"
-        and (tuned.rate is None or row.rates == [tuned.rate])
+        one
+        for one in row.passes
+        if one.kind == "evidence"
+        and states[one.number] == "done"
+        and one.times_longer == times
+        and (tuned.rate is None or one.rates == [tuned.rate])
     ]
-    scores = _scores(cell, job, [past.results[row.job_id] for row in counted])
-    return state.model_copy(update={"scores": scores})
+    return _scores(row.cell, row.job, [past.results[one.job_id] for one in counted])
 
 
 def _pass(row: StudyPass, results: Mapping[UUID, ScoredJob], state: PassState) -> Pass:
@@ -135,6 +165,7 @@ def _pass(row: StudyPass, results: Mapping[UUID, ScoredJob], state: PassState) -
         replicate_steps=row.replicate_steps,
         state=state,
         tried=tried,
+        times_longer=row.times_longer,
     )
 
 

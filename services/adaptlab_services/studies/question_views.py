@@ -60,6 +60,7 @@ def _passes(session: Session, study_id: UUID) -> tuple[PassView, ...]:
             job=one.job_id,
             job_state=state,
             decision=one.planned_in,
+            times_longer=one.times_longer,
         )
         for one, state in rows
     )

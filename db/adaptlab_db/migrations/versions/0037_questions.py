@@ -58,6 +58,7 @@ def upgrade() -> None:
         sa.Column("job_id", sa.Uuid(), nullable=False),
         sa.Column("planned_in", sa.Integer(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False, server_default="open"),
+        sa.Column("times_longer", sa.Integer(), nullable=False, server_default="1"),
         sa.CheckConstraint(
             "kind IN ('sweep', 'wider', 'evidence')", name=op.f("ck_study_passes_kind")
         ),
