@@ -1,4 +1,4 @@
-"""The length of trainings: doubled for all methods while losses still fall."""
+"""The length of trainings: doubled for all while losses still fall."""
 
 from dataclasses import dataclass
 

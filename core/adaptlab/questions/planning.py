@@ -221,7 +221,7 @@ class _Table:
 
     @property
     def _may_be_longer(self) -> bool:
-        """True if a method is still tuned whose loss may make all trainings longer."""
+        """True if a loss that is not known yet may make trainings longer."""
         able = (self.methods[label] for label in self.able)
         return self.length.may_double and any(one.rate is None for one in able)
 
