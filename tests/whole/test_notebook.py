@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -29,19 +30,33 @@ def with_steps(text: str, steps: int, *usual: int) -> str:
     return shrunk
 
 
+EXECUTE = """
+import sys, nbformat
+from nbclient import NotebookClient
+from traitlets.config import Config
+
+notebook = nbformat.read(sys.argv[1], as_version=4)
+# Over TCP, the kernel's ports are chosen before it binds them, and another process can be faster.
+config = Config({"KernelManager": {"transport": "ipc"}})
+NotebookClient(notebook, timeout=1000, config=config).execute()
+nbformat.write(notebook, sys.argv[1])
+"""
+
+
 def executed(stack: Stack, folder: Path, text: str) -> dict[str, str]:
     """The outputs of a notebook's cells as JSON, by the cells' ids."""
     ran = folder / "ran.ipynb"
     ran.write_text(text)
     own = {name: str(folder / name) for name in ("JUPYTER_DATA_DIR", "IPYTHONDIR")}
-    own |= {"JUPYTER_RUNTIME_DIR": str(folder / "run"), "JUPYTER_CONFIG_DIR": str(folder)}
     known = {"ADAPTLAB_URL": stack.url, "ADAPTLAB_TOKEN": stack.token}
-    execute = str(Path(sys.executable).with_name("jupyter-execute"))
-    done = subprocess.run(
-        [execute, "--inplace", "--timeout=1000", str(ran)],
-        cwd=folder, env={**os.environ, **own, **known}, capture_output=True, text=True,
-        check=False, timeout=1050,
-    )  # fmt: skip
+    # In a folder of its own, because a socket's path has at most 107 characters.
+    with TemporaryDirectory(prefix="kernel") as sockets:
+        own |= {"JUPYTER_RUNTIME_DIR": sockets, "JUPYTER_CONFIG_DIR": str(folder)}
+        done = subprocess.run(
+            [sys.executable, "-c", EXECUTE, str(ran)],
+            cwd=folder, env={**os.environ, **own, **known}, capture_output=True, text=True,
+            check=False, timeout=1050,
+        )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     cells = json.loads(ran.read_text())["cells"]
     return {cell["id"]: json.dumps(cell["outputs"]) for cell in cells if "outputs" in cell}
