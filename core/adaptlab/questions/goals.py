@@ -6,11 +6,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from adaptlab.questions.statements import Evidence, Standing
-from adaptlab.studies.question import WithinMarginOf
+from adaptlab.studies.question import ALONE, WithinMarginOf
 from adaptlab.studies.study import QuestionSpec
-
-ALONE = "frozen"
-"""The method that is the base model alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +71,7 @@ def goals_of(
             _order(evidence, first, second, question.margin)
             for first, second in combinations(labels, 2)
         )
-        left = dict.fromkeys(label for goal in pairs if goal.way is None for label in goal.methods)
-        return Goals(pairs, tuple(left), {})
+        return _among(pairs)
     reference = reference_of(question)
     if reference is None or reference not in labels:
         return Goals((), tuple(labels), {})
@@ -84,8 +80,7 @@ def goals_of(
         goals = tuple(_works(evidence, one, question.margin, chance) for one in others)
     else:
         goals = tuple(_within(evidence, one, reference, question.margin) for one in others)
-    left = dict.fromkeys(label for goal in goals if goal.way is None for label in goal.methods)
-    return Goals(goals, tuple(left), {})
+    return _among(goals)
 
 
 def reference_of(question: QuestionSpec) -> str | None:
@@ -114,6 +109,12 @@ def _best(evidence: Evidence, labels: Sequence[str], margin: float) -> Goals:
         for other in left[1:]
     ]
     return Goals(tuple(goals), tuple(left), out)
+
+
+def _among(goals: tuple[Goal, ...]) -> Goals:
+    """Return goals that rule out no method; those of open ones are left."""
+    left = dict.fromkeys(label for goal in goals if goal.way is None for label in goal.methods)
+    return Goals(goals, tuple(left), {})
 
 
 def _either(evidence: Evidence, leader: str, other: str, margin: float) -> list[Standing]:

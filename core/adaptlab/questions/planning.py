@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from adaptlab.figures import counted
+from adaptlab.figures import counted, listed
 from adaptlab.questions.goals import Goal, Goals, goals_of
 from adaptlab.questions.lengths import length_of
 from adaptlab.questions.passes import MethodState, Pass, PassKind, Place, TableState
 from adaptlab.questions.rates import FIRST_EVIDENCE_SEED, SWEEP_SEEDS, Tuned, Untuned, tuning
-from adaptlab.questions.statements import Evidence, Standing, rule_of
+from adaptlab.questions.statements import Evidence, Rule, Standing, rule_of
 from adaptlab.questions.wording import ending_sentence, goal_text, table_sentence
 from adaptlab.statistics.anytime import least_seeds
 from adaptlab.studies.question import QuestionLimits
@@ -202,10 +202,7 @@ class _Table:
 
     def planned(self) -> Iterator[NextPass]:
         """Yield the passes to start: sweeps, first seeds and further ones."""
-        first = min(
-            self.question.at_most.seeds,
-            max(FEWEST_SEEDS, least_seeds(math.log(self.rule.threshold))),
-        )
+        first = _first_seeds(self.question, self.rule)
         for label in self.able:
             one = self.methods[label]
             if isinstance(one.tuned, Untuned):
@@ -389,9 +386,9 @@ def most_cost(question: QuestionSpec, tables: Sequence[TableState]) -> int:
     """
     longest = 2 ** int(math.log2(question.at_most.times_longer))
     more = sum(
-        longest * method.steps * question.at_most.seeds
-        - method.steps * _first_seeds(question, table, len(tables))
+        method.steps * (longest * question.at_most.seeds - first)
         for table in tables
+        for first in (_first_seeds(question, rule_of(question, len(table.methods), len(tables))),)
         for method in table.methods
     )
     sweeps = (2 * longest - 2) * sum(_sweep_cost(one) for table in tables for one in table.methods)
@@ -407,14 +404,14 @@ def fixed_cost(question: QuestionSpec, tables: Sequence[TableState]) -> int:
     )
 
 
-def _first_seeds(question: QuestionSpec, table: TableState, tables: int) -> int:
-    rule = rule_of(question, len(table.methods), tables)
+def _first_seeds(question: QuestionSpec, rule: Rule) -> int:
+    """Return the first seeds of a method: as many as can show anything."""
     least = max(FEWEST_SEEDS, least_seeds(math.log(rule.threshold)))
     return min(question.at_most.seeds, least)
 
 
 def _first_cost(question: QuestionSpec, table: TableState, tables: int) -> int:
-    seeds = _first_seeds(question, table, tables)
+    seeds = _first_seeds(question, rule_of(question, len(table.methods), tables))
     return sum(method.steps * seeds + _sweep_cost(method) for method in table.methods)
 
 
@@ -431,7 +428,7 @@ def limits_text(limits: QuestionLimits) -> str:
         parts.append(f"{limits.hours:g} hours")
     if limits.times_longer > 1:
         parts.append(f"trainings {limits.times_longer} times as long")
-    return f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return listed(parts)
 
 
 def _passes(table: TableState) -> Iterator[Pass]:

@@ -88,13 +88,23 @@ def table_sentence(
         parts += _open(goals.open, question.at_most.seeds)
     if times_longer > 1:
         parts.append(
-            f"All methods were trained for {times_longer} times the steps of the study, because "
+            f"All methods are trained for {times_longer} times the steps of the study, because "
             "losses still fell."
         )
     if failed:
         them = "it" if len(failed) == 1 else "them"
         parts.append(f"{listed(failed)} could not be run, so nothing is said about {them}.")
     return " ".join(parts) or "No answer yet: nothing has been run."
+
+
+def spent_text(replicate_steps: int, passes: int, fixed: int) -> str:
+    """Return what a study has cost, against a fixed grid with as many seeds."""
+    share = (
+        ""
+        if not fixed
+        else f", {100 * replicate_steps / fixed:.0f} % of a fixed grid with as many seeds"
+    )
+    return f"{replicate_steps:,} replicate-steps in {passes} passes{share}."
 
 
 def ending_sentence(tables: Sequence[tuple[Place, str]]) -> str:

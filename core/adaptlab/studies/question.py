@@ -11,6 +11,8 @@ DECISIONS: tuple[Decide, ...] = ("best", "order", "works")
 DEFAULT_SEEDS = 30
 LARGEST_SEEDS = 64
 DEFAULT_JOBS = 200
+ALONE = "frozen"
+"""The method that is the base model alone."""
 LONGEST_HOURS = 24 * 365.0
 MOST_TIMES_LONGER = 64
 

@@ -3,13 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.studies.question import WithinMarginOf
+from adaptlab.studies.question import ALONE, WithinMarginOf
 from adaptlab.studies.study import StudySpec
 from adaptlab.studies.study_methods import StudyEntry
 from adaptlab.values import AUTO
 
-ALONE = "frozen"
-"""The method that is the base model alone."""
 TUNED = ("halving", "weight_decays", "initial_scales")
 """Members of tuning that a question does not have: it sweeps learning rates alone."""
 

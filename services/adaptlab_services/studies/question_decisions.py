@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.questions.passes import PassState
 from adaptlab.questions.planning import fixed_cost, least_cost, look, most_cost
-from adaptlab.studies.study import QuestionSpec
+from adaptlab.studies.study import QuestionSpec, base_names
 from adaptlab.studies.study_expansion import expand
 from adaptlab.studies.study_plan import StudyPlan
 from adaptlab_answers.paging import Page
@@ -20,7 +20,7 @@ from adaptlab_services.jobs.estimates import estimate_each
 from adaptlab_services.models import base_models, datasets
 from adaptlab_services.paging import Cursor
 from adaptlab_services.people import access
-from adaptlab_services.studies.question_plans import allow_computing, name_of
+from adaptlab_services.studies.question_plans import allow_computing
 from adaptlab_services.studies.question_tables import History, history, tables
 from adaptlab_services.studies.question_views import look_of
 from adaptlab_services.studies.study_rows import spec_of, study_row
@@ -110,7 +110,7 @@ def _replayed(
     """Take decisions again; return whether each is the same."""
     with access.inside(session, study.project_id):
         spec = spec_of(study)
-        bases = [base_models.facts(session, name_of(base)) for base in spec.base_models]
+        bases = [base_models.facts(session, name) for name in base_names(spec)]
         allow_computing(session)
         plan = expand(spec, bases, most_jobs, datasets.known(session))
         past = history(session, study.id)

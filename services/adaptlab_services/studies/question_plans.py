@@ -18,8 +18,8 @@ from adaptlab.questions.passes import PassState
 from adaptlab.questions.planning import Look, NextPass, look
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import spec_digest, write_resolved
-from adaptlab.specs.spec import AdaptSpec, AnyBase, TrainingSpec, TuningSpec
-from adaptlab.studies.study import QuestionSpec, StudySpec
+from adaptlab.specs.spec import AdaptSpec, TrainingSpec, TuningSpec
+from adaptlab.studies.study import QuestionSpec, StudySpec, base_names
 from adaptlab.studies.study_expansion import expand
 from adaptlab.studies.study_plan import Cell, PlannedJob, StudyPlan
 from adaptlab.values import AUTO
@@ -94,7 +94,7 @@ def plan_next(session: Session, study_id: UUID, most_jobs: int) -> tuple[str, ..
     principal = Principal(user_id=study.owner_id, name=owner, token_id=0, scopes=())
     with access.inside(session, study.project_id):
         spec = spec_of(study)
-        bases = [base_models.facts(session, name_of(base)) for base in spec.base_models]
+        bases = [base_models.facts(session, name) for name in base_names(spec)]
         allow_computing(session)
         plan = expand(spec, bases, most_jobs, datasets.known(session))
         return decide(session, principal, study, plan, bases)
@@ -150,11 +150,6 @@ def reopen(session: Session, study: Study) -> None:
     )
     study.question_open = True
     session.flush()
-
-
-def name_of(base: AnyBase) -> str:
-    """Return the name of a base model of a study."""
-    return base if isinstance(base, str) else base.name
 
 
 def allow_computing(session: Session) -> None:

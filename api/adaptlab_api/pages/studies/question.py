@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from adaptlab.questions.planning import TableStanding, limits_text
 from adaptlab.questions.statements import Standing
-from adaptlab.questions.wording import asked_text, statement_text
+from adaptlab.questions.wording import asked_text, spent_text, statement_text
 from adaptlab.studies.study import QuestionSpec
 from adaptlab_answers.questions import PassView
 from adaptlab_answers.studies import StudyView
@@ -43,11 +43,10 @@ def question_on_page(study: StudyView) -> QuestionOnPage | None:
     if found is None:
         return None
     spec = QuestionSpec.model_validate_json(json.dumps(study.spec["question"]))
-    spent, fixed = found.replicate_steps, found.fixed_replicate_steps
-    share = f", {100 * spent / fixed:.0f} % of a fixed grid with as many seeds" if fixed else ""
+    spent = spent_text(found.replicate_steps, len(found.passes), found.fixed_replicate_steps)
     return QuestionOnPage(
         asked=f"{asked_text(spec)}, with at most {limits_text(spec.at_most)}",
-        cost=f"So far {spent:,} replicate-steps in {len(found.passes)} passes{share}.",
+        cost=f"So far {spent}",
         next=tuple(one for one in found.passes if one.state == "open"),
         lines=tuple(tuple(map(_line, _standings(table))) for table in found.tables),
     )

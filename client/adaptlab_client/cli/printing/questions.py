@@ -14,6 +14,8 @@ METHODS = ("method", "budget", "stage", "rate", "seeds", "score", "replicate-ste
 
 def print_question(question: "QuestionView") -> None:
     """Print the answer so far, the evidence, and what it has cost."""
+    from adaptlab.questions.wording import spent_text  # a plain `--help` loads no pydantic
+
     print(one_line(question.sentence))
     print()
     rows = [
@@ -26,14 +28,8 @@ def print_question(question: "QuestionView") -> None:
     for goal in goals:
         print(one_line(f"{'settled' if goal.settled else 'open'}: {goal.text}"))
     print()
-    print(one_line(spent_text(question)))
-
-
-def spent_text(question: "QuestionView") -> str:
-    """Return what a study has cost, against a fixed grid with as many seeds."""
-    spent, fixed = question.replicate_steps, question.fixed_replicate_steps
-    share = f", {100 * spent / fixed:.0f} % of a fixed grid with as many seeds" if fixed else ""
-    return f"{spent:,} replicate-steps in {len(question.passes)} passes{share}."
+    spent = (question.replicate_steps, len(question.passes), question.fixed_replicate_steps)
+    print(one_line(spent_text(*spent)))
 
 
 def cost_text(cost: "QuestionCost") -> str:
