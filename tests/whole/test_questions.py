@@ -36,3 +36,11 @@ def test_it_ends_by_itself_and_every_decision_is_the_same_again(
     assert (explained.returncode, "another decision" in explained.stdout) == (0, False)
     assert explained.stdout.count("replayed: the same") == ended.question.decisions
     assert client.studies.comparison(made.id).tables[0].comparison is not None
+
+
+def test_its_answer_and_its_cost_are_printed(stack: Stack, client: Client) -> None:
+    ended = client.studies.wait(client.studies.run({**STUDY, "name": "printed"}).id, timeout=300)
+    assert ended.question is not None
+    shown = command(stack, "studies", "show", "printed").stdout
+    assert ended.question.sentence.split(" (")[0] in shown
+    assert f" in {len(ended.question.passes)} passes" in shown
