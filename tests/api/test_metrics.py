@@ -1,10 +1,11 @@
 """What Prometheus gets: the figures, for whom, and from several processes."""
 
 import json
+import re
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -257,24 +258,43 @@ def configuration(address: str, token: Path) -> str:
 
 
 @pytest.fixture
-def prometheus(settings: Settings, api: TestClient, tmp_path: Path) -> tuple[Path, str]:
-    """A token's file, and a free address for a Prometheus."""
+def metrics_token(settings: Settings, api: TestClient, tmp_path: Path) -> Path:
+    """A file with the token of a Prometheus."""
     if shutil.which("prometheus") is None:
         pytest.skip("Prometheus is not installed (Debian's package `prometheus`)")
     made = api.post("/v1/tokens", json={"name": "prometheus", "scopes": ["metrics"]})
     file = tmp_path / "metrics-token"
     file.write_text(made.json()["token"])
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    return file, address
+    return file
+
+
+@contextmanager
+def a_prometheus(folder: Path, config: str) -> Iterator[str]:
+    """The address of a Prometheus that answers, on a port that it chose itself."""
+    (folder / "prometheus.json").write_text(config)
+    log = folder / "prometheus.log"
+    command = ["prometheus", f"--config.file={folder / 'prometheus.json'}"]
+    where = ["--web.listen-address=127.0.0.1:0", f"--storage.tsdb.path={folder / 'prometheus'}"]
+    with (
+        log.open("wb") as output,
+        subprocess.Popen([*command, *where], stdout=output, stderr=output) as process,
+    ):
+        try:
+            listens = re.compile(r'msg="Listening on".*address=(\S+)')
+            until(lambda: listens.search(log.read_text()), "an address in its log", 120)
+            (address,) = listens.findall(log.read_text())
+            # It answers 503 while it reads its storage.
+            ready = f"http://{address}/-/ready"
+            until(lambda: httpx.get(ready).status_code == 200, "it to be ready", 120)
+            yield address
+        finally:
+            process.terminate()
 
 
 def asked(address: str, query: str) -> float | None:
     """The first value that Prometheus has for a query, if it has any yet."""
-    try:
-        answer = httpx.get(f"http://{address}/api/v1/query", params={"query": query})
-    except httpx.TransportError:
-        return None
+    answer = httpx.get(f"http://{address}/api/v1/query", params={"query": query})
+    assert answer.status_code == 200, answer.text
     result = answer.json()["data"]["result"]
     return float(result[0]["value"][1]) if result else None
 
@@ -285,28 +305,18 @@ def test_a_real_prometheus_scrapes_a_real_server(
     token: str,
     tmp_path: Path,
     nursery: Nursery,
-    prometheus: tuple[Path, str],
+    metrics_token: Path,
 ) -> None:
-    file, address = prometheus
     with sessions.begin() as session:
         a_job(session)
     with a_server(settings, token, tmp_path / "server.log", nursery=nursery) as server:
-        config = tmp_path / "prometheus.json"
-        config.write_text(configuration(server.url.removeprefix("http://"), file))
-        command = ["prometheus", f"--config.file={config}", f"--web.listen-address={address}"]
-        storage = f"--storage.tsdb.path={tmp_path / 'prometheus'}"
-        with (
-            (tmp_path / "prometheus.log").open("wb") as log,
-            subprocess.Popen([*command, storage], stdout=log, stderr=log) as process,
-        ):
-            try:
-                until(lambda: asked(address, "up") == 1.0, "a scrape", 120)
-                assert asked(address, "adaptlab_queued_jobs") == 1.0
-                until(lambda: asked(address, "scrape_duration_seconds") is not None, "a time", 60)
-                route = 'adaptlab_http_requests_total{route="/metrics"}'
-                until(lambda: (asked(address, route) or 0) >= 1, "its own requests", 120)
-            finally:
-                process.terminate()
+        config = configuration(server.url.removeprefix("http://"), metrics_token)
+        with a_prometheus(tmp_path, config) as address:
+            until(lambda: asked(address, "up") == 1.0, "a scrape", 120)
+            until(lambda: asked(address, "adaptlab_queued_jobs") == 1.0, "the job", 60)
+            until(lambda: asked(address, "scrape_duration_seconds") is not None, "a time", 60)
+            route = 'adaptlab_http_requests_total{route="/metrics"}'
+            until(lambda: (asked(address, route) or 0) >= 1, "its own requests", 120)
 
 
 def test_a_database_that_is_away_is_a_problem_and_no_figures(
