@@ -19,6 +19,7 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from sqlalchemy import make_url
 from sqlalchemy.orm import Session, sessionmaker
+from tests.connections import keep_connections
 from tests.databases import Databases, shorten_password_checks
 from tests.looking_up import look_up_once
 from tests.making import a_base_model, a_made_up_ledger
@@ -84,6 +85,7 @@ def pytest_configure() -> None:
     )
     hypothesis_settings.load_profile("adaptlab")
     compile_once()
+    keep_connections()
     look_up_once()
     check_shapes()
     # A shell ignores SIGINT for what it runs in the background, and nohup ignores SIGHUP. Every

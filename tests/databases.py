@@ -14,6 +14,7 @@ import psycopg
 from psycopg import sql
 from psycopg.errors import ObjectInUse, OperationalError
 from sqlalchemy import make_url
+from tests.connections import Kept, keep_connections_to, keep_no_connections_to
 
 FREE_SECONDS = 60.0  # until nobody is left in a database whose processes were told to end
 LEAVE_SECONDS = 0.5  # for connections that were closed just now, until a database is dropped
@@ -25,7 +26,7 @@ TABLES = """
 """
 OTHERS = """
     SELECT count(*) FROM pg_stat_activity
-    WHERE datname = current_database() AND pid <> pg_backend_pid()
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND pid <> ALL(%s)
 """
 CATALOGUES = {
     "pg_attrdef": "oid",
@@ -71,6 +72,7 @@ class Reusable:
     first: tuple[Any, ...]
     rows: Sequence[tuple[sql.Identifier, bytes]]
     emptying: str
+    kept: Kept
 
     @classmethod
     def open(cls, url: str) -> "Reusable":
@@ -78,6 +80,7 @@ class Reusable:
         plain = make_url(url).set(drivername="postgresql")
         address = plain.render_as_string(hide_password=False)
         connection = psycopg.connect(address, autocommit=True)
+        kept = keep_connections_to(str(plain.database))
         names = [sql.Identifier(name) for (name,) in connection.execute(TABLES)]
         sequences = connection.execute("SELECT sequencename, last_value FROM pg_sequences")
         parts = [
@@ -93,7 +96,7 @@ class Reusable:
         ]
         rows = [(name, content) for name in names if (content := _content(connection, name))]
         emptying = "; ".join(part.as_string(connection) for part in parts)
-        return cls(url, connection, _one(connection, STATE), rows, emptying)
+        return cls(url, connection, _one(connection, STATE), rows, emptying, kept)
 
     def is_reset(self) -> bool:
         """Empty it for the next test, or return False if that is not enough."""
@@ -101,6 +104,7 @@ class Reusable:
             if not self._is_left() or not self._is_as_before():
                 return False
             self._empty()
+            self.kept.renew()
         except OperationalError:  # cut, as by a test of outages
             return False
         return True
@@ -108,7 +112,7 @@ class Reusable:
     def _is_left(self) -> bool:
         """Return True if nobody else is connected, or will be gone soon."""
         until = time.monotonic() + LEAVE_SECONDS
-        while _one(self.connection, OTHERS)[0]:
+        while _one(self.connection, OTHERS, [self.kept.processes()])[0]:
             if time.monotonic() > until:
                 return False
             time.sleep(0.002)
@@ -185,6 +189,7 @@ class Databases:
         return self._server.set(database=name).render_as_string(hide_password=False)
 
     def _drop(self, url: str) -> None:
+        keep_no_connections_to(str(make_url(url).database))
         self._execute(f'DROP DATABASE IF EXISTS "{make_url(url).database}" WITH (FORCE)')
 
     def _execute(self, statement: str) -> None:
@@ -240,7 +245,9 @@ def _content(connection: psycopg.Connection, table: sql.Identifier) -> bytes:
         return b"".join(map(bytes, copy))
 
 
-def _one(connection: psycopg.Connection, query: Any) -> tuple[Any, ...]:  # as psycopg has them
-    row = connection.execute(query).fetchone()
+def _one(
+    connection: psycopg.Connection, query: Any, values: Sequence[object] = ()
+) -> tuple[Any, ...]:  # as psycopg has them
+    row = connection.execute(query, values or None).fetchone()
     assert row is not None
     return row
