@@ -21,7 +21,7 @@ Key = frozenset[tuple[str, object]]
 """What a connection was opened with."""
 
 MOST = 8
-"""Connections of one kind that a database keeps."""
+"""Connections that a database keeps."""
 AS_NEW = """
     SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all();
     DISCARD TEMP; DISCARD SEQUENCES
@@ -63,7 +63,7 @@ class Kept:
         with self._lock:
             while self._closed:
                 key, connection = self._closed.pop()
-                if len(self._ready[key]) < MOST and _is_renewed(connection):
+                if sum(map(len, self._ready.values())) < MOST and _is_renewed(connection):
                     self._ready[key].append(connection)
                 else:
                     connection.close()
@@ -109,7 +109,9 @@ def keep_connections() -> None:
         kept = _KEPT.get(str(named.get("dbname")))
         if kept is None or words:
             return opened(self, *words, **named)
-        key = frozenset(named.items())
+        # The adapters are an object of each engine, and are made of these.
+        made_of = (self._json_serializer, self._json_deserializer)  # pyright: ignore[reportPrivateUsage]
+        key = frozenset({**named, "context": made_of}.items())
         connection = kept.taken(key) or opened(self, **named)
         _KEYS[connection] = kept, key
         return connection
