@@ -118,7 +118,10 @@ class Lora(Method):
         return (_rank_problem("/method/rank", self.rank, limit, "at the chosen sites"),)
 
     def _override_problems(self, shape: ModelShape) -> Iterator[Problem]:
-        """Yield overrides without a site or an effect, and ranks that their sites cannot have."""
+        """Yield overrides without a site or an effect.
+
+        Also yield those with ranks that their sites cannot have.
+        """
         chosen = self.chosen_sites(shape)
         for index, override in enumerate(self.overrides):
             at = f"/method/overrides/{index}"

@@ -43,7 +43,7 @@ HALF = 0.5
 
 
 class Preprocessor(Value):
-    """The numbers that a model sees: (level · rescale − mean) / std, by channel."""
+    """How a model sees pixels: (level · rescale − mean) / std, by channel."""
 
     mean: tuple[Finite, ...] = Field(min_length=1, max_length=16)
     std: tuple[Positive, ...] = Field(min_length=1, max_length=16)

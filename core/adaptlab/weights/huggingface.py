@@ -92,7 +92,7 @@ class PublishedFamily(Family):
         """
 
     def with_preprocessor(self, preprocessor: Preprocessor | None) -> Self:
-        """Return a model of images that sees pixels in this way; models of texts ignore it."""
+        """Return the model with a way to see pixels; models of texts ignore it."""
         return self
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""How a published model of images sees pixels: its `preprocessor_config.json`."""
+"""Reading `preprocessor_config.json`, by which a model sees pixels."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -47,7 +47,7 @@ class _Members(BaseModel):
 
 
 def read_preprocessor(files: FolderFiles, image: ImageSize) -> Preprocessor | None:
-    """Return how a model sees images of a size; None if the folder has no file.
+    """Return how a model sees images; None if the folder has no file.
 
     Raises:
         BadModelFolder: the file is damaged, or contradicts the configuration of the model.

@@ -57,7 +57,9 @@ def from_peft(
     tensors: Mapping[str, Numbers],
     base: BaseTensors,
 ) -> Adapter:
-    """Return the scales and shifts of all norms; those without a copy in PEFT are the base's.
+    """Return the scales and shifts of all norms.
+
+    Those without a copy in PEFT are the base's.
 
     Raises:
         BadAdapter: the adapter has copies of other modules.

@@ -217,7 +217,10 @@ def _ranks(updates: list[_Update]) -> list[int]:
 
 
 def _method(members: LoraMembers, model: PublishedModel, sizes: Mapping[str, _Size]) -> Lora:
-    """Return the method with the most common rank and alpha, and overrides of other sites."""
+    """Return the method with the most common rank and alpha.
+
+    Other sites have overrides.
+    """
     by_size: dict[_Size, list[str]] = {}
     for site, size in sizes.items():
         by_size.setdefault(_already(by_size, size), []).append(site)
