@@ -48,7 +48,7 @@ class BaseModelView(Value):
 
 
 class ModelFolderFile(Value):
-    """A file of an uploaded model folder."""
+    """A file of an uploaded folder."""
 
     name: str
     size_bytes: int
@@ -56,26 +56,38 @@ class ModelFolderFile(Value):
 
 
 class ModelFolderLinks(Value):
-    """Links of an uploaded model folder."""
+    """Links of an uploaded folder."""
 
     self: str
 
 
-class ModelFolderView(Value):
-    """An uploaded model folder; an import names it as its `folder`.
+ModelFolderKind = Literal["model", "adapter"]
 
-    `family` and `parameters` are those of the model. Base models are imported from the folder, and
-    keep it from being deleted.
+
+class ModelFolderView(Value):
+    """An uploaded folder of a model or of a PEFT adapter.
+
+    An import names it as its `folder`, and the evaluation of an adapter as its `adapter`. `family`
+    is that of a model, null for an adapter. `architecture` is that of a model, or the PEFT type of
+    an adapter, and `dtype` has the types of the stored tensors; both are null for folders of
+    earlier versions. `sha256` is that of the lines `DIGEST  NAME` of all files, sorted by name.
+    `base_models` were imported from the folder, and keep it from being deleted.
     """
 
     name: str
     object: Literal["model_folder"] = "model_folder"
     project: str
+    owner: str
+    kind: ModelFolderKind
     folder: str
-    family: str
+    family: str | None
+    architecture: str | None
+    dtype: str | None
     parameters: int
     size_bytes: int
+    sha256: str
     files: tuple[ModelFolderFile, ...]
+    base_models: tuple[str, ...]
     created_at: Moment
     links: ModelFolderLinks
 

@@ -512,23 +512,31 @@ class Dataset(Table):
 
 
 class UploadedFolder(Table):
-    """A model folder whose files are artifacts.
+    """A folder of a model or of a PEFT adapter, whose files are artifacts.
 
-    `family` and `parameters` are those of the model.
+    `family` is that of the model, null for an adapter. `architecture` is that of the model, or the
+    PEFT type of the adapter, and `dtype` has the types of the stored tensors; both are null for
+    folders of earlier versions. `parameters` is the number of scalars.
     """
 
     __tablename__ = "uploaded_folders"
+    __table_args__ = (
+        CheckConstraint("(kind = 'model') = (family IS NOT NULL)", name="kind_has_family"),
+    )
 
     project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"), primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
     owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
-    family: Mapped[str]
+    kind: Mapped[str] = mapped_column(server_default="model")
+    family: Mapped[str | None]
+    architecture: Mapped[str | None]
+    dtype: Mapped[str | None]
     parameters: Mapped[int] = mapped_column(BigInteger)
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
 
 
 class UploadedFolderFile(Table):
-    """A file of an uploaded model folder.
+    """A file of an uploaded folder.
 
     `fingerprint` is the digest in `ModelFile`; null for files that it does not cover.
     """

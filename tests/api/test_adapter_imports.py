@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
 from tests.adapters import BASE, an_adapter
 from tests.api.rooted import with_a_root
+from tests.api.sending import sent
 from tests.folders import a_model_folder
 from tests.peft_folders import ADAPTER_CONFIG, ADAPTER_WEIGHTS, LORA, a_peft_folder, lora_tensors
 
@@ -18,6 +19,7 @@ from adaptlab.specs.resolved import readable, spec_digest
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_services.settings import Settings
 
+FILES = (ADAPTER_CONFIG, ADAPTER_WEIGHTS)
 IMPORT = {"kind": "import", "name": "llama", "folder": "models/llama"}
 ADAPTER: dict[str, Any] = {
     "kind": "adapt",
@@ -181,3 +183,78 @@ def test_an_export_is_imported_as_what_it_was(
     if method["name"] == "soft_prompt":
         problem = refusal(api, root, **document)
         assert "other position vectors of transformer.wpe" in problem["detail"]
+
+
+UPLOADED = {**ADAPTER, "adapter": "uploaded/lora"}
+
+
+def uploaded(api: TestClient, folder: Path, name: str = "lora") -> dict[str, Any]:
+    """Create a folder of an adapter from uploads."""
+    files = [
+        {"name": path.name, "upload": sent(api, path.read_bytes())} for path in folder.iterdir()
+    ]
+    answer = api.post("/v1/model-folders", json={"name": name, "files": files})
+    assert answer.status_code == 201, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_an_uploaded_adapter_is_read_like_one_below_a_root(api: TestClient, root: Path) -> None:
+    made = uploaded(api, root / "lora")
+    assert (made["kind"], made["architecture"], made["dtype"]) == ("adapter", "LORA", "F32")
+    assert (made["family"], made["base_models"]) == (None, [])
+    assert made["parameters"] == sum(tensor.size for tensor in lora_tensors().values())
+    specs = [api.post("/v1/jobs?validate_only=true", json=s).json() for s in (ADAPTER, UPLOADED)]
+    below, stored = (spec["resolved_spec"].pop("adapter") for spec in specs)
+    assert specs[0]["resolved_spec"] == specs[1]["resolved_spec"]
+    assert below["files"] == stored["files"]
+    assert {f["name"]: f["sha256"] for f in stored["stored"]} == {
+        f["name"]: f["sha256"] for f in made["files"]
+    }
+
+
+def test_an_uploaded_adapter_stays_while_a_job_needs_it(api: TestClient, root: Path) -> None:
+    uploaded(api, root / "lora")
+    job = api.post("/v1/jobs", json=UPLOADED).json()
+    refusal = api.delete("/v1/model-folders/lora")
+    assert refusal.status_code == 409
+    assert f"needed by the unfinished job {job['id']}" in refusal.json()["detail"]
+    assert api.post(f"/v1/jobs/{job['id']}/cancel").status_code == 200
+    assert api.delete("/v1/model-folders/lora").status_code == 204
+    retried = api.post(f"/v1/jobs/{job['id']}/retry")
+    assert retried.status_code == 422
+    assert retried.json()["errors"][0]["pointer"] == "/adapter"
+
+
+def test_models_and_adapters_are_not_taken_for_one_another(api: TestClient, root: Path) -> None:
+    uploaded(api, root / "lora")
+    answer = api.post("/v1/jobs", json={**IMPORT, "folder": "uploaded/lora"})
+    (problem,) = answer.json()["errors"]
+    assert (answer.status_code, problem["pointer"]) == (422, "/folder")
+    assert "uploaded/lora is an adapter. Existing ones: (none)." in problem["detail"]
+    uploaded(api, root / "llama", "llama")
+    problem = refusal(api, root, adapter="uploaded/llama")
+    assert "uploaded/llama is a model. Existing ones: lora." in problem["detail"]
+    assert problem["allowed"] == ["uploaded/lora"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "pointer", "message"),
+    [
+        ("adapter_model.bin", b"", "/files/2/name", "Load the adapter in PEFT and save it as"),
+        ("README.md", b"", "/files/2/name", "the folder of an adapter has adapter_config.json, ad"),
+        (ADAPTER_CONFIG, b'{"peft_type": "LOKR"}', "/files", 'has the peft_type "LOKR"'),
+        (ADAPTER_WEIGHTS, b"cut", "/files", "not a whole safetensors file"),
+        (ADAPTER_WEIGHTS, None, "/files", "The folder has no adapter_model.safetensors"),
+    ],
+)
+def test_uploads_that_are_no_adapter_are_refused_by_name(
+    api: TestClient, root: Path, name: str, content: bytes | None, pointer: str, message: str
+) -> None:
+    contents = {file: (root / "lora" / file).read_bytes() for file in FILES}
+    chosen = {file: text for file, text in {**contents, name: content}.items() if text is not None}
+    files = [{"name": file, "upload": sent(api, text or b"x")} for file, text in chosen.items()]
+    answer = api.post("/v1/model-folders", json={"name": "lora", "files": files})
+    (problem,) = answer.json()["errors"]
+    assert (answer.status_code, problem["pointer"]) == (422, pointer)
+    assert message in problem["detail"]

@@ -1,7 +1,9 @@
 """Uploaded model folders are stored once and imported like any other."""
 
+import hashlib
 import json
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -87,13 +89,27 @@ def test_a_folder_is_created_listed_and_imported(
     )
     assert api.get("/v1/model-folders/llama").json() == made
     assert api.get("/v1/model-folders").json()["data"] == [made]
+    assert (made["kind"], made["architecture"], made["dtype"]) == (
+        "model",
+        "LlamaForCausalLM",
+        "F32",
+    )
     job = api.post("/v1/jobs", json=IMPORT).json()
+    assert api.get("/v1/model-folders/llama").json()["base_models"] == ["llama"]
     named = job["resolved_spec"]["model_folder"]
     assert {f["name"]: f["sha256"] for f in named["stored"]} == {
         f["name"]: f["sha256"] for f in made["files"]
     }
     assert {f["name"] for f in named["files"]} == {p.name for p in folder.iterdir()} - {INDEX}
     assert api.get("/v1/base-models/llama").json()["folder"] == "uploaded/llama"
+
+
+def test_the_digest_is_that_of_the_output_of_sha256sum(api: TestClient, folder: Path) -> None:
+    made = created(api, folder)
+    names = sorted(path.name for path in folder.iterdir())
+    listed = subprocess.run(["sha256sum", *names], cwd=folder, capture_output=True, check=True)
+    assert made["sha256"] == hashlib.sha256(listed.stdout).hexdigest()
+    assert made["owner"] == "ada"
 
 
 def test_equal_bytes_are_stored_once_under_any_name(

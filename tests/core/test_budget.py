@@ -35,6 +35,8 @@ SMALL = MiniGPT(layers=1, heads=1, width=96, vocabulary=10, context=19).shape()
         # a rank has 4 · (256 + 256) at q and v each; DoRA first takes the 4 · 2 · 256 row lengths
         (12_288, "lora", {"dora": True}, {"rank": 2}, 10_240),
         (12_288, "lora", {"scaling": "rank_stabilised"}, {"rank": 3}, 12_288),
+        # q takes 4 · 512 at rank 1, so v can have rank 5
+        (12_288, "lora", {"overrides": ({"sites": ("q",), "rank": 1},)}, {"rank": 5}, 12_288),
         (12_288, "bitfit", {}, {}, 11_520),
         (12_288, "layernorm_tuning", {}, {}, 4_608),
         (12_288, "ia3", {}, {}, 6_144),

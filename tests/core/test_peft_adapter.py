@@ -33,7 +33,8 @@ from adaptlab.exchange.plugins import Adapter
 from adaptlab.exchange.site_patterns import site_patterns
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.methods.ia3 import IA3
-from adaptlab.methods.lora import Lora
+from adaptlab.methods.layernorm_tuning import LayerNormTuning
+from adaptlab.methods.lora import Lora, SitesOverride
 from adaptlab.methods.prefix_tuning import PrefixTuning
 from adaptlab.plugins.family import Family
 from adaptlab.weights.model_folder import check_folder
@@ -107,13 +108,43 @@ def test_a_magnitude_of_an_unchanged_site_is_kept_if_it_was_learned(tmp_path: Pa
 def test_ranks_and_alphas_by_module(llama: Family, tmp_path: Path) -> None:
     first = {"q_proj_lora_A": np.ones((4, 8), np.float32), "q_proj_lora_B": np.ones((8, 4))}
     config = {**LORA, "rank_pattern": {"0.self_attn.q_proj": 4}, "alpha_pattern": {"q_proj": 8}}
-    with pytest.raises(BadAdapter, match=r"different ranks \(2 at model.*; 4 at model.*\)"):
-        imported(llama, a_peft_folder(tmp_path / "ranks", config, lora_tensors(**first)))
-    with pytest.raises(BadAdapter, match=r"scales updates by 4 at .*q_proj and by 2 at .*v_proj"):
-        imported(llama, a_peft_folder(tmp_path / "scales", {**config, "rank_pattern": {}}))
+    adapter = imported(llama, a_peft_folder(tmp_path / "ranks", config, lora_tensors(**first)))
+    of_first = SitesOverride(sites=("blocks.0.attn.q",), rank=4, alpha=8)
+    of_second = SitesOverride(sites=("blocks.1.attn.q",), alpha=8)
+    assert adapter.method == Lora(
+        rank=2, alpha=4, sites=("q", "v"), overrides=(of_first, of_second)
+    )
+    assert adapter.tensors["blocks.0.attn.q.a"].shape == (4, 8)
+    adapter = imported(llama, a_peft_folder(tmp_path / "scales", {**config, "rank_pattern": {}}))
+    of_values = SitesOverride(sites=("v",), alpha=4)
+    assert adapter.method == Lora(rank=2, alpha=8, sites=("q", "v"), overrides=(of_values,))
     config = {**config, "rank_pattern": {}, "alpha_pattern": {"q_proj": 8, "v_proj": 8}}
     adapter = imported(llama, a_peft_folder(tmp_path / "same", config))
     assert adapter.method == Lora(rank=2, alpha=8, sites=("q", "v"))
+
+
+def test_norms_that_peft_has_not_copied_are_those_of_the_base(
+    llama: Family, tmp_path: Path
+) -> None:
+    key = "base_model.model.model.norm.ln_tuning_layers.weight"
+    tensors: Arrays = {key: np.full(8, 2, np.float32)}
+    config = {"peft_type": "LN_TUNING", "target_modules": ["norm"]}
+    folder = a_peft_folder(tmp_path / "norms", config, tensors)
+    own = np.full(8, 3, np.float32)
+    adapter = imported_adapter(llama, read_adapter(folder), lambda _: own)
+    assert adapter.method == LayerNormTuning()
+    numbers = {name: tensor[0] for name, tensor in adapter.tensors.items()}
+    assert len(numbers) == 5
+    assert [name for name, number in numbers.items() if number == 2] == ["final_norm.weight"]
+
+
+def test_more_sizes_than_overrides(
+    llama: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_peft_folder(tmp_path / "lora", {**LORA, "alpha_pattern": {"q_proj": 8}})
+    monkeypatch.setattr(lora_from_peft, "MOST_OVERRIDES", 0)
+    with pytest.raises(BadAdapter, match="have 2 pairs of a rank and an alpha"):
+        imported(llama, folder)
 
 
 def test_sites_that_need_too_many_patterns(
@@ -190,6 +221,13 @@ REFUSED: dict[str, tuple[Mapping[str, object], Arrays | None, str]] = {
         {"target_modules": ["c_attn"]},
         {C_ATTN.format(0, "lora_A"): Q.T},
         "adapts transformer.h.0.attn.c_attn, which is no linear module of this base model",
+    ),
+    "norms": (
+        {"peft_type": "LN_TUNING", "r": None, "lora_alpha": None, "lora_dropout": None,
+         "megatron_core": None, "bias": None, "init_lora_weights": None,
+         "target_modules": ["q_proj"]},
+        {"base_model.model.model.layers.0.self_attn.q_proj.ln_tuning_layers.weight": Q},
+        "which is not that of a norm of this base model. Use the base model",
     ),
     "embedding": ({}, {"base_model.model.lora_embedding_A": Q}, "for which adaptlab has no form"),
     "nothing": ({}, {}, "has no tensors"),

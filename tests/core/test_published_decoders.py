@@ -152,7 +152,17 @@ def test_a_family_is_read_as_it_was_written(folder: Path) -> None:
         (of_each_layer("q_proj.weight", 8), {}, "q_proj.weight has 8 numbers .* 8 × 8"),
         (of_each_layer("q_proj.bias", 8, 1), {}, "q_proj.bias has 8 × 1 numbers .* describes any"),
         ({}, {"auto_map": {"AutoModel": "modeling.Mine"}}, "auto_map"),
-        ({}, {"quantization_config": {"bits": 4}}, "quantization_config"),
+        (
+            {},
+            {"quantization_config": {"quant_method": "gptq", "bits": 4}},
+            r'quantization_config \("gptq", 4 bits\).*neither on a CPU nor on a GPU',
+        ),
+        (
+            {},
+            {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}},
+            r'\("bitsandbytes", 4 bits\)\. .* call dequantize\(\)',
+        ),
+        ({}, {"quantization_config": [1]}, r"\(of an unnamed kind\)"),
     ],
 )
 def test_a_folder_that_does_not_fit_its_configuration_is_refused_by_name(

@@ -97,6 +97,10 @@ def test_short_forms_mean_the_long_ones():
     assert resolve(parsed(ADAPT), facts()) == resolve(parsed(long), facts())
 
 
+def overridden(*overrides: dict[str, object]) -> dict[str, object]:
+    return {"method": {"name": "lora", "overrides": list(overrides)}, "budget": 10_000}
+
+
 def test_a_share_of_the_base_is_a_budget():
     resolved = resolve(parsed({**ADAPT, "budget": {"fraction_of_base": 0.01}}), facts())
     assert resolved.budget.requested == 1157  # 1 % of 115,776, rounded down
@@ -128,6 +132,27 @@ def test_a_resolved_spec_comes_back_from_json():
         ({"method": {"name": "lora", "rank": "two"}}, {"/method/rank": "int_type"}),
         ({"method": {"name": "lora", "ranks": 2}}, {"/method/ranks": "extra_forbidden"}),
         ({"method": {"name": "lora", "sites": ["w"]}}, {"/method/sites/0": "unknown_site"}),
+        (overridden({"sites": ["o"], "rank": 2}), {"/method/overrides/0/sites": "unknown_site"}),
+        (overridden({"sites": ["q"]}), {"/method/overrides/0": "nothing_overridden"}),
+        (
+            overridden({"sites": ["q"], "rank": 10**6}),
+            {"/method/overrides/0/rank": "rank_out_of_range"},
+        ),
+        (
+            overridden({"sites": ["q"], "rank": 2}, {"sites": ["v"], "rank": 1}),
+            {"/method/overrides": "nothing_left"},
+        ),
+        (
+            overridden({"sites": ["q"], "rank": 2}, {"sites": ["q"], "alpha": 1}),
+            {"/method/overrides/1/sites": "unknown_site"},
+        ),
+        (
+            overridden({"sites": [], "alpha": 0}),
+            {
+                "/method/overrides/0/sites": "too_short",
+                "/method/overrides/0/alpha": "greater_than",
+            },
+        ),
         ({"task": {"name": "add", "k": 50}}, {"/task": "vocabulary_too_small"}),
         ({"task": {"name": "add", "length": 11}}, {"/task": "context_too_small"}),
         ({"budget": 50}, {"/budget/trainable_parameters": "infeasible_budget"}),

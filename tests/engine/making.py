@@ -320,7 +320,13 @@ def adaptation(
 
 
 VARIANTS: dict[str, dict[str, object]] = {
-    "lora-rank-stabilised": {"name": "lora", "alpha": 3.0, "scaling": "rank_stabilised"},
+    "lora-rank-stabilised": {
+        "name": "lora",
+        "alpha": 3.0,
+        "sites": ["attn"],
+        "scaling": "rank_stabilised",
+        "overrides": [{"sites": ["q"], "rank": 1}, {"sites": ["v"], "alpha": 0.5}],
+    },
     "lora-dora": {"name": "lora", "dora": True, "sites": ["attn"]},
     "prefix-key-value": {"name": "prefix_tuning", "side": "key_value"},
     "prefix-network": {"name": "prefix_tuning", "reparameterisation": {"hidden": 3}},

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from adaptlab.exchange.peft_folder import peft_folder
 from adaptlab.methods.ia3 import IA3
-from adaptlab.methods.lora import Lora
+from adaptlab.methods.layernorm_tuning import LayerNormTuning
+from adaptlab.methods.lora import Lora, SitesOverride
 from adaptlab.methods.prefix_tuning import PrefixTuning, Reparameterisation
 from adaptlab.methods.soft_prompt import SoftPrompt
 from adaptlab.plugins.method import Method
@@ -36,6 +37,10 @@ def lora(*sites: str, **options: Any) -> Callable[[Pair], Lora]:
     return made
 
 
+BY_SITE = (
+    SitesOverride(sites=("blocks.1",), rank=3, alpha=5),
+    SitesOverride(sites=("o",), rank=1, alpha=7),
+)
 METHODS: dict[str, Callable[[Pair], Method]] = {
     "lora": lora(*EACH_QKV, rank=2),
     "lora-everywhere": lora("attn", "mlp", rank=2),
@@ -43,8 +48,12 @@ METHODS: dict[str, Callable[[Pair], Method]] = {
     "lora-head": lora("unembed", rank=2),
     "rank-stabilised": lora(*EACH_QKV, "down", rank=2, scaling="rank_stabilised"),
     "dora": lora(*EACH_QKV, rank=2, dora=True),
-    "dora-everywhere": lora("attn", "mlp", rank=3, dora=True, scaling="rank_stabilised"),
+    "dora-everywhere": lora(
+        "attn", "mlp", rank=3, dora=True, scaling="rank_stabilised", overrides=BY_SITE[1:]
+    ),
+    "lora-by-site": lora(*EACH_QKV, "o", rank=2, overrides=BY_SITE),
     "ia3": lambda _: IA3(),
+    "norms": lambda _: LayerNormTuning(),
     "prefix": lambda _: PrefixTuning(length=3, side="key_value"),
     "reparameterised": lambda _: PrefixTuning(
         length=2, side="key_value", reparameterisation=Reparameterisation(hidden=5)

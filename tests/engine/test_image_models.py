@@ -5,6 +5,7 @@ over its layers, for LoRA `peft`.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,16 @@ from tests.engine.image_models import IMAGES, ImagePair, image_pair
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.capture import Recorder
 from adaptlab.engine.families.transformers import forward
+from adaptlab.engine.huggingface import load_folder
 from adaptlab.engine.library_model import Float64
 from adaptlab.errors import BadModelFolder
 from adaptlab.methods.lora import Lora
 from adaptlab.methods.prefix_tuning import PrefixTuning
 from adaptlab.methods.soft_prompt import SoftPrompt
-from adaptlab.weights.model_folder import check_folder
+from adaptlab.plugins.images import Preprocessor
+from adaptlab.weights.model_folder import check_folder, fingerprint
+from adaptlab.weights.placed_folder import PlacedFolder
+from adaptlab.weights.preprocessor import PREPROCESSOR
 
 TOLERANCE = {False: 1e-5, True: 1e-12}
 each_model = pytest.mark.parametrize("name", IMAGES)
@@ -42,6 +47,24 @@ def test_logits_and_patterns_are_those_of_the_library(name: str, double: bool, t
     assert difference(both.logits(recorder=recorder), expected) < TOLERANCE[double]
     for ours, theirs in zip(recorder.patterns, out.attentions, strict=True):
         assert (ours[0] - theirs).abs().max() < TOLERANCE[double]
+
+
+def test_pixels_are_seen_as_the_preprocessor_says(tmp_path: Path):
+    both = image_pair("vit-colours", tmp_path, double=True)
+    plain = both.logits()
+    numbers = {"image_mean": [0.1, 0.2, 0.3], "image_std": [0.5, 0.6, 0.7], "rescale_factor": 0.01}
+    (tmp_path / PREPROCESSOR).write_text(json.dumps(numbers))
+    read = replace(both, ours=load_folder(tmp_path, torch.float64))
+    mean, std = (
+        torch.tensor(numbers[name], dtype=torch.float64).view(3, 1, 1)
+        for name in ("image_mean", "image_std")
+    )
+    levels = both.tokens.unflatten(-1, (3, 6, 6)).double()
+    with torch.no_grad(), Float64():
+        out = both.theirs(pixel_values=(0.01 * levels - mean) / std)
+    expected = out.last_hidden_state[:, 0] @ both.head[0].T + both.head[1]
+    assert difference(plain, expected) > 0.01
+    assert difference(read.logits(), expected) < TOLERANCE[True]
 
 
 def test_the_head_is_read_as_the_library_reads_its_own(tmp_path: Path):
@@ -178,3 +201,46 @@ def test_files_that_contradict_the_configuration_are_refused(
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     with pytest.raises(BadModelFolder, match=message):
         check_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"size": {"height": 8, "width": 9}}, "a size of 8 × 9, and config.json .* of 8 × 8"),
+        ({"size": 224, "do_resize": True}, "a size of 224 × 224"),
+        ({"do_center_crop": True, "crop_size": {"height": 6, "width": 6}}, "a crop_size of 6 × 6"),
+        ({"image_mean": [0.5, 0.5, 0.5]}, "3 values of image_mean, and .* num_channels 1"),
+        ({"do_convert_rgb": True}, "sets do_convert_rgb, which gives 3 channels"),
+        ({"image_std": [0]}, "has image_std a list"),
+        ({"rescale_factor": "x"}, 'has rescale_factor "x"'),
+        ({"do_flip_channel_order": True}, "sets do_flip_channel_order to true"),
+        ([], "preprocessor_config.json is not a JSON object"),
+    ],
+    ids=str,
+)
+def test_preprocessors_that_contradict_the_model_are_refused(
+    content: object, message: str, tmp_path: Path
+):
+    image_pair("vit", tmp_path, double=False)
+    (tmp_path / PREPROCESSOR).write_text(json.dumps(content))
+    with pytest.raises(BadModelFolder, match=message):
+        check_folder(tmp_path)
+
+
+def test_a_preprocessor_is_part_of_the_declaration_and_the_fingerprint(tmp_path: Path):
+    both = image_pair("vit", tmp_path, double=False)
+    before = fingerprint(check_folder(tmp_path))
+    file = tmp_path / PREPROCESSOR
+    file.write_text(json.dumps({"do_normalize": False, "size": {"height": 8, "width": 8}}))
+    checked = check_folder(tmp_path)
+    family = both.family.with_preprocessor(Preprocessor(mean=(0,), std=(1,), rescale=1 / 255))
+    assert checked.family == family
+    assert {f.name for f in fingerprint(checked)} - {f.name for f in before} == {PREPROCESSOR}
+    # An import of an earlier version, which read no such file, keeps its declaration.
+    older = PlacedFolder(path=tmp_path, name="models/vit", files=before)
+    assert older.checked().family == both.family
+    placed = older.model_copy(update={"files": fingerprint(checked)})
+    assert placed.checked().family == family
+    file.write_text(json.dumps({"do_normalize": False}))
+    with pytest.raises(BadModelFolder, match=f"Changed since then: {PREPROCESSOR}"):
+        placed.checked()

@@ -130,7 +130,9 @@ def test_lora_at_every_matrix_is_the_library_with_merged_weights(name: str, tmp_
         for site in untied:
             place = places[f"{site}.weight"]
             stored = parameters[place.name]
-            update = method.scale() * tensors[f"{site}.b"] @ tensors[f"{site}.a"]
+            update = (
+                method.scale_at(shape.sites[site]) * tensors[f"{site}.b"] @ tensors[f"{site}.a"]
+            )
             stored[place.start : place.start + len(update)] += update
     expected = both.expected().logits
     found = both.adapted(method, tensors)

@@ -18,6 +18,8 @@ from transformers import PreTrainedModel
 pytestmark = [
     pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning"),
     pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`:UserWarning"),
+    # Nor does it know norms as layers, of which it only copies the weights.
+    pytest.mark.filterwarnings("ignore:Unsupported layer type:UserWarning"),
 ]
 
 MODELS: dict[str, Callable[[], PreTrainedModel]] = {

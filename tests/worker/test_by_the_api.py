@@ -228,5 +228,10 @@ def test_an_uploaded_model_reaches_workers_that_can_read_no_folder(
         assert {found.source for found in client.jobs.attention(job.id)} == {"base", "adapted"}
         (checkpoint,) = client.jobs.checkpoints(job.id)
         client.checkpoints.export(checkpoint, tmp_path / "peft")
-    config = json.loads((tmp_path / "peft" / "adapter_config.json").read_text())
-    assert config["base_model_name_or_path"] == "uploaded/llama"
+        config = json.loads((tmp_path / "peft" / "adapter_config.json").read_text())
+        assert config["base_model_name_or_path"] == "uploaded/llama"
+        adapter = client.model_folders.upload("mine", tmp_path / "peft")
+        shutil.rmtree(tmp_path / "peft")
+        again = client.checkpoints.import_folder("tiny", adapter.folder, ADAPT["task"])
+        ended = watched.wait_for_state(again.id, "failed", "succeeded")
+        assert (ended.state, ended.error) == ("succeeded", None)

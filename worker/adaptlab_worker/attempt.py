@@ -146,7 +146,8 @@ class Attempt:
         self, trainer: TrainerProcess, recorder: Recorder, cache: AssetCache, scratch: Path
     ) -> Ended:
         try:
-            folder, adapter = self._place_folder(cache, scratch), self._locate_adapter()
+            folder = self._place_folder(cache, scratch)
+            adapter = self._place_adapter(cache, scratch / "adapter")
             bases = self._fetch_bases(cache, scratch)
             trainer.memory_kills.forget_earlier()
             trainer.send(
@@ -258,15 +259,15 @@ class Attempt:
         if needed is None:
             return None
         if needed.stored:
-            path.mkdir()
-            for file in needed.stored:
-                self._place(cache, file.sha256, path / file.name)
+            self._place_files(cache, path, needed)
         else:
             path = self._roots.locate(needed.folder)
         return PlacedFolder(path=path, name=needed.folder, files=needed.files)
 
-    def _locate_adapter(self) -> PlacedAdapter | None:
+    def _place_adapter(self, cache: AssetCache, path: Path) -> PlacedAdapter | None:
         """Return the folder of an imported adapter.
+
+        An uploaded one is fetched to `path`.
 
         Raises:
             InvalidSpec: this worker lacks it.
@@ -274,10 +275,19 @@ class Attempt:
         needed = self._claim.resolved_spec.adapter
         if needed is None:
             return None
-        located = self._roots.located(needed.folder)
-        return PlacedAdapter(
-            path=located.place, name=needed.folder, files=needed.files, within=located.root
-        )
+        within = None
+        if needed.stored:
+            self._place_files(cache, path, needed)
+        else:
+            located = self._roots.located(needed.folder)
+            path, within = located.place, located.root
+        return PlacedAdapter(path=path, name=needed.folder, files=needed.files, within=within)
+
+    def _place_files(self, cache: AssetCache, path: Path, needed: ModelFolder) -> None:
+        """Fetch the files of an uploaded folder to a new folder."""
+        path.mkdir()
+        for file in needed.stored:
+            self._place(cache, file.sha256, path / file.name)
 
     def _fetch(self, sha256: str) -> Iterator[bytes]:
         for chunk in self._ledger.fetch_artifact(self._claim, sha256):

@@ -1,4 +1,4 @@
-"""`/v1/model-folders`: uploaded files of published models."""
+"""`/v1/model-folders`: uploaded files of published models and PEFT adapters."""
 
 from typing import Annotated
 
@@ -40,7 +40,7 @@ def create_model_folder(
     session: SessionDep,
     who: SubmitterDep,
 ) -> Response:
-    """Create a model folder from uploads, one per file; safe to repeat."""
+    """Create a folder of a model or an adapter from uploads, one per file; safe to repeat."""
     stored = uploaded_folders.create(session, who, body.read())
     if not stored.is_new:
         return json_answer(stored.folder)
@@ -52,20 +52,20 @@ def create_model_folder(
 def list_model_folders(
     session: SessionDep, page_size: PageSize = DEFAULT_PAGE_SIZE, page_token: PageToken = None
 ) -> Response:
-    """List uploaded model folders by name."""
+    """List uploaded folders by name."""
     return json_answer(uploaded_folders.page(session, page_size, page_token))
 
 
 @router.get("/{name}", response_model=ModelFolderView, responses=failures(404))
 @needs("reader")
 def get_model_folder(name: Named, session: SessionDep) -> Response:
-    """Get one uploaded model folder, with the digests of its files."""
+    """Get one uploaded folder, with the digests of its files."""
     return json_answer(uploaded_folders.get(session, name))
 
 
 @router.delete("/{name}", status_code=204, responses=failures(404, 409))
 @needs("submitter")
 def delete_model_folder(name: Named, session: SessionDep, _: SubmitterDep) -> Response:
-    """Delete an uploaded model folder that no base model or unfinished job needs."""
+    """Delete an uploaded folder that no base model or unfinished job needs."""
     uploaded_folder_deletion.delete_folder(session, name)
     return Response(status_code=204, headers=NO_STORE)

@@ -50,7 +50,7 @@ def exit_code(error: Exception) -> ExitCode:
         ((client.Unauthorised, client.UnsafeFile), ExitCode.AUTHENTICATION),
         (client.NotFound, ExitCode.NOT_FOUND),
         (core.BrokenBundle, ExitCode.INVALID_FILE),
-        (core.BadModelFolder, ExitCode.INVALID_FILE),
+        ((core.BadModelFolder, core.BadAdapter), ExitCode.INVALID_FILE),
         (client.ServerStarting, ExitCode.TEMPORARY),
         ((client.ServerUnreachable, client.NoServer), ExitCode.UNREACHABLE),
         (

@@ -159,9 +159,8 @@ class Checkpoints:
     ) -> JobView:
         """Submit a job that imports and evaluates an adapter.
 
-        The adapter is one that PEFT has saved on the server.
-
-        `folder` is `ALIAS/SUB/PATH`, a path below one of the server's model roots. `members` are
+        `folder` is `ALIAS/SUB/PATH`, a path below one of the server's model roots, or
+        `uploaded/NAME`, a folder that `Client.model_folders` has uploaded. `members` are
         further members of the spec, such as `evaluation` and `capture`. Raises `InvalidRequest` if
         the adapter cannot be imported.
         """

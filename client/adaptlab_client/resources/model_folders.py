@@ -1,4 +1,4 @@
-"""Uploaded model folders of a server, from which base models are imported."""
+"""Uploaded folders of a server: models to import, and PEFT adapters."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -6,9 +6,13 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from adaptlab.exchange.adapter_folder import read_adapter
+from adaptlab.exchange.peft_adapter import peft_type_of
+from adaptlab.exchange.peft_members import ADAPTER_CONFIG
 from adaptlab.weights.folder_files import PlainFolder
 from adaptlab.weights.huggingface import CONFIG, INDEX
 from adaptlab.weights.model_folder import TOKENISER, check_folder
+from adaptlab.weights.preprocessor import PREPROCESSOR
 from adaptlab_answers.models import ModelFolderView
 from adaptlab_client.errors import ApiError, NotFound
 from adaptlab_client.resources.uploads import Uploads
@@ -21,22 +25,22 @@ Report = Callable[[str, int, int], None]
 
 
 class ModelFolders:
-    """Files of published models in the server's store."""
+    """Files of published models and of PEFT adapters in the server's store."""
 
     def __init__(self, connection: Connection, uploads: Uploads) -> None:
         self._connection = connection
         self._uploads = uploads
 
     def list(self) -> Iterator[ModelFolderView]:
-        """Iterate over all uploaded model folders, page by page."""
+        """Iterate over all uploaded folders, page by page."""
         return entries(self._connection, path_of("model-folders"), ModelFolderView)
 
     def get(self, name: str) -> ModelFolderView:
-        """Return an uploaded model folder; raises `NotFound`."""
+        """Return an uploaded folder; raises `NotFound`."""
         return self._connection.ask(Request("GET", path_of("model-folders", name)), ModelFolderView)
 
     def delete(self, name: str) -> None:
-        """Delete an uploaded model folder.
+        """Delete an uploaded folder.
 
         Raises `Conflict` if a base model or an unfinished job needs it, and `NotFound`.
         """
@@ -47,13 +51,15 @@ class ModelFolders:
     ) -> ModelFolderView:
         """Upload the files that adaptlab reads; a second call resumes.
 
-        These are the configuration, the weights and the tokeniser; other files stay behind. The
-        folder is checked first, as the server checks it. Nothing is sent if the server has the same
-        files under this name. `report` is called with the name of a file, the number of its bytes
-        that have arrived, and its size.
+        These are the configuration, the weights, and the tokeniser or the preprocessor of a model,
+        or the two files of a PEFT adapter; other files stay behind. The folder is checked first, as
+        the server checks it. Nothing is sent if the server has the same files under this name.
+        `report` is called with the name of a file, the number of its bytes that have arrived, and
+        its size.
 
         Raises:
             BadModelFolder: the folder has no model that adaptlab supports.
+            BadAdapter: the folder has an adapter that adaptlab does not support.
             Conflict: the name belongs to other files.
         """
         names = model_files(Path(folder))
@@ -85,14 +91,21 @@ class ModelFolders:
 
 
 def model_files(folder: Path) -> tuple[str, ...]:
-    """Return the names of the files that adaptlab reads of a model folder.
+    """Return the names of the files that adaptlab reads of a folder.
+
+    The folder is that of a model or of a PEFT adapter.
 
     Raises:
         BadModelFolder: the folder has no model that adaptlab supports.
+        BadAdapter: the folder has an adapter that adaptlab does not support.
     """
+    if (folder / ADAPTER_CONFIG).exists():
+        adapter = read_adapter(folder)
+        peft_type_of(adapter.config)
+        return tuple(file.name for file in adapter.files)
     checked = check_folder(folder)
     weights = sorted({tensor.file.name for tensor in checked.stored})
-    others = (CONFIG, INDEX, TOKENISER)
+    others = (CONFIG, INDEX, TOKENISER, *((PREPROCESSOR,) if checked.has_preprocessor else ()))
     present = checked.files.names()
     return (*(name for name in others if name in present), *weights)
 

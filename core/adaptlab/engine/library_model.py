@@ -25,7 +25,6 @@ from adaptlab.engine.plugins import PatternRecorder
 from adaptlab.engine.tensors import Bool, Float, Int
 from adaptlab.errors import BadModelFolder
 from adaptlab.families.transformers import Transformers
-from adaptlab.plugins.images import LEVELS
 from adaptlab.weights.library_tensors import (
     BEFORE_ATTENTION,
     BLOCK,
@@ -127,8 +126,8 @@ class LibraryModel:
         is_encoder, has_classes = self.family.is_encoder, at.attached.read is not None
         if self._image is not None:
             pixels = tokens.unflatten(-1, self._image).to(at.weights[PATCHES])
-            scaled = pixels / ((LEVELS - 1) / 2) - 1
-            states = self._module.base_model(pixel_values=scaled).last_hidden_state
+            seen = self._seen(pixels)
+            states = self._module.base_model(pixel_values=seen).last_hidden_state
             return at.classified(states, "first")
         options: dict[str, Any] = {"use_cache": False}
         if at.virtual or at.positions.keys:
@@ -177,6 +176,13 @@ class LibraryModel:
             virtual(attached.prompt, counts.prompt),
         ]
         return torch.cat([*before, content], 1)
+
+    def _seen(self, levels: Float[Tensor, "N K H W"]) -> Float[Tensor, "N K H W"]:
+        """Return the numbers that the model sees of levels."""
+        how = self.family.pixels_seen()
+        # Numbers, not tensors, which would be copied to the device while a graph is recorded.
+        channels = zip(levels.unbind(1), how.mean, how.std, strict=True)
+        return torch.stack([(one * how.rescale - mean) / std for one, mean, std in channels], 1)
 
     def _patched(self, pixels: Float[Tensor, "N K H W"], **_: Any) -> Float[Tensor, "N T2 C"]:
         """Return the first block's input for images.

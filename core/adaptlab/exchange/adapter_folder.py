@@ -9,6 +9,7 @@ from pathlib import Path
 from adaptlab.errors import BadAdapter, BadModelFolder, BadWeightsFile
 from adaptlab.exchange.peft_members import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from adaptlab.exchange.plugins import Numbers
+from adaptlab.weights.folder_files import FolderFiles, PlainFolder
 from adaptlab.weights.huggingface import LARGEST_JSON, PICKLES, json_object
 from adaptlab.weights.model_folder import ModelFile
 from adaptlab.weights.numbers import numbers
@@ -18,7 +19,6 @@ from adaptlab.weights.weights_file import (
     LENGTH_BYTES,
     WEIGHT_DTYPES,
     StoredTensor,
-    opened,
     read_header_in,
 )
 
@@ -35,27 +35,37 @@ class AdapterFolder:
     config: Mapping[str, object]
     tensors: Mapping[str, Numbers] = field(repr=False)
     files: tuple[ModelFile, ...]
+    dtypes: frozenset[str]
+    """The types in which the tensors are stored."""
 
 
 def read_adapter(folder: Path, within: Path | None = None) -> AdapterFolder:
+    """Read a folder of this machine; see `read_adapter_files`.
+
+    A file that is outside the folder `within` when it is opened is rejected.
+    """
+    return read_adapter_files(PlainFolder(folder, within))
+
+
+def read_adapter_files(files: FolderFiles) -> AdapterFolder:
     """Read `adapter_config.json` and `adapter_model.safetensors`.
 
-    Nothing is unpickled. See `adaptlab.weights.weights_file.opened` for `within`.
+    Nothing is unpickled.
 
     Raises:
         BadAdapter: a file is missing, damaged or too large, or numbers are not finite.
     """
-    text = _content(folder / ADAPTER_CONFIG, within, LARGEST_JSON + 1)
+    text = _content(files, ADAPTER_CONFIG, LARGEST_JSON + 1)
     try:
         config = json_object(ADAPTER_CONFIG, text)
     except BadModelFolder as error:
         raise BadAdapter(f"{error} Save the adapter again with save_pretrained.") from error
-    content = _content(folder / ADAPTER_WEIGHTS, within, LARGEST_FILE + 1)
+    content = _content(files, ADAPTER_WEIGHTS, LARGEST_FILE + 1)
     if len(content) > LARGEST_FILE:
         raise _too_large()
-    tensors = _tensors(content)
-    files = {ADAPTER_CONFIG: text, ADAPTER_WEIGHTS: content}
-    return AdapterFolder(config, tensors, tuple(_file(*file) for file in files.items()))
+    tensors, dtypes = _tensors(content)
+    read = {ADAPTER_CONFIG: text, ADAPTER_WEIGHTS: content}
+    return AdapterFolder(config, tensors, tuple(_file(*file) for file in read.items()), dtypes)
 
 
 class PlacedAdapter(Placed):
@@ -82,33 +92,39 @@ class PlacedAdapter(Placed):
         )
 
 
-def _content(path: Path, within: Path | None, most: int) -> bytes:
+def _content(files: FolderFiles, name: str, most: int) -> bytes:
     """Return the first `most` bytes of a file."""
     try:
-        with opened(path, within) as file:
+        with files.opened(name) as file:
             return file.read(most)
     except FileNotFoundError as error:
-        raise BadAdapter(_missing(path)) from error
+        raise BadAdapter(_missing(files, name)) from error
     except OSError as error:
         # The message does not contain the folder, which users need not see.
-        raise BadAdapter(f"{path.name} cannot be read: {error.strerror or error}.") from error
+        raise BadAdapter(f"{name} cannot be read: {error.strerror or error}.") from error
 
 
-def _missing(path: Path) -> str:
-    pickles = sorted(file.name for file in path.parent.iterdir() if file.suffix in PICKLES)
-    if path.name == ADAPTER_WEIGHTS and pickles:
-        return (
-            f"{pickles[0]} is not read, because a file of this type can contain code that runs "
-            f"when it is loaded. Load the adapter in PEFT and save it as {ADAPTER_WEIGHTS}, with "
-            "save_pretrained(…, safe_serialization=True)."
-        )
+def _missing(files: FolderFiles, name: str) -> str:
+    pickles = [entry for entry in files.names() if entry.endswith(PICKLES)]
+    if name == ADAPTER_WEIGHTS and pickles:
+        return unread_pickle(pickles[0])
     return (
-        f"The folder has no {path.name}. Name a folder that save_pretrained of a PeftModel has "
+        f"The folder has no {name}. Name a folder that save_pretrained of a PeftModel has "
         "written, with its whole content."
     )
 
 
-def _tensors(content: bytes) -> dict[str, Numbers]:
+def unread_pickle(name: str) -> str:
+    """Return the refusal of a pickled file."""
+    return (
+        f"{name} is not read, because a file of this type can contain code that runs when it is "
+        f"loaded. Load the adapter in PEFT and save it as {ADAPTER_WEIGHTS}, with "
+        "save_pretrained(…, safe_serialization=True)."
+    )
+
+
+def _tensors(content: bytes) -> tuple[dict[str, Numbers], frozenset[str]]:
+    """Return the tensors in float32, and their types in the file."""
     path = Path(ADAPTER_WEIGHTS)
     try:
         header = read_header_in(content[: LENGTH_BYTES + LARGEST_HEADER], len(content), path)
@@ -122,7 +138,8 @@ def _tensors(content: bytes) -> dict[str, Numbers]:
             )
     if 4 * sum(math.prod(tensor.shape) for tensor in header.tensors) > LARGEST_ADAPTER:
         raise _too_large()
-    return {tensor.name: _finite(tensor, content) for tensor in header.tensors}
+    dtypes = frozenset(tensor.dtype for tensor in header.tensors)
+    return {tensor.name: _finite(tensor, content) for tensor in header.tensors}, dtypes
 
 
 def _finite(tensor: StoredTensor, content: bytes) -> Numbers:

@@ -59,18 +59,26 @@ def adapted_modules(
         by_module.setdefault(module, {})[kind] = tensor
     if not by_module:
         raise BadAdapter(f"{ADAPTER_WEIGHTS} has no tensors. Save the adapter again.")
-    ends = frozenset(targets)
-    for module in by_module:
-        if ends.isdisjoint(name_ends(module)):
-            raise BadAdapter(
-                f"{ADAPTER_WEIGHTS} adapts {module}, which target_modules of {ADAPTER_CONFIG} does "
-                "not name. Add it there if it belongs to the adapter."
-            )
+    check_targeted(by_module, targets)
     return tuple(
         AdaptedModule(module, by_module[name])
         for name, module in model.modules.items()
         if name in by_module
     )
+
+
+def check_targeted(modules: Iterable[str], targets: Iterable[str]) -> None:
+    """Raise `BadAdapter` for a module that is not among the targets.
+
+    PEFT would ignore its tensors.
+    """
+    ends = frozenset(targets)
+    for module in modules:
+        if ends.isdisjoint(name_ends(module)):
+            raise BadAdapter(
+                f"{ADAPTER_WEIGHTS} adapts {module}, which target_modules of {ADAPTER_CONFIG} does "
+                "not name. Add it there if it belongs to the adapter."
+            )
 
 
 def check_shape(name: str, tensor: Numbers, *shapes: tuple[int | None, ...]) -> None:

@@ -16,7 +16,7 @@ from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.llama import Llama
 from adaptlab.plugins.decoder import SPREAD
 from adaptlab.plugins.family import FAMILIES
-from adaptlab.plugins.images import ImageSize
+from adaptlab.plugins.images import ImageSize, Preprocessor
 from adaptlab.plugins.shapes import Initialiser, ModelShape, Site, TensorShape
 from adaptlab.weights.huggingface import PublishedConfig, PublishedFamily, PublishedTensor
 from adaptlab.weights.library_tensors import (
@@ -101,7 +101,8 @@ class Transformers(PublishedFamily):
     without a head, such as one for sentences, only classifies, by a head that is trained.
 
     A ViT reads images: an item is the levels of its pixels from 0 to 255, which the model sees as
-    numbers from -1 to 1. Its positions are the class token, which the head reads, and the patches.
+    `preprocessor` says, or as numbers from -1 to 1. Its positions are the class token, which the
+    head reads, and the patches.
     """
 
     title: ClassVar[str] = "Transformers"
@@ -127,6 +128,10 @@ class Transformers(PublishedFamily):
     architecture: Architecture
     config: Annotated[dict[str, JsonValue], AfterValidator(_is_plain)]
     stored: dict[str, Shape] = Field(min_length=1, max_length=128)
+    preprocessor: Preprocessor | None = Field(
+        default=None,
+        exclude_if=lambda preprocessor: preprocessor is None,  # older jobs keep their digests
+    )
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -144,7 +149,16 @@ class Transformers(PublishedFamily):
         needed |= {PATCHES, CLASS_TOKEN, POSITIONS} if self.image() else {EMBEDDING}
         if missing := sorted(needed - names):
             raise ValueError(f"the model has no {', '.join(missing)}")
+        if self.preprocessor is not None:
+            self._check_channels(self.preprocessor)
         return self
+
+    def _check_channels(self, preprocessor: Preprocessor) -> None:
+        image = self.image()
+        if image is None:
+            raise ValueError("only models of images have a preprocessor")
+        if {len(preprocessor.mean), len(preprocessor.std)} != {image.channels}:
+            raise ValueError(f"the preprocessor is not one of {image.channels} channels")
 
     def __hash__(self) -> int:
         return hash((self.architecture, frozenset(self.stored.items())))
@@ -174,7 +188,17 @@ class Transformers(PublishedFamily):
 
         May raise `BadModelFolder`.
         """
-        return self.from_published(self.architecture, self.config, stored)
+        found = self.from_published(self.architecture, self.config, stored)
+        return found.with_preprocessor(self.preprocessor)
+
+    def with_preprocessor(self, preprocessor: Preprocessor | None) -> Self:
+        return self.model_copy(update={"preprocessor": preprocessor})
+
+    def pixels_seen(self) -> Preprocessor:
+        """Return how the model, one of images, sees levels."""
+        image = self.image()
+        assert image is not None
+        return self.preprocessor or Preprocessor.default(image.channels)
 
     def resolved(self, vocabulary: int, context: int) -> Self:
         return self

@@ -1,13 +1,28 @@
 """LoRA: low-rank updates of selected weight matrices."""
 
-from typing import ClassVar, Literal
+from collections.abc import Iterable, Iterator
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.method import METHODS, AttentionClaim, LearningRates, Method
 from adaptlab.plugins.shapes import Initialiser, ModelShape, Site, TensorShape
-from adaptlab.values import AUTO, Auto
+from adaptlab.values import AUTO, Auto, Value
+
+Sites = Annotated[tuple[str, ...], Field(min_length=1, max_length=64)]
+MOST_OVERRIDES = 64
+
+
+class SitesOverride(Value):
+    """Another rank or alpha at some of the chosen sites.
+
+    None is the value of the other sites.
+    """
+
+    sites: Sites
+    rank: int | None = None
+    alpha: float | None = Field(default=None, gt=0, le=1e4)
 
 
 @METHODS.register("lora")
@@ -18,6 +33,9 @@ class Lora(Method):
     names, such as `q`, `attn.v`, `mlp` or `blocks.0.mlp.up`. With `scaling: rank_stabilised` the
     factor s is alpha / √rank (Kalajdzievski 2023). With `dora` the norm m of every row of W + s B A
     is learned separately: y = m / ‖W + s B A‖ · (W + s B A) x (Liu et al., ICML 2024).
+
+    `overrides` give some of the sites another rank or alpha; the first whose sites match decides. A
+    budget determines `rank`, that of all other sites.
     """
 
     title: ClassVar[str] = "LoRA"
@@ -33,14 +51,31 @@ class Lora(Method):
     name: Literal["lora"] = "lora"
     rank: int | Auto = Field(default=AUTO)
     alpha: float = Field(default=1.0, gt=0, le=1e4)
-    sites: tuple[str, ...] = Field(default=("q", "v"), min_length=1, max_length=64)
+    sites: Sites = ("q", "v")
     scaling: Literal["standard", "rank_stabilised"] = "standard"
     dora: bool = False
+    overrides: tuple[SitesOverride, ...] = Field(
+        default=(),
+        max_length=MOST_OVERRIDES,
+        exclude_if=lambda overrides: not overrides,  # older jobs keep their digests
+    )
 
-    def scale(self) -> float:
-        """Return the factor s of the update."""
-        assert isinstance(self.rank, int)
-        return self.alpha / (self.rank if self.scaling == "standard" else self.rank**0.5)
+    def rank_at(self, site: Site) -> int:
+        """Return the rank of the update of a chosen site."""
+        override = self._override_at(site)
+        rank = self.rank if override is None or override.rank is None else override.rank
+        assert isinstance(rank, int)
+        return rank
+
+    def alpha_at(self, site: Site) -> float:
+        """Return the alpha of a chosen site."""
+        override = self._override_at(site)
+        return self.alpha if override is None or override.alpha is None else override.alpha
+
+    def scale_at(self, site: Site) -> float:
+        """Return the factor s of the update of a chosen site."""
+        rank = self.rank_at(site)
+        return self.alpha_at(site) / (rank if self.scaling == "standard" else rank**0.5)
 
     def chosen_sites(self, shape: ModelShape) -> tuple[Site, ...]:
         """Return the linear sites that match a pattern, in forward order."""
@@ -48,12 +83,12 @@ class Lora(Method):
         return tuple(site for site in shape.linear_sites if site.name in chosen)
 
     def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
-        assert isinstance(self.rank, int)
         tensors: dict[str, TensorShape] = {}
         for site in self.chosen_sites(shape):
+            rank = self.rank_at(site)
             uniform = Initialiser("kaiming_uniform", 1.0)
-            tensors[f"{site.name}.a"] = TensorShape((self.rank, site.inputs), uniform)
-            tensors[f"{site.name}.b"] = TensorShape((site.outputs, self.rank), Initialiser("zeros"))
+            tensors[f"{site.name}.a"] = TensorShape((rank, site.inputs), uniform)
+            tensors[f"{site.name}.b"] = TensorShape((site.outputs, rank), Initialiser("zeros"))
             if self.dora:
                 weight = f"{site.name}.weight"
                 norms = Initialiser("base_row_norms", source=shape.tied.get(weight, weight))
@@ -62,7 +97,7 @@ class Lora(Method):
         return tensors
 
     def largest_size(self, shape: ModelShape) -> int:
-        return min((min(s.inputs, s.outputs) for s in self.chosen_sites(shape)), default=1)
+        return _highest_rank(site for site in self.chosen_sites(shape) if self._is_sized(site))
 
     def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
         names = tuple(site.name for site in shape.linear_sites)
@@ -76,17 +111,65 @@ class Lora(Method):
             for index, pattern in enumerate(self.sites)
             if not shape.matching_sites(pattern)
         )
+        problems = unmatched or tuple(self._override_problems(shape))
         limit = self.largest_size(shape)
-        if unmatched or not isinstance(self.rank, int) or 1 <= self.rank <= limit:
-            return unmatched
-        return (
-            Problem(
-                pointer="/method/rank",
-                code="rank_out_of_range",
-                detail=f"The rank {self.rank} is outside 1 to {limit} at the chosen sites.",
-                nearest=(min(max(self.rank, 1), limit),),
-            ),
-        )
+        if problems or not isinstance(self.rank, int) or 1 <= self.rank <= limit:
+            return problems
+        return (_rank_problem("/method/rank", self.rank, limit, "at the chosen sites"),)
+
+    def _override_problems(self, shape: ModelShape) -> Iterator[Problem]:
+        """Yield overrides without a site or an effect.
+
+        Also yield those with ranks that their sites cannot have.
+        """
+        chosen = self.chosen_sites(shape)
+        for index, override in enumerate(self.overrides):
+            at = f"/method/overrides/{index}"
+            sites = [site for site in chosen if self._override_at(site) is override]
+            if override.rank is None and override.alpha is None:
+                detail = "The override sets neither a rank nor an alpha. Set one, or leave it out."
+                yield Problem(at, "nothing_overridden", detail)
+            elif not sites:
+                detail = (
+                    f"No chosen site is left for the override of {', '.join(override.sites)}. "
+                    "Overrides apply to sites that `sites` chooses, and the first that matches "
+                    "decides."
+                )
+                yield Problem(
+                    f"{at}/sites", "unknown_site", detail, tuple(site.name for site in chosen)
+                )
+            elif override.rank is not None:
+                limit = _highest_rank(sites)
+                if not 1 <= override.rank <= limit:
+                    yield _rank_problem(f"{at}/rank", override.rank, limit, "at these sites")
+        if not any(self._is_sized(site) for site in chosen):
+            detail = (
+                "Every chosen site has a rank from an override, so `rank` has no effect. Leave out "
+                "the override of some sites."
+            )
+            yield Problem("/method/overrides", "nothing_left", detail)
+
+    def _override_at(self, site: Site) -> SitesOverride | None:
+        matching = (one for one in self.overrides if any(map(site.matches, one.sites)))
+        return next(matching, None)
+
+    def _is_sized(self, site: Site) -> bool:
+        """Return True if the site has the rank that a budget determines."""
+        override = self._override_at(site)
+        return override is None or override.rank is None
 
     def extra_flops_per_token(self, shape: ModelShape) -> int:
         return sum(2 * tensor.size for tensor in self.tensors(shape).values())
+
+
+def _highest_rank(sites: Iterable[Site]) -> int:
+    return min((min(site.inputs, site.outputs) for site in sites), default=1)
+
+
+def _rank_problem(pointer: str, rank: int, limit: int, where: str) -> Problem:
+    return Problem(
+        pointer=pointer,
+        code="rank_out_of_range",
+        detail=f"The rank {rank} is outside 1 to {limit} {where}.",
+        nearest=(min(max(rank, 1), limit),),
+    )

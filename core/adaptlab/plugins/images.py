@@ -1,6 +1,10 @@
 """Images as items: their size, and the levels of their pixels."""
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
+
+from adaptlab.values import Value
 
 LEVELS = 256
 """The levels of a pixel in one channel, from 0 to 255."""
@@ -30,3 +34,23 @@ class ImageSize(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.channels} × {self.height} × {self.width}"
+
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+HALF = 0.5
+"""The mean and the standard deviation that most published ViTs were trained with."""
+
+
+class Preprocessor(Value):
+    """How a model sees pixels: (level · rescale − mean) / std, by channel."""
+
+    mean: tuple[Finite, ...] = Field(min_length=1, max_length=16)
+    std: tuple[Positive, ...] = Field(min_length=1, max_length=16)
+    rescale: Positive
+
+    @classmethod
+    def default(cls, channels: int) -> "Preprocessor":
+        """Return that of a model without a file: numbers from −1 to 1."""
+        halves = (HALF,) * channels
+        return cls(mean=halves, std=halves, rescale=1 / (LEVELS - 1))

@@ -85,6 +85,14 @@ class Site:
     outputs: int
     layer: int | None = None
 
+    def matches(self, pattern: str) -> bool:
+        """Return True if the dotted name contains `pattern`, in whole segments.
+
+        `mlp` matches `blocks.0.mlp.up`, `q` matches `blocks.0.attn.q`, and `blocks.1` all sites of
+        layer 1.
+        """
+        return f".{pattern}." in f".{self.name}."
+
 
 @dataclass(frozen=True)
 class ModelShape:
@@ -193,13 +201,8 @@ class ModelShape:
         }
 
     def matching_sites(self, pattern: str) -> tuple[Site, ...]:
-        """Return the linear sites whose dotted name contains `pattern`.
-
-        Whole segments are compared: `mlp` matches `blocks.0.mlp.up`, `q` matches
-        `blocks.0.attn.q`, and `blocks.1` all sites of layer 1.
-        """
-        wanted = f".{pattern}."
-        return tuple(site for site in self.linear_sites if wanted in f".{site.name}.")
+        """Return the linear sites that match a pattern; see `Site.matches`."""
+        return tuple(site for site in self.linear_sites if site.matches(pattern))
 
     def forward_flops_per_token(self) -> int:
         """Return the operations of all matrix products per token.

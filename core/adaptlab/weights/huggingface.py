@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 
 from adaptlab.errors import BadModelFolder, InvalidSpec
 from adaptlab.plugins.family import FAMILIES, Family
+from adaptlab.plugins.images import Preprocessor
 from adaptlab.weights.folder_files import FolderFiles
 from adaptlab.wording import shortened, value_excerpt
 
@@ -90,6 +91,10 @@ class PublishedFamily(Family):
             BadModelFolder: the files do not have the model's tensors.
         """
 
+    def with_preprocessor(self, preprocessor: Preprocessor | None) -> Self:
+        """Return the model with a way to see pixels; models of texts ignore it."""
+        return self
+
     @abstractmethod
     def published_tensors(self) -> dict[str, PublishedTensor]:
         """Return the places of the tensors, and of the head even if it is tied."""
@@ -134,10 +139,29 @@ def read_description(files: FolderFiles) -> Description:
     """Return what the `config.json` of a folder says.
 
     Raises:
-        BadModelFolder: there is none, or no family supports the architecture.
+        BadModelFolder: there is none, its weights are quantised, or no family supports the
+            architecture.
     """
-    config = _json_object(files, CONFIG)
+    config = read_json_object(files, CONFIG)
+    if config.get("quantization_config") is not None:
+        raise BadModelFolder(_quantised(config["quantization_config"]))
     return Description(*_known_architecture(config), config)
+
+
+def _quantised(how: object) -> str:
+    """Return the reason for which a model with quantised weights is not read."""
+    members = cast("dict[str, object]", how) if isinstance(how, dict) else {}
+    bits = 4 if members.get("load_in_4bit") else 8 if members.get("load_in_8bit") else None
+    named = members.get("quant_method")
+    width = members.get("bits", bits)
+    shown = "of an unnamed kind" if named is None else value_excerpt(named)
+    shown += f", {width:g} bits" if isinstance(width, int | float) else ""
+    return (
+        f"{CONFIG} has a quantization_config ({shortened(shown, 80)}). Quantised base models, such "
+        "as those of 4 bits, are not available, neither on a CPU nor on a GPU. Name the folder of "
+        "the model that was quantised, or load this one in transformers, call dequantize(), and "
+        "save it with save_pretrained."
+    )
 
 
 def weight_files(files: FolderFiles) -> tuple[str, ...]:
@@ -179,7 +203,7 @@ def pickle_refusal(name: str) -> str:
 
 
 def _indexed_files(files: FolderFiles, present: Sequence[str]) -> tuple[str, ...]:
-    weight_map = _json_object(files, INDEX).get("weight_map")
+    weight_map = read_json_object(files, INDEX).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise BadModelFolder(f"{INDEX} has no weight_map of tensors to files.")
     named = cast("dict[str, object]", weight_map).values()
@@ -217,7 +241,7 @@ def _known_architecture(
     )
 
 
-def _json_object(files: FolderFiles, name: str) -> dict[str, object]:
+def read_json_object(files: FolderFiles, name: str) -> dict[str, object]:
     """Return the content of a small JSON file."""
     try:
         with files.opened(name) as file:

@@ -20,6 +20,7 @@ from adaptlab.weights.huggingface import (
     read_description,
     weight_files,
 )
+from adaptlab.weights.preprocessor import PREPROCESSOR, read_preprocessor
 from adaptlab.weights.weights_file import (
     LENGTH_BYTES,
     MOST_TENSORS,
@@ -58,6 +59,7 @@ class CheckedFolder:
     family: PublishedFamily
     sources: Mapping[str, tuple[StoredTensor, PublishedTensor]]
     stored: tuple[StoredTensor, ...]
+    has_preprocessor: bool = False
 
 
 def check_folder(folder: Path, within: Path | None = None) -> CheckedFolder:
@@ -81,6 +83,9 @@ def check_files(files: FolderFiles) -> CheckedFolder:
         names = weight_files(files)
     stored = _all_tensors(files, names)
     family = description.model({tensor.name: tensor.shape for tensor in stored})
+    image = family.image()
+    preprocessor = None if image is None else read_preprocessor(files, image)
+    family = family.with_preprocessor(preprocessor)
     by_name = _without_prefix(family, stored)
     sources = {
         name: (by_name[source.name], source) for name, source in _wanted(family, by_name).items()
@@ -88,13 +93,14 @@ def check_files(files: FolderFiles) -> CheckedFolder:
     shape = family.shape()
     for name, (tensor, source) in sources.items():
         _check_header(tensor, source.stored_shape(shape.tensors[shape.tied.get(name, name)].shape))
-    return CheckedFolder(files, family, sources, stored)
+    return CheckedFolder(files, family, sources, stored, preprocessor is not None)
 
 
 def fingerprint(checked: CheckedFolder) -> tuple[ModelFile, ...]:
     """Return digests that identify the model without reading all of it.
 
-    The digest of `config.json` covers every byte. The digest of a file of weights covers its header
+    The digest of `config.json` covers every byte, and so does that of `preprocessor_config.json`
+    for a model of images. The digest of a file of weights covers its header
     and up to 4 KiB from the middle of each tensor, all of which differ after further training. A
     `tokenizer.json` is among the files if there is one, with all of its bytes.
 
@@ -107,6 +113,8 @@ def fingerprint(checked: CheckedFolder) -> tuple[ModelFile, ...]:
         with _readable(name), files.opened(name) as file:
             digest = _digest(file, [one for one in checked.stored if one.file.name == name])
             listed.append(ModelFile(name=name, size=file.seek(0, os.SEEK_END), digest=digest))
+    if checked.has_preprocessor:
+        listed.append(_whole_file(files, PREPROCESSOR, LARGEST_JSON))
     if TOKENISER in files.names():
         listed.append(_whole_file(files, TOKENISER, LARGEST_TOKENISER))
     return tuple(listed)

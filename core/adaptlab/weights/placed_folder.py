@@ -1,6 +1,7 @@
 """Folders on one machine, and the files that they must still have."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from adaptlab.errors import BadModelFolder
@@ -12,6 +13,7 @@ from adaptlab.weights.model_folder import (
     check_folder,
     fingerprint,
 )
+from adaptlab.weights.preprocessor import PREPROCESSOR
 
 MOST_NAMED = 8
 
@@ -53,13 +55,20 @@ class PlacedFolder(Placed):
             BadModelFolder: a file is missing, cannot be read or has changed.
         """
         try:
-            checked = check_folder(self.path, self.within)
+            checked = self._declared(check_folder(self.path, self.within))
             present = fingerprint(checked)
         except BadModelFolder as error:
             raise self._refusal(str(error)) from error
         if changes := self.changes(present):
             raise self._refusal(changes)
         return checked
+
+    def _declared(self, checked: CheckedFolder) -> CheckedFolder:
+        """Return the folder without a preprocessor that its import did not read."""
+        if any(file.name == PREPROCESSOR for file in self.files):
+            return checked
+        family = checked.family.with_preprocessor(None)
+        return replace(checked, family=family, has_preprocessor=False)
 
     def _refusal(self, details: str) -> BadModelFolder:
         return BadModelFolder(

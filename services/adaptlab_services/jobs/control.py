@@ -158,9 +158,11 @@ def _is_ready(session: Session, job: Job) -> bool:
         pointer = f"/evaluation/base_models/{index}"
         is_ready = base_models.usable_base(session, other.name, pointer).is_ready and is_ready
     check_present(session, datasets_of(readable(resolved)), "/task")
-    if resolved.model_folder is not None and resolved.model_folder.stored:
-        with access.inside(session, job.project_id):
-            uploaded_folders.check_unchanged(session, resolved.model_folder)
+    with access.inside(session, job.project_id):
+        if resolved.model_folder is not None and resolved.model_folder.stored:
+            uploaded_folders.check_unchanged(session, resolved.model_folder, "/folder")
+        if resolved.adapter is not None and resolved.adapter.stored:
+            uploaded_folders.check_unchanged(session, resolved.adapter, "/adapter", "adapter")
     measured = [one.job for one in resolved.adaptations]
     if measured:
         adaptations.facts(session, measured)

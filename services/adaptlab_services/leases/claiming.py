@@ -190,6 +190,7 @@ def to_fetch(session: Session, job_id: UUID) -> frozenset[str]:
             *(adapter.sha256 for adapter in adaptations.weights(session, resolved)),
             *(dataset.digest for dataset in datasets_of(readable(resolved))),
             *(file.sha256 for file in (folder.stored if folder else ())),
+            *(file.sha256 for file in (resolved.adapter.stored if resolved.adapter else ())),
             *session.scalars(saved),
         ]
     )

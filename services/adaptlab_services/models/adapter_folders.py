@@ -1,4 +1,4 @@
-"""Adapters in PEFT folders below the model roots."""
+"""Adapters in PEFT folders below the model roots, or uploaded."""
 
 from collections.abc import Sequence
 
@@ -12,16 +12,18 @@ from adaptlab.errors import (
     NoPeftForm,
     Problem,
 )
-from adaptlab.exchange.adapter_folder import AdapterFolder, read_adapter
+from adaptlab.exchange.adapter_folder import AdapterFolder, read_adapter_files
 from adaptlab.exchange.peft_adapter import imported_adapter
 from adaptlab.exchange.peft_members import ADAPTER_CONFIG
 from adaptlab.specs.resolve import BaseModelFacts, resolve_adapter
 from adaptlab.specs.resolved import ResolvedAdapt, ResolvedImport, ResolvedPretrain
 from adaptlab.specs.spec import UPLOADED, AdaptSpec, ModelFolder
 from adaptlab.values import AUTO
-from adaptlab_services.models import datasets
+from adaptlab.weights.folder_files import FolderFiles, PlainFolder
+from adaptlab_services.models import datasets, uploaded_folders
 from adaptlab_services.models.base_tensors import BaseTensors
-from adaptlab_services.models.model_folders import SEPARATOR, ModelRoots
+from adaptlab_services.models.model_folders import SEPARATOR, ModelRoots, is_uploaded
+from adaptlab_services.models.stored_folder import StoredFolder
 from adaptlab_services.people import access
 
 POINTER = "/adapter"
@@ -44,11 +46,10 @@ def resolved_adapter(
         InvalidSpec: the folder cannot be imported, or the spec cannot run.
     """
     assert spec.adapter is not None
-    located = roots.located(spec.adapter, POINTER)
+    placed, files = _located(session, spec.adapter, roots)
     tensors = _base_tensors(session, spec, base.name, roots, creator)
     try:
-        # Each file is checked against the root again once open: it may have been replaced.
-        folder = read_adapter(located.place, located.root)
+        folder = read_adapter_files(files)
         _check_base(folder, base.name, tensors.imported_from, roots)
         adapter = imported_adapter(base.family, folder, tensors.tensor)
     except BadAdapter as error:
@@ -57,8 +58,18 @@ def resolved_adapter(
         raise InvalidSpec(Problem("/base_model", "no_peft_form", str(error))) from error
     except (BadCheckpoint, BadModelFolder) as error:
         raise InvalidSpec(Problem("/base_model", "base_model_unread", str(error))) from error
-    placed = ModelFolder(folder=spec.adapter, files=folder.files)
+    placed = placed.model_copy(update={"files": folder.files})
     return resolve_adapter(spec, base, adapter.method, placed, datasets.known(session), others)
+
+
+def _located(session: Session, folder: str, roots: ModelRoots) -> tuple[ModelFolder, FolderFiles]:
+    """Return a folder as part of the spec, and its files."""
+    if is_uploaded(folder):
+        placed = uploaded_folders.model_folder(session, folder, POINTER, "adapter")
+        return placed, StoredFolder(session, placed.stored)
+    located = roots.located(folder, POINTER)
+    # Each file is checked against the root again once open: it may have been replaced.
+    return ModelFolder(folder=folder, files=()), PlainFolder(located.place, located.root)
 
 
 def _base_tensors(

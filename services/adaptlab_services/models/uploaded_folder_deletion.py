@@ -15,7 +15,7 @@ from adaptlab_services.people import access
 
 
 def delete_folder(session: Session, name: str) -> None:
-    """Delete an uploaded model folder.
+    """Delete an uploaded folder.
 
     It is that of the request's project if several match. Its files are collected later, unless
     something else has the same.
@@ -38,7 +38,7 @@ def delete_folder(session: Session, name: str) -> None:
     if uses := tuple(_uses(session, place.project_id, name)):
         raise Conflict(
             f"The model folder {name!r} is needed by {'; '.join(uses)}. A base model always needs "
-            "the files that it was imported from. Cancel imports that you no longer need."
+            "the files that it was imported from. Cancel jobs that you no longer need."
         )
     session.execute(delete(UploadedFolder).where(*mine))
 
@@ -46,16 +46,19 @@ def delete_folder(session: Session, name: str) -> None:
 def _uses(session: Session, project_id: int, name: str) -> Iterator[str]:
     """Yield what reads the folder, in words."""
     read = Job.resolved_spec[("model_folder", "folder")].astext == f"{UPLOADED}/{name}"
-    of_project = Job.project_id == project_id, Job.kind == "import"
+    adapter = Job.resolved_spec[("adapter", "folder")].astext == f"{UPLOADED}/{name}"
+    of_project = Job.project_id == project_id
+    imports = of_project & (Job.kind == "import") & read
+    adapts = of_project & (Job.kind == "adapt") & adapter
     bases = (
         select(BaseModel.name)
         .join(Job, Job.id == BaseModel.job_id)
-        .where(*of_project, Job.state.not_in(LOST_STATES), read)
+        .where(imports, Job.state.not_in(LOST_STATES))
         .order_by(BaseModel.name)
     )
     jobs = (
         select(Job.id)
-        .where(*of_project, Job.state.in_(ACTIVE_STATES), read)
+        .where(imports | adapts, Job.state.in_(ACTIVE_STATES))
         .order_by(Job.created_at, Job.id)
     )
     yield from named(session.scalars(bases), "base model", "base models")

@@ -103,7 +103,7 @@ def import_adapter(
         str,
         typer.Argument(
             metavar="ALIAS/PATH",
-            help="PEFT folder below one of the server's model roots, as ALIAS/SUB/PATH.",
+            help="PEFT folder below one of the server's model roots, or uploaded/NAME.",
         ),
     ],
     task: Annotated[

@@ -22,7 +22,7 @@ def attach(method: Lora, shape: ModelShape, tensors: Mapping[str, Tensor]) -> At
 
 
 def _updated(method: Lora, site: Site, tensors: Mapping[str, Tensor]) -> OutputHook:
-    a, b, scale = tensors[f"{site.name}.a"], tensors[f"{site.name}.b"], method.scale()
+    a, b, scale = tensors[f"{site.name}.a"], tensors[f"{site.name}.b"], method.scale_at(site)
 
     def updated(x: Tensor, y: Tensor) -> Tensor:
         return y + grouped.linear(scale * grouped.linear(x, a, None), b, None)  # r is few
@@ -31,7 +31,7 @@ def _updated(method: Lora, site: Site, tensors: Mapping[str, Tensor]) -> OutputH
 
 
 def _turned(method: Lora, site: Site, tensors: Mapping[str, Tensor]) -> ProductHook:
-    update, scale = _updated(method, site, tensors), method.scale()
+    update, scale = _updated(method, site, tensors), method.scale_at(site)
     a, b, magnitude = (tensors[f"{site.name}.{part}"] for part in ("a", "b", "magnitude"))
 
     def turned(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:

@@ -1,11 +1,18 @@
 """LoRA, rank-stabilised LoRA and DoRA in PEFT's form."""
 
+from collections import Counter
 from collections.abc import Mapping
+from itertools import accumulate
+from typing import TypeVar
+
+from pydantic import JsonValue
 
 from adaptlab.exchange.modules import Module, PublishedModel
 from adaptlab.exchange.peft_tensors import MODULES
 from adaptlab.exchange.plugins import PEFT_FORMS, BaseTensors, Numbers, PeftForm
 from adaptlab.methods.lora import Lora
+
+N = TypeVar("N", int, float)
 
 A, B, MAGNITUDE = "lora_A.weight", "lora_B.weight", "lora_magnitude_vector"
 
@@ -16,39 +23,43 @@ def to_peft(
 ) -> PeftForm:
     """Return the updates by module.
 
-    The updates of n sites in one fused module are a single update of rank n · r, whose B is block
-    diagonal. Its alpha is n times as large (√n if rank-stabilised), so the scale stays the same.
+    The updates of several sites in one fused module are a single update, whose B is block diagonal.
+    Its rank is the sum of theirs, and its alpha grows so that the scale stays the same. If their
+    scales differ, B is multiplied by the ratio to the first one's.
     """
     import numpy as np
 
-    assert isinstance(method.rank, int)
-    rank = method.rank
     sites = {site.name for site in method.chosen_sites(model.shape)}
     written: dict[str, Numbers] = {}
-    by_count: dict[int, list[str]] = {}
+    sizes: dict[str, tuple[int, float]] = {}
     for module in model.with_sites(sites):
         chosen = [part for part in module.parts if part.site.name in sites]
+        ranks = [method.rank_at(part.site) for part in chosen]
+        scales = [method.scale_at(part.site) for part in chosen]
         key = f"{MODULES}{module.name}"
-        b = np.zeros((module.outputs, rank * len(chosen)), np.float32)
-        for index, part in enumerate(chosen):
-            columns = slice(index * rank, (index + 1) * rank)
-            b[part.rows, columns] = tensors[f"{part.site.name}.b"]
+        b = np.zeros((module.outputs, sum(ranks)), np.float32)
+        for part, rank, scale, stop in zip(chosen, ranks, scales, accumulate(ranks), strict=True):
+            update = tensors[f"{part.site.name}.b"]
+            ratio = np.float32(scale / scales[0])
+            b[part.rows, stop - rank : stop] = update if scale == scales[0] else ratio * update
         a = [tensors[f"{part.site.name}.a"] for part in chosen]
         written[f"{key}.{A}"] = np.concatenate(a)
         written[f"{key}.{B}"] = b
         if method.dora:
             written[f"{key}.{MAGNITUDE}"] = _row_norms(module, tensors, base)
-        by_count.setdefault(len(chosen), []).append(module.name)
-    (usual, usual_names), *others = sorted(by_count.items(), key=lambda item: -len(item[1]))
-    exceptions = {name: n for n, names in others for name in model.patterns(names)}
-    adapted = [*usual_names, *(name for _, names in others for name in names)]
+        growth = sum(ranks) / ranks[0]
+        alpha = method.alpha_at(chosen[0].site)
+        alpha *= growth if method.scaling == "standard" else growth**0.5
+        sizes[module.name] = sum(ranks), alpha
+    (usual_rank, usual_alpha), _ = Counter(sizes.values()).most_common(1)[0]
+    adapted = sizes.keys()
     return PeftForm(
         {
             "peft_type": "LORA",
-            "r": usual * rank,
-            "lora_alpha": _alpha(method, usual),
-            "rank_pattern": {name: n * rank for name, n in exceptions.items()},
-            "alpha_pattern": {name: _alpha(method, n) for name, n in exceptions.items()},
+            "r": usual_rank,
+            "lora_alpha": usual_alpha,
+            "rank_pattern": _pattern(model, {n: r for n, (r, _) in sizes.items()}, usual_rank),
+            "alpha_pattern": _pattern(model, {n: a for n, (_, a) in sizes.items()}, usual_alpha),
             "target_modules": [*model.patterns(adapted)],
             "fan_in_fan_out": any(model.modules[name].transposed for name in adapted),
             "use_rslora": method.scaling == "rank_stabilised",
@@ -60,9 +71,13 @@ def to_peft(
     )
 
 
-def _alpha(method: Lora, sites: int) -> float:
-    """Return the alpha of a module with updates of several sites."""
-    return method.alpha * (sites if method.scaling == "standard" else sites**0.5)
+def _pattern(model: PublishedModel, values: Mapping[str, N], usual: N) -> dict[str, JsonValue]:
+    """Return the values other than the usual one, by ends of names of modules."""
+    by_value: dict[N, list[str]] = {}
+    for name, value in values.items():
+        if value != usual:
+            by_value.setdefault(value, []).append(name)
+    return {end: value for value, names in by_value.items() for end in model.patterns(names)}
 
 
 def _row_norms(module: Module, tensors: Mapping[str, Numbers], base: BaseTensors) -> Numbers:

@@ -1,13 +1,13 @@
 """LoRA, rank-stabilised LoRA and DoRA from PEFT's form.
 
-PEFT has a rank and an alpha for each module, adaptlab one for all sites. A site of a fused module
-gets the update's rows of B with all of A, or with its own part of A where the update is block
-diagonal, as `to_peft` writes it.
+PEFT has patterns of ranks and alphas by module, adaptlab overrides by site. A site of a fused
+module gets the update's rows of B with all of A, or with its own part of A where the update is
+block diagonal with blocks of one rank, as `to_peft` writes it.
 """
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations, islice
 from typing import Literal, TypeVar
@@ -27,10 +27,12 @@ from adaptlab.exchange.peft_methods.lora import MAGNITUDE, A, B
 from adaptlab.exchange.peft_tensors import AdaptedModule, adapted_modules
 from adaptlab.exchange.plugins import PEFT_TYPES, Adapter, BaseTensors, Numbers
 from adaptlab.exchange.site_patterns import site_patterns
-from adaptlab.methods.lora import Lora
+from adaptlab.methods.lora import MOST_OVERRIDES, Lora, SitesOverride
 from adaptlab.wording import shortened
 
 N = TypeVar("N", int, float)
+_Size = tuple[int, float]
+"""The rank and the alpha of a site."""
 
 HIGHEST_ALPHA = 1e4
 MOST_PATTERNS = 64
@@ -130,7 +132,7 @@ def from_peft(
     """Return the updates by site.
 
     Raises:
-        BadAdapter: ranks or scales of modules differ, or a member changes what is computed.
+        BadAdapter: a member changes what is computed, or the sites need too many patterns.
     """
     members = LoraMembers.read(config)
     refuse_saved_modules(members)
@@ -138,16 +140,20 @@ def from_peft(
     kinds = (A, B, MAGNITUDE) if members.use_dora else (A, B)
     adapted = adapted_modules(model, tensors, kinds, members.target_modules)
     updates = [_update(members, module, base) for module in adapted]
-    rank = _common_rank(updates)
+    ranks = _ranks(updates)
+    root = 0.5 if members.use_rslora else 1.0
     written: dict[str, Numbers] = {}
-    for update in updates:
+    sizes: dict[str, _Size] = {}
+    for update, rank in zip(updates, ranks, strict=True):
+        alpha = _undone(update.alpha, (update.rank / rank) ** root)
         for part, columns in update.blocks(rank) or ():
             site = part.site.name
+            sizes[site] = rank, alpha
             written[f"{site}.a"] = update.a[columns]
             written[f"{site}.b"] = update.b[part.rows, columns]
             if update.norms is not None:
                 written[f"{site}.magnitude"] = update.norms[part.rows]
-    return Adapter(_method(members, model, updates, rank), written)
+    return Adapter(_method(members, model, sizes), written)
 
 
 def _check_patterns(members: LoraMembers) -> None:
@@ -199,51 +205,63 @@ def _active_parts(
                 yield part
 
 
-def _common_rank(updates: list[_Update]) -> int:
-    """Return the smallest rank that all sites can have.
+def _ranks(updates: list[_Update]) -> list[int]:
+    """Return the rank of the sites of each update.
 
-    Raises:
-        BadAdapter: there is none.
+    It is the smallest that all sites can have, otherwise the smallest of each update.
     """
-    if common := set[int].intersection(*(update.ranks() for update in updates)):
-        return min(common)
-    ranks = {update.rank: update.module.name for update in updates}
-    shown = "; ".join(f"{rank} at {name}" for rank, name in sorted(ranks.items())[:4])
-    raise BadAdapter(
-        f"The modules of {ADAPTER_WEIGHTS} have different ranks ({shown}). adaptlab's LoRA has one "
-        "rank at all sites. Fill the smaller ones up with zeros, and scale B to the same alpha."
+    possible = [update.ranks() for update in updates]
+    if common := set[int].intersection(*possible):
+        return [min(common)] * len(updates)
+    return [min(ranks) for ranks in possible]
+
+
+def _method(members: LoraMembers, model: PublishedModel, sizes: Mapping[str, _Size]) -> Lora:
+    """Return the method with the most common rank and alpha.
+
+    Other sites have overrides.
+    """
+    by_size: dict[_Size, list[str]] = {}
+    for site, size in sizes.items():
+        by_size.setdefault(_already(by_size, size), []).append(site)
+    (usual, _), *others = sorted(by_size.items(), key=lambda item: -len(item[1]))
+    if len(others) > MOST_OVERRIDES:
+        raise BadAdapter(
+            f"The modules of {ADAPTER_WEIGHTS} have {len(by_size)} pairs of a rank and an alpha. "
+            f"adaptlab's LoRA has at most {MOST_OVERRIDES + 1}. Scale B to fewer values of alpha."
+        )
+    return Lora(
+        rank=usual[0],
+        alpha=usual[1],
+        sites=_patterns(model, sizes),
+        scaling="rank_stabilised" if members.use_rslora else "standard",
+        dora=members.use_dora,
+        overrides=tuple(
+            SitesOverride(
+                sites=_patterns(model, sites),
+                rank=None if rank == usual[0] else rank,
+                alpha=None if alpha == usual[1] else alpha,
+            )
+            for (rank, alpha), sites in others
+        ),
     )
 
 
-def _method(members: LoraMembers, model: PublishedModel, updates: list[_Update], rank: int) -> Lora:
-    """Return the method that the updates express.
+def _already(sizes: Iterable[_Size], size: _Size) -> _Size:
+    """Return a size that is equal but for rounding, if there is one."""
+    rank, alpha = size
+    equal = (s for s in sizes if s[0] == rank and math.isclose(s[1], alpha, rel_tol=1e-9))
+    return next(equal, size)
 
-    The factor of the update must be the same at all modules.
-    """
-    root = 0.5 if members.use_rslora else 1.0
-    first = min(updates, key=lambda update: update.rank)
-    for update in updates:
-        factors = [u.alpha / u.rank**root for u in (first, update)]
-        if not math.isclose(*factors, rel_tol=1e-9):
-            raise BadAdapter(
-                f"{ADAPTER_CONFIG} scales updates by {factors[0]:g} at {first.module.name} and by "
-                f"{factors[1]:g} at {update.module.name}. adaptlab's LoRA has one scale at all "
-                "sites. Scale B of these modules to the same alpha."
-            )
-    sites = [part.site.name for update in updates for part, _ in update.blocks(rank) or ()]
+
+def _patterns(model: PublishedModel, sites: Collection[str]) -> tuple[str, ...]:
     patterns = tuple(islice(site_patterns(model.shape, sites), MOST_PATTERNS + 1))
     if len(patterns) > MOST_PATTERNS:
         raise BadAdapter(
             f"The modules of {ADAPTER_WEIGHTS} need more than {MOST_PATTERNS} patterns of sites, "
             "which is the limit. Adapt the same modules in every layer."
         )
-    return Lora(
-        rank=rank,
-        alpha=_undone(first.alpha, (first.rank / rank) ** root),
-        sites=patterns,
-        scaling="rank_stabilised" if members.use_rslora else "standard",
-        dora=members.use_dora,
-    )
+    return patterns
 
 
 def _undone(product: float, factor: float) -> float:

@@ -1,0 +1,4 @@
+"""The page of uploaded folders.
+
+May import rendering.
+"""
