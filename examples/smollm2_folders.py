@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from adaptlab_stack.package_files import PackageFile, fetched
 from adaptlab_stack.text_demo import prepared
@@ -69,7 +69,7 @@ def restore(models: Path, folder: Path) -> None:
     write(model, folder)
 
 
-def write(model: torch.nn.Module, folder: Path) -> None:
+def write(model: PreTrainedModel, folder: Path) -> None:
     """Write weights and configuration; the library refuses to write weights from 4 bits."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {

@@ -33,10 +33,12 @@ TEXTS: Members = {
     "splits": {"validation": 0.1, "test": 0.2, "by": "text"},
 }
 """Short sentences of film reviews, with the words of the paper's prompts for SST-2."""
-PUBLISHED, FURTHER = (
-    {"kind": "import", "name": name, "folder": f"models/{name}"}
-    for name in ("smollm2", "smollm2-reviews")
-)
+PUBLISHED: Members = {"kind": "import", "name": "smollm2", "folder": "models/smollm2"}
+FURTHER: Members = {
+    "kind": "import",
+    "name": "smollm2-reviews",
+    "folder": "models/smollm2-reviews",
+}
 """The folders that `examples/smollm2_folders.py` writes, with the records of `TEXTS`."""
 FLUENCY = 0.003
 """The weight of fluency in the paper."""
