@@ -1,7 +1,7 @@
 """Make the folders and records of the study of prompts on SmolLM2-135M.
 
     pip install gguf==0.19.0
-    python examples/smollm2_folders.py .adaptlab-models
+    python examples/smollm2_folders.py .adaptlab-models/data
 
 `smollm2` is the published SmolLM2-135M-Instruct, restored from a 4-bit file. `smollm2-reviews` is
 the same model after further training on longer sentences of film reviews, without their labels.
@@ -105,4 +105,4 @@ def train_further(published: Path, folder: Path, sentences: list[list[int]]) -> 
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else ".adaptlab"))
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else ".adaptlab-models/data"))

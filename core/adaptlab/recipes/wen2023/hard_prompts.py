@@ -77,8 +77,8 @@ def hard_prompts() -> Recipe:
             "second published decoder can be installed as a package. Before the study, run "
             "examples/smollm2_folders.py, make its folder the model root `models`, and upload "
             "short-polarity.csv as the dataset short-polarity. 100 test sentences, 200 steps of 8; "
-            "the rates are those of `quick`. Never run so far: estimated hours per search on two "
-            "cores, so use a GPU.",
+            "the rates are those of `quick`. Never run so far: estimated at 32 hours on two cores, "
+            "so use a GPU.",
         },
     )
 
