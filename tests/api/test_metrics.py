@@ -270,7 +270,7 @@ def metrics_token(settings: Settings, api: TestClient, tmp_path: Path) -> Path:
 
 @contextmanager
 def a_prometheus(folder: Path, config: str) -> Iterator[str]:
-    """The address of a Prometheus that answers, on a port that it chose itself."""
+    """The address of a Prometheus that answers, on a port of its choice."""
     (folder / "prometheus.json").write_text(config)
     log = folder / "prometheus.log"
     command = ["prometheus", f"--config.file={folder / 'prometheus.json'}"]

@@ -225,7 +225,7 @@ class Method(Value, ABC):
         return 0
 
     def passes(self, steps: int, shape: ModelShape) -> Passes:
-        """Return the passes of a resolved configuration over batches of `steps` steps."""
+        """Return the passes of a resolved configuration in `steps` steps."""
         count = steps if self.trains and self.trained(shape) else 0
         return Passes(count, count)
 

@@ -148,7 +148,10 @@ class ResolvedAdapt(_Trained):
     evaluation_bases: tuple[OtherBase, ...] = ()
 
     def on(self, other: OtherBase) -> "ResolvedAdapt":
-        """Return the job as if it had another base model, without attention and answers."""
+        """Return the job as if it had another base model.
+
+        It records no attention and shows no answers.
+        """
         changes = {
             "base_model": other.name,
             "base_digest": other.digest,

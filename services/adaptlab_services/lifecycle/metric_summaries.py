@@ -37,7 +37,7 @@ LEVEL = 0.95
 
 
 class _Names(NamedTuple):
-    """Names of the metrics of adapted model, base model alone and their difference."""
+    """Metrics of adapted model, base model alone and their difference."""
 
     adapted: str
     alone: str | None
