@@ -120,7 +120,8 @@ def _machine(run: Run) -> str:
 
 def _settings(comparison: StudyComparison) -> Iterator[str]:
     """Yield the settings that hold for every method."""
-    rows = [m for table in comparison.tables for m in table.methods if m.trials > 1]
+    methods = [m for table in comparison.tables for m in table.methods]
+    rows = [m for m in methods if m.trials > 1] or [m for m in methods if m.backward_passes]
     seeds = sorted({seed for row in rows for seed in row.seeds})
     settings = {
         "Seeds": ", ".join(map(str, seeds)),
@@ -144,7 +145,9 @@ def _tables(study: StudyComparison, runs: Sequence[Run], page: Path) -> Iterator
             continue
         comparison = Comparison.model_validate(table.comparison.model_dump(mode="json"))
         for cell in table.comparison.cells:
-            yield from _cell(cell)
+            yield from _cell(cell, comparison)
+        yield from _taken(table)
+        yield from _carried(table)
         yield from _curves(table, comparison, page)
         yield from _diagnoses(table)
         yield from _attention(table, runs)
@@ -153,8 +156,9 @@ def _tables(study: StudyComparison, runs: Sequence[Run], page: Path) -> Iterator
         yield from _left_out(table)
 
 
-def _cell(cell: ComparisonCell) -> Iterator[str]:
-    title = "Without a budget" if cell.budget is None else f"Budget {cell.budget:,}"
+def _cell(cell: ComparisonCell, comparison: Comparison) -> Iterator[str]:
+    unit = " context tokens" if comparison.axis == "context_tokens" else ""
+    title = "Without a budget" if cell.budget is None else f"Budget {cell.budget:,}{unit}"
     yield f"\n### {title}\n"
     yield f"{cell.sentence}\n"
     yield "| method | trained | score | interval | possible ranks | could be best | failing seeds |"
@@ -215,8 +219,43 @@ def _successful(verdict: Verdict) -> str:
     return f"{among.finding}: {limits}, p = {among.corrected_p:.2g}"
 
 
+def _taken(table: TableComparison) -> Iterator[str]:
+    """Yield what methods take and cost, if they are matched by context tokens."""
+    if table.comparison is None or table.comparison.axis != "context_tokens":
+        return
+    yield "\n### What the methods take\n"
+    yield "Passes over batches of training items, of all seeds and trials together.\n"
+    yield "| method | context tokens | trained | stored bits | forward passes | backward passes |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+    for method in table.methods:
+        bits = "" if method.stored_bits is None else f"{method.stored_bits:,}"
+        yield (
+            f"| {method.label} | {method.context_tokens:,} | {method.parameters:,} | {bits} | "
+            f"{method.forward_passes:,} | {method.backward_passes:,} |"
+        )
+
+
+def _carried(table: TableComparison) -> Iterator[str]:
+    """Yield the scores of what was found on other base models."""
+    if not table.carried:
+        return
+    yield "\n### On other base models\n"
+    yield f"Guessing scores {_percent(table.carried[0].chance)}.\n"
+    yield "| method | base model | alone | with what was found | change |"
+    yield "| --- | --- | ---: | ---: | ---: |"
+    for one in table.carried:
+        change = one.change
+        yield (
+            f"| {one.label} | {one.base_model} | {_percent(change.before.mean)} | "
+            f"{_percent(change.after.mean)} ({_percent(change.after.low)} to "
+            f"{_percent(change.after.high)}) | "
+            f"{_difference(change.mean, change.low, change.high)} |"
+        )
+
+
 def _curves(table: TableComparison, comparison: Comparison, page: Path) -> Iterator[str]:
-    yield "\n### Over budgets\n"
+    if len(comparison.cells) > 1 or comparison.cheapest is not None:
+        yield "\n### Over budgets\n"
     if len(comparison.cells) > 1:
         title = f"{table.task}: score against budget"
         chart = charts.score_against_budget(

@@ -75,6 +75,14 @@ def test_lines_of_the_csv_have_axis_and_positions(study: TestClient) -> None:
     assert {line["budget_axis"] for line in lines} == {"context_tokens"}
     taken = {(line["method"], line["budget"]): line["context_tokens"] for line in lines}
     assert (taken["prefix_tuning", "4"], taken["lora(rank=2)", "4"]) == ("4", "0")
+    steps = {(line["seeds"], line["trials"], line["steps"]) for line in lines}
+    ((seeds, trials, each),) = steps
+    passes = str(int(seeds) * int(trials) * int(each))
+    assert {(line["forward_passes"], line["backward_passes"]) for line in lines} == {
+        (passes, passes)
+    }
+    for line in lines:
+        assert int(line["stored_bits"]) == 32 * int(line["parameters"])
 
 
 def test_its_bundle_is_checked_from_its_outcomes(study: TestClient, tmp_path: Path) -> None:

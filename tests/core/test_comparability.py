@@ -9,12 +9,24 @@ from tests.making import an_environment
 
 from adaptlab.comparisons.comparability import comparability, comparable_groups
 from adaptlab.comparisons.comparison import compare
+from adaptlab.specs.spec import EvaluationBase
 
 
 def test_methods_and_budgets_are_what_is_compared():
     first = a_job("prefix", method="prefix_tuning", budget=16)
     second = a_job("lora", method="lora", budget=64, seeds=5)
     assert pointers(first, second) == {}
+
+
+def test_scores_on_other_base_models_void_nothing():
+    """Only methods that find tokens have them."""
+    carrying = a_job("pez", method="pez", budget=16)
+    others = ({"name": "other", "digest": "d", "family": {"name": "minigpt"}, "replicates": 1},)
+    spec = carrying.spec.model_copy(
+        update={"evaluation_bases": tuple(map(EvaluationBase.model_validate, others))}
+    )
+    carried = carrying.model_copy(update={"spec": spec})
+    assert pointers(carried, a_job("lora", method="lora", budget=64)) == {}
 
 
 @pytest.mark.parametrize(

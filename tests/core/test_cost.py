@@ -151,3 +151,25 @@ def test_attention_is_recorded_on_a_copy_in_float64() -> None:
     assert scored(capture=recorded) == 4 * weights + 8 * weights
     double = scored(capture=recorded, precision="float64")
     assert double < 1.1 * 8 * weights, "its weights are used as they are"
+
+
+def carried_over(*others: str) -> Work:
+    """Count a job of random tokens whose base model has two replicates."""
+    base = base_facts()
+    spec = an_adapt_spec(
+        method={"name": "random_prompt", "length": 2},
+        evaluation={"samples": 16, "base_models": others},
+    )
+    facts = tuple(base.model_copy(update={"name": name, "digest": name}) for name in others)
+    own = base.model_copy(update={"task": None})  # so that only the job's own task is scored
+    return work(resolve(spec, own, others=facts))
+
+
+def test_scores_on_other_base_models_are_counted_as_those_on_its_own() -> None:
+    """They are scored with the prompt and alone, and nothing is trained."""
+    own, one, two = (carried_over(*names) for names in ((), ("first",), ("first", "second")))
+    assert own.evaluation.flops > 0
+    assert one.evaluation == own.evaluation * 2
+    assert two.evaluation == own.evaluation * 3
+    assert own.training == one.training == two.training
+    assert own.memory_bytes == two.memory_bytes, "one base model is in memory at a time"

@@ -119,6 +119,7 @@ def test_budgets_in_context_tokens_are_called_so(
     assert "0 unused" in row
     assert '<small class="under">2 context tokens</small>' in page
     assert '<small class="under">no context tokens</small>' in page  # LoRA
+    assert '<small class="under">0 forward and 0 backward passes</small>' in page  # random tokens
     job = unescape(visitor.get(f"/jobs/{jobs_of(study, 'prefix_tuning')[0]}").text)
     assert "budget 2 context tokens, 0 unused" in job
 

@@ -32,6 +32,7 @@ from adaptlab_services.lifecycle import claims
 from adaptlab_services.lifecycle.transitions import Change, move
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.results import results
+from adaptlab_services.results.result_queries import Question, page
 from adaptlab_services.results.scored_jobs import scored_jobs
 from adaptlab_services.settings import Settings
 
@@ -197,6 +198,51 @@ def test_scores_on_another_base_model_are_kept_apart(sessions: Sessions, ledger:
     assert [one.correct for one in scored.evaluations] == [12]
     assert [(one.attached, one.correct) for one in scored.carried[OTHER]] == [(True, 4), (False, 2)]
     assert scored.base_scores == ()
+
+
+@pytest.mark.parametrize("others", [(OTHER,), (OTHER, "third")])
+def test_transfer_is_queried_for_seeds_with_all_scores(
+    sessions: Sessions, others: tuple[str, ...]
+) -> None:
+    with_bases(sessions)
+    with sessions.begin() as session:
+        a_base_model(session, "third", contents=(b"four",))
+    evaluation = {"samples": 16, "base_models": others}
+    created(sessions, evaluation=evaluation)
+    ledger = a_ledger(sessions)
+    claim = a_claim(ledger)
+    third = {"task": claim.resolved_spec.evaluation_tasks[0], "base_model": "third"}
+    scores = [
+        measured.Evaluated(evaluation=an_evaluation(0, **third, correct=1, outcomes="8000")),
+        measured.Evaluated(
+            evaluation=an_evaluation(0, **third, correct=0, outcomes="0000", attached=False)
+        ),
+    ]
+    ledger.record(claim, [*reported(claim), *(scores if len(others) > 1 else ())], {})
+    ledger.finish(claim)
+    names = ("transfer_accuracy", "transfer_change", "accuracy")
+    fields = tuple(f"metrics.{name}.{one}" for name in names for one in ("n", "mean"))
+    with sessions.begin() as session:
+        (row,) = page(session, Question("results", 'kind = "adapt"', fields=fields)).data
+    share = 5 / 32 if len(others) > 1 else 4 / 16
+    change = 3 / 32 if len(others) > 1 else 2 / 16
+    assert [*row.values()] == [1, share, 1, change, 1, 12 / 16]
+
+
+def test_a_seed_without_a_score_on_one_base_model_has_no_transfer(sessions: Sessions) -> None:
+    with_bases(sessions)
+    with sessions.begin() as session:
+        a_base_model(session, "third", contents=(b"four",))
+    created(sessions, evaluation={"samples": 16, "base_models": [OTHER, "third"]})
+    ledger = a_ledger(sessions)
+    claim = a_claim(ledger)
+    ledger.record(claim, reported(claim), {})
+    ledger.finish(claim)
+    with sessions.begin() as session:
+        fields = ("metrics.transfer_accuracy.n",)
+        question = Question("results", 'kind = "adapt"', fields=fields)
+        (row,) = page(session, question).data
+    assert row == {"metrics.transfer_accuracy.n": None}
 
 
 @pytest.mark.parametrize(

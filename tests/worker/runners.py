@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.stand_ins import (
     ENVIRONMENT,
@@ -32,6 +32,7 @@ from adaptlab.measurements.results import (
     AttentionCaptured,
     CheckpointWritten,
     Evaluated,
+    Event,
     Progress,
     ReplicatesDecided,
     Started,
@@ -39,6 +40,10 @@ from adaptlab.measurements.results import (
 from adaptlab.specs.resolved import Resolved, write_resolved
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.weights.placed_folder import PlacedFolder
+
+if TYPE_CHECKING:
+    from adaptlab.engine.observer import Command
+    from adaptlab.engine.observer import Observer as EngineObserver
 
 DEADLINE = 60.0
 
@@ -199,6 +204,31 @@ def folder(given: Given) -> None:
     _start(given)
     assert given.folder is not None
     _note("folder", f"{given.folder.path}\n{os.environ.get('ADAPTLAB_MODEL_ROOTS', '')}")
+
+
+def held_elsewhere(
+    spec: Resolved, bases: tuple[Path, ...], scratch: Path, observer: "EngineObserver", **named: Any
+) -> None:
+    """The engine, which waits for `go` after a score on another base model."""
+    from adaptlab.engine.run import run  # loads torch
+
+    run(spec, bases, scratch, _HeldElsewhere(observer), **named)
+
+
+@dataclass(frozen=True)
+class _HeldElsewhere:
+    observer: "EngineObserver"
+
+    def emit(self, event: Event) -> None:
+        """Pass an event on, and wait after the first of another base model."""
+        self.observer.emit(event)
+        if isinstance(event, Evaluated) and event.evaluation.base_model is not None:
+            _note("elsewhere", str(os.getpid()))
+            _wait_for("go", lambda: False)
+
+    def command(self) -> "Command":
+        """Return what the worker wants."""
+        return self.observer.command()
 
 
 BY_SEED = (invalid, diverging, hungry, broken, outside, held, killed_once, killed)

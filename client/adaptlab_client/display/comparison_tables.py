@@ -64,6 +64,7 @@ def _row(
         "method": row.method,
         "parameters": row.parameters,
         "context_tokens": None if behind is None else behind.context_tokens,
+        "stored_bits": None if behind is None else behind.stored_bits,
         "score": row.score.mean,
         "low": row.score.low,
         "high": row.score.high,
@@ -75,5 +76,7 @@ def _row(
         "items": row.items,
         "trials": row.trials,
         "steps": None if behind is None else behind.steps,
+        "forward_passes": None if behind is None else behind.forward_passes,
+        "backward_passes": None if behind is None else behind.backward_passes,
         "voided": comparison.voided,
     }

@@ -58,10 +58,12 @@ class ComparedMethod(Value):
     """The jobs of the row `label` and the effort that was spent on it.
 
     `budget` is None for a method that is the same at every budget: a reference, or a method of
-    fixed size that fits all budgets. `context_tokens` are the positions that it adds. `trials` is
-    the number of settings tried per seed, and `sweep` has the result of each. `trained_steps` is
-    the sum of their steps, which is smaller if some ended early. An imported adapter has no trials
-    and no steps here.
+    fixed size that fits all budgets. `context_tokens` are the positions that it adds, and
+    `stored_bits` is the information that it stores, None for a job of an earlier version. `trials`
+    is the number of settings tried per seed, and `sweep` has the result of each. `trained_steps` is
+    the sum of their steps, which is smaller if some ended early. `forward_passes` and
+    `backward_passes` are those of all replicates on batches of training items, one of each per step
+    unless the method searches for tokens. An imported adapter has no trials, steps and passes here.
     """
 
     method: str
@@ -70,12 +72,15 @@ class ComparedMethod(Value):
     role: Role
     parameters: int
     context_tokens: int = 0
+    stored_bits: int | None = None
     jobs: tuple[UUID, ...]
     seeds: tuple[int, ...]
     steps: int
     batch_size: int
     trials: int
     trained_steps: int
+    forward_passes: int = 0
+    backward_passes: int = 0
     sweep: tuple[TriedTrial, ...]
 
     @property

@@ -53,25 +53,11 @@ def carried(
                 "worker."
             )
         source = BaseWeights(base.files, base.folder, memory_bytes)
-        contents = read_datasets(_moved(spec, other), datasets, base.folder)
-        there = make_plan(_moved(spec, other), str(plan.device), contents.lists, contents.texts)
+        moved = spec.on(other)
+        contents = read_datasets(moved, datasets, base.folder)
+        there = make_plan(moved, str(plan.device), contents.lists, contents.texts)
         yield from _on(other, _Carrier(plan, there, chosen), source)
         source.check_unchanged()
-
-
-def _moved(spec: ResolvedAdapt, other: OtherBase) -> ResolvedAdapt:
-    """Return the job as if it had the other base model."""
-    changes = {
-        "base_model": other.name,
-        "base_digest": other.digest,
-        "family": other.family,
-        "base_replicates": tuple(place % other.replicates for place in spec.base_replicates),
-        "base_tasks": (),
-        "evaluation_bases": (),
-        "evaluation_shown": 0,
-        "attention": None,
-    }
-    return spec.model_copy(update=changes)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from adaptlab.plugins.hard_prompt import HardPrompt, SearchPasses
-from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.hard_prompt import HardPrompt
+from adaptlab.plugins.method import METHODS, Passes
 from adaptlab.plugins.shapes import ModelShape
 
 
@@ -30,6 +30,6 @@ class AutoPrompt(HardPrompt):
     candidates: int = Field(default=16, ge=1, le=256)
     accumulation: int = Field(default=1, ge=1, le=256)
 
-    def passes(self, steps: int, shape: ModelShape) -> SearchPasses:
+    def passes(self, steps: int, shape: ModelShape) -> Passes:
         rounds = steps // (self.accumulation + 1)
-        return SearchPasses(steps + rounds * min(self.candidates, shape.vocabulary), steps)
+        return Passes(steps + rounds * min(self.candidates, shape.vocabulary), steps)

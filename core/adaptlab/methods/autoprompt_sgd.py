@@ -4,9 +4,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from adaptlab.plugins.hard_prompt import HardPrompt, SearchPasses
+from adaptlab.plugins.hard_prompt import HardPrompt
 from adaptlab.plugins.method import METHODS
-from adaptlab.plugins.shapes import ModelShape
 
 
 @METHODS.register("autoprompt_sgd")
@@ -27,6 +26,3 @@ class AutoPromptSGD(HardPrompt):
 
     name: Literal["autoprompt_sgd"] = "autoprompt_sgd"
     noise: float = Field(default=0.0, ge=0, le=1e3)
-
-    def passes(self, steps: int, shape: ModelShape) -> SearchPasses:
-        return SearchPasses(steps, steps)

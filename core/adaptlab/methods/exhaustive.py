@@ -3,8 +3,8 @@
 import math
 from typing import ClassVar, Literal
 
-from adaptlab.plugins.hard_prompt import HardPrompt, SearchPasses
-from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.hard_prompt import HardPrompt
+from adaptlab.plugins.method import METHODS, Passes
 from adaptlab.plugins.shapes import ModelShape
 
 MOST_PROMPTS = 2**16
@@ -38,5 +38,5 @@ class Exhaustive(HardPrompt):
         assert isinstance(self.length, int)
         return int(shape.vocabulary**self.length)
 
-    def passes(self, steps: int, shape: ModelShape) -> SearchPasses:
-        return SearchPasses(steps + self.prompts(shape), steps)
+    def passes(self, steps: int, shape: ModelShape) -> Passes:
+        return Passes(steps + self.prompts(shape), steps)

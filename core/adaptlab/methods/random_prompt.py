@@ -2,9 +2,8 @@
 
 from typing import ClassVar, Literal
 
-from adaptlab.plugins.hard_prompt import HardPrompt, SearchPasses
+from adaptlab.plugins.hard_prompt import HardPrompt
 from adaptlab.plugins.method import METHODS
-from adaptlab.plugins.shapes import ModelShape
 
 
 @METHODS.register("random_prompt")
@@ -24,6 +23,3 @@ class RandomPrompt(HardPrompt):
     learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1e-3)
 
     name: Literal["random_prompt"] = "random_prompt"
-
-    def passes(self, steps: int, shape: ModelShape) -> SearchPasses:
-        return SearchPasses(0, 0)

@@ -1,23 +1,17 @@
 """Common part of the methods that search for tokens."""
 
 import math
-from abc import ABC, abstractmethod
-from typing import ClassVar, NamedTuple
+from abc import ABC
+from typing import ClassVar
 
 from pydantic import Field
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.learned_positions import EMBEDDING, ContextPositions
+from adaptlab.plugins.method import Passes
 from adaptlab.plugins.shapes import Initialiser, ModelShape, TensorShape
 
 PROMPT = "embed.prompt"
-
-
-class SearchPasses(NamedTuple):
-    """Forward and backward passes of a search, per replicate."""
-
-    forward: int
-    backward: int
 
 
 class HardPrompt(ContextPositions, ABC):
@@ -61,10 +55,6 @@ class HardPrompt(ContextPositions, ABC):
         assert isinstance(self.length, int)
         return math.ceil(self.length * math.log2(shape.vocabulary))
 
-    @abstractmethod
-    def passes(self, steps: int, shape: ModelShape) -> SearchPasses:
-        """Return the passes of a search of `steps` steps."""
-
 
 class FluentPromptSearch(HardPrompt, ABC):
     """A search by gradients that can prefer prompts that read as a text.
@@ -80,7 +70,7 @@ class FluentPromptSearch(HardPrompt, ABC):
         longest = super().largest_size(shape)
         return min(longest, shape.context) if self.fluency else longest
 
-    def passes(self, steps: int, shape: ModelShape) -> SearchPasses:
+    def passes(self, steps: int, shape: ModelShape) -> Passes:
         """Return one pass of each kind a step, and two with fluency."""
         count = steps * (2 if self.fluency else 1)
-        return SearchPasses(count, count)
+        return Passes(count, count)

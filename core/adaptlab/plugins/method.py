@@ -28,6 +28,13 @@ class LearningRates(NamedTuple):
     limits: tuple[float, float]
 
 
+class Passes(NamedTuple):
+    """Forward and backward passes of a training or search, per replicate."""
+
+    forward: int
+    backward: int
+
+
 def log_spaced(low: float, high: float, count: int) -> tuple[float, ...]:
     """Return `count` values at equal ratios from `low` to `high`.
 
@@ -216,6 +223,11 @@ class Method(Value, ABC):
     def extra_context_tokens(self) -> int:
         """Return the positions that are added to the attention of every layer."""
         return 0
+
+    def passes(self, steps: int, shape: ModelShape) -> Passes:
+        """Return the passes of a resolved configuration in `steps` steps."""
+        count = steps if self.trains and self.trained(shape) else 0
+        return Passes(count, count)
 
     def follows_question(self) -> bool:
         """Return True if learned positions come between a question and its answer."""

@@ -26,6 +26,7 @@ from adaptlab.specs.halving import Stage, stages
 from adaptlab.specs.resolve import content_length, model_shape
 from adaptlab.specs.resolved import (
     Resolved,
+    ResolvedAdapt,
     ResolvedImport,
     ResolvedPretrain,
     ResolvedTheory,
@@ -80,9 +81,9 @@ class Work(Value):
     """Cost of one job.
 
     `training` covers all steps and the validations between them, `evaluation` the selection of
-    trials and the final scores. `memory_bytes` is the peak: weights, trained tensors, and the
-    largest of a training step (optimiser state and activations), a pass of scoring, and the copy in
-    float64 whose attention is recorded.
+    trials and the final scores, those on other base models included. `memory_bytes` is the peak:
+    weights, trained tensors, and the largest of a training step (optimiser state and activations),
+    a pass of scoring, and the copy in float64 whose attention is recorded.
     """
 
     replicates: int
@@ -223,11 +224,27 @@ class _Job:
         if self.trials > 1 and spec.training is not None:
             *_, last = stages(spec.training)
             total = self._scored(spec.task, spec.validation_samples, seeds * last.trials)
-        for task, samples in _evaluated(spec):
-            total += self._scored(task, samples, seeds)
-            if spec.method is not None:
+        total += self._final_scores()
+        for other in self._others:
+            total += other._final_scores()
+        return total
+
+    def _final_scores(self) -> Load:
+        """Return the load of the scores on all tasks, of adapted and base model."""
+        total = Load()
+        for task, samples in _evaluated(self.spec):
+            total += self._scored(task, samples, len(self.spec.seeds))
+            if self.spec.method is not None:
                 total += self._scored(task, samples, self.bases)
         return total
+
+    @cached_property
+    def _others(self) -> tuple["_Job", ...]:
+        """The job on every other base model that what it finds is carried to."""
+        if not isinstance(self.spec, ResolvedAdapt):
+            return ()
+        moved = map(self.spec.on, self.spec.evaluation_bases)
+        return tuple(_Job.of(spec, self.mean_bytes) for spec in moved)
 
     def _scored(self, task: Task, samples: int, replicates: int) -> Load:
         """Return the load of scoring `samples` items, the same for all replicates."""
@@ -262,7 +279,14 @@ class _Job:
             training = (OPTIMISER_COPIES - 1) * self._trained_scalars() + decays + kept
         scoring = max((self._scored_at_once(task) for task in self._tasks()), default=0)
         at_once = max(training, scoring, self._captured(weights))
-        return self.scalar_bytes * (weights + self._trained_scalars() + at_once)
+        own = self.scalar_bytes * (weights + self._trained_scalars() + at_once)
+        return max((own, *(other._scoring_memory() for other in self._others)))
+
+    def _scoring_memory(self) -> int:
+        """Return the peak memory in bytes of a model that is only scored."""
+        scores = [(task, n, len(self.spec.seeds)) for task, n in _evaluated(self.spec)]
+        held = max(map(self._scored_at_once, scores), default=0)
+        return self.scalar_bytes * (self.shape.parameters * self.bases + held)
 
     def _captured(self, weights: int) -> int:
         """Return the scalars of the copy in float64 whose attention is recorded."""

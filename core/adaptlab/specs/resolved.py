@@ -147,6 +147,23 @@ class ResolvedAdapt(_Trained):
     base_tasks: tuple[AnyTask, ...] = ()
     evaluation_bases: tuple[OtherBase, ...] = ()
 
+    def on(self, other: OtherBase) -> "ResolvedAdapt":
+        """Return the job as if it had another base model.
+
+        It records no attention and shows no answers.
+        """
+        changes = {
+            "base_model": other.name,
+            "base_digest": other.digest,
+            "family": other.family,
+            "base_replicates": tuple(place % other.replicates for place in self.base_replicates),
+            "base_tasks": (),
+            "evaluation_bases": (),
+            "evaluation_shown": 0,
+            "attention": None,
+        }
+        return self.model_copy(update=changes)
+
 
 class ResolvedImport(_Untrained, _Scored):
     """The import of a published model from a folder as a base model.

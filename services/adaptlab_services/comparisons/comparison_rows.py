@@ -22,7 +22,7 @@ from adaptlab.comparisons.table_comparison import (
     TriedTrial,
 )
 from adaptlab.measurements.results import Evaluation
-from adaptlab.plugins.method import methods_without_base
+from adaptlab.plugins.method import Passes, methods_without_base
 from adaptlab.specs.resolve import model_shape
 from adaptlab.specs.resolved import ResolvedAdapt, UnreadSpec
 from adaptlab.statistics import Scores, scores_of
@@ -137,6 +137,7 @@ class Row:
 def compared_method(row: Row) -> ComparedMethod:
     """Return the jobs, effort and settings of a row."""
     training = row.jobs[0].spec.training
+    passes = [one for job in row.jobs for one in _passes(job)]
     return ComparedMethod(
         method=row.method,
         label=row.label,
@@ -144,14 +145,26 @@ def compared_method(row: Row) -> ComparedMethod:
         role=row.role,
         parameters=row.parameters,
         context_tokens=row.jobs[0].spec.budget.extra_context_tokens,
+        stored_bits=row.jobs[0].spec.budget.stored_bits,
         jobs=tuple(job.id for job in row.jobs),
         seeds=tuple(sorted({seed for job in row.jobs for seed in job.spec.seeds})),
         steps=training.steps,
         batch_size=training.batch_size,
         trials=row.trials,
         trained_steps=sum(replicate.steps for job in row.jobs for replicate in job.replicates),
+        forward_passes=sum(one.forward for one in passes),
+        backward_passes=sum(one.backward for one in passes),
         sweep=() if row.is_imported else tuple(_sweep(row)),
     )
+
+
+def _passes(job: ScoredJob) -> Iterator[Passes]:
+    """Yield the passes of each replicate, if the method is installed."""
+    spec = job.resolved
+    if isinstance(spec, ResolvedAdapt) and spec.trains:
+        shape = model_shape(spec)
+        for replicate in job.replicates:
+            yield spec.method.passes(replicate.steps, shape)
 
 
 def counted_jobs(rows: Sequence[Row]) -> tuple[tuple[str, ScoredJob], ...]:

@@ -21,6 +21,7 @@ COLUMNS: tuple[str, ...] = (
     "state",
     "parameters",
     "context_tokens",
+    "stored_bits",
     "score",
     "low",
     "high",
@@ -32,6 +33,8 @@ COLUMNS: tuple[str, ...] = (
     "items",
     "trials",
     "steps",
+    "forward_passes",
+    "backward_passes",
     "voided",
     "warnings",
     "text",
@@ -80,6 +83,7 @@ def _scored(
         "state": "scored",
         "parameters": row.parameters,
         "context_tokens": effort.context_tokens,
+        "stored_bits": effort.stored_bits,
         "score": row.score.mean,
         "low": row.score.low,
         "high": row.score.high,
@@ -91,6 +95,8 @@ def _scored(
         "items": row.items,
         "trials": row.trials,
         "steps": effort.steps,
+        "forward_passes": effort.forward_passes,
+        "backward_passes": effort.backward_passes,
         "voided": _flag(comparison.voided),
     }
 

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Row, insert, select
+from sqlalchemy import Row, func, insert, select
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
@@ -23,6 +24,9 @@ METRICS: Mapping[str, str] = MappingProxyType(
         "accuracy": "exact match on the test items of the job's own task",
         "base_accuracy": "likewise for the base model alone, for adaptations",
         "accuracy_change": "accuracy minus base_accuracy, per seed",
+        "transfer_accuracy": "exact match on the job's own task of what was found, on other base "
+        "models; their mean, for seeds with a score on all of them",
+        "transfer_change": "transfer_accuracy minus the accuracy of those base models alone",
         "final_loss": "the final training loss",
         "train_loss": "the last point of the curve of this name",
         "validation_loss": "the last point of the curve of this name",
@@ -30,6 +34,18 @@ METRICS: Mapping[str, str] = MappingProxyType(
     }
 )
 LEVEL = 0.95
+
+
+class _Names(NamedTuple):
+    """Metrics of adapted model, base model alone and their difference."""
+
+    adapted: str
+    alone: str | None
+    change: str
+
+
+OWN = _Names("accuracy", "base_accuracy", "accuracy_change")
+TRANSFER = _Names("transfer_accuracy", None, "transfer_change")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,31 +150,42 @@ def _losses(chosen: Chosen) -> Values:
 def _scores(session: Session, chosen: Chosen) -> Values:
     """Yield the scores of adapted and base model, and their difference.
 
-    The scores are those on the job's own task.
+    The scores are those on the job's own task, on its own base model and on the other ones. They
+    are on the same items everywhere, so a mean over base models is a share of all items.
     """
     row = Evaluation
+    others = func.jsonb_array_length(Job.resolved_spec["evaluation_bases"])
+    scored = (row.job_id, row.replicate, row.attached)
     rows = session.execute(
-        select(row.job_id, row.replicate, row.attached, row.correct, row.total)
+        select(
+            *scored,
+            func.max(row.base_model) != "",
+            func.sum(row.correct).label("correct"),
+            func.sum(row.total).label("total"),
+        )
         .join(Job, (Job.id == row.job_id) & (Job.attempt == row.attempt))
         .where(
             row.job_id.in_({job_id for job_id, _ in chosen}),
             row.split == "test",
-            row.base_model == "",
             row.task == Job.resolved_spec["task"],
         )
-        .order_by(row.attached, row.id)
+        .group_by(*scored, row.base_model != "", Job.id)
+        .having((func.max(row.base_model) == "") | (func.count() == others))
+        .order_by(row.attached, *scored)
     )
-    alone: dict[tuple[UUID, int], float] = {}
-    for job_id, replicate, attached, correct, total in rows:
-        place = (job_id, replicate)
-        if place not in chosen:
+    alone: dict[tuple[UUID, int, bool], float] = {}
+    for job_id, replicate, attached, is_elsewhere, correct, total in rows:
+        if (job_id, replicate) not in chosen:
             continue
-        seed, value = chosen[place].seed, correct / total
-        yield job_id, "accuracy" if attached else "base_accuracy", Measured(seed, value, total)
+        place = (job_id, replicate, is_elsewhere)
+        names = TRANSFER if is_elsewhere else OWN
+        seed, value = chosen[job_id, replicate].seed, correct / total
         if not attached:
             alone[place] = value
-        elif place in alone:
-            yield job_id, "accuracy_change", Measured(seed, value - alone[place])
+        if (name := names.adapted if attached else names.alone) is not None:
+            yield job_id, name, Measured(seed, value, total)
+        if attached and place in alone:
+            yield job_id, names.change, Measured(seed, value - alone[place])
 
 
 def _last_points(session: Session, chosen: Chosen) -> Values:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from adaptlab_client.display.comparison_tables import JobComparison
 
 COLUMNS = ("method", "parameters", "score", "interval", "ranks", "best", "seeds", "trials")
+TAKEN = ("method", "context tokens", "stored bits", "forward passes", "backward passes")
 CARRIED = ("method", "base model", "alone", "with it", "change", "over seeds", "guessing")
 FORGOTTEN = ("method", "task of the base", "before", "after", "change", "over seeds")
 
@@ -148,6 +149,7 @@ def _print(comparison: "JobComparison", *, all_pairs: bool) -> None:
             _print_cells(table.comparison, all_pairs=all_pairs)
             _print_unseen(table.comparison)
             _print_lines("Over budgets", _curve_lines(table.comparison))
+        _print_taken(table)
         _print_lines("Diagnosis", (entry.diagnosis.text for entry in table.diagnoses))
         _print_lines("To decide it, extend the study by", _next_runs(table))
         _print_forgetting(table)
@@ -276,6 +278,23 @@ def _print_forgetting(table: "TableComparison") -> None:
     if rows:
         print("\nThe base's own tasks, before and after")
         print_table(FORGOTTEN, rows)
+
+
+def _print_taken(table: "TableComparison") -> None:
+    """Print what prompts take and cost, for methods matched by it."""
+    if table.comparison is None or table.comparison.axis != "context_tokens":
+        return
+    print("\nWhat methods take and store, and passes over all seeds and trials")
+    rows = [
+        [method.label, *map(_number, (method.context_tokens, method.stored_bits,
+                                      method.forward_passes, method.backward_passes))]
+        for method in table.methods
+    ]  # fmt: skip
+    print_table(TAKEN, rows)
+
+
+def _number(number: int | None) -> str:
+    return "" if number is None else f"{number:,}"
 
 
 def _print_carried(table: "TableComparison") -> None:
