@@ -64,6 +64,7 @@ def _row(
         "method": row.method,
         "parameters": row.parameters,
         "context_tokens": None if behind is None else behind.context_tokens,
+        "demonstrations": None if behind is None else behind.demonstrations,
         "score": row.score.mean,
         "low": row.score.low,
         "high": row.score.high,

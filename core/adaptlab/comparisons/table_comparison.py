@@ -58,7 +58,8 @@ class ComparedMethod(Value):
     """The jobs of the row `label` and the effort that was spent on it.
 
     `budget` is None for a method that is the same at every budget: a reference, or a method of
-    fixed size that fits all budgets. `context_tokens` are the positions that it adds. `trials` is
+    fixed size that fits all budgets. `context_tokens` are the positions that it adds, and
+    `demonstrations` those before questions, None if it has none. `trials` is
     the number of settings tried per seed, and `sweep` has the result of each. `trained_steps` is
     the sum of their steps, which is smaller if some ended early. An imported adapter has no trials
     and no steps here.
@@ -70,6 +71,7 @@ class ComparedMethod(Value):
     role: Role
     parameters: int
     context_tokens: int = 0
+    demonstrations: int | None = None
     jobs: tuple[UUID, ...]
     seeds: tuple[int, ...]
     steps: int

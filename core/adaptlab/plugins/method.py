@@ -203,6 +203,13 @@ class Method(Value, ABC):
         """Return the configuration with what follows from the task."""
         return self
 
+    def fitting(self, task: Task, family: Family, needed: int) -> Self:
+        """Return the configuration, sized by a budget, as far as a task has room for it.
+
+        The arguments are those of `task_problems`.
+        """
+        return self
+
     def task_problems(self, task: Task, family: Family, needed: int) -> tuple[Problem, ...]:
         """Return the problems of a resolved configuration on a task.
 
@@ -216,6 +223,10 @@ class Method(Value, ABC):
     def extra_context_tokens(self) -> int:
         """Return the positions that are added to the attention of every layer."""
         return 0
+
+    def demonstrated(self) -> int | None:
+        """Return the number of demonstrations before questions, None if there are none."""
+        return None
 
     def follows_question(self) -> bool:
         """Return True if learned positions come between a question and its answer."""

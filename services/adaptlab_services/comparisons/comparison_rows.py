@@ -144,6 +144,7 @@ def compared_method(row: Row) -> ComparedMethod:
         role=row.role,
         parameters=row.parameters,
         context_tokens=row.jobs[0].spec.budget.extra_context_tokens,
+        demonstrations=_demonstrated(row),
         jobs=tuple(job.id for job in row.jobs),
         seeds=tuple(sorted({seed for job in row.jobs for seed in job.spec.seeds})),
         steps=training.steps,
@@ -152,6 +153,12 @@ def compared_method(row: Row) -> ComparedMethod:
         trained_steps=sum(replicate.steps for job in row.jobs for replicate in job.replicates),
         sweep=() if row.is_imported else tuple(_sweep(row)),
     )
+
+
+def _demonstrated(row: Row) -> int | None:
+    """Return the demonstrations of a row's method, None if it has none."""
+    spec = row.jobs[0].resolved
+    return spec.method.demonstrated() if isinstance(spec, ResolvedAdapt) else None
 
 
 def counted_jobs(rows: Sequence[Row]) -> tuple[tuple[str, ScoredJob], ...]:
