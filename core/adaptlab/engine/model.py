@@ -120,12 +120,12 @@ class Model:
         Without `attached`, the base model answers alone.
         """
         is_own = task is None or task == self.plan.own_task
-        words = None
-        if attached and is_own and isinstance(self.context, Context):
-            items = self.context.before(items)
-            words = self.context.label_words(items)
-        elif attached and is_own and self.context is not None:
-            items = self.context.before(items, self.question_states)
+        words, context = None, self.context if attached and is_own else None
+        if isinstance(context, Context):
+            items = context.before(items)
+            words = context.label_words(items)
+        elif context is not None:
+            items = context.before(items, self.question_states)
         tokens, rows, each, read = items.tokens, items.span, items.answer_rows, items.read
         if not attached:
             return self.base_logits(tokens, rows, task=task, answer_rows=each, read=read)

@@ -2,6 +2,7 @@
 
 from typing import ClassVar, Literal
 
+from adaptlab.errors import Problem
 from adaptlab.plugins.demonstrations import Demonstrations
 from adaptlab.plugins.method import BITS_PER_SCALAR, METHODS, AttentionClaim
 from adaptlab.plugins.shapes import Initialiser, ModelShape, Site, TensorShape
@@ -34,7 +35,6 @@ class AnchorReweighting(Demonstrations):
     )
 
     name: Literal["anchor_reweighting"] = "anchor_reweighting"
-    choice: Literal["balanced", "random"] = "balanced"  # a scale belongs to one demonstration
 
     def scales_at(self, site: Site) -> str:
         """Return the name of a layer's scales."""
@@ -52,3 +52,14 @@ class AnchorReweighting(Demonstrations):
     def stored_bits(self, shape: ModelShape) -> int:
         """Return the bits of the scales and of the demonstrations."""
         return BITS_PER_SCALAR * self.trained_scalars(shape) + super().stored_bits(shape)
+
+    def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
+        """Return the problem of demonstrations that differ by question."""
+        if not self.is_chosen_by_item():
+            return ()
+        detail = (
+            "A scale belongs to one demonstration, so all questions have the same ones. Use "
+            "balanced or random."
+        )
+        allowed = ("balanced", "random")
+        return (Problem("/method/choice", "demonstrations_differ", detail, allowed=allowed),)
