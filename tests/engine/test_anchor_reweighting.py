@@ -157,7 +157,7 @@ def plain_logits(
     labels: Mapping[int, int],
     answering: set[int],
 ) -> Tensor:
-    """Return the logits [T, V] of the small decoder of two heads, position by position.
+    """Return logits [T, V] of a decoder of two heads, position by position.
 
     `scales` [H, K] are by layer, `labels` are the demonstrations by place.
     """

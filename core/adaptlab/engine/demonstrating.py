@@ -228,7 +228,7 @@ def _chosen_records(method: Demonstrations, task: TextTask, seed: int) -> list[i
 
 
 def _short_records(method: Demonstrations, task: TextTask, seed: int) -> Int[Tensor, "W"]:
-    """Return the training records that are short enough, in an order of the seed."""
+    """Return the short enough training records, in an order of the seed."""
     texts, separator = texts_of(task), separating(task.source().tokeniser, method.separator)
     ends = _ends(task)
     records = texts.of_split["train"]

@@ -96,7 +96,7 @@ class NearestContext:
     def _written(
         self, chosen: Int[Tensor, "R B K"]
     ) -> tuple[Int[Tensor, "R B P"], Int[Tensor, "R B"]]:
-        """Return the tokens of chosen demonstrations, padded on the right, and their numbers."""
+        """Return the padded tokens of chosen demonstrations, and their number."""
         count = self.pool.tokens.shape[-1]
         flat = chosen.flatten(1)  # R, B·K
         tokens = self.pool.tokens.gather(1, flat.unsqueeze(-1).expand(-1, -1, count))

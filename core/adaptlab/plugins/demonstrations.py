@@ -104,7 +104,7 @@ class Demonstrations(Method, ABC):
         return self.with_size(max(1, min(self.demonstrations, most)))
 
     def _room(self, family: Family, needed: int) -> int:
-        """Return the tokens of all demonstrations that fit before the longest item."""
+        """Return the tokens that fit before the longest item."""
         return min(family.shape().context - needed, LONGEST)
 
     def task_problems(self, task: Task, family: Family, needed: int) -> tuple[Problem, ...]:

@@ -204,7 +204,7 @@ class Method(Value, ABC):
         return self
 
     def fitting(self, task: Task, family: Family, needed: int) -> Self:
-        """Return the configuration, sized by a budget, as far as a task has room for it.
+        """Return the configuration as far as a task has room for it.
 
         The arguments are those of `task_problems`.
         """
@@ -225,7 +225,7 @@ class Method(Value, ABC):
         return 0
 
     def demonstrated(self) -> int | None:
-        """Return the number of demonstrations before questions, None if there are none."""
+        """Return the number of demonstrations before questions, if any."""
         return None
 
     def follows_question(self) -> bool:

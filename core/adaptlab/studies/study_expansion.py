@@ -221,7 +221,7 @@ def _too_large(base: StudyBase, method: SizedMethod, job: PlannedJob) -> Skipped
 
 
 def _skipped(base: StudyBase, method: SizedMethod, error: InfeasibleBudget) -> SkippedCell:
-    """Return the skipped cell of a method that a task makes too large for its budget."""
+    """Return the skipped cell of a method that a task makes too large."""
     nearest = (value for problem in error.problems for value in problem.nearest)
     return SkippedCell(
         base_model=base.facts.name,

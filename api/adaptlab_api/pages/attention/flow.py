@@ -82,7 +82,7 @@ def flows(
 def layer_flow(
     layer: int, pattern: NDArray[np.float64], labels: Sequence[int], answering: int
 ) -> Flow:
-    """Return the flow in a layer from its mean pattern [query, key] over the content."""
+    """Return a layer's flow from its mean pattern [query, key] over content."""
     gathered = [
         sum(float(pattern[label, key]) for key in range(label) if key not in labels)
         for label in labels
