@@ -148,10 +148,11 @@ class PlannedCell(PlacedMethod):
     """One method at one budget on one task and base model.
 
     `jobs` are the digests of its jobs. `gap` is the unused budget. It is negative for a reference
-    that exceeds the budget.
+    that exceeds the budget. `demonstrations` are those before questions, or null.
     """
 
     gap: int
+    demonstrations: int | None
     jobs: tuple[str, ...]
 
 

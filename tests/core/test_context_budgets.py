@@ -210,3 +210,40 @@ def test_a_job_of_more_demonstrations_than_its_budget_is_refused():
     fits = AdaptSpec.model_validate({**document, "budget": {"context_tokens": 20}})
     budget = resolve(fits, base_facts(spec)).budget
     assert (budget.axis, budget.gap, budget.extra_context_tokens) == ("context_tokens", 0, 20)
+
+
+FOLLOWING = {"name": "in_context", "demonstrations": "auto"}
+
+
+def test_the_number_of_demonstrations_follows_the_budget():
+    spec = a_pretrain_spec(
+        name="reader", task={**EPISODES, "shots": 2}, family={"name": "minigpt", "width": 16}
+    )
+    budgets = [{"context_tokens": tokens} for tokens in (4, 9, 19, 500)]
+    study = a_study_spec(
+        base_models=["reader"], tasks=[QUERY], methods=["soft_prompt", FOLLOWING], budgets=budgets
+    )
+    plan = expand(study, (base_facts(spec),), 500)
+    label = "in_context(demonstrations=auto)"
+    cells = {cell.budget: cell for cell in plan.cells if cell.method == label}
+    # of five tokens each, and before a query of three in a context of 23
+    assert {tokens: cell.demonstrations for tokens, cell in cells.items()} == {9: 1, 19: 3, 500: 4}
+    assert [cells[tokens].gap for tokens in (9, 19, 500)] == [4, 4, 480]
+    (left_out,) = plan.skipped
+    assert (left_out.method, left_out.budget, left_out.nearest) == (label, 4, (5,))
+    assert {cell.demonstrations for cell in plan.cells if cell.method != label} == {None}
+
+
+def test_demonstrations_that_train_nothing_cannot_follow_parameters():
+    spec = a_pretrain_spec(
+        name="reader", task={**EPISODES, "shots": 2}, family={"name": "minigpt", "width": 16}
+    )
+    document = {"base_model": "reader", "task": QUERY, "method": FOLLOWING, "budget": 500}
+    with pytest.raises(InvalidSpec, match="give a budget in context tokens") as caught:
+        resolve(AdaptSpec.model_validate(document), base_facts(spec))
+    assert caught.value.problems[0].code == "budget_of_other_axis"
+    scaled = {**document, "method": {**FOLLOWING, "name": "anchor_reweighting"}, "budget": 27}
+    resolved = resolve(AdaptSpec.model_validate(scaled), base_facts(spec))
+    shape = base_facts(spec).family.shape()
+    assert resolved.method.demonstrated() == min(4, 27 // (shape.layers * shape.heads))
+    assert resolved.budget.trainable_parameters <= 27

@@ -20,6 +20,7 @@ from adaptlab.tasks.digit_images import DigitImages
 from adaptlab_answers.drawable_maps import without_padding
 from adaptlab_api.app import create_app
 from adaptlab_api.pages.attention import view
+from adaptlab_api.pages.attention.flow import layer_flow
 from adaptlab_api.pages.attention.routes import CHARTS
 from adaptlab_db.tables import AttentionMap
 from adaptlab_services.settings import Settings
@@ -280,3 +281,30 @@ def test_a_map_that_was_believed_before_is_not_drawn(
         assert answer.status_code in (200, 204), (path, answer.status_code)
         assert len(answer.content) < 2**19
     assert visitor.get(f"/v1{job}/attention").status_code == 200
+
+
+def test_the_flow_into_label_words_is_the_mean_of_the_maps(
+    visitor: TestClient, worker: MadeUpWorker, job: str
+) -> None:
+    assert "Flow into label words" not in visitor.get(f"{job}/attention").text
+    task = {"name": "episodes", "kinds": 4, "words": 16, "shots": 1}
+    spec = {**PRETRAINING, "name": "episodes-base", "task": task}
+    base = worker.complete(spec, 0.99)
+    page = words(visitor.get(f"/jobs/{base.id}/attention").text)
+    assert "Flow into label words" in page
+    assert "seed 0, sample 0: the labels are" in page.lower()
+    assert len(re.findall(r"\d+ \d+\.\d % \d+\.\d % \d+\.\d % ", page)) >= 1
+
+
+def test_flow_is_counted_by_hand() -> None:
+    # Three tokens before the label at 3, which is read by the answer at 5.
+    pattern = np.zeros((6, 6))
+    pattern[3, :4] = [0.1, 0.2, 0.3, 0.4]
+    pattern[5] = [0.05, 0.05, 0.1, 0.5, 0.2, 0.1]
+    flow = layer_flow(1, pattern, (3,), 5)
+    assert (flow.layer, round(flow.gathered, 9)) == (1, 0.6)
+    assert (round(flow.read, 9), round(flow.other, 9)) == (0.5, 0.5)
+    pattern[4, :5] = [0.2, 0.1, 0.1, 0.4, 0.2]  # a second label, of which 40 % is the first
+    two = layer_flow(0, pattern, (3, 4), 5)
+    assert round(two.gathered, 9) == 0.5
+    assert (round(two.read, 9), round(two.other, 9)) == (0.7, 0.3)

@@ -65,6 +65,7 @@ def _row(
         "parameters": row.parameters,
         "context_tokens": None if behind is None else behind.context_tokens,
         "stored_bits": None if behind is None else behind.stored_bits,
+        "demonstrations": None if behind is None else behind.demonstrations,
         "score": row.score.mean,
         "low": row.score.low,
         "high": row.score.high,

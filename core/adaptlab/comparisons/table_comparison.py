@@ -59,9 +59,10 @@ class ComparedMethod(Value):
 
     `budget` is None for a method that is the same at every budget: a reference, or a method of
     fixed size that fits all budgets. `context_tokens` are the positions that it adds, and
-    `stored_bits` is the information that it stores, None for a job of an earlier version. `trials`
-    is the number of settings tried per seed, and `sweep` has the result of each. `trained_steps` is
-    the sum of their steps, which is smaller if some ended early. `forward_passes` and
+    `stored_bits` is the information that it stores, None for a job of an earlier version.
+    `demonstrations` are those before questions, None if it has none. `trials` is the number of
+    settings tried per seed, and `sweep` has the result of each. `trained_steps` is the sum of their
+    steps, which is smaller if some ended early. `forward_passes` and
     `backward_passes` are those of all replicates on batches of training items, one of each per step
     unless the method searches for tokens. An imported adapter has no trials, steps and passes here.
     """
@@ -73,6 +74,7 @@ class ComparedMethod(Value):
     parameters: int
     context_tokens: int = 0
     stored_bits: int | None = None
+    demonstrations: int | None = None
     jobs: tuple[UUID, ...]
     seeds: tuple[int, ...]
     steps: int

@@ -7,6 +7,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from adaptlab.engine.label_words import LabelWords
 from adaptlab.engine.tensors import Float, Int
 from adaptlab.plugins.shapes import HEAD_SITE
 
@@ -42,6 +43,9 @@ class Attachments:
     `answer_rows` are the rows whose logits are needed where items differ in length, counted from
     the first of the rows that are asked for; None if all of these are needed.
 
+    `label_scales` [R, H, K] are logarithms of factors on what the rows that answer attend to the
+    labels of K demonstrations, after the softmax; `label_words` are where these labels are.
+
     `read` is the number of tokens of each item without padding, where a head for classes reads them
     all; None where tokens are predicted.
 
@@ -63,11 +67,22 @@ class Attachments:
     prompt: Float[Tensor, "R P2 C"] | None = None
     suffixes: Mapping[str, Float[Tensor, "R P3 _"]] = field(default_factory=dict[str, Tensor])
     late_prompt: Float[Tensor, "R P4 C"] | None = None
+    label_scales: Mapping[str, Float[Tensor, "R H K"]] = field(default_factory=dict[str, Tensor])
+    label_words: LabelWords | None = None
     answer_start: int = 0
     answer_rows: Int[Tensor, "A B M"] | None = None
     read: Int[Tensor, "A B"] | None = None
     replicates: int = 1
     recomputes: bool = False
+
+    def label_factors(
+        self, attention: str, length: int, rows: slice
+    ) -> Float[Tensor, "R B H Q {length}"] | None:
+        """Return the factors on a pattern over content, None if there are none."""
+        scales = self.label_scales.get(f"{attention}.mix")
+        if scales is None or self.label_words is None:
+            return None
+        return self.label_words.factors(scales, length, rows)
 
     def changes(self, site: str) -> bool:
         """Return True if a hook changes a linear site or a sublayer."""
@@ -77,7 +92,7 @@ class Attachments:
         """Return True if nothing but a head for classes differs from the base."""
         others = (
             self.outputs, self.products, self.inputs, self.mixes, self.attention_inputs,
-            self.keys_values, self.suffixes,
+            self.keys_values, self.suffixes, self.label_scales,
         )  # fmt: skip
         prompts = (self.prompt, self.late_prompt)
         return (

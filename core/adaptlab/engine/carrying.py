@@ -13,6 +13,7 @@ from adaptlab.engine.context import Context
 from adaptlab.engine.datasets import read_datasets
 from adaptlab.engine.demonstrating import demonstrations
 from adaptlab.engine.model import Model
+from adaptlab.engine.nearest import NearestContext
 from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.engine.scoring import score
 from adaptlab.engine.tensors import Float, Int
@@ -76,9 +77,9 @@ class _Carrier:
             yield from self._with_prompts(source)
             return
         context = demonstrations(self.there, self.own)
-        if context is not None and (room := self._room()) < int(context.lengths.max()):
+        if context is not None and (room := self._room()) < context.longest:
             reason = (
-                f"its {int(context.lengths.max())} tokens and an item do not fit into the context "
+                f"its {context.longest} tokens and an item do not fit into the context "
                 f"of {self.there.shape.context} tokens; there is room for {room}"
             )
             for result in self.chosen:
@@ -123,7 +124,7 @@ class _Carrier:
         source: BaseWeights,
         results: Sequence[ReplicateResult],
         trained: Mapping[str, Tensor],
-        context: Context | None = None,
+        context: Context | NearestContext | None = None,
     ) -> Model:
         plan = self.there
         seeds = [result.replicate // plan.trials for result in results]

@@ -353,7 +353,7 @@ class _Model:
         if self.decoder.attention == "causal":
             scores = scores + causal_mask(keys.shape[-2], rows, keys)
         if not learned:
-            pattern = scores.softmax(-1)
+            pattern = self.reweighted(name, stream, scores.softmax(-1))
             kept = self.dropped(f"{name}.pattern", pattern, length, rows)
             mixed = by_group(kept, values)
         else:
@@ -363,8 +363,9 @@ class _Model:
             if stream.rows is not None:
                 learned_scores = self.unless_ahead(layer, learned_scores, keys.shape[-2], rows)
             pattern = joined([learned_scores, scores], -1).softmax(-1)
-            kept = self.dropped(f"{name}.pattern", pattern, length, rows)
             count = learned_keys.shape[-2]
+            pattern = self.reweighted(name, stream, pattern, count)
+            kept = self.dropped(f"{name}.pattern", pattern, length, rows)
             mixed = by_group(kept[..., :count], learned_values)
             mixed = grouped.plus(mixed, by_group(kept[..., count:], values))
         gathered = mixed.transpose(2, 3).flatten(-2)
@@ -376,6 +377,20 @@ class _Model:
         if mix is None:
             return gathered
         return mix(grouped.lifted(gathered, self.attachments.replicates), rows)
+
+    def reweighted(
+        self, name: str, stream: Stream, pattern: Float[Tensor, "R B H Q K"], learned: int = 0
+    ) -> Float[Tensor, "R B H Q K"]:
+        """Return a pattern with the factors on label words of demonstrations.
+
+        The `learned` positions, which come first, have none, and virtual tokens answer nothing.
+        """
+        if stream.rows is None:
+            return pattern
+        factors = self.attachments.label_factors(name, pattern.shape[-1] - learned, stream.rows)
+        return (
+            pattern if factors is None else pattern * functional.pad(factors, (learned, 0), value=1)
+        )
 
     def learned_keys_values(self, layer: int, prompt: int) -> list[KeysValues]:
         """Return the learned keys and values before the virtual tokens."""

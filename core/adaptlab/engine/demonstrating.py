@@ -1,9 +1,10 @@
 """The demonstrations of each seed, from the training items of a task."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 from typing import TypeVar
 
 import torch
@@ -11,8 +12,11 @@ from torch import Tensor
 
 from adaptlab.engine.context import Context
 from adaptlab.engine.counter import constant, random_bits, stream
+from adaptlab.engine.items import Items
 from adaptlab.engine.making import as_digit_task, make_items
+from adaptlab.engine.nearest import NearestContext, Pool
 from adaptlab.engine.plan import Plan
+from adaptlab.engine.tensors import Int
 from adaptlab.engine.texts import Texts, texts_of
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.demonstrations import Demonstrations
@@ -22,54 +26,150 @@ from adaptlab.text.encoding import begun, separating
 
 ITEMS_PER_DEMONSTRATION = 16
 """Generated training items per demonstration that are looked at."""
+POOL = 512
+"""The most training items of a seed of which the nearest are chosen."""
 
 T = TypeVar("T")
 
 
-def demonstrations(plan: Plan, chosen_for: Plan | None = None) -> Context | None:
+@dataclass(frozen=True)
+class Demonstration:
+    """The tokens of a demonstration; `label` are the places of its answer."""
+
+    tokens: tuple[int, ...]
+    label: range
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def behind_others(self, begun: int) -> "Demonstration":
+        """Return it without the `begun` tokens with which a text begins."""
+        label = range(self.label.start - begun, self.label.stop - begun)
+        return Demonstration(self.tokens[begun:], label)
+
+
+def demonstrations(plan: Plan, chosen_for: Plan | None = None) -> Context | NearestContext | None:
     """Return the demonstrations of every seed, one row per seed.
 
-    None if the method has none. Records are chosen as for the base model of `chosen_for`, by
-    default the plan's own, and written with the tokens of the plan's.
+    None if the method has none. Those that are the nearest to each item are chosen later. Records
+    are chosen as for the base model of `chosen_for`, by default the plan's own, and written with
+    the tokens of the plan's.
     """
     if not isinstance(plan.method, Demonstrations):
         return None
     chooser = (chosen_for or plan).task
+    if plan.method.is_chosen_by_item():
+        return _nearest(plan.method, plan.task, chooser, plan.spec.seeds).on(plan.device)  # pyright: ignore[reportArgumentType] - frozen, and so hashable
     context = _context(plan.method, plan.task, chooser, plan.spec.seeds)  # pyright: ignore[reportArgumentType] - frozen, and so hashable
-    tokens, lengths = context.tokens.to(plan.device), context.lengths.to(plan.device)
-    return Context(tokens, lengths, context.begun)
+    return context.on(plan.device)
 
 
 @lru_cache(maxsize=4)
 def _context(method: Demonstrations, task: Task, chooser: Task, seeds: tuple[int, ...]) -> Context:
     rows = [_of_seed(method, task, chooser, seed) for seed in seeds]
-    longest = max(map(len, rows))
-    padded = [[*row, *[0] * (longest - len(row))] for row in rows]
-    skipped = begun(task.source().tokeniser) if isinstance(task, TextTask) else 0
-    return Context(torch.tensor(padded), torch.tensor([len(row) for row in rows]), skipped)
+    lengths = [sum(map(len, row)) for row in rows]
+    longest = max(lengths)
+    tokens = [[*_tokens(row), *[0] * (longest - sum(map(len, row)))] for row in rows]
+    labels = [[*_owners(row), *[-1] * (longest - sum(map(len, row)))] for row in rows]
+    return Context(
+        torch.tensor(tokens),
+        torch.tensor(lengths),
+        shortest=min(lengths),
+        labels=torch.tensor(labels),
+        begun=_begun(task),
+    )
 
 
-def _of_seed(method: Demonstrations, task: Task, chooser: Task, seed: int) -> list[int]:
-    """Return the tokens of all demonstrations of a seed."""
+@lru_cache(maxsize=4)
+def _nearest(
+    method: Demonstrations, task: Task, chooser: Task, seeds: tuple[int, ...]
+) -> NearestContext:
+    if isinstance(task, TextTask):
+        assert isinstance(chooser, TextTask)
+        questions, rows = _records_of_pools(method, task, chooser, seeds)
+    else:
+        questions, rows = _items_of_pools(method, as_digit_task(task), seeds)
+    start = _begun(task)
+    _check_enough(method, min(len(set(row)) for row in rows))
+    written = [[each.tokens[start:] for each in row] for row in rows]
+    longest = max(len(tokens) for row in written for tokens in row)
+    padded = [[[*tokens, *[0] * (longest - len(tokens))] for tokens in row] for row in written]
+    lengths = [[len(tokens) for tokens in row] for row in written]
+    allowed = [[each not in row[:place] for place, each in enumerate(row)] for row in rows]
+    assert isinstance(method.demonstrations, int)
+    places = torch.arange(method.demonstrations)
+    return NearestContext(
+        Pool(questions, torch.tensor(padded), torch.tensor(lengths), torch.tensor(allowed)),
+        order=torch.stack([_bits("order", seed, places).argsort() for seed in seeds]),
+        begin=rows[0][0].tokens[:start],
+    )
+
+
+def _items_of_pools(
+    method: Demonstrations, task: DigitTask, seeds: Sequence[int]
+) -> tuple[Items, list[list[Demonstration]]]:
+    """Return generated items of seeds, as questions and as demonstrations."""
+    items = make_items(task, "train", torch.tensor(seeds), 0, POOL)
+    return items, [_with_answers(task, items, row) for row in range(len(seeds))]
+
+
+def _records_of_pools(
+    method: Demonstrations, task: TextTask, chooser: TextTask, seeds: Sequence[int]
+) -> tuple[Items, list[list[Demonstration]]]:
+    """Return training records of seeds, as questions and as demonstrations."""
+    records = torch.stack([_short_records(method, chooser, seed)[:POOL] for seed in seeds])
+    _check_enough(method, records.shape[1])
+    separator = separating(task.source().tokeniser, method.separator)
+    texts, ends = texts_of(task), _ends(task)
+    rows = [
+        [_written(texts, record, ends, separator) for record in row] for row in records.tolist()
+    ]
+    return texts.trained(records), rows
+
+
+def _check_enough(method: Demonstrations, count: int) -> None:
+    """Raise `InvalidSpec` if fewer items can be demonstrated than are wanted."""
+    assert isinstance(method.demonstrations, int)
+    if count >= method.demonstrations:
+        return
+    detail = (
+        f"Only {count} training items have at most {method.longest} tokens. Raise `longest`, or "
+        "lower `demonstrations`."
+    )
+    raise InvalidSpec(Problem("/method/longest", "too_few_items", detail))
+
+
+def _tokens(row: Sequence[Demonstration]) -> Iterator[int]:
+    return chain.from_iterable(each.tokens for each in row)
+
+
+def _owners(row: Sequence[Demonstration]) -> Iterator[int]:
+    """Yield the demonstration to whose label each token belongs, or −1."""
+    for place, each in enumerate(row):
+        yield from (place if at in each.label else -1 for at in range(len(each)))
+
+
+def _begun(task: Task) -> int:
+    """Return the tokens that begin every text of a task."""
+    return begun(task.source().tokeniser) if isinstance(task, TextTask) else 0
+
+
+def _of_seed(method: Demonstrations, task: Task, chooser: Task, seed: int) -> list[Demonstration]:
+    """Return the demonstrations of a seed, in order."""
     if isinstance(task, TextTask):
         assert isinstance(chooser, TextTask)
         chosen = _of_records(method, task, chooser, seed)
     else:
         chosen = _generated(method, as_digit_task(task), seed)
-    if len(chosen) < method.demonstrations:
-        detail = (
-            f"Only {len(chosen)} training items have at most {method.longest} tokens. Raise "
-            "`longest`, or lower `demonstrations`."
-        )
-        raise InvalidSpec(Problem("/method/longest", "too_few_items", detail))
+    _check_enough(method, len(chosen))
     order: list[int] = _bits("order", seed, torch.arange(len(chosen))).argsort().tolist()
-    start = begun(task.source().tokeniser) if isinstance(task, TextTask) else 0
-    rest = [token for place in order for token in chosen[place][start:]]
-    return [*chosen[0][:start], *rest]
+    first, *others = (chosen[place] for place in order)
+    return [first, *(other.behind_others(_begun(task)) for other in others)]
 
 
 def _chosen(method: Demonstrations, labelled: Iterable[tuple[T, int]]) -> list[T]:
     """Return the demonstrations among examples in random order, with labels."""
+    assert isinstance(method.demonstrations, int)
     if method.choice == "random":
         return [example for example, _ in islice(labelled, method.demonstrations)]
     by_label = defaultdict[int, list[T]](list)
@@ -80,29 +180,37 @@ def _chosen(method: Demonstrations, labelled: Iterable[tuple[T, int]]) -> list[T
     return list(islice(chosen, method.demonstrations))
 
 
-def _generated(method: Demonstrations, task: DigitTask, seed: int) -> list[tuple[int, ...]]:
+def _generated(method: Demonstrations, task: DigitTask, seed: int) -> list[Demonstration]:
     """Return different training items of a seed with their answers."""
+    assert isinstance(method.demonstrations, int)
     count = ITEMS_PER_DEMONSTRATION * method.demonstrations
     items = make_items(task, "train", torch.tensor([seed]), 0, count)
-    asked, answers = items.tokens[0, :, : task.input_length()], items.targets[0]
+    labels: list[int] = items.targets[0, :, 0].tolist()
+    different = dict(zip(_with_answers(task, items, 0), labels, strict=True))
+    return _chosen(method, different.items())
+
+
+def _with_answers(task: DigitTask, items: Items, row: int) -> list[Demonstration]:
+    """Return items of a seed with their answers."""
+    asked, answers = items.tokens[row, :, : task.input_length()], items.targets[row]
     end = task.demonstration_end()
     assert end is not None
-    rows = torch.cat([asked, answers, torch.full_like(answers[:, :1], end)], -1)
-    labelled = zip(map(tuple, rows.tolist()), answers[:, 0].tolist(), strict=True)
-    return _chosen(method, dict(labelled).items())
+    whole = torch.cat([asked, answers, torch.full_like(answers[:, :1], end)], -1)
+    label = range(task.input_length(), task.input_length() + task.target_length())
+    return [Demonstration(tuple(tokens), label) for tokens in whole.tolist()]
 
 
 def _of_records(
     method: Demonstrations, task: TextTask, chooser: TextTask, seed: int
-) -> list[tuple[int, ...]]:
+) -> list[Demonstration]:
     """Return training records of a seed with their answers, as tokens.
 
     They are chosen as the tokens of `chooser` allow.
     """
     separator = separating(task.source().tokeniser, method.separator)
-    written = texts_of(task), _ends(task)
+    texts, ends = texts_of(task), _ends(task)
     return [
-        (*_written(written[0], record, written[1]), *separator)
+        _written(texts, record, ends, separator)
         for record in _chosen_records(method, chooser, seed)
     ]
 
@@ -114,22 +222,27 @@ def _ends(task: TextTask) -> int:
 
 def _chosen_records(method: Demonstrations, task: TextTask, seed: int) -> list[int]:
     """Return the numbers of the training records of a seed."""
+    texts, records = texts_of(task), _short_records(method, task, seed)
+    labels = torch.zeros_like(records) if texts.labels is None else texts.labels[records]
+    return _chosen(method, zip(records.tolist(), labels.tolist(), strict=True))
+
+
+def _short_records(method: Demonstrations, task: TextTask, seed: int) -> Int[Tensor, "W"]:
+    """Return the short enough training records, in an order of the seed."""
     texts, separator = texts_of(task), separating(task.source().tokeniser, method.separator)
     ends = _ends(task)
     records = texts.of_split["train"]
     records = records[_bits("records", seed, records).argsort()]
     lengths = texts.read[records] + 1 - ends + len(separator)
     assert isinstance(method.longest, int)
-    records = records[lengths <= method.longest]
-    labels = torch.zeros_like(records) if texts.labels is None else texts.labels[records]
-    return _chosen(method, zip(records.tolist(), labels.tolist(), strict=True))
+    return records[lengths <= method.longest]
 
 
-def _written(texts: Texts, record: int, ends: int) -> list[int]:
-    """Return the tokens of a prompt and its answer, without the end token."""
-    first = int(texts.starts[record])
-    tokens: list[int] = texts.tokens[first : first + int(texts.read[record]) + 1 - ends].tolist()
-    return tokens
+def _written(texts: Texts, record: int, ends: int, separator: Sequence[int]) -> Demonstration:
+    """Return a prompt and its answer, without the end token."""
+    first, count = int(texts.starts[record]), int(texts.read[record]) + 1 - ends
+    tokens: list[int] = texts.tokens[first : first + count].tolist()
+    return Demonstration((*tokens, *separator), range(int(texts.asked[record]), count))
 
 
 def _bits(purpose: str, seed: int, numbers: Tensor) -> Tensor:

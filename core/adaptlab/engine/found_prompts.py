@@ -32,7 +32,7 @@ def found_prompts(
 
     `steps` are those that each replicate was trained for.
     """
-    if (context := demonstrations(plan)) is not None:
+    if isinstance(context := demonstrations(plan), Context):
         return tuple(
             _demonstrated(plan, base, seed, context)
             for seed in range(len(plan.seeds))

@@ -327,10 +327,14 @@ class LibraryModel:
             more = [_for_rows(tensor, keys, at.replicates) for tensor in learned]
             keys, values = torch.cat([more[0], keys], 2), torch.cat([more[1], values], 2)
             mask = torch.cat([mask.new_ones(*mask.shape[:-1], more[0].shape[2]), mask], -1)
-        if at.recorder is None and not any(options.get(own) is not None for own in OWN_SOFTMAX):
+        factors = at.attached.label_factors(f"blocks.{layer}.attn", at.length, slice(None))
+        plain = at.recorder is None and factors is None
+        if plain and not any(options.get(own) is not None for own in OWN_SOFTMAX):
             attend: Any = _library_functions()["sdpa"]
             return attend(module, queries, keys, values, mask, is_causal=False, **options)
         output, pattern = _explicit(module, queries, keys, values, mask, options)
+        if factors is not None:
+            output = output + _added(pattern[..., -at.length :], values, factors)
         if at.recorder is not None:
             start, split = at.virtual, (at.replicates, -1)
             keys, values, mask = (tensor[..., start:, :] for tensor in content)
@@ -364,6 +368,16 @@ def _for_rows(
     """Return learned keys or values for every row of the batch, by head."""
     by_head = learned.unflatten(-1, (keys.shape[1], -1)).transpose(1, 2)
     return by_head.repeat_interleave(len(keys) // replicates, 0).to(keys)
+
+
+def _added(
+    pattern: Float[Tensor, "N H Q T"], values: Float[Tensor, "N K T2 D"], factors: Tensor
+) -> Float[Tensor, "N Q H D"]:
+    """Return what factors on the attention to the content add to the output."""
+    count = pattern.shape[-1]
+    content = values[..., -count:, :].repeat_interleave(pattern.shape[1] // values.shape[1], 1)
+    added = (pattern * (factors.flatten(0, 1).to(pattern) - 1)) @ content
+    return added.transpose(1, 2)
 
 
 def _explicit(

@@ -9,14 +9,18 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
-from adaptlab.engine.context import Context
+from adaptlab.engine.context import Context, answering_rows
 from adaptlab.engine.dropout import TrainingStep
 from adaptlab.engine.items import Items
+from adaptlab.engine.label_words import LabelWords
+from adaptlab.engine.nearest import NearestContext
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_FOLDS, ENGINE_METHODS, PatternRecorder
 from adaptlab.engine.tensors import Float, Int
 from adaptlab.plugins.family import Family
+from adaptlab.plugins.shapes import HEAD_SITE
 from adaptlab.plugins.task import Task
+from adaptlab.specs.scoring_pass import items_at_once
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Model:
     plan: Plan
     base: Mapping[str, Float[Tensor, "G ..."]]
     trained: Mapping[str, Float[Tensor, "R ..."]]
-    context: Context | None = None
+    context: Context | NearestContext | None = None
     recomputes: bool = False
 
     @property
@@ -80,6 +84,7 @@ class Model:
         task: Task | None = None,
         answer_rows: Int[Tensor, "A B M"] | None = None,
         read: Int[Tensor, "A B"] | None = None,
+        label_words: LabelWords | None = None,
     ) -> Float[Tensor, "R B Q V"]:
         """Return logits at the given rows with the adaptation attached.
 
@@ -89,6 +94,7 @@ class Model:
         determines where in the tokens the answer starts. With `answer_rows`, only these rows of
         each item have logits; they are counted from the first of `rows`. `read` is the number of
         tokens of each item without padding, for a task that is answered by a head for classes.
+        `label_words` are those of demonstrations among the tokens.
         """
         replicates = max((len(tensor) for tensor in self.trained.values()), default=1)
         attached = replace(
@@ -96,6 +102,7 @@ class Model:
             replicates=replicates,
             answer_rows=answer_rows,
             read=read,
+            label_words=label_words,
             recomputes=self.recomputes,
         )
         return self._forward(tokens, attached, rows, recorder, training, task)
@@ -113,12 +120,40 @@ class Model:
         Without `attached`, the base model answers alone.
         """
         is_own = task is None or task == self.plan.own_task
-        if attached and is_own and self.context is not None:
-            items = self.context.before(items)
+        words, context = None, self.context if attached and is_own else None
+        if isinstance(context, Context):
+            items = context.before(items)
+            words = context.label_words(items)
+        elif context is not None:
+            items = context.before(items, self.question_states)
         tokens, rows, each, read = items.tokens, items.span, items.answer_rows, items.read
         if not attached:
             return self.base_logits(tokens, rows, task=task, answer_rows=each, read=read)
-        return self.logits(tokens, rows, None, training, task=task, answer_rows=each, read=read)
+        return self.logits(
+            tokens, rows, None, training, task=task, answer_rows=each, read=read, label_words=words
+        )
+
+    @torch.no_grad()
+    def question_states(self, items: Items) -> Float[Tensor, "G N C"]:
+        """Return the base model's states where the answers of items begin.
+
+        They are those that its head reads. Where answers begin does not depend on the answers.
+        """
+        last = answering_rows(items)[..., 0]
+        width = self.plan.shape.sites[HEAD_SITE].inputs
+        reading = torch.eye(width, dtype=self.plan.dtype, device=items.tokens.device).unsqueeze(0)
+        at_once = items_at_once(self.plan.shape, len(last), items.tokens.shape[-1], 1)
+        weights = {f"{HEAD_SITE}.weight": reading}
+        if f"{HEAD_SITE}.bias" in self.base:
+            weights[f"{HEAD_SITE}.bias"] = torch.zeros_like(reading[:, 0])
+        states: list[Tensor] = []
+        for start in range(0, last.shape[1], at_once):
+            some = slice(start, start + at_once)
+            rows = last[:, some].unsqueeze(-1)
+            attached = Attachments(weights=weights, answer_rows=rows)
+            tokens = items.tokens[:, some]
+            states.append(self._forward(tokens, attached, slice(None), None, None, None)[:, :, 0])
+        return torch.cat(states, 1)
 
     def kept(self) -> Self:
         """Return the model as stored: tensors that only help training folded."""

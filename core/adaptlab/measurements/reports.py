@@ -215,7 +215,10 @@ class Expected:
 
     def _prompt(self, at: str, result: results.ReplicateResult) -> Iterator[Problem]:
         method, prompt = self.spec.method, result.prompt
-        is_found = isinstance(method, HardPrompt | Demonstrations) and result.selected
+        is_found = isinstance(method, HardPrompt) or (
+            isinstance(method, Demonstrations) and not method.is_chosen_by_item()
+        )
+        is_found = is_found and result.selected
         yield from equal(at, prompt is not None, is_found, "report of a prompt")
         if prompt is None or not isinstance(method, HardPrompt | Demonstrations):
             return

@@ -11,10 +11,13 @@ class InContext(Demonstrations):
     """Put training items with answers before the question; train nothing.
 
     `demonstrations` items are drawn per seed from the training split, in random order. `balanced`
-    takes as many of each label as possible, `random` whichever come. They are written as the task
-    writes its items. On texts, `separator` follows each; `longest` is the limit in tokens of one
-    with its separator, and longer ones are not drawn. By default, it is the longest item that the
-    task allows.
+    takes as many of each label as possible, `random` whichever come. `nearest` takes, for every
+    question, those whose own questions are the nearest by the base model's states where the answer
+    begins; the seed then draws what is chosen from, and the order.
+
+    Demonstrations are written as the task writes its items. On texts, `separator` follows each;
+    `longest` is the limit in tokens of one with its separator, and longer ones are not drawn. By
+    default, it is the longest item that the task allows.
     """
 
     title: ClassVar[str] = "In-context learning"

@@ -11,6 +11,7 @@ from adaptlab.errors import Problem
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.shapes import ModelShape, TensorShape
+from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
 from adaptlab.plugins.task import Task
 from adaptlab.values import AUTO, Auto
 
@@ -25,18 +26,18 @@ class Demonstrations(Method, ABC):
     """Put `demonstrations` training items with answers before questions.
 
     They are tokens of the content, with the positions that they have in a text, and are the same
-    for all items of a replicate.
+    for all items of a replicate unless the nearest to each are chosen.
     """
 
-    size_rule: ClassVar[str] = "It trains nothing; its size is the number of demonstrations."
+    size_knob: ClassVar[str | None] = "demonstrations"
     trains: ClassVar[bool] = False
     moves_content: ClassVar[bool] = True
     carries: ClassVar[bool] = True
     default_learning_rate: ClassVar[float] = 1e-3
     learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1e-3)
 
-    demonstrations: int = Field(default=4, ge=1, le=MOST)
-    choice: Literal["balanced", "random"] = "balanced"
+    demonstrations: Annotated[int, Field(ge=1, le=MOST)] | Auto = 4
+    choice: Literal["balanced", "random", "nearest"] = "balanced"
     separator: Separator = "\n\n"
     longest: Annotated[int, Field(ge=1, le=LONGEST)] | Auto = AUTO
 
@@ -49,7 +50,30 @@ class Demonstrations(Method, ABC):
 
         It is the least number, one token each, while their length depends on a task.
         """
-        return self.demonstrations * (1 if self.longest == AUTO else self.longest)
+        assert isinstance(self.demonstrations, int)
+        return self.demonstrations * self._longest
+
+    @property
+    def _longest(self) -> int:
+        """The most tokens of a demonstration, 1 while they depend on a task."""
+        return 1 if self.longest == AUTO else self.longest
+
+    def demonstrated(self) -> int | None:
+        """Return the number of demonstrations of a resolved configuration."""
+        assert isinstance(self.demonstrations, int)
+        return self.demonstrations
+
+    def is_chosen_by_item(self) -> bool:
+        """Return True if every question has demonstrations of its own."""
+        return self.choice == "nearest"
+
+    def is_sized_by(self, axis: BudgetAxis) -> bool:
+        """Return True unless a budget in parameters would size what trains none."""
+        return axis != PARAMETERS or self.trains
+
+    def largest_size(self, shape: ModelShape) -> int:
+        """Return the most demonstrations; without a task, the most tokens."""
+        return LONGEST if self.longest == AUTO else max(1, min(MOST, LONGEST // self.longest))
 
     def stored_bits(self, shape: ModelShape) -> int:
         """Return the bits of the most tokens of all demonstrations."""
@@ -70,6 +94,18 @@ class Demonstrations(Method, ABC):
         if longest is None:
             return self
         return self.model_copy(update={"longest": min(longest, LONGEST)})
+
+    def fitting(self, task: Task, family: Family, needed: int) -> Self:
+        """Return as many demonstrations as the task and the context have room for."""
+        assert isinstance(self.demonstrations, int)
+        most = self._room(family, needed) // self._longest
+        if (available := task.available("train")) is not None:
+            most = min(most, available)
+        return self.with_size(max(1, min(self.demonstrations, most)))
+
+    def _room(self, family: Family, needed: int) -> int:
+        """Return the tokens that fit before the longest item."""
+        return min(family.shape().context - needed, LONGEST)
 
     def task_problems(self, task: Task, family: Family, needed: int) -> tuple[Problem, ...]:
         """Return the reasons why a task cannot be demonstrated to a model.
@@ -93,6 +129,13 @@ class Demonstrations(Method, ABC):
             )
             yield Problem("/method", "no_continuation", detail)
             return
+        assert isinstance(self.demonstrations, int)
+        if self.is_chosen_by_item() and task.compares_with_empty():
+            detail = (
+                "With an empty input no demonstrations are the nearest, so its answers calibrate "
+                "nothing. Use another choice, or leave the task's calibration out."
+            )
+            yield Problem("/method/choice", "nearest_to_nothing", detail)
         available = task.available("train")
         if available is not None and self.demonstrations > available:
             detail = (
@@ -102,7 +145,7 @@ class Demonstrations(Method, ABC):
             nearest = (available,)
             yield Problem("/method/demonstrations", "too_few_items", detail, nearest=nearest)
         assert isinstance(self.longest, int)
-        room = min(family.shape().context - needed, LONGEST)
+        room = self._room(family, needed)
         if self.extra_context_tokens() > room:
             fitting = room // self.longest
             detail = (

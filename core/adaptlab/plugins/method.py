@@ -210,6 +210,13 @@ class Method(Value, ABC):
         """Return the configuration with what follows from the task."""
         return self
 
+    def fitting(self, task: Task, family: Family, needed: int) -> Self:
+        """Return the configuration as far as a task has room for it.
+
+        The arguments are those of `task_problems`.
+        """
+        return self
+
     def task_problems(self, task: Task, family: Family, needed: int) -> tuple[Problem, ...]:
         """Return the problems of a resolved configuration on a task.
 
@@ -228,6 +235,10 @@ class Method(Value, ABC):
         """Return the passes of a resolved configuration in `steps` steps."""
         count = steps if self.trains and self.trained(shape) else 0
         return Passes(count, count)
+
+    def demonstrated(self) -> int | None:
+        """Return the number of demonstrations before questions, if any."""
+        return None
 
     def follows_question(self) -> bool:
         """Return True if learned positions come between a question and its answer."""

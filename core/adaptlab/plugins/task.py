@@ -72,6 +72,10 @@ class Task(Value, ABC):
         """
         return None
 
+    def compares_with_empty(self) -> bool:
+        """Return True if answers are calibrated by those to an empty input."""
+        return False
+
     def end_token(self) -> int | None:
         """Return the token that ends a short answer and pads the rest.
 

@@ -8,7 +8,7 @@ from adaptlab.errors import InfeasibleBudget, InvalidSpec, Problem
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.sites import missing_sites
-from adaptlab.plugins.sizing import PARAMETERS, UNITS, BudgetAxis
+from adaptlab.plugins.sizing import PARAMETERS, TOKENS, UNITS, BudgetAxis
 from adaptlab.values import Value
 
 BYTES_PER_SCALAR = 4
@@ -143,9 +143,10 @@ def _missing(method: Method) -> InvalidSpec:
 
 def _unsized(method: Method, axis: BudgetAxis) -> InvalidSpec:
     sizes = f"its {method.size_knob}" if method.size_knob else "the sizes of its parts"
+    other = TOKENS if axis == PARAMETERS else PARAMETERS
     detail = (
         f"A budget in {UNITS[axis]} does not determine the size of {method.name}, which can grow "
-        f"without any. Set {sizes}, or give a budget in {UNITS[PARAMETERS]}."
+        f"without any. Set {sizes}, or give a budget in {UNITS[other]}."
     )
     return InvalidSpec(Problem(f"/budget/{axis}", "budget_of_other_axis", detail))
 

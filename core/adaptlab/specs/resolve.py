@@ -19,7 +19,7 @@ from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.splits import EVERY_SPLIT, Split
 from adaptlab.plugins.task import TASKS, AnyTask, Task
 from adaptlab.plugins.text_task import TextTask
-from adaptlab.specs.budget import BudgetVector, Solution, budget_vector, check_fit, solve
+from adaptlab.specs.budget import BudgetVector, Solution, budget_vector, check_fit, fit, solve
 from adaptlab.specs.halving import halving_problems
 from adaptlab.specs.resolved import (
     NO_TRAINING,
@@ -289,7 +289,7 @@ def _resolve_adaptation(
     shape = family_shape(base.family, task.classes())
     if solution is None:
         solution = _solution(spec, shape, budget_limit(spec.budget, family_shape(base.family)))
-    solution = _on_task(solution, task, base.family, spec.capture.attention)
+    solution = _on_task(spec, solution, task, base.family)
     method = solution.method
     _check_reads(base, method, (task, *evaluated))
     _check_fluency(base.family, method, task)
@@ -351,19 +351,23 @@ def _solution(spec: AdaptSpec, shape: ModelShape, limit: int | None) -> Solution
     return Solution(method, budget_vector(method, shape, limit, spec.budget.axis))
 
 
-def _on_task(
-    solution: Solution, task: Task, family: Family, attention: AttentionSpec | None
-) -> Solution:
+def _on_task(spec: AdaptSpec, solution: Solution, task: Task, family: Family) -> Solution:
     """Return the solution with what follows from the task.
 
     Raises:
         InvalidSpec: the method cannot be used for the task.
         InfeasibleBudget: it needs more for the task than the budget has.
     """
-    method = solution.method.for_task(task)
-    if problems := method.task_problems(task, family, content_length(family, task)):
+    shape, asked = family_shape(family, task.classes()), solution.budget
+    method, needed = solution.method.for_task(task), content_length(family, task)
+    if method is not solution.method and spec.method is not None:
+        given = resolve_method(spec.method).for_task(task)
+        if given.size_is_free():  # the task decides what a size costs
+            method = fit(given, shape, asked.requested, asked.axis)
+            method = method.fitting(task, family, needed)
+    if problems := method.task_problems(task, family, needed):
         raise InvalidSpec(*problems)
-    if attention is not None and method.moves_content:
+    if spec.capture.attention is not None and method.moves_content:
         detail = (
             f"Attention is compared at equal positions, and {method.name} moves the question. Leave"
             " the capture out."
@@ -371,7 +375,6 @@ def _on_task(
         raise InvalidSpec(Problem("/capture/attention", "question_moves", detail))
     if method is solution.method:
         return solution
-    shape, asked = family_shape(family, task.classes()), solution.budget
     check_fit(method, shape, asked.requested, asked.axis)
     return Solution(method, budget_vector(method, shape, asked.requested, asked.axis))
 

@@ -67,6 +67,9 @@ def expand(
             planned = _jobs(spec, base, index, here, datasets, _others(spec, base, bases))
             for method in here:
                 job = planned[method.key]
+                if not isinstance(job, PlannedJob):
+                    skipped = (*skipped, _skipped(base, method, job))
+                    continue
                 if (left_out := _too_large(base, method, job)) is not None:
                     skipped = (*skipped, left_out)
                     continue
@@ -135,12 +138,13 @@ def _jobs(
     methods: Sequence[SizedMethod],
     datasets: Datasets,
     others: Sequence[BaseModelFacts],
-) -> Mapping[str, PlannedJob]:
+) -> Mapping[str, PlannedJob | InfeasibleBudget]:
     """Return the jobs of one task on one base model, by size.
 
-    `others` are the base models on which they are evaluated, if their method allows it.
+    A method that is too large because of the task has an error in place of a job. `others` are the
+    base models on which they are evaluated, if their method allows it.
     """
-    jobs: dict[str, PlannedJob] = {}
+    jobs: dict[str, PlannedJob | InfeasibleBudget] = {}
     faults: dict[Problem, None] = {}
     for method in methods:
         if method.key in jobs:
@@ -149,6 +153,9 @@ def _jobs(
         job_spec = _adapt_spec(spec, base, task, method, [other.name for other in carried])
         try:
             resolved = resolve(job_spec, base.facts, datasets, method.solution, carried)
+        except InfeasibleBudget as error:
+            jobs[method.key] = error
+            continue
         except InvalidSpec as error:
             faults |= dict.fromkeys(moved_problems(error, _places(task, method.entry)))
             continue
@@ -209,15 +216,20 @@ def _too_large(base: StudyBase, method: SizedMethod, job: PlannedJob) -> Skipped
     try:
         check_fit(resolved, base.shape, method.limit, base.axis)
     except InfeasibleBudget as error:
-        places = {"budget": f"/budgets/{method.budget}"}
-        return SkippedCell(
-            base_model=base.facts.name,
-            method=method.entry.label,
-            budget=method.limit,
-            problems=moved_problems(error, places),
-            nearest=(resolved.cost(base.shape, base.axis),),
-        )
+        return _skipped(base, method, error)
     return None
+
+
+def _skipped(base: StudyBase, method: SizedMethod, error: InfeasibleBudget) -> SkippedCell:
+    """Return the skipped cell of a method that a task makes too large."""
+    nearest = (value for problem in error.problems for value in problem.nearest)
+    return SkippedCell(
+        base_model=base.facts.name,
+        method=method.entry.label,
+        budget=method.limit,
+        problems=moved_problems(error, {"budget": f"/budgets/{method.budget}"}),
+        nearest=tuple(value for value in nearest if isinstance(value, int)),
+    )
 
 
 def _cell(base: StudyBase, task: str, method: SizedMethod, job: PlannedJob) -> Cell:
@@ -233,6 +245,7 @@ def _cell(base: StudyBase, task: str, method: SizedMethod, job: PlannedJob) -> C
         trainable_parameters=trained,
         gap=method.limit - used,
         digest=job.digest,
+        demonstrations=job.resolved.method.demonstrated(),
     )
 
 

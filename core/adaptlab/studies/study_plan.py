@@ -30,10 +30,14 @@ class PlacedMethod(Value):
 
 
 class Cell(PlacedMethod):
-    """A placed method with its job; `gap` is the unused budget."""
+    """A placed method with its job; `gap` is the unused budget.
+
+    `demonstrations` are those before questions, None if the method has none.
+    """
 
     gap: int
     digest: str
+    demonstrations: int | None = None
 
 
 class SkippedCell(Value):

@@ -99,6 +99,9 @@ class TextClassification(TextTask):
         yield from super().templates()
         yield from self._words_with_places()
 
+    def compares_with_empty(self) -> bool:
+        return self.calibration == "empty_input"
+
     def empty_prompt(self) -> str | None:
         if self.calibration == "none":
             return None
@@ -169,7 +172,7 @@ class TextClassification(TextTask):
         Whether other words need one depends on the tokeniser. Their calibration is a small part of
         a pass.
         """
-        calibrated = self.calibration == "empty_input"
+        calibrated = self.compares_with_empty()
         return self._labels() * (1 + calibrated) if self.has_own_choices() else 0
 
     def _labels(self) -> int:

@@ -146,6 +146,7 @@ def compared_method(row: Row) -> ComparedMethod:
         parameters=row.parameters,
         context_tokens=row.jobs[0].spec.budget.extra_context_tokens,
         stored_bits=row.jobs[0].spec.budget.stored_bits,
+        demonstrations=_demonstrated(row),
         jobs=tuple(job.id for job in row.jobs),
         seeds=tuple(sorted({seed for job in row.jobs for seed in job.spec.seeds})),
         steps=training.steps,
@@ -165,6 +166,12 @@ def _passes(job: ScoredJob) -> Iterator[Passes]:
         shape = model_shape(spec)
         for replicate in job.replicates:
             yield spec.method.passes(replicate.steps, shape)
+
+
+def _demonstrated(row: Row) -> int | None:
+    """Return the demonstrations of a row's method, None if it has none."""
+    spec = row.jobs[0].resolved
+    return spec.method.demonstrated() if isinstance(spec, ResolvedAdapt) else None
 
 
 def counted_jobs(rows: Sequence[Row]) -> tuple[tuple[str, ScoredJob], ...]:

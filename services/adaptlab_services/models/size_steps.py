@@ -2,6 +2,7 @@
 
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.shapes import ModelShape
+from adaptlab.plugins.sizing import PARAMETERS
 from adaptlab.specs.resolve import model_shape
 from adaptlab.specs.resolved import ResolvedAdapt, read_resolved
 from adaptlab.specs.spec import ResolvedSpec
@@ -30,6 +31,8 @@ def size_steps(document: ResolvedSpec) -> SizeSteps | None:
     if not isinstance(resolved, ResolvedAdapt) or not resolved.trains:
         return None
     method = resolved.method
+    if not method.is_sized_by(PARAMETERS):
+        return None
     size = None if method.size_knob is None else getattr(method, method.size_knob)
     if method.size_knob is None or not isinstance(size, int):
         return None

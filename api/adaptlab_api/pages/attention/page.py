@@ -18,6 +18,7 @@ from adaptlab_api.pages.attention.charts import (
     grid_layers,
     read_weights,
 )
+from adaptlab_api.pages.attention.flow import flows
 from adaptlab_api.pages.attention.view import AttentionView, Place, answer_place, attention_view
 from adaptlab_api.pages.rendering.job_titles import job_title
 from adaptlab_services.errors import NotFound
@@ -136,6 +137,7 @@ def attention_page(session: Session, job_id: UUID, asked: AttentionQuery) -> dic
         "step": _step(ours, place, read_weights(session, ours, place), job.resolved_spec),
         "guide": _guide(job, layers, view),
         "layers": layers,
+        "flows": flows(session, ours, place, job.resolved_spec),
         "here": next(iter(ours[-1].summaries), None) if view.adapted else None,
         **_table(rows, asked, place),
         **_grid(maps, place),

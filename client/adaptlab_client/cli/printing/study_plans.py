@@ -32,15 +32,17 @@ def print_preview(preview: "StudyPreview", output: Output) -> None:
     if output in (Output.JSON, Output.JSONL):
         print_value(preview, output)
         return
+    shows = any(cell.demonstrations is not None for cell in preview.cells)
     existing = {job.spec_digest for job in preview.jobs if job.reused}
     rows = [
         [c.base_model, c.task, c.budget, c.method, c.trainable_parameters, c.gap,
          "over budget" if c.over_budget else c.role,
-         ", ".join("reused" if digest in existing else "new" for digest in c.jobs)]
+         ", ".join("reused" if digest in existing else "new" for digest in c.jobs),
+         *([c.demonstrations] if shows else [])]
         for c in preview.cells
     ]  # fmt: skip
     if rows or not preview.checks or output is Output.CSV:
-        print_rows(PLANNED, rows, output)
+        print_rows((*PLANNED, *(["demonstrations"] if shows else [])), rows, output)
     if preview.checks and output is Output.TABLE:
         print()
         checks = [[*place_of(c), "reused" if c.job in existing else "new"] for c in preview.checks]

@@ -149,6 +149,9 @@ class _Model:
             place = [i for i, _ in self.family.attention_layers()].index(index)
             relative = scores[..., self.virtual :, -self.length :].softmax(-1)
             self.recorder.record(place, pattern[..., self.virtual :, :], relative)
+        factors = self.attachments.label_factors(name, self.length, rows or EVERY_ROW)
+        if factors is not None:  # of a method that adds no position
+            pattern = pattern * factors
         gathered = pattern @ values.unflatten(-1, (heads, -1)).transpose(2, 3)
         mixed = self.mixed(name, gathered.transpose(2, 3).flatten(-2), rows)
         return mixed.unflatten(-1, (heads, -1)).sum(-2)
