@@ -54,6 +54,13 @@ class TriedTrial(Value):
     final_loss: float | None
 
 
+class SeedScore(Value):
+    """The share of test items that one seed got right."""
+
+    seed: int
+    score: float
+
+
 class ComparedMethod(Value):
     """The jobs of the row `label` and the effort that was spent on it.
 
@@ -61,7 +68,7 @@ class ComparedMethod(Value):
     fixed size that fits all budgets. `context_tokens` are the positions that it adds. `trials` is
     the number of settings tried per seed, and `sweep` has the result of each. `trained_steps` is
     the sum of their steps, which is smaller if some ended early. An imported adapter has no trials
-    and no steps here.
+    and no steps here. `seed_scores` are those of the scored seeds.
     """
 
     method: str
@@ -77,6 +84,7 @@ class ComparedMethod(Value):
     trials: int
     trained_steps: int
     sweep: tuple[TriedTrial, ...]
+    seed_scores: tuple[SeedScore, ...] = ()
 
     @property
     def is_imported(self) -> bool:

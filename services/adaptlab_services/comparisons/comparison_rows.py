@@ -19,6 +19,7 @@ from adaptlab.comparisons.table_comparison import (
     MethodCarried,
     MethodForgetting,
     MissingScores,
+    SeedScore,
     TriedTrial,
 )
 from adaptlab.measurements.results import Evaluation
@@ -151,6 +152,7 @@ def compared_method(row: Row) -> ComparedMethod:
         trials=row.trials,
         trained_steps=sum(replicate.steps for job in row.jobs for replicate in job.replicates),
         sweep=() if row.is_imported else tuple(_sweep(row)),
+        seed_scores=tuple(SeedScore(seed=e.seed, score=e.accuracy) for e in row.evaluations()),
     )
 
 
