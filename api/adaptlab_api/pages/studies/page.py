@@ -85,6 +85,8 @@ def study_list(
         "following": following and f"/studies?{urlencode({**of_these, 'page_token': following})}",
         "first": f"/studies?{urlencode(of_these)}" if page_token else None,
         "only_archived": only_archived,
+        "has_archived": not page.data
+        and bool(studies.page(session, page_size=1, archived="only").data),
         "poll": LIST_POLL if running or not page_token else None,
     }
 
