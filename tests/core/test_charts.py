@@ -102,6 +102,22 @@ def test_learning_curves_hold_every_point_and_leave_gaps_for_what_is_not_finite(
     assert '"type": "log"' in json.dumps(logarithmic)
 
 
+def test_the_mean_is_drawn_only_where_all_that_go_on_have_a_point() -> None:
+    # The second ends at step 10, the third has every other point.
+    third = [point for point in curve([5.0, 4.0, 3.0, 2.0], replicate=2) if point.step % 20 == 0]
+    points = curve([2.0, 1.0, 1.0, 1.0]) + curve([2.0, 1.0], replicate=1) + third
+    rows = json.loads(json.dumps(learning_curves({"lora": points})))["data"]["values"]
+    shared = {row["step"]: row["shared"] for row in rows}
+    assert shared == {0: True, 10: False, 20: True, 30: True}
+
+
+def test_colours_of_learning_curves_are_those_of_all_methods() -> None:
+    chart = learning_curves({"b": curve([1.0]), "c": curve([1.0])}, of_labels=["a", "b", "c"])
+    colour = json.loads(json.dumps(chart))["encoding"]["color"]
+    assert colour["scale"]["domain"] == ["a", "b", "c"]
+    assert colour["legend"]["values"] == ["b", "c"]
+
+
 @pytest.mark.parametrize("scale", ["linear", "log"])
 @pytest.mark.parametrize("curves", [{}, {"a": []}, {"a": curve([1.0])}, {"a": curve([None])}])
 def test_few_points_or_none_are_drawn(curves: dict[str, list[MetricPoint]], scale: str) -> None:

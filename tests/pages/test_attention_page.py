@@ -62,7 +62,8 @@ def test_a_method_that_can_change_attention_is_told_so(
 ) -> None:
     base = worker.complete(PRETRAINING, 0.99)
     lora = worker.complete(ADAPTATION, 0.6, 0.9, method={"name": "lora", "rank": 1}, budget={})
-    page = words(visitor.get(f"/jobs/{lora.id}/attention").text)
+    explained = re.compile(r"<span popover.*?</span>")  # terms of the glossary
+    page = words(explained.sub("", visitor.get(f"/jobs/{lora.id}/attention").text))
     assert "What LoRA can do" in page
     assert "which rounding explains: the pattern did not change" in page
     assert "learned position" not in page.replace("the attention on learned positions. Div", "")

@@ -251,7 +251,9 @@ def test_the_keyboard_is_enough(visitor: Visitor, worker: MadeUpWorker):
     visitor.sign_in_by_keyboard()
     visitor.page.keyboard.press("Tab")
     expect(visitor.page.locator(":focus")).to_have_text("Skip to content")
-    for _ in range(40):  # filters, buttons for selected jobs, and columns to sort by come first
+    for _ in range(
+        45
+    ):  # help, filters, buttons for selected jobs, and columns to sort by come first
         visitor.page.keyboard.press("Tab")
         if "Pretraining" in visitor.page.locator(":focus").inner_text():
             break

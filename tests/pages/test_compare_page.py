@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import run_all
+from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker
 from tests.pages.made_up_studies import a_base, a_study, ordinary
 
 from adaptlab_answers.studies import StudyView
@@ -66,6 +67,38 @@ def test_jobs_are_named_with_commas_or_one_by_one(visitor: TestClient, study: St
     assert quote(",".join(ids), safe="") in commas.text
     drawn = visitor.get(charts).json()
     assert {"curves", "0-ranks", "0-differences", "0-sweeps"} <= set(drawn)
+
+
+def test_seeds_are_dots_and_methods_share_one_chart_of_learning(
+    visitor: TestClient, study: StudyView
+) -> None:
+    ids = ",".join(str(one) for one in jobs_of(study, "lora", "adapter"))
+    page = visitor.get(f"/compare?jobs={ids}").text
+    seeds = len(study.cells[0].jobs[0].seeds)
+    table = page.partition('id="table-0-0"')[2].partition("</table>")[0]
+    assert table.count('class="seed"') == 2 * seeds
+    assert page.index('id="table-0-0-learning"') < page.index('id="table-0-0-order"')
+    drawn = visitor.get(f"/compare/curves?jobs={ids}&cell=1").json()
+    assert drawn["encoding"]["color"]["legend"]["values"] == ["adapter", "lora"]
+    lines = {(row["label"], row["replicate"]) for row in drawn["data"]["values"]}
+    assert len(lines) == 2 * seeds  # the chosen trial of each seed
+    assert visitor.get(f"/compare/curves?jobs={ids}&cell=2").status_code == 204
+
+
+def test_attention_is_beside_the_table_where_it_was_recorded(
+    visitor: TestClient, worker: MadeUpWorker
+) -> None:
+    worker.complete(PRETRAINING, 0.99)
+    prefix = worker.complete(ADAPTATION, 0.6, 0.01, learned=2).id
+    page = visitor.get(f"/compare?jobs={prefix}").text
+    chart = f"/jobs/{prefix}/charts/attention-strongest"
+    assert f'<option value="{chart}">' in page
+    drawn = visitor.get(chart).json()
+    assert drawn["title"]["text"].startswith("Layer 1, head ")  # layer 0 cannot change
+    assert [one["title"]["text"] for one in drawn["concat"]] == [
+        "before (base model)",
+        "after adaptation",
+    ]
 
 
 def test_the_example_of_a_filter_is_one(visitor: TestClient, sessions: Sessions) -> None:

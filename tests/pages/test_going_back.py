@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 from tests.pages.made_up import MadeUpWorker
-from tests.pages.visitors import PATIENCE, WIDE, Visitor
+from tests.pages.visitors import PATIENCE, WIDE, Visitor, unfold
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 BUDGET = "Trainable parameters"
@@ -35,6 +35,7 @@ def test_a_job_that_was_submitted_can_be_gone_back_from(
     length = page.locator("#knobs-method").get_by_label("Length")
     length.fill("2")
     page.get_by_label(BUDGET, exact=True).fill("")
+    unfold(page, "Training")
     page.get_by_label("Steps").fill("7")
     expect(page.locator("#told")).to_contain_text("length 2")
     page.get_by_label("Steps").fill("9")  # and at once:
@@ -58,6 +59,7 @@ def a_study_with_a_fault(visitor: Visitor, name: str) -> Page:
     visitor.sign_in("/studies/new")
     visitor.expected.append("status of 422")
     visitor.page.get_by_label("Name").fill(name)
+    unfold(visitor.page, "Training")
     visitor.page.get_by_label("Trials").fill("x")
     return visitor.page
 
@@ -102,6 +104,7 @@ def test_without_scripts_the_browser_keeps_what_was_typed(
     plain: Page, worker: MadeUpWorker
 ) -> None:
     plain.get_by_label(BUDGET, exact=True).fill("64")
+    unfold(plain, "Training")
     plain.get_by_label("Steps").fill("7")
     plain.get_by_role("button", name="Submit job").click()
     a_job_is_shown(plain)

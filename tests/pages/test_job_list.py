@@ -110,6 +110,17 @@ def test_selected_jobs_are_labelled_and_found_by_the_label(
     assert labels(sessions, jobs[:1]) == [{}]
 
 
+@pytest.mark.usefixtures("jobs")
+def test_a_list_of_archived_jobs_alone_does_not_say_that_there_are_none(
+    admin: TestClient,
+) -> None:
+    assert send(admin, "archive", listed(admin.get("/").text))[0] == 303
+    page = admin.get("/").text
+    assert "No jobs yet" not in page
+    assert 'href="/?archived=only">Show the archived jobs' in page
+    assert "No matching jobs" in admin.get("/?state=failed").text
+
+
 def test_selected_jobs_are_archived_and_listed_again(admin: TestClient, jobs: list[str]) -> None:
     assert send(admin, "archive", jobs[:2]) == (303, "/")
     assert not {*jobs[:2]} & {*listed(admin.get("/").text)}
@@ -220,5 +231,7 @@ def test_archived_studies_have_a_list_of_their_own(admin: TestClient, sessions: 
     assert "paper=table-1" in admin.get("/studies").text
 
     admin.post(f"/studies/{study['id']}/annotations", data={"archived": "yes"}, headers=HERE)
-    assert "No studies yet" in admin.get("/studies").text
+    empty = admin.get("/studies").text
+    assert "No studies yet" not in empty
+    assert 'href="/studies?archived=only">Show the archived studies' in empty
     assert 'href="/studies/small"' in admin.get("/studies?archived=only").text

@@ -9,7 +9,15 @@ from playwright.sync_api import Browser, Page, expect
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model
 from tests.pages.made_up import MadeUpWorker
-from tests.pages.visitors import HOSTILE, PATIENCE, WIDE, Visitor, a_visitor, overflows_nowhere
+from tests.pages.visitors import (
+    HOSTILE,
+    PATIENCE,
+    WIDE,
+    Visitor,
+    a_visitor,
+    overflows_nowhere,
+    unfold,
+)
 
 from adaptlab_services.people import tokens
 
@@ -95,6 +103,7 @@ def test_the_json_follows_and_is_what_is_made(
     at_form: Visitor, worker: MadeUpWorker, api: httpx.Client
 ) -> None:
     page = at_form.page
+    unfold(page, "Training")
     page.get_by_label("Steps").fill("7")
     page.locator("summary", has_text="JSON").last.click()
     expect(page.locator("#text-json")).to_contain_text('"steps": 7')
@@ -173,6 +182,7 @@ def test_a_study_is_made_from_the_form(
     expect(page.locator("#answer")).to_contain_text("Equal effort")
     page.get_by_label("IA3").check()
     expect(told).to_contain_text("6 jobs")
+    unfold(page, "Training")
     page.get_by_label("Trials").fill("x")
     expect(page.locator("#fault-at-tuning-trials")).to_contain_text("must be a whole number")
     page.get_by_label("Trials").fill("2")
@@ -238,6 +248,8 @@ def test_nothing_overflows_and_every_field_has_its_label(at_form: Visitor) -> No
 
 def test_hostile_text_is_only_text(at_shared_form: Visitor) -> None:
     page = at_shared_form.page
+    for part in ("Training", "Queue"):
+        unfold(page, part)
     page.locator("summary", has_text="More queue options").click()
     for label in (BUDGET, "Steps", "Sites", "Labels", "Queue"):
         page.get_by_label(label, exact=True).fill(HOSTILE)

@@ -87,6 +87,11 @@ OPPOSITES: tuple[tuple[ViewportSize, Scheme], ...] = ((WIDE, "light"), (NARROW, 
 """Both widths and both schemes, for what does not depend on how they go together."""
 
 
+def unfold(page: Page, title: str) -> None:
+    """Open a folded part of a form."""
+    page.locator("details.folded > summary", has_text=title).click()
+
+
 def look_like(page: Page, viewport: ViewportSize, scheme: Scheme) -> None:
     """Have the page in a window of this size, by day or by night."""
     page.set_viewport_size(viewport)

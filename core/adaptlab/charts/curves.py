@@ -1,6 +1,7 @@
 """Chart of a metric over training steps."""
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from adaptlab.charts.frame import PALETTES, Chart, Json, Palette, Theme, frame
@@ -17,11 +18,14 @@ def learning_curves(
     theme: Theme = "light",
     width: int = 560,
     height: int = 300,
+    of_labels: Sequence[str] = (),
 ) -> Chart:
     """Return a chart of one metric over training steps.
 
     Replicates are thin lines, and the mean of each label is a thick one. The line of a replicate
-    ends at a loss that is not finite; the mean is then over the others.
+    ends at a loss that is not finite; the mean is then over the others. It is drawn at steps where
+    every replicate that goes on has a point, so curves that were thinned differently do not bend
+    it.
 
     Args:
         curves: points of one metric by label, such as a method or a job.
@@ -30,6 +34,7 @@ def learning_curves(
         theme: light or dark.
         width: width of the plot in pixels.
         height: height of the plot in pixels.
+        of_labels: all labels of the page, which determine colours; those of `curves` by default.
 
     Raises:
         ValueError: the points belong to several metrics.
@@ -40,12 +45,13 @@ def learning_curves(
         raise ValueError(f"One chart shows one metric, not {', '.join(names)}.")
     quantity = names[0].replace("_", " ") if names else "value"
     rows: list[Json] = [
-        {"label": label, "replicate": point.replicate, "step": point.step, "value": point.value}
+        row
         for label, points in curves.items()
-        for point in points
-        if point.value is not None and (scale == "linear" or point.value > 0)
+        for row in _rows(
+            label, [p for p in points if p.value is not None and (scale == "linear" or p.value > 0)]
+        )
     ]
-    shared = _curve_encoding(list(curves), quantity, scale, palette)
+    shared = _curve_encoding(list(of_labels or curves), [*curves], quantity, scale, palette)
     return {
         **frame(title, palette),
         "width": width,
@@ -57,12 +63,32 @@ def learning_curves(
     }
 
 
-def _curve_encoding(labels: list[str], quantity: str, scale: AxisScale, palette: Palette) -> Chart:
+def _rows(label: str, points: Sequence[MetricPoint]) -> Iterator[Json]:
+    """Yield the points of a label; `shared` if all replicates that go on have it."""
+    here: dict[int, set[int]] = defaultdict(set)
+    last: dict[int, int] = {}
+    for point in points:
+        here[point.step].add(point.replicate)
+        last[point.replicate] = max(point.step, last.get(point.replicate, 0))
+    shared = {
+        step: all(number in numbers for number, end in last.items() if end >= step)
+        for step, numbers in here.items()
+    }
+    for point in points:
+        row: dict[str, Json] = {"label": label, "replicate": point.replicate, "step": point.step}
+        yield {**row, "value": point.value, "shared": shared[point.step]}
+
+
+def _curve_encoding(
+    labels: list[str], drawn: list[str], quantity: str, scale: AxisScale, palette: Palette
+) -> Chart:
+    named: list[Json] = [label for label in labels if label in drawn]
     colours: list[Json] = [palette.lines[i % len(palette.lines)] for i in range(len(labels))]
     domain: list[Json] = list(labels)
     value_axis: Chart = {"grid": True, "gridOpacity": 0.4, "tickCount": 6}
     legend: Chart = {"title": None, "orient": "top", "columns": 3, "symbolOpacity": 1}
     legend["symbolStrokeWidth"] = 3
+    legend["values"] = named
     return {
         "x": {
             "field": "step",
@@ -81,7 +107,7 @@ def _curve_encoding(labels: list[str], quantity: str, scale: AxisScale, palette:
             "field": "label",
             "type": "nominal",
             "scale": {"domain": domain, "range": colours},
-            "legend": legend if len(labels) > 1 else None,
+            "legend": legend if len(drawn) > 1 else None,
         },
     }
 
@@ -94,6 +120,7 @@ def _curve_layers(quantity: str, value_axis: Json) -> list[Json]:
             "encoding": {"detail": {"field": "replicate", "type": "nominal"}},
         },
         {
+            "transform": [{"filter": {"field": "shared", "equal": True}}],
             "mark": {"type": "line", "strokeWidth": 2.5},
             "encoding": {
                 "y": {**value_axis, "aggregate": "mean"},

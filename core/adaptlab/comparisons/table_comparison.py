@@ -54,6 +54,13 @@ class TriedTrial(Value):
     final_loss: float | None
 
 
+class SeedScore(Value):
+    """The share of test items that one seed got right."""
+
+    seed: int
+    score: float
+
+
 class ComparedMethod(Value):
     """The jobs of the row `label` and the effort that was spent on it.
 
@@ -62,9 +69,10 @@ class ComparedMethod(Value):
     `stored_bits` is the information that it stores, None for a job of an earlier version.
     `demonstrations` are those before questions, None if it has none. `trials` is the number of
     settings tried per seed, and `sweep` has the result of each. `trained_steps` is the sum of their
-    steps, which is smaller if some ended early. `forward_passes` and
-    `backward_passes` are those of all replicates on batches of training items, one of each per step
-    unless the method searches for tokens. An imported adapter has no trials, steps and passes here.
+    steps, which is smaller if some ended early. `forward_passes` and `backward_passes` are those of
+    all replicates on batches of training items, one of each per step unless the method searches for
+    tokens. An imported adapter has no trials, steps and passes here. `seed_scores` are those of the
+    scored seeds.
     """
 
     method: str
@@ -84,6 +92,7 @@ class ComparedMethod(Value):
     forward_passes: int = 0
     backward_passes: int = 0
     sweep: tuple[TriedTrial, ...]
+    seed_scores: tuple[SeedScore, ...] = ()
 
     @property
     def is_imported(self) -> bool:

@@ -19,6 +19,7 @@ from adaptlab.comparisons.table_comparison import (
     MethodCarried,
     MethodForgetting,
     MissingScores,
+    SeedScore,
     TriedTrial,
 )
 from adaptlab.measurements.results import Evaluation
@@ -156,6 +157,7 @@ def compared_method(row: Row) -> ComparedMethod:
         forward_passes=sum(one.forward for one in passes),
         backward_passes=sum(one.backward for one in passes),
         sweep=() if row.is_imported else tuple(_sweep(row)),
+        seed_scores=tuple(SeedScore(seed=e.seed, score=e.accuracy) for e in row.evaluations()),
     )
 
 

@@ -1,8 +1,8 @@
 """The heads of a job's attention maps, sorted, and figures per layer."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, Select, UnaryExpression, func, select
@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, aliased
 
 from adaptlab.values import Value
 from adaptlab_answers.drawable_maps import is_drawable
-from adaptlab_db.tables import Artifact, AttentionMap, AttentionSummary
+from adaptlab_db.tables import Artifact, AttentionMap, AttentionSummary, Job
 from adaptlab_services.results.results import latest_attempt
 
 HeadOrder = Literal[
@@ -76,6 +76,15 @@ class LayerFacts(Value):
     relative_deviation: float
 
 
+class StrongestHead(NamedTuple):
+    """The head with the largest divergence from the base model."""
+
+    replicate: int
+    seed: int
+    layer: int
+    head: int
+
+
 def outlines(session: Session, job_id: UUID) -> tuple[MapOutline, ...]:
     """Return the latest attempt's drawable maps; raises `NotFound`.
 
@@ -97,6 +106,38 @@ def outlines(session: Session, job_id: UUID) -> tuple[MapOutline, ...]:
         for outline in maps
         if is_drawable(outline.shape, outline.size, outline.learned_positions, outline.target_start)
     )
+
+
+def jobs_with_maps(session: Session, job_ids: Collection[UUID]) -> frozenset[UUID]:
+    """Return the jobs whose latest attempt has maps after adaptation."""
+    whole = AttentionMap
+    rows = session.scalars(
+        select(whole.job_id)
+        .join(Job, (Job.id == whole.job_id) & (Job.attempt == whole.attempt))
+        .where(whole.job_id.in_(job_ids), whole.source == "adapted")
+        .distinct()
+    )
+    return frozenset(rows)
+
+
+def strongest_head(session: Session, maps: Sequence[MapOutline]) -> StrongestHead | None:
+    """Return the head of the first replicate that adaptation changed most.
+
+    None without a map after adaptation.
+    """
+    adapted = next((one for one in maps if one.source == "adapted"), None)
+    if adapted is None:
+        return None
+    row = AttentionSummary
+    first = session.execute(
+        select(row.layer, row.head)
+        .where(row.map_id == adapted.id)
+        .order_by(row.divergence.desc().nulls_last(), row.layer, row.head)
+        .limit(1)
+    ).one_or_none()
+    if first is None:
+        return None
+    return StrongestHead(adapted.replicate, adapted.seed, first.layer, first.head)
 
 
 def heads(

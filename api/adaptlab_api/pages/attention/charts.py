@@ -130,6 +130,24 @@ def patterns_chart(
     )
 
 
+def strongest_chart(session: Session, job_id: UUID, look: Look) -> Chart | None:
+    """Return the head that changed most, before and after; None without maps.
+
+    It is of the first seed, on the first sample.
+    """
+    strongest = attention_heads.strongest_head(session, attention_heads.outlines(session, job_id))
+    if strongest is None:
+        return None
+    place = Place(strongest.replicate, 0, strongest.layer, strongest.head)
+    head = head_weights(session, job_id, place)
+    if head is None:
+        return None
+    shown: list[_Named] = [(BEFORE, head.base, 0), (AFTER, head.adapted, head.learned)]
+    where = f"Layer {strongest.layer}, head {strongest.head}, seed {strongest.seed}"
+    patterns = [_pattern(head, *named) for named in _there(shown)]
+    return attention_patterns(patterns, title=where, theme=look.theme, columns=look.columns)
+
+
 def difference_chart(
     session: Session, job_id: UUID, place: Place, look: Look, step: int | None
 ) -> Chart | None:

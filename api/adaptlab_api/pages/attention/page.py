@@ -39,21 +39,14 @@ HEADS_PAGE = 48
 ROUNDING = 1e-3
 """Deviations up to this are rounding of half precision and float32."""
 COLUMNS: tuple[tuple[HeadOrder, str, str], ...] = (
-    ("layer", "Layer, head", "order in the model"),
-    ("base_entropy", "Entropy before", "mean over query rows, over the content only, in nats"),
-    ("entropy", "Entropy", "the same, after adaptation"),
-    ("learned_mass", "Learned mass", "mean attention on learned positions"),
-    (
-        "divergence",
-        "Divergence",
-        "Jensen-Shannon divergence from the base model's relative attention, in nats",
-    ),
-    (
-        "relative_deviation",
-        "Relative deviation",
-        "largest absolute difference from the base model's relative attention",
-    ),
+    ("layer", "Layer, head", ""),
+    ("base_entropy", "Entropy before", "entropy"),
+    ("entropy", "Entropy", "entropy"),
+    ("learned_mass", "Learned mass", "learned mass"),
+    ("divergence", "Divergence", "divergence"),
+    ("relative_deviation", "Relative deviation", "relative deviation"),
 )
+"""Order, title, and the term of the glossary that explains it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +65,7 @@ class HeadColumn:
 
     name: HeadOrder
     title: str
-    means: str
+    term: str
     sorted: str
     address: str
 
@@ -237,12 +230,12 @@ def _table(rows: HeadRows, asked: AttentionQuery, place: Place) -> dict[str, obj
     }
 
 
-def _column(name: HeadOrder, title: str, means: str, sorting: Sorting, place: Place) -> HeadColumn:
+def _column(name: HeadOrder, title: str, term: str, sorting: Sorting, place: Place) -> HeadColumn:
     """Return a column; its first sort is descending, except for the layer."""
     is_it = sorting.by == name
     turned = not sorting.descending if is_it else name != "layer"
     how = ("descending" if sorting.descending else "ascending") if is_it else "none"
-    return HeadColumn(name, title, means, how, _address(Sorting(name, turned), place, 0))
+    return HeadColumn(name, title, term, how, _address(Sorting(name, turned), place, 0))
 
 
 def _address(sorting: Sorting, place: Place, offset: int) -> str:

@@ -17,6 +17,7 @@ from adaptlab_api.pages.attention.charts import (
     heads_chart,
     patterns_chart,
     step_chart,
+    strongest_chart,
 )
 from adaptlab_api.pages.attention.page import AttentionQuery, attention_page
 from adaptlab_api.pages.attention.view import Place
@@ -53,6 +54,7 @@ CHARTS: Mapping[str, AttentionChart] = {
     "attention_difference": lambda s, job, asked: difference_chart(
         s, job, asked.place, asked.look, asked.step
     ),
+    "attention_strongest": lambda s, job, asked: strongest_chart(s, job, asked.look),
     "attention_step": lambda s, job, asked: step_chart(s, job, asked.place, asked.look.theme),
     "attention_heads": lambda s, job, asked: heads_chart(
         s, job, asked.place, asked.shown, asked.look

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_answers.comparisons import ComparisonProgress
-from adaptlab_api.pages.comparisons.tables import table_views
+from adaptlab_api.pages.comparisons.tables import shown_tables
 from adaptlab_api.pages.rendering.filter_bar import FilterProblem, fault_of, fields_to_ask
 from adaptlab_api.requests.dependencies import Units
 from adaptlab_services import short_ids
@@ -62,7 +62,7 @@ def compare_page(units: Units, runs: ComparisonRuns, chosen: Chosen) -> dict[str
         jobs = chosen.jobs(session)
     answer = runs.answer(units, JobsQuestion(jobs))
     progress = answer if isinstance(answer, ComparisonProgress) else None
-    tables = () if isinstance(answer, ComparisonProgress) else table_views(answer)
+    tables = () if isinstance(answer, ComparisonProgress) else shown_tables(units, answer)
     address = urlencode([("jobs", ",".join(map(str, jobs)))])
     to_come = any(table.to_come for table in tables)
     return {
@@ -70,6 +70,7 @@ def compare_page(units: Units, runs: ComparisonRuns, chosen: Chosen) -> dict[str
         "progress": progress,
         "tables": tables,
         "charts": f"/compare/charts?{address}&",
+        "curves": f"/compare/curves?{address}&",
         "level": DEFAULT_LEVEL,
         "margin": DEFAULT_MARGIN,
         "jobs": len(jobs),

@@ -7,7 +7,7 @@ from fastapi.responses import Response
 
 from adaptlab.charts import Theme
 from adaptlab.errors import InvalidSpec
-from adaptlab_api.pages.comparisons.charts import table_answer
+from adaptlab_api.pages.comparisons.charts import curves_answer, table_answer
 from adaptlab_api.pages.comparisons.page import Chosen, compare_page, compared, refused
 from adaptlab_api.pages.rendering.parameters import Number, ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
@@ -63,5 +63,22 @@ def compare_routes(renderer: Renderer) -> APIRouter:
         except (NotFound, InvalidSpec):
             return Response(status_code=404)
         return table_answer(comparison, table, theme)
+
+    @router.get("/curves")
+    @needs("reader")
+    def compare_curves(
+        units: UnitsDep,
+        opened: ResourcesDep,
+        _: ReaderDep,
+        jobs: str = "",
+        table: Number = 0,
+        cell: Number = 0,
+        theme: Theme = "light",
+    ) -> Response:
+        try:
+            comparison = compared(units, opened.comparisons, Chosen.read(jobs.split(","), ""))
+        except (NotFound, InvalidSpec):
+            return Response(status_code=404)
+        return curves_answer(units, comparison, (table, cell), theme)
 
     return router

@@ -1,8 +1,9 @@
 """A comparison as its page shows it: warnings, then every table by budget."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from pydantic_core import to_json
 
@@ -21,8 +22,10 @@ from adaptlab.comparisons.table_comparison import (
 from adaptlab.comparisons.verdict import Verdict
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
 from adaptlab.statistics import ChosenBest, PairedDifference
+from adaptlab_api.requests.dependencies import Units
 from adaptlab_db.job_states import TERMINAL_STATES
 from adaptlab_services.comparisons.stored_comparison import StoredComparison
+from adaptlab_services.results.attention_heads import jobs_with_maps
 
 WARNING_TITLES = {
     "not_comparable": "Not comparable: these scores answer different questions",
@@ -94,10 +97,19 @@ class FindingView:
 
 
 @dataclass(frozen=True, slots=True)
+class AttentionChoice:
+    """A method whose attention was recorded, with the job that recorded it."""
+
+    method: str
+    job: UUID
+
+
+@dataclass(frozen=True, slots=True)
 class BudgetView:
     """The methods at one budget; `swept` if some had several learning rates.
 
-    `chosen` is the corrected score of the method that `sentence` names the best.
+    `chosen` is the corrected score of the method that `sentence` names the best. `attention` are
+    the methods whose attention was recorded, and `was_trained` is true if some method was.
     """
 
     number: int
@@ -107,6 +119,8 @@ class BudgetView:
     swept: bool
     sentence: str
     chosen: ChosenBest | None
+    attention: tuple[AttentionChoice, ...]
+    was_trained: bool
 
     @property
     def pairs(self) -> int:
@@ -147,12 +161,25 @@ class TableView:
     has_curves: bool
 
 
-def table_views(stored: StoredComparison, numbers: range | None = None) -> tuple[TableView, ...]:
-    """Return some tables of a comparison, or all."""
+def shown_tables(
+    units: Units, stored: StoredComparison, numbers: range | None = None
+) -> tuple[TableView, ...]:
+    """Return some tables of a comparison, or all, with what they can draw."""
     numbers = range(len(stored.contents)) if numbers is None else numbers
+    tables = stored.inputs.tables[numbers.start : numbers.stop]
+    jobs = {job.id for table in tables for row in table.rows for job in row.jobs}
+    with units() as session:
+        with_maps = jobs_with_maps(session, jobs)
+    return table_views(stored, numbers, with_maps)
+
+
+def table_views(
+    stored: StoredComparison, numbers: range, with_maps: Collection[UUID] = ()
+) -> tuple[TableView, ...]:
+    """Return some tables of a comparison; `with_maps` are jobs with attention."""
     shown, colours = stored.part(numbers), compared_methods(stored.methods)
     return tuple(
-        _table(number, table, shown.warnings, colours)
+        _table(number, table, shown.warnings, colours, with_maps)
         for number, table in zip(numbers, shown.tables, strict=True)
     )
 
@@ -162,6 +189,7 @@ def _table(
     table: TableComparison,
     warnings: Sequence[TableWarning],
     colours: tuple[str, ...],
+    with_maps: Collection[UUID],
 ) -> TableView:
     comparison = table.comparison
     ours = [w for w in warnings if (w.base_model, w.task) == (table.base_model, table.task)]
@@ -176,7 +204,7 @@ def _table(
         comparison=comparison,
         warnings=tuple(_warnings(ours, table)),
         notes=tuple(difference.text for difference in differences if difference.weight == "note"),
-        budgets=tuple(_budgets(table, comparison)) if comparison else (),
+        budgets=tuple(_budgets(table, comparison, with_maps)) if comparison else (),
         failed=tuple(method for method in table.diagnoses if method.diagnosis.cause != "none"),
         learned=tuple(method for method in table.diagnoses if method.diagnosis.cause == "none"),
         missing=tuple(scores for scores in lacking if scores.state in TERMINAL_STATES),
@@ -198,7 +226,9 @@ def _warnings(warnings: Sequence[TableWarning], table: TableComparison) -> Itera
         yield WarningView(kind, WARNING_TITLES[kind], texts)
 
 
-def _budgets(table: TableComparison, comparison: Comparison) -> Iterator[BudgetView]:
+def _budgets(
+    table: TableComparison, comparison: Comparison, with_maps: Collection[UUID]
+) -> Iterator[BudgetView]:
     behind = {method.label: method for method in table.methods}
     for number, cell in enumerate(comparison.cells):
         labels = {row.label for row in cell.rows}
@@ -210,7 +240,18 @@ def _budgets(table: TableComparison, comparison: Comparison) -> Iterator[BudgetV
             swept=any(len(behind[label].sweep) > 1 for label in labels),
             sentence=cell.sentence,
             chosen=cell.chosen,
+            attention=tuple(_attention(cell, behind, with_maps)),
+            was_trained=any(behind[label].steps for label in labels),
         )
+
+
+def _attention(
+    cell: ComparisonCell, behind: Mapping[str, ComparedMethod], with_maps: Collection[UUID]
+) -> Iterator[AttentionChoice]:
+    for row in ordered_rows(cell):
+        recorded = next((job for job in behind[row.label].jobs if job in with_maps), None)
+        if recorded is not None:
+            yield AttentionChoice(row.method, recorded)
 
 
 def _used(method: ComparedMethod, axis: BudgetAxis) -> int:

@@ -142,6 +142,7 @@ def job_list(
             archived=filters.archived or "exclude",
         )
         page = lists.summaries(session, query)
+    filtered = bool(filters.query()) or place.token is not None
     studies = first_studies(session, [job.id for job in page.data])
     rows = [
         JobListRow(
@@ -164,7 +165,8 @@ def job_list(
         "fault": fault,
         "expression": filters.expression(),
         "fields": fields_to_ask(),
-        "filtered": bool(filters.query()) or place.token is not None,
+        "filtered": filtered,
+        "has_archived": not page.data and not filtered and _has_archived(session),
         "states": JOB_STATES,
         "methods": _options(METHODS.names(), filters.method),
         "tasks": _options(TASKS.names(), filters.task),
@@ -175,6 +177,10 @@ def job_list(
         "following": place.next(following).address(filters) if following else None,
         "poll": None if fault else _poll_seconds(page.data, place),
     }
+
+
+def _has_archived(session: Session) -> bool:
+    return bool(lists.summaries(session, JobQuery(page_size=1, archived="only")).data)
 
 
 def running_seconds(job: JobSummary, now: datetime) -> float | None:

@@ -8,12 +8,14 @@ from adaptlab_services.querying.conditions import condition
 from adaptlab_services.querying.fields import Joins
 from adaptlab_services.querying.job_fields import job_fields
 
+AROUND = 40
+"""Characters of a filter shown on either side of what is invalid."""
 _WORD = re.compile(r'"[^"]*"?|[^\s()=<>!~,"]+|.')
 
 
 @dataclass(frozen=True, slots=True)
 class FilterProblem:
-    """The error in a filter, whose text is in three parts; `at` is invalid."""
+    """The error in a filter: `at` is invalid, between the text around it."""
 
     detail: str
     before: str
@@ -32,7 +34,12 @@ def fault_of(text: str) -> FilterProblem | None:
         word = _WORD.match(text, start)
         stop = start if word is None else word.end()
         nearest = tuple(map(str, problem.nearest))
-        return FilterProblem(problem.detail, text[:start], text[start:stop], text[stop:], nearest)
+        before, after = text[:start], text[stop:]
+        if len(before) > AROUND:
+            before = f"…{before[-AROUND:]}"
+        if len(after) > AROUND:
+            after = f"{after[:AROUND]}…"
+        return FilterProblem(problem.detail, before, text[start:stop], after, nearest)
     return None
 
 

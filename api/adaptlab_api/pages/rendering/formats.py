@@ -3,9 +3,11 @@
 import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from itertools import cycle
 from typing import cast
 from uuid import UUID
 
+from markupsafe import Markup, escape
 from pydantic import BaseModel
 
 from adaptlab.errors import AdaptlabError, UnknownName
@@ -209,6 +211,13 @@ def model_shape(family: Mapping[str, object]) -> ModelShape | None:
         return None
 
 
+def with_code(text: str) -> Markup:
+    """Format what is between backticks as code."""
+    parts = (escape(part) for part in text.split("`"))
+    pairs = zip(parts, cycle((Markup("{}"), Markup("<code>{}</code>"))), strict=False)
+    return Markup("").join(form.format(part) for part, form in pairs)
+
+
 def page_filters() -> dict[str, Callable[..., object]]:
     """Return the filters by their names in templates."""
     return {
@@ -237,6 +246,7 @@ def page_filters() -> dict[str, Callable[..., object]]:
         "one_line": one_line,
         "members": members,
         "use": use,
+        "with_code": with_code,
         "look": look,
     }
 

@@ -11,6 +11,7 @@ from adaptlab.errors import InvalidSpec
 from adaptlab_api.doors import shown_projects
 from adaptlab_api.pages.rendering.assets import Assets
 from adaptlab_api.pages.rendering.formats import page_filters
+from adaptlab_api.pages.rendering.help import PURPOSES, Terms
 from adaptlab_api.pages.rendering.navigation import NavigationEntry
 from adaptlab_api.pages.rendering.parameters import Reader
 from adaptlab_services.log_formats import fact
@@ -77,6 +78,8 @@ class Renderer:
             "navigation": self.navigation,
             "may_submit": may_submit,
             "in_view": shown_projects.shown(),
+            "purpose": PURPOSES[template],
+            "term": Terms(),
         }
         shown = {**absent, **frame, **values}
         text = self.environment.get_template(template).render(shown)

@@ -353,7 +353,7 @@
     }
   }, { rootMargin: "600px" });
 
-  const isOneOfMany = (chart) => chart.dataset.source.includes("#");
+  const isOneOfMany = (chart) => "lazy" in chart.dataset || chart.dataset.source.includes("#");
 
   function showCharts(selector) {
     for (const chart of document.querySelectorAll(selector)) {
@@ -438,6 +438,13 @@
       else showChart(chart);
     }
     for (const form of root.querySelectorAll("form[data-selects]")) followSelection(form);
+    for (const list of root.querySelectorAll("select[data-draws]")) {
+      list.addEventListener("change", () => {
+        const chart = document.getElementById(list.dataset.draws);
+        chart.dataset.source = list.value;
+        showChart(chart);
+      });
+    }
   }
 
   remember(document);

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from adaptlab.plugins.sizing import BudgetAxis
 from adaptlab_answers.comparisons import ComparisonProgress
 from adaptlab_answers.studies import StudyCell, StudyJobView, StudyView
-from adaptlab_api.pages.comparisons.tables import table_views
+from adaptlab_api.pages.comparisons import tables as comparison_tables
 from adaptlab_api.pages.recipes.page import report_of
 from adaptlab_api.pages.rendering.annotation_form import form_of
 from adaptlab_api.pages.rendering.formats import budget, integer, pretty
@@ -85,6 +85,8 @@ def study_list(
         "following": following and f"/studies?{urlencode({**of_these, 'page_token': following})}",
         "first": f"/studies?{urlencode(of_these)}" if page_token else None,
         "only_archived": only_archived,
+        "has_archived": not page.data
+        and bool(studies.page(session, page_size=1, archived="only").data),
         "poll": LIST_POLL if running or not page_token else None,
     }
 
@@ -105,7 +107,7 @@ def study_page(
     stored = None if isinstance(answer, ComparisonProgress) else answer
     numbers = shown_tables(stored, first_table) if stored else range(0)
     jobs = _jobs(study)
-    tables = table_views(stored, numbers) if stored else ()
+    tables = comparison_tables.shown_tables(units, stored, numbers) if stored else ()
     return {
         "study": study,
         "may_change": may_change,
@@ -123,6 +125,7 @@ def study_page(
         "shown": numbers,
         "all_tables": stored.inputs.tables if stored else (),
         "charts": f"/studies/{quote(str(study.id), safe='')}/charts?",
+        "curves": f"/studies/{quote(str(study.id), safe='')}/curves?",
         "level": DEFAULT_LEVEL,
         "margin": DEFAULT_MARGIN,
         "spec_json": pretty(study.spec),

@@ -11,7 +11,7 @@ from adaptlab.comparisons.verdict import MOST_SEEDS
 from adaptlab.errors import InvalidSpec
 from adaptlab_api.answers.problems import Refused, status_of
 from adaptlab_api.limits.auditing import noted
-from adaptlab_api.pages.comparisons.charts import table_answer
+from adaptlab_api.pages.comparisons.charts import curves_answer, table_answer
 from adaptlab_api.pages.rendering.annotation_form import changes_of
 from adaptlab_api.pages.rendering.examples import first_study
 from adaptlab_api.pages.rendering.forms import form_fields, small_form_fields
@@ -109,6 +109,23 @@ def study_routes(renderer: Renderer) -> APIRouter:
         except NotFound:
             return Response(status_code=404)
         return table_answer(comparison, table, theme)
+
+    @router.get("/{study}/curves")
+    @needs("reader")
+    def study_curves(
+        study: str,
+        units: UnitsDep,
+        opened: ResourcesDep,
+        _: ReaderDep,
+        table: Number = 0,
+        cell: Number = 0,
+        theme: Theme = "light",
+    ) -> Response:
+        try:
+            comparison = opened.comparisons.answer(units, StudyQuestion(study))
+        except NotFound:
+            return Response(status_code=404)
+        return curves_answer(units, comparison, (table, cell), theme)
 
     _add_annotating(router, renderer)
     _add_extending(router, renderer)

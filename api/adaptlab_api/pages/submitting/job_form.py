@@ -11,6 +11,7 @@ from adaptlab.studies.study import StudySpec
 from adaptlab_answers.models import BaseModelView, PlugIn
 from adaptlab_api.pages.rendering.examples import FIRST_JOB
 from adaptlab_api.pages.rendering.formats import integer, words
+from adaptlab_api.pages.submitting.knob_hints import KNOB_HINTS
 from adaptlab_api.pages.submitting.spec_document import Document
 from adaptlab_api.pages.submitting.spec_fields import Field, knob_fields, spec_field
 from adaptlab_api.pages.submitting.spec_form import Section
@@ -38,17 +39,35 @@ MORE_TUNING = (
     *("learning_rate_range", "weight_decays", "initial_scales", "selection", "validation_samples"),
     "halving",
 )
+NEW_NAME = "name of the new base model: a-z, 0-9, dots and dashes"
 COMMA = "separate several values with commas"
 HINTS = {
     "/seeds": "a number of seeds, or a list: 0, 1, 2",
-    "/base_replicates": COMMA,
+    "/training/steps": "optimiser steps per replicate",
+    "/training/batch_size": "items per step",
+    "/training/learning_rate": "auto: chosen from the tuning trials",
+    "/training/schedule": "how the learning rate changes over the steps",
+    "/training/warmup_fraction": "share of the steps over which the rate rises from 0",
+    "/training/weight_decay": "pull of the weights towards 0",
+    "/training/gradient_clip": "largest norm of a replicate's gradient",
+    "/training/precision": "number format of the computation",
+    "/training/validations": "evaluations on the validation split during training",
+    "/training/accumulation": "parts into which a batch is divided to save memory",
+    "/tuning/selection": "how the trial of each seed is chosen",
+    "/tuning/validation_samples": "validation items by which trials are chosen",
+    "/capture/attention/samples": "test items whose attention is stored, before and after",
+    "/evaluation/samples": "test items per task",
+    "/resources/self_fence": "the worker stops the job itself if it loses its lease",
+    "/replicates": "replicates to check, separated by commas",
+    "/seed": "seed of the check's random numbers",
+    "/base_replicates": f"replicates of the base model to start from, one per seed; {COMMA}",
     "/tuning/trials": "number of learning rates tried per seed",
-    "/tuning/learning_rates": COMMA,
-    "/tuning/learning_rate_range": "lowest, highest",
-    "/tuning/weight_decays": COMMA,
-    "/tuning/initial_scales": COMMA,
-    "/training/early_stopping": "JSON: {} or {“patience”: 3}",
-    "/tuning/halving": "JSON: {“rungs”: 2}",
+    "/tuning/learning_rates": f"the rates to try instead; {COMMA}",
+    "/tuning/learning_rate_range": "lowest and highest rate to try: 0.001, 0.1",
+    "/tuning/weight_decays": f"weight decays to try; {COMMA}",
+    "/tuning/initial_scales": f"factors on the first values to try; {COMMA}",
+    "/training/early_stopping": "end when validation stops improving; JSON: {} or {“patience”: 3}",
+    "/tuning/halving": "stop the worst trials early; JSON: {“rungs”: 2}",
     "/evaluation/tasks": "one per line, as a name or JSON; default: the job's own task",
     "/budget/trainable_parameters": "largest number of trainable parameters, such as 96 or 10,000",
     "/labels": "one per line: name = value",
@@ -61,6 +80,13 @@ HINTS = {
     "/budget/fraction_of_base": "fraction of the base model's parameters, such as 0.001",
     "/budget/context_tokens": "positions that prompts and prefixes add, such as 8",
 }
+COMPLETE = frozenset(HINTS) - {
+    *(f"/training/{name}" for name in (*TRAINING, *MORE_TRAINING) if name != "early_stopping"),
+    "/tuning/validation_samples",
+    "/capture/attention/samples",
+    "/evaluation/samples",
+}
+"""Fields whose hint stands alone; the limits follow those of the others."""
 LABELS = {
     "/adapter": "Or the folder of a PEFT adapter",
     "/capture/attention/samples": "Samples with attention maps",
@@ -157,17 +183,25 @@ def chosen_section(what: str, at: str, chosen: Callable[[str], str], note: str) 
     listed, entry_of = _REGISTERED[what]
     name = chosen(f"{at}/name")
     try:
-        knobs = knob_fields(entry_of(name), at)
+        knobs = knob_fields(entry_of(name), at, KNOB_HINTS[what])
     except NotFound:
         knobs = ()
-    choice = Field(f"{at}/name", what.capitalize(), "choice", choices=listed(), required=True)
+    choice = Field(
+        f"{at}/name",
+        what.capitalize(),
+        "choice",
+        choices=listed(),
+        required=True,
+        hint="each is described under “Methods” and in the documentation",
+    )
     return Section(what, what.capitalize(), note, (choice, *knobs), of=name)
 
 
 def field_of(spec: str, pointer: str, **changes: object) -> Field:
     """Return a field of a spec, with the label and hint of the forms."""
     field = spec_field(spec, pointer, **changes)
-    hint = HINTS.get(pointer) or field.hint
+    texts = (HINTS.get(pointer, ""), "" if pointer in COMPLETE else field.hint)
+    hint = "; ".join(text for text in texts if text)
     return replace(field, hint=hint, label=LABELS.get(pointer, field.label))
 
 
@@ -183,9 +217,8 @@ def training_section(spec: str, *, tuned: bool) -> Section:
     title = "Training and tuning" if tuned else "Training"
     fields = tuple(field_of(spec, pointer) for pointer in ("/seeds", *plain))
     note = "an empty field takes the value shown in grey"
-    return Section(
-        "training", title, note, fields, tuple(field_of(spec, pointer) for pointer in more)
-    )
+    further = tuple(field_of(spec, pointer) for pointer in more)
+    return Section("training", title, note, fields, further, is_folded=True)
 
 
 def measuring_section(spec: str) -> Section:
@@ -194,7 +227,9 @@ def measuring_section(spec: str) -> Section:
     more = field_of(spec, "/evaluation/tasks")
     samples = field_of(spec, "/evaluation/samples")
     fields = (samples,) if spec == "import" else (samples, attention)
-    return Section("measuring", "Evaluation", "on test items, after training", fields, (more,))
+    return Section(
+        "measuring", "Evaluation", "on test items, after training", fields, (more,), is_folded=True
+    )
 
 
 def names_of_bases(bases: Sequence[BaseModelView]) -> tuple[str, ...]:
@@ -214,7 +249,14 @@ def _adapting(chosen: Callable[[str], str], offered: Around) -> tuple[Section, .
     names = names_of_bases(offered.bases)
     if named and named not in names and named not in offered.made:
         names = (*names, named)
-    base = field_of("adapt", "/base_model", kind="choice", choices=names, hint="", required=True)
+    base = field_of(
+        "adapt",
+        "/base_model",
+        kind="choice",
+        choices=names,
+        hint="pretrained here, or imported",
+        required=True,
+    )
     summaries = {model.name: base_summary(model) for model in offered.bases}
     base = replace(
         base,
@@ -227,6 +269,7 @@ def _adapting(chosen: Callable[[str], str], offered: Around) -> tuple[Section, .
         "open",
         several_lines=5,
         instead_of="/base_model",
+        hint="trained first, if no model has this name",
     )
     budget = tuple(
         field_of("adapt", f"/budget/{name}")
@@ -253,9 +296,7 @@ def _adapting(chosen: Callable[[str], str], offered: Around) -> tuple[Section, .
 
 
 def _pretraining(chosen: Callable[[str], str]) -> tuple[Section, ...]:
-    name = field_of(
-        "pretrain", "/name", hint="name of the new base model: a-z, 0-9, dots and dashes"
-    )
+    name = field_of("pretrain", "/name", hint=NEW_NAME)
     return (
         Section("base", "Base model", "the model to train", (name,)),
         chosen_section("family", "/family", chosen, "architecture of the model"),
@@ -266,7 +307,8 @@ def _pretraining(chosen: Callable[[str], str]) -> tuple[Section, ...]:
 
 
 def _importing() -> tuple[Section, ...]:
-    fields = tuple(field_of("import", pointer) for pointer in ("/name", "/folder"))
+    named = field_of("import", "/name", hint=NEW_NAME)
+    fields = (named, field_of("import", "/folder"))
     return (
         Section("base", "Base model", "the model to import", fields),
         measuring_section("import"),
@@ -280,6 +322,7 @@ def _checking(offered: Around) -> tuple[Section, ...]:
         kind="choice",
         choices=names_of_bases(offered.bases),
         default="none",
+        hint="the model whose weights the check uses",
     )
     pointers = ("/checks", "/adaptation", "/replicates", "/seed")
     checks, *rest = (field_of("theory", pointer) for pointer in pointers)
@@ -294,7 +337,9 @@ def queue_section(kind: str, offered: Around) -> Section:
     served = ", ".join(offered.queues) or "none"
     queue = replace(fields[0], hint=f"queues with a live worker: {served}")
     more = (field_of(kind, "/labels"), field_of(kind, "/resources/self_fence"))
-    return Section("queue", "Queue", "where and when jobs run", (queue, *fields[1:]), more)
+    return Section(
+        "queue", "Queue", "where and when jobs run", (queue, *fields[1:]), more, is_folded=True
+    )
 
 
 def _grouped(offered: Around) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from types import MappingProxyType
 from typing import cast
 
 from pydantic import TypeAdapter
@@ -24,6 +25,7 @@ SPECS: Mapping[str, type[Value]] = {
     "theory": TheorySpec,
     "study": StudySpec,
 }
+NO_HINTS: Mapping[str, str] = MappingProxyType({})
 LONG_TEXT = 1000
 """Characters that a text of several lines, such as a prompt, may have at least."""
 AREAS: tuple[Kind, ...] = ("labels", "lines")
@@ -83,14 +85,22 @@ def spec_field(spec: str, pointer: str, **changes: object) -> Field:
     return replace(field, **changes)  # pyright: ignore[reportArgumentType] - members by name
 
 
-def knob_fields(entry: PlugIn, at: str) -> tuple[Field, ...]:
-    """Return the fields of a plug-in's knobs, below its place in the spec."""
+def knob_fields(entry: PlugIn, at: str, hints: Mapping[str, str] = NO_HINTS) -> tuple[Field, ...]:
+    """Return the fields of a plug-in's knobs, below its place in the spec.
+
+    A knob is described by its schema, or else by `hints`; its limits follow.
+    """
     members = _members(entry.knobs)
     return tuple(
-        _field(f"{at}/{name}", schema, entry.knobs)
+        _described(_field(f"{at}/{name}", schema, entry.knobs), schema, hints.get(name, ""))
         for name, schema in members.items()
         if name != "name"
     )
+
+
+def _described(field: Field, schema: Schema, hint: str) -> Field:
+    texts = (str(schema.get("description", hint)), field.hint)
+    return replace(field, hint="; ".join(text for text in texts if text))
 
 
 @cache

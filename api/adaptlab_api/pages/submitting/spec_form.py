@@ -28,7 +28,8 @@ Typed = Mapping[str, Sequence[str]]
 class Section:
     """Fields under one heading; `more` are rarely used.
 
-    `of` is the plug-in whose knobs are among the fields.
+    `of` is the plug-in whose knobs are among the fields. A section that `is_folded` is closed until
+    one of its fields is filled in or wrong.
     """
 
     id: str
@@ -37,6 +38,7 @@ class Section:
     fields: tuple[Field, ...]
     more: tuple[Field, ...] = ()
     of: str = ""
+    is_folded: bool = False
 
     @property
     def all(self) -> tuple[Field, ...]:

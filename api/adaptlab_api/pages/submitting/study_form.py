@@ -76,7 +76,7 @@ def _bases(offered: Around) -> Section:
         "Base models",
         "lines",
         choices=names,
-        hint="" if names else NO_BASE,
+        hint="pretrained here, or imported" if names else NO_BASE,
         several_lines=0 if names else 2,
         descriptions=tuple(summaries[name] for name in names),
     )
@@ -92,7 +92,13 @@ def _bases(offered: Around) -> Section:
 
 def _methods() -> Section:
     names = tuple(entry.name for entry in catalogue.methods().data)
-    chosen = Field("/methods", "Methods", "lines", choices=(*names, ALL))
+    chosen = Field(
+        "/methods",
+        "Methods",
+        "lines",
+        choices=(*names, ALL),
+        hint="each gets the same budgets, seeds and tuning trials",
+    )
     configured = Field(
         "/methods/-",
         "Methods with custom knobs",

@@ -78,7 +78,7 @@ def _claims() -> tuple[Claim, ...]:
         ),
         _ahead(
             "deep-beats-lora",
-            "Not in the paper: deep prompts beat LoRA of the same size.",
+            "Deep prompts beat LoRA of the same size.",
             DEEP,
             LORA,
             NoLarger(row=LORA, other=DEEP),

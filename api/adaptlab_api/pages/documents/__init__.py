@@ -1,0 +1,4 @@
+"""The documentation, as pages of the server.
+
+May import rendering.
+"""

@@ -1,0 +1,130 @@
+"""Help on pages: documents, their purpose in a line, and terms explained.
+
+The texts are those of `docs/`, which is part of the installed package.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from markupsafe import Markup, escape
+
+GLOSSARY = "glossary.md"
+_TERM = re.compile(r"^\*\*(?P<name>[^*]+)\*\*: (?P<means>.+?)(?=\n\n|\Z)", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """What a page is for, if it has no such line itself, and its document."""
+
+    document: str
+    line: str = ""
+
+    @property
+    def title(self) -> str:
+        """The title of the document."""
+        return title_of(self.document)
+
+
+PURPOSES: Mapping[str, Purpose] = {
+    "answers.html": Purpose(
+        "how-to/bring-your-own-data.md", "Test items of a job with the expected and given answers."
+    ),
+    "attention.html": Purpose(
+        "how-to/read-attention.md", "What an adaptation changed in each head."
+    ),
+    "audit.html": Purpose("how-to/users-and-tokens.md"),
+    "base-model.html": Purpose(
+        "how-to/use-your-own-model.md", "One base model and its adaptations."
+    ),
+    "base-models.html": Purpose("how-to/use-your-own-model.md"),
+    "compare.html": Purpose(
+        "how-to/read-a-comparison.md", "Scores, intervals and verdicts for jobs of your choice."
+    ),
+    "dataset.html": Purpose("how-to/bring-your-own-data.md", "One dataset and its first records."),
+    "datasets.html": Purpose("how-to/bring-your-own-data.md"),
+    "document.html": Purpose("README.md"),
+    "fault.html": Purpose("README.md"),
+    "job-new.html": Purpose("how-to/submit-from-the-browser.md"),
+    "job.html": Purpose(
+        "explanation/concepts.md", "One job: its progress, scores, curves, attention and files."
+    ),
+    "jobs.html": Purpose(
+        "how-to/keep-jobs-in-order.md", "Runs that train, adapt, import or check; newest first."
+    ),
+    "login.html": Purpose("how-to/users-and-tokens.md"),
+    "method.html": Purpose("how-to/add-a-method.md"),
+    "methods.html": Purpose("explanation/concepts.md"),
+    "plug-ins.html": Purpose("reference/tasks.md"),
+    "project.html": Purpose("how-to/users-and-tokens.md"),
+    "projects.html": Purpose("how-to/users-and-tokens.md"),
+    "recipe.html": Purpose("how-to/run-a-recipe.md"),
+    "recipes.html": Purpose("how-to/run-a-recipe.md"),
+    "recommend.html": Purpose("how-to/ask-for-a-recommendation.md"),
+    "results.html": Purpose("how-to/query-results.md"),
+    "studies.html": Purpose("how-to/run-a-study.md"),
+    "study-extend.html": Purpose("how-to/run-a-study.md"),
+    "study-new.html": Purpose("how-to/run-a-study.md"),
+    "study.html": Purpose(
+        "how-to/read-a-comparison.md", "One study: what works, by how much, and how sure that is."
+    ),
+    "task.html": Purpose("reference/tasks.md"),
+    "tokens.html": Purpose("how-to/users-and-tokens.md"),
+    "users.html": Purpose("how-to/users-and-tokens.md"),
+    "webhooks.html": Purpose("how-to/receive-webhooks.md"),
+    "workers.html": Purpose("how-to/run-workers-by-the-api.md"),
+}
+"""By the name of the page's template."""
+
+
+@cache
+def documents() -> Mapping[str, Path]:
+    """Return the file of every document by its path below `docs/`."""
+    folder = Path(str(files("adaptlab_api") / "documents"))
+    if not folder.is_dir():  # an installation that is edited in place
+        folder = Path(__file__).parents[4] / "docs"
+    return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*.md"))}
+
+
+@cache
+def title_of(name: str) -> str:
+    """Return the first heading of a document."""
+    with documents()[name].open(encoding="utf-8") as lines:
+        return next(lines).lstrip("# ").strip()
+
+
+@cache
+def glossary() -> Mapping[str, str]:
+    """Return the meanings of terms, as plain text."""
+    terms = _TERM.finditer(documents()[GLOSSARY].read_text(encoding="utf-8"))
+    return {
+        found["name"]: _LINK.sub(r"\1", " ".join(found["means"].split())).replace("`", "")
+        for found in terms
+    }
+
+
+@dataclass(slots=True)
+class Terms:
+    """The explained terms of one page, which get ids of their own."""
+
+    shown: Counter[str] = field(default_factory=Counter[str])
+
+    def __call__(self, name: str) -> Markup:
+        """Return a button that explains a term, by mouse, touch or keyboard.
+
+        Raises `KeyError` if the term is not in the glossary.
+        """
+        meaning = glossary()[name]
+        self.shown[name] += 1
+        place = f"term-{name.replace(' ', '-')}-{self.shown[name]}"
+        return Markup(
+            '<span class="term"><button type="button" popovertarget="{place}">?'
+            '<span class="unseen"> What “{name}” means</span></button>'
+            '<span popover id="{place}" class="tip">'
+            "<strong>{title}</strong>: {meaning}</span></span>"
+        ).format(place=place, name=name, title=name.capitalize(), meaning=escape(meaning))
