@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from adaptlab.weights.folder_files import PlainFolder
 from adaptlab.weights.huggingface import CONFIG, INDEX
-from adaptlab.weights.model_folder import TOKENISER, check_folder
+from adaptlab.weights.model_folder import TEXT_FILES, check_folder
 from adaptlab_answers.models import ModelFolderView
 from adaptlab_client.errors import ApiError, NotFound
 from adaptlab_client.resources.uploads import Uploads
@@ -47,10 +47,10 @@ class ModelFolders:
     ) -> ModelFolderView:
         """Upload the files that adaptlab reads; a second call resumes.
 
-        These are the configuration, the weights and the tokeniser; other files stay behind. The
-        folder is checked first, as the server checks it. Nothing is sent if the server has the same
-        files under this name. `report` is called with the name of a file, the number of its bytes
-        that have arrived, and its size.
+        These are the configuration, the weights, the tokeniser and its chat template; other files
+        stay behind. The folder is checked first, as the server checks it. Nothing is sent if the
+        server has the same files under this name. `report` is called with the name of a file, the
+        number of its bytes that have arrived, and its size.
 
         Raises:
             BadModelFolder: the folder has no model that adaptlab supports.
@@ -92,7 +92,7 @@ def model_files(folder: Path) -> tuple[str, ...]:
     """
     checked = check_folder(folder)
     weights = sorted({tensor.file.name for tensor in checked.stored})
-    others = (CONFIG, INDEX, TOKENISER)
+    others = (CONFIG, INDEX, *TEXT_FILES)
     present = checked.files.names()
     return (*(name for name in others if name in present), *weights)
 

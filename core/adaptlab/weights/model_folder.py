@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from adaptlab.errors import BadModelFolder, BadWeightsFile
+from adaptlab.text.chat import CONFIG_FILE, TEMPLATE_FILE
 from adaptlab.text.tokeniser import FILE as TOKENISER
 from adaptlab.values import Value
 from adaptlab.weights.folder_files import FolderFiles, PlainFolder
@@ -44,6 +45,13 @@ class ModelFile(Value):
 
 SAMPLE_BYTES = 4096
 LARGEST_TOKENISER = 64 * 2**20
+"""Limit of a tokeniser, and of the files with its chat template."""
+
+CHAT_FILES = (CONFIG_FILE, TEMPLATE_FILE)
+"""Files that can have a chat template."""
+
+TEXT_FILES = (TOKENISER, *CHAT_FILES)
+"""Files that models of text can have: how they read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +104,8 @@ def fingerprint(checked: CheckedFolder) -> tuple[ModelFile, ...]:
 
     The digest of `config.json` covers every byte. The digest of a file of weights covers its header
     and up to 4 KiB from the middle of each tensor, all of which differ after further training. A
-    `tokenizer.json` is among the files if there is one, with all of its bytes.
+    `tokenizer.json` and the files with a chat template are among the files if there are any, with
+    all of their bytes.
 
     Raises:
         BadModelFolder: a file cannot be read.
@@ -107,8 +116,9 @@ def fingerprint(checked: CheckedFolder) -> tuple[ModelFile, ...]:
         with _readable(name), files.opened(name) as file:
             digest = _digest(file, [one for one in checked.stored if one.file.name == name])
             listed.append(ModelFile(name=name, size=file.seek(0, os.SEEK_END), digest=digest))
-    if TOKENISER in files.names():
-        listed.append(_whole_file(files, TOKENISER, LARGEST_TOKENISER))
+    present = files.names()
+    texts = [name for name in TEXT_FILES if name in present]
+    listed += [_whole_file(files, name, LARGEST_TOKENISER) for name in texts]
     return tuple(listed)
 
 
@@ -129,8 +139,21 @@ def read_tokeniser_file(folder: Path, within: Path | None = None) -> bytes:
     Raises:
         BadModelFolder: the file is missing, too large or cannot be read.
     """
-    content = _start_of(PlainFolder(folder, within), TOKENISER, LARGEST_TOKENISER + 1)
-    _check_size(TOKENISER, len(content), LARGEST_TOKENISER)
+    return _whole_content(folder, TOKENISER, within)
+
+
+def read_chat_file(folder: Path, name: str, within: Path | None = None) -> bytes:
+    """Return the content of a file that can have a chat template.
+
+    Raises:
+        BadModelFolder: the file is missing, too large or cannot be read.
+    """
+    return _whole_content(folder, name, within)
+
+
+def _whole_content(folder: Path, name: str, within: Path | None) -> bytes:
+    content = _start_of(PlainFolder(folder, within), name, LARGEST_TOKENISER + 1)
+    _check_size(name, len(content), LARGEST_TOKENISER)
     return content
 
 

@@ -23,7 +23,7 @@ from adaptlab.weights.huggingface import (
     pickle_refusal,
 )
 from adaptlab.weights.model_folder import (
-    TOKENISER,
+    TEXT_FILES,
     CheckedFolder,
     ModelFile,
     check_files,
@@ -44,7 +44,7 @@ from adaptlab_services.storage import uploads
 
 KIND = "model folder"
 MOST_FILES = 64
-JSON_FILES = (CONFIG, INDEX, TOKENISER)
+READ_FILES = (CONFIG, INDEX, *TEXT_FILES)
 """The files that adaptlab reads, besides those of weights."""
 
 
@@ -59,7 +59,8 @@ class NewModelFolder(Value):
     """A model folder to create from complete uploads.
 
     It has a `config.json`, one or more `.safetensors` files, `model.safetensors.index.json` if
-    there are several, and, for models of text, a `tokenizer.json`.
+    there are several, and, for models of text, a `tokenizer.json`. A `tokenizer_config.json` or
+    `chat_template.jinja` has the chat template.
     """
 
     name: Name
@@ -208,12 +209,12 @@ def _check_names(files: Sequence[FileFromUpload]) -> None:
             problems.append(Problem(pointer, "name_occurs_twice", detail))
         elif name.endswith(PICKLES):
             problems.append(Problem(pointer, "bad_model_folder", pickle_refusal(name)))
-        elif not (name in JSON_FILES or _is_weights(name)):
+        elif not (name in READ_FILES or _is_weights(name)):
             detail = (
                 f"adaptlab does not read {name!r}. Leave it out: a model folder has "
-                f"{', '.join(JSON_FILES)} and files whose names end in {SAFETENSORS}."
+                f"{', '.join(READ_FILES)} and files whose names end in {SAFETENSORS}."
             )
-            problems.append(Problem(pointer, "not_a_model_file", detail, JSON_FILES))
+            problems.append(Problem(pointer, "not_a_model_file", detail, READ_FILES))
     if problems:
         raise InvalidSpec(*problems)
 
