@@ -43,7 +43,7 @@ class NotAConversation(ValueError):
 
 
 def is_meant_as_conversation(value: object) -> bool:
-    """Return True if a value is a list whose first entry has a role or a content."""
+    """Return True if a value begins as a list of messages does."""
     if not isinstance(value, list):
         return False
     first = next(iter(cast("list[object]", value)), None)

@@ -43,7 +43,10 @@ class ChatCompletion(TextTask):
     metric: Literal["exact_match"] = "exact_match"
 
     def template(self) -> Template:
-        """Return a prompt of the conversation alone; the model's template is not known."""
+        """Return a prompt of the conversation alone.
+
+        The model's own template is not known here.
+        """
         return Template((Piece(self.messages.field, is_field=True),))
 
     def templates(self) -> Iterator[tuple[str, Template]]:

@@ -26,7 +26,7 @@ MOST_REPEATED = 1000
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """An environment like that of published templates, in which no program is long.
+    """The environment of published templates, where no program is long.
 
     `longest` is the limit in characters of a text that is joined from others.
     """
@@ -115,7 +115,7 @@ class _Joining(NodeTransformer):
 
 
 class _Generation(Extension):
-    """The block `generation`, which some templates put around the assistant's turns."""
+    """The block `generation`, which some templates put around answers."""
 
     tags = {"generation"}  # noqa: RUF012 - as Jinja declares it
 
