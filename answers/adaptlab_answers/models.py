@@ -10,7 +10,7 @@ from adaptlab.plugins.dataset import (
 )
 from adaptlab.plugins.method import AttentionClaim
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
-from adaptlab.records.facts import ValueCount
+from adaptlab.records.facts import ConversationFacts, ValueCount
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.values import Value
 from adaptlab_answers.documents import JsonObject
@@ -118,7 +118,8 @@ class DatasetField(Value):
     `longest` is its longest value in bytes of UTF-8. `empty` counts the records whose value is
     empty or has spaces only. `total_bytes` is the size of all values, null for datasets of earlier
     versions. `values` are all its values with their counts; null if there are more
-    than 64 or one has more than 256 characters, and in lists of datasets.
+    than 64 or one has more than 256 characters, and in lists of datasets. `conversations` are
+    figures of lists of messages, null if a value is another text.
     """
 
     name: str
@@ -126,6 +127,7 @@ class DatasetField(Value):
     empty: int
     total_bytes: int | None = None
     values: tuple[ValueCount, ...] | None
+    conversations: ConversationFacts | None = None
 
 
 class DatasetView(Value):

@@ -16,8 +16,9 @@ from adaptlab.exchange import adapter_folder
 from adaptlab.measurements import reported_answers
 from adaptlab.measurements.results import MOST_CONFUSED
 from adaptlab.plugins.dataset import FEWEST_TRIPLES, MOST_TRIPLES
-from adaptlab.records import facts, gathering, record
+from adaptlab.records import conversations, facts, gathering, record
 from adaptlab.specs import spec
+from adaptlab.text import chat, sandbox
 from adaptlab_answers.people import MOST_QUEUES
 from adaptlab_answers.server import MOST_GPUS
 from adaptlab_api.doors import (
@@ -204,6 +205,12 @@ def _stated(settings: Settings) -> dict[str, str]:
         ),
         "time, and memory, of such a check with a `tokenizer.json`": (
             f"{token_checks.LONGEST_SECONDS:g} s, {token_process.MEMORY_BYTES:,} bytes"
+        ),
+        "messages of a conversation": f"{conversations.MOST_MESSAGES}",
+        "characters of a chat template": f"{chat.LONGEST_CHAT_TEMPLATE:,}",
+        "characters that a chat template writes for a conversation": f"{chat.LONGEST_RENDERED:,}",
+        "turns of loops, calls and printed pieces of a chat template per conversation": (
+            f"{sandbox.MOST_STEPS:,}"
         ),
         "bytes of all records as JSON lines": f"{record.MOST_BYTES:,}",
         "bytes of one record": f"{record.LONGEST_LINE:,}",

@@ -157,6 +157,28 @@ def test_prompts_and_completions_are_completed(tmp_path: Path):
     assert task["splits"] == {"validation": 0.1, "test": 0.2, "by": "prompt"}
 
 
+def test_conversations_are_continued(tmp_path: Path):
+    turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes?"}]
+    later = [{"role": "system", "content": "Brief."}, *turns, *turns]
+    others = [{**turns[0], "content": "hi!"}, {**turns[1], "content": "No"}]
+    records = [{"talk": talk} for talk in (turns, later, others)]
+    assert task_of(tmp_path, *records) == {
+        "name": "chat_completion",
+        "dataset": "own",
+        "messages": {"field": "talk"},
+        "tokens": {"longest": 256},
+        "splits": {"validation": 0.1, "test": 0.2, "by": "talk"},
+    }
+    printed = " ".join(inspect(tmp_path / "own.ndjson").stdout.split())
+    assert "the assistant's last turn in talk as the answer" in printed
+    assert "talk: conversations of 3.0 messages on average and 5 at most, 1 with a" in printed
+    assert "nearly equal to an earlier one: 1 lines 1 and 3: 'Hi', 'hi!'" in printed
+    lengths = inspected(
+        tmp_path / "own.ndjson", "--tokenizer", a_tokenizer_file(tmp_path / "tokens")
+    )
+    assert lengths["spec"]["task"]["tokens"]["answer"] == 6
+
+
 def test_a_field_of_splits_is_used_and_usual_names_come_first(tmp_path: Path):
     records = [
         {

@@ -81,3 +81,12 @@ def test_a_damaged_file_is_refused(tmp_path: Path):
         assert [detail.partition(":")[0] for detail in refusal(damaged_path)] == ["not_parquet"]
     with pytest.raises(FileNotFoundError):
         list(read_parquet(tmp_path / "none"))
+
+
+def test_a_list_of_messages_is_a_conversation(tmp_path: Path):
+    turns = "[{'role': 'user', 'content': 'Hi'}, {'role': 'assistant', 'content': 'Yes?'}]"
+    path = written(tmp_path / "chats", f"select {turns} as messages")
+    (placed,) = read_parquet(path)
+    assert placed.record["messages"] == (
+        '[{"role":"user","content":"Hi"},{"role":"assistant","content":"Yes?"}]'
+    )

@@ -178,6 +178,7 @@ TEXT_TASKS = {
         "label": {"field": "label", "words": {"neg": " bad", "pos": " good"}},
     },
     "text_completion": {"dataset": "pairs", "prompt": "{text}", "answer": {"field": "answer"}},
+    "chat_completion": {"dataset": "chats", "messages": {"field": "messages"}},
 }
 REGISTRIES = {"family": FAMILIES, "task": TASKS, "method": METHODS, "checks": THEORY_CHECKS}
 PLUG_INS = [(member, name) for member, one in REGISTRIES.items() for name in one.names()]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from adaptlab.records.buckets import normalised
+from adaptlab.records.conversations import without_answer
 from adaptlab.values import Value
 from adaptlab_client.machine.token_counts import TokenCounter
 
@@ -96,7 +97,7 @@ class Column:
     def _form(self, value: str) -> int:
         form = self._remembered.get(value)
         if form is None:
-            form = hash(normalised(value))
+            form = hash(normalised(without_answer(value)))
             if len(self._remembered) < _MOST_REMEMBERED:
                 self._remembered[value] = form
         return form

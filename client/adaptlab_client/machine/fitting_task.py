@@ -7,10 +7,10 @@ from pydantic import JsonValue
 
 from adaptlab.figures import counted
 from adaptlab.plugins.text_task import LONGEST_ITEM, TextTask
-from adaptlab.records.facts import RecordsFacts
+from adaptlab.records.facts import ConversationFacts, RecordsFacts
 from adaptlab.specs.resolve import resolve_task
 from adaptlab.specs.spec import Choice
-from adaptlab.text.fitting import LONGEST_ANSWER, Roles, task_document
+from adaptlab.text.fitting import LONGEST_ANSWER, Roles, answer_in_bytes, task_document
 from adaptlab.text.splitting import SplitCounts
 from adaptlab_answers.documents import JsonObject
 from adaptlab_client.machine.columns import Column, Spread
@@ -20,6 +20,14 @@ LONGEST = 256
 """Tokens of an item without a tokeniser, as the task's own default."""
 
 MULTIPLE = 8
+
+SYSTEM_TOKENS = 40
+"""Room for a system message that a chat template adds of its own."""
+
+CHAT_NOTE = (
+    "Limits are estimates: the job writes conversations by the base model's chat template, and "
+    "fails before its first step if one is longer."
+)
 
 
 class Fit(NamedTuple):
@@ -67,7 +75,10 @@ def spec_of(
             notes.append(f"The answer of {records} is empty. Give every record an answer.")
     text = columns[roles.text]
     spread = text.tokens if longest is None else text.bytes
-    limits = _tokens(spread, max(lengths, default=0), longest or LONGEST_ITEM, notes)
+    if answer.conversations is not None:
+        limits = _tokens_of_chat(spread, answer.conversations, longest, notes)
+    else:
+        limits = _tokens(spread, max(lengths, default=0), longest or LONGEST_ITEM, notes)
     if whole.get("score") == "head":
         limits.pop("answer", None)
     for name, member in whole.items():
@@ -109,6 +120,31 @@ def _tokens(text: Spread | None, answer: int, most: int, notes: list[str]) -> di
         limits["if_longer"] = "cut"
         notes.append(f"The longest item has {needed:,} tokens; what is above {most:,} is cut.")
     return {"longest": longest} | limits
+
+
+def _tokens_of_chat(
+    text: Spread | None, figures: ConversationFacts, bytes_read: int | None, notes: list[str]
+) -> dict[str, JsonValue]:
+    """Return limits that conversations are not expected to exceed.
+
+    Their stored text has about as much around a message as chat templates write, and more than the
+    plain one of models of bytes, which read `bytes_read` at most.
+    """
+    most, added = bytes_read or LONGEST_ITEM, 0 if bytes_read else SYSTEM_TOKENS
+    notes.append(CHAT_NOTE)
+    if text is None:
+        return {"longest": LONGEST}
+    needed = -(-(text.most + added) // MULTIPLE) * MULTIPLE
+    if text.most > most:
+        notes.append(
+            f"The longest conversation has about {text.most:,} tokens, and items have at most "
+            f"{most:,}. Conversations are not cut: leave long ones out."
+        )
+    longest = min(needed, most)
+    return {
+        "longest": longest,
+        "answer": min(answer_in_bytes(figures), LONGEST_ANSWER, longest - MULTIPLE),
+    }
 
 
 def _notes_on_words(words: Mapping[str, str], counter: TokenCounter | None) -> Sequence[str]:

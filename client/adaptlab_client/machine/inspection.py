@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import cast
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.records.facts import FieldFacts, RecordsFacts, ValueCount
+from adaptlab.records.conversations import without_answer
+from adaptlab.records.facts import ConversationFacts, FieldFacts, RecordsFacts, ValueCount
 from adaptlab.records.gathering import Gatherer
 from adaptlab.text.fitting import Roles, roles_of, roles_with
 from adaptlab.text.splitting import SplitCounts
@@ -48,7 +49,9 @@ class FieldReport(Value):
         bytes: lengths of the values in UTF-8.
         tokens: lengths in tokens, without those that a tokeniser adds; None without a tokeniser.
         values: all values with their counts; None if there are more than 64.
-        nearly_equal: values that differ from an earlier one in case, spaces or punctuation only.
+        nearly_equal: values that differ from an earlier one in case, spaces or punctuation only,
+            or, as conversations, in the assistant's last turn.
+        conversations: figures of conversations; None if a value is another text.
     """
 
     name: str
@@ -58,6 +61,7 @@ class FieldReport(Value):
     tokens: Spread | None
     values: tuple[ValueCount, ...] | None
     nearly_equal: Pairs
+    conversations: ConversationFacts | None = None
 
 
 class Inspection(Value):
@@ -163,9 +167,12 @@ class MeasuredFile:
             nearly_equal=Pairs(
                 count=nearly_equal.count, examples=self._examples(field.name, nearly_equal.places)
             ),
+            conversations=field.conversations,
         )
 
     def _contradictions(self, roles: Roles) -> Pairs:
+        if roles.text == roles.answer:  # conversations, whose nearly equal values are these
+            return Pairs(count=0, examples=())
         text, answer = self.columns[roles.text], self.columns[roles.answer]
         found = pairs_of(text.forms, answer.values, text.is_empty_form)
         return Pairs(count=found.records, examples=self._examples(roles.text, found.places))
@@ -178,7 +185,7 @@ class MeasuredFile:
         wanted = {place for pair in chosen for place in pair}
         records = islice(records_of(self.path, self.form), max(wanted) + 1)
         values = {
-            place: placed.record[field][:LONGEST_EXAMPLE]
+            place: without_answer(placed.record[field])[:LONGEST_EXAMPLE]
             for place, placed in enumerate(records)
             if place in wanted
         }

@@ -11,7 +11,7 @@ from adaptlab.exchange.peft_adapter import peft_type_of
 from adaptlab.exchange.peft_members import ADAPTER_CONFIG
 from adaptlab.weights.folder_files import PlainFolder
 from adaptlab.weights.huggingface import CONFIG, INDEX
-from adaptlab.weights.model_folder import TOKENISER, check_folder
+from adaptlab.weights.model_folder import TEXT_FILES, check_folder
 from adaptlab.weights.preprocessor import PREPROCESSOR
 from adaptlab_answers.models import ModelFolderView
 from adaptlab_client.errors import ApiError, NotFound
@@ -51,11 +51,11 @@ class ModelFolders:
     ) -> ModelFolderView:
         """Upload the files that adaptlab reads; a second call resumes.
 
-        These are the configuration, the weights, and the tokeniser or the preprocessor of a model,
-        or the two files of a PEFT adapter; other files stay behind. The folder is checked first, as
-        the server checks it. Nothing is sent if the server has the same files under this name.
-        `report` is called with the name of a file, the number of its bytes that have arrived, and
-        its size.
+        These are the configuration, the weights, and the tokeniser with its chat template or the
+        preprocessor of a model, or the two files of a PEFT adapter; other files stay behind. The
+        folder is checked first, as the server checks it. Nothing is sent if the server has the same
+        files under this name. `report` is called with the name of a file, the number of its bytes
+        that have arrived, and its size.
 
         Raises:
             BadModelFolder: the folder has no model that adaptlab supports.
@@ -105,7 +105,7 @@ def model_files(folder: Path) -> tuple[str, ...]:
         return tuple(file.name for file in adapter.files)
     checked = check_folder(folder)
     weights = sorted({tensor.file.name for tensor in checked.stored})
-    others = (CONFIG, INDEX, TOKENISER, *((PREPROCESSOR,) if checked.has_preprocessor else ()))
+    others = (CONFIG, INDEX, *TEXT_FILES, *((PREPROCESSOR,) if checked.has_preprocessor else ()))
     present = checked.files.names()
     return (*(name for name in others if name in present), *weights)
 

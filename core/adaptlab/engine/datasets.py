@@ -7,10 +7,17 @@ from pathlib import Path
 
 from adaptlab.errors import BadModelFolder
 from adaptlab.plugins.dataset import RecordsReference, WordList, read_words
-from adaptlab.specs.resolved import Resolved, datasets_of
+from adaptlab.plugins.text_task import TextTask
+from adaptlab.specs.resolved import Resolved, datasets_of, tasks_of
+from adaptlab.text.chat import PLAIN_TEMPLATE, ChatTemplate, read_chat_template
 from adaptlab.text.source import TextSource
 from adaptlab.text.tokeniser import FILE, ByteTokeniser, Tokeniser, end_token, read_tokeniser
-from adaptlab.weights.model_folder import read_config, read_tokeniser_file
+from adaptlab.weights.model_folder import (
+    CHAT_FILES,
+    read_chat_file,
+    read_config,
+    read_tokeniser_file,
+)
 from adaptlab.weights.placed_folder import PlacedFolder
 
 
@@ -28,25 +35,45 @@ def read_datasets(
     """Read the datasets of a job's tasks.
 
     Records are read when their items are needed, by the tokeniser of the base model in `folder`, or
-    as bytes if there is none.
+    as bytes if there is none. Conversations are written by the chat template of the folder.
 
     Raises:
         BadDataset: the content of a word list is not canonical.
-        BadModelFolder: the folder has no tokeniser that can be read.
+        BadModelFolder: the folder has no tokeniser or chat template that can be read.
     """
     paths = {_digest(file): file for file in files}
     lists, texts = dict[str, WordList](), dict[str, TextSource]()
     tokeniser: Tokeniser | None = None
+    chat = _chat_template(folder) if _has_conversations(spec) else PLAIN_TEMPLATE
     for reference in datasets_of(spec):
         path = paths.get(reference.digest)
         if path is None:
             continue
         if isinstance(reference, RecordsReference):
             tokeniser = tokeniser or _tokeniser(spec, folder)
-            texts[reference.digest] = TextSource(path, reference.digest, tokeniser)
+            texts[reference.digest] = TextSource(path, reference.digest, tokeniser, chat)
         else:
             lists[reference.digest] = read_words(path.read_bytes(), reference.digest)
     return Contents(lists, texts)
+
+
+def _has_conversations(spec: Resolved) -> bool:
+    return any(isinstance(t, TextTask) and t.conversations() is not None for t in tasks_of(spec))
+
+
+def _chat_template(folder: PlacedFolder | None) -> ChatTemplate:
+    """Return the template of a base model, the plain one for a model of bytes."""
+    if folder is None:
+        return PLAIN_TEMPLATE
+    imported = {file.name for file in folder.files}
+    present = {name for name in CHAT_FILES if (folder.path / name).exists()}
+    if added := sorted(present - imported):
+        raise BadModelFolder(
+            f"The folder {folder.name} has {added[0]}, which was not there when the model was "
+            "imported, or was not read then. Import it again under another name."
+        )
+    files = {name: read_chat_file(folder.path, name, folder.within) for name in sorted(present)}
+    return read_chat_template(files)
 
 
 def _digest(file: Path) -> str:

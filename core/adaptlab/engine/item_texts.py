@@ -125,7 +125,7 @@ class _OfRecords(ItemTexts):
         self._texts, self._tokeniser = texts_of(task), task.source().tokeniser
         self._choices = tuple(task.listed_answers().items())
         self._records = self._texts.of_split["test"]
-        self.end = self._tokeniser.end if task.ends else None
+        self.end = self._texts.end
         self.width = task.target_length()
 
     def shown(self, count: int) -> tuple[ShownItem, ...]:

@@ -104,6 +104,7 @@ class Texts:
         of_split: records of each split, in an order that does not depend on the file's.
         limit: the most tokens that the model reads.
         most_answered: the most tokens of an answer.
+        end: the token that ends answers, None if none does.
     """
 
     tokens: Int[Tensor, "N"]
@@ -117,6 +118,7 @@ class Texts:
     of_split: Mapping[Split, Int[Tensor, "W2"]]
     limit: int
     most_answered: int
+    end: int | None
 
     def items(self, records: Int[Tensor, "S B"], *, is_full: bool = False) -> Items:
         """Return some records as items to score, as long as needed.
@@ -334,6 +336,7 @@ def _texts(task: TextTask) -> Texts:
         of_split={split: order[splits[order] == place] for place, split in enumerate(EVERY_SPLIT)},
         limit=task.sequence_length(),
         most_answered=task.target_length(),
+        end=corpus.end,
     )
 
 

@@ -9,8 +9,17 @@ from pathlib import Path
 from adaptlab.errors import BadDataset, InvalidSpec, Problem
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.records.content import read_content
+from adaptlab.records.conversations import conversation_in
 from adaptlab.records.record import Record
-from adaptlab.text.encoding import Encoded, LeavesNothing, cut, encoded, text_alone
+from adaptlab.text.chat import BadChat
+from adaptlab.text.encoding import (
+    Encoded,
+    LeavesNothing,
+    cut,
+    encoded,
+    encoded_turn,
+    text_alone,
+)
 from adaptlab.text.source import TextSource
 from adaptlab.text.splitting import EVERY_SPLIT
 from adaptlab.text.template import Rendered
@@ -44,6 +53,7 @@ class Corpus:
         own_lengths: tokens of every choice of each record.
         empty: the tokens of the prompt with every field empty, if scores are calibrated by it.
         cut: records whose prompt was shortened.
+        end: the token that ends answers, None if none does.
     """
 
     choices: tuple[tuple[int, ...], ...] = ()
@@ -56,6 +66,7 @@ class Corpus:
     own_lengths: "array[int]" = field(default_factory=lambda: array("i"))
     empty: tuple[int, ...] = ()
     cut: int = 0
+    end: int | None = None
 
 
 def read_corpus(task: TextTask) -> Corpus:
@@ -133,9 +144,10 @@ class _Reader:
         values = task.class_values() or task.choices()
         self._labels = {value: place for place, value in enumerate(values)}
         self._has_classes = task.classes() is not None
-        self._corpus = Corpus()
+        self._corpus = Corpus(end=self._source.tokeniser.end if task.ends else None)
         self._faults: Counter[str] = Counter()
         self._examples: dict[str, int] = {}
+        self._not_rendered = set[str]()
         self._longest = self._longest_answer = 0
 
     def read(self) -> Corpus:
@@ -177,8 +189,10 @@ class _Reader:
                 self._note_first(number, record)
             asked = self._fitted(record, words)
             varies = bool(words and self._corpus.empty) and self._varies_alone(words, asked.own)
-        except LeavesNothing as error:
+        except (LeavesNothing, BadChat) as error:
             self._note(str(error), number)
+            if task.conversations() is not None:
+                self._not_rendered.add(str(error))
             return
         item = asked.item
         if self._labels:
@@ -264,6 +278,8 @@ class _Reader:
 
     def _fitted(self, record: Record, words: Sequence[str]) -> _Asked:
         """Return a record's item, shortened if the task says so."""
+        if (field := self._task.conversations()) is not None:
+            return self._turn(record[field])
         task, tokeniser = self._task, self._source.tokeniser
         limits, values = task.tokens, dict(record)
         asked = self._asked(prompt := task.template().rendered(values), record, words)
@@ -282,6 +298,17 @@ class _Reader:
             cuts += 1
         self._corpus.cut += cuts > 0
         return asked
+
+    def _turn(self, value: str) -> _Asked:
+        """Return a conversation's item, as the chat template writes it."""
+        messages = conversation_in(value)
+        if messages is None or messages[-1].role != "assistant":
+            raise LeavesNothing("The conversation does not end with the assistant's turn.")
+        tokeniser = self._source.tokeniser
+        item = encoded_turn(tokeniser, self._source.chat.turn(messages))
+        last = item.answer[-1]
+        self._corpus.end = last if tokeniser.is_special(last) else None
+        return _Asked(item)
 
     def _asked(self, prompt: Rendered, record: Record, words: Sequence[str]) -> _Asked:
         if self._has_classes:
@@ -305,17 +332,34 @@ class _Reader:
         self._examples.setdefault(fault, number)
 
     def _problems(self) -> list[Problem]:
-        return [self._problem(fault, count) for fault, count in self._faults.items()]
+        return [
+            self._chat_problem(fault, count)
+            if fault in self._not_rendered
+            else self._problem(fault, count)
+            for fault, count in self._faults.items()
+        ]
+
+    def _chat_problem(self, fault: str, count: int) -> Problem:
+        pointer, _ = self._task.answer_field()
+        detail = (
+            f"{fault} This concerns {count:,} records; line {self._examples[fault] + 1:,} of the "
+            "dataset is the first. Change these conversations, or use a base model with another "
+            "chat template."
+        )
+        return Problem(f"/task{pointer}", "chat_not_rendered", detail)
 
     def _problem(self, fault: str, count: int) -> Problem:
         limits, total = self._task.tokens, len(self._corpus.lengths)
         most = self._task.answer_tokens()
         place = f"line {self._examples[fault] + 1:,} of the dataset is the first"
         if fault == "long":
+            is_chat = self._task.conversations() is not None
+            otherwise = (
+                "or leave these records out" if is_chat else "or set `tokens.if_longer` to cut"
+            )
             detail = (
                 f"{count:,} of {total:,} items have more than {limits.longest:,} tokens; {place}, "
-                f"and the longest has {self._longest:,}. Raise `tokens.longest`, or set "
-                "`tokens.if_longer` to cut."
+                f"and the longest has {self._longest:,}. Raise `tokens.longest`, {otherwise}."
             )
             return Problem(
                 "/task/tokens/longest", "items_too_long", detail, nearest=(self._longest,)

@@ -52,16 +52,12 @@ class TokenLimits(Value):
 
 
 class TextTask(Task, ABC):
-    """A task whose prompts and answers are texts of records.
-
-    `prompt` is a template: text with the names of fields in braces.
-    """
+    """A task whose prompts and answers are texts of records."""
 
     ends: ClassVar[bool]
     """Whether the token that ends a text follows an answer."""
 
     dataset: RecordsReference | Name
-    prompt: Annotated[str, Field(min_length=1, max_length=LONGEST_TEMPLATE)]
     tokens: TokenLimits = TokenLimits()
     splits: SplitRule = SplitsByValue()
 
@@ -69,8 +65,20 @@ class TextTask(Task, ABC):
     _problems: tuple[Problem, ...] = PrivateAttr(default=())
 
     @abstractmethod
+    def template(self) -> Template:
+        """Return the parsed prompt."""
+
+    @abstractmethod
     def answer_text(self, record: Record) -> str:
         """Return the text that follows the prompt of a record."""
+
+    def conversations(self) -> str | None:
+        """Return the field with conversations.
+
+        They are rendered by the base model's chat template, and their last turn is the answer. The
+        result is None if prompts and answers are texts.
+        """
+        return None
 
     @abstractmethod
     def answer_field(self) -> tuple[str, str]:
@@ -140,10 +148,6 @@ class TextTask(Task, ABC):
     def answer_tokens(self) -> int:
         """Return the limit on the tokens of an answer."""
         return self.tokens.answer or self.usual_answer()
-
-    def template(self) -> Template:
-        """Return the parsed prompt."""
-        return parsed(self.prompt)
 
     def reference_to_records(self) -> RecordsReference:
         """Return the dataset.
@@ -237,17 +241,6 @@ class TextTask(Task, ABC):
 
     def _own_problems(self) -> Iterator[Problem]:
         """Yield the problems that do not depend on the dataset."""
-        try:
-            fields = self.template().fields
-        except BadTemplate as error:
-            yield Problem("/prompt", "bad_template", str(error), column=error.column)
-            return
-        if not fields:
-            detail = "The prompt contains no field. Write the name of a field in braces: {text}."
-            yield Problem("/prompt", "no_field", detail)
-        if self.answer_field()[1] in fields:
-            detail = f"The prompt contains {self.answer_field()[1]!r}, which is the answer."
-            yield Problem("/prompt", "answer_in_prompt", detail)
         if self.classes() is None and self.answer_tokens() >= self.tokens.longest:
             detail = (
                 f"An answer of {self.answer_tokens()} tokens leaves no room for a prompt in "
@@ -255,10 +248,6 @@ class TextTask(Task, ABC):
             )
             nearest = (self.answer_tokens() + 1,)
             yield Problem("/tokens/longest", "no_room_for_prompt", detail, nearest=nearest)
-        cut = self.tokens.cut.field
-        if cut is not None and cut not in fields:
-            detail = f"The prompt does not contain {cut!r}, the field to cut."
-            yield Problem("/tokens/cut/field", "not_in_prompt", detail, allowed=fields)
 
     def _misfits(self, facts: RecordsFacts) -> Iterator[Problem]:
         """Yield what the dataset does not allow."""
@@ -298,6 +287,37 @@ class TextTask(Task, ABC):
         task = self.model_copy()
         task._problems = problems
         return task
+
+
+class PromptedTask(TextTask, ABC):
+    """A task over texts whose prompts are written by a template.
+
+    `prompt` is the template: text with the names of fields in braces.
+    """
+
+    prompt: Annotated[str, Field(min_length=1, max_length=LONGEST_TEMPLATE)]
+
+    def template(self) -> Template:
+        """Return the parsed prompt."""
+        return parsed(self.prompt)
+
+    def _own_problems(self) -> Iterator[Problem]:
+        try:
+            fields = self.template().fields
+        except BadTemplate as error:
+            yield Problem("/prompt", "bad_template", str(error), column=error.column)
+            return
+        if not fields:
+            detail = "The prompt contains no field. Write the name of a field in braces: {text}."
+            yield Problem("/prompt", "no_field", detail)
+        if self.answer_field()[1] in fields:
+            detail = f"The prompt contains {self.answer_field()[1]!r}, which is the answer."
+            yield Problem("/prompt", "answer_in_prompt", detail)
+        yield from super()._own_problems()
+        cut = self.tokens.cut.field
+        if cut is not None and cut not in fields:
+            detail = f"The prompt does not contain {cut!r}, the field to cut."
+            yield Problem("/tokens/cut/field", "not_in_prompt", detail, allowed=fields)
 
 
 def _unknown(name: str) -> Problem:

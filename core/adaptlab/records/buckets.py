@@ -6,6 +6,8 @@ Equal and nearly equal values are in the same bucket, so they never stand on bot
 import hashlib
 import unicodedata
 
+from adaptlab.records.conversations import without_answer
+
 BUCKETS = 1000
 
 
@@ -44,7 +46,7 @@ def normalised(value: str) -> str:
 def bucket_of(value: str) -> int:
     """Return the bucket of a value, from 0 to 999.
 
-    It follows from the SHA-256 of the normalised form.
+    It follows from the SHA-256 of the normalised form, of a conversation without its answer.
     """
-    digest = hashlib.sha256(normalised(value).encode()).digest()
+    digest = hashlib.sha256(normalised(without_answer(value)).encode()).digest()
     return int.from_bytes(digest[:8]) % BUCKETS

@@ -3,9 +3,16 @@
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from adaptlab.records.conversations import (
+    NotAConversation,
+    conversation,
+    is_meant_as_conversation,
+    written,
+)
 from adaptlab.records.problems import GroupedProblems, NotARecord
 from adaptlab.records.record import LONGEST_FIELD_NAME, MOST_FIELDS, FieldName, Record
 
@@ -92,7 +99,12 @@ def _check_name(place: int, position: int, name: str) -> None:
 
 
 def _text(place: int, field: str, value: object) -> str:
-    """Return a value as text: `true`, `false`, numbers as Python writes them."""
+    """Return a value as text.
+
+    Numbers, `true` and `false` are as Python and JSON write them, and a conversation is canonical.
+    """
+    if is_meant_as_conversation(value):
+        return _conversation(place, field, cast("list[object]", value))
     match value:
         case str():
             _check_text(place, field, value)
@@ -111,8 +123,21 @@ def _text(place: int, field: str, value: object) -> str:
         place,
         "wrong_value",
         f"the value of {field!r} is {kind}",
-        "Give a text, a number, true or false; an empty text where there is no value.",
+        "Give a text, a number, true or false, or a list of messages with role and content; an "
+        "empty text where there is no value.",
     )
+
+
+def _conversation(place: int, field: str, value: list[object]) -> str:
+    """Return the canonical text of a list of messages."""
+    try:
+        messages = conversation(value)
+    except NotAConversation as error:
+        what = f"the value of {field!r} {error.what}"
+        raise NotARecord(place, error.code, what, error.advice) from error
+    for message in messages:
+        _check_text(place, field, message.content)
+    return written(messages)
 
 
 def _check_text(place: int, field: str, value: str) -> None:

@@ -20,6 +20,24 @@ class ValueCount(Value):
     count: int
 
 
+class ConversationFacts(Value):
+    """Figures of a field whose values are all conversations.
+
+    Attributes:
+        messages: messages of all conversations together.
+        longest: messages of the longest one.
+        with_system: conversations that begin with a system message.
+        unanswered: conversations that do not end with the assistant's turn.
+        longest_answer: bytes of the longest last turn of the assistant in UTF-8.
+    """
+
+    messages: int
+    longest: int
+    with_system: int
+    unanswered: int
+    longest_answer: int
+
+
 class FieldFacts(Value):
     """One field of all records.
 
@@ -31,6 +49,8 @@ class FieldFacts(Value):
         values: its values with their counts, sorted by value; None if there are more than 64 or one
             of them has more than 256 characters.
         buckets: records by the bucket of their value; see `adaptlab.records.buckets`.
+        conversations: figures of conversations; None if a value is another text, and for datasets
+            of earlier versions.
     """
 
     name: FieldName
@@ -39,6 +59,7 @@ class FieldFacts(Value):
     total_bytes: int | None = None
     values: tuple[ValueCount, ...] | None
     buckets: Annotated[tuple[int, ...], Field(min_length=BUCKETS, max_length=BUCKETS)]
+    conversations: ConversationFacts | None = None
 
 
 class RecordsFacts(Value):

@@ -6,7 +6,14 @@ from collections.abc import Iterable, Iterator
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.records.buckets import BUCKETS, bucket_of
-from adaptlab.records.facts import MOST_VALUES, FieldFacts, RecordsFacts, ValueCount
+from adaptlab.records.conversations import conversation_in
+from adaptlab.records.facts import (
+    MOST_VALUES,
+    ConversationFacts,
+    FieldFacts,
+    RecordsFacts,
+    ValueCount,
+)
 from adaptlab.records.record import (
     LONGEST_LINE,
     MOST_BYTES,
@@ -111,6 +118,7 @@ class _Field:
         self._empty = 0
         self._values: Counter[str] | None = Counter()
         self._buckets = [0] * BUCKETS
+        self._conversations: _Conversations | None = _Conversations()
 
     def add(self, value: str) -> None:
         """Add the value of one record."""
@@ -118,6 +126,8 @@ class _Field:
         self._longest = max(self._longest, size)
         self._bytes += size
         self._empty += not value.strip()
+        if self._conversations is not None and not self._conversations.add(value):
+            self._conversations = None
         if self._values is None:
             self._buckets[bucket_of(value)] += 1
             return
@@ -139,6 +149,7 @@ class _Field:
             total_bytes=self._bytes,
             values=counts,
             buckets=tuple(self._all_buckets()),
+            conversations=self._conversations and self._conversations.facts(),
         )
 
     def _all_buckets(self) -> list[int]:
@@ -147,6 +158,39 @@ class _Field:
         for value, count in (self._values or {}).items():
             buckets[bucket_of(value)] += count
         return buckets
+
+
+class _Conversations:
+    """Figures of the conversations of one field."""
+
+    def __init__(self) -> None:
+        self._messages = self._longest = 0
+        self._with_system = self._unanswered = 0
+        self._longest_answer = 0
+
+    def add(self, value: str) -> bool:
+        """Add a value; return False if it is no conversation."""
+        messages = conversation_in(value)
+        if messages is None:
+            return False
+        self._messages += len(messages)
+        self._longest = max(self._longest, len(messages))
+        self._with_system += messages[0].role == "system"
+        if messages[-1].role == "assistant":
+            self._longest_answer = max(self._longest_answer, _bytes_of(messages[-1].content))
+        else:
+            self._unanswered += 1
+        return True
+
+    def facts(self) -> ConversationFacts:
+        """Return the figures."""
+        return ConversationFacts(
+            messages=self._messages,
+            longest=self._longest,
+            with_system=self._with_system,
+            unanswered=self._unanswered,
+            longest_answer=self._longest_answer,
+        )
 
 
 def _bytes_of(value: str) -> int:

@@ -26,7 +26,7 @@ def read_parquet(path: Path, pointer: str = "/upload") -> Iterator[PlacedRecord]
     """Yield the records of a Parquet file with the numbers of their rows.
 
     Rows are counted from 1 and read in batches. Columns are text, also dictionary-encoded, whole
-    numbers, fractions, or true and false.
+    numbers, fractions, true and false, or lists of messages.
 
     Raises:
         OSError: the file cannot be opened.

@@ -353,8 +353,12 @@ def scored_tasks(resolved: Resolved) -> tuple[AnyTask, ...]:
     return tuple(tasks)
 
 
+def tasks_of(resolved: Resolved) -> tuple[AnyTask, ...]:
+    """Return the job's own task, if it has one, and those that are scored."""
+    return (*(() if resolved.task is None else (resolved.task,)), *scored_tasks(resolved))
+
+
 def datasets_of(resolved: Resolved) -> tuple[AnyReference, ...]:
     """Return the uploaded datasets of the job's tasks, without repetition."""
-    tasks = (*(() if resolved.task is None else (resolved.task,)), *scored_tasks(resolved))
-    needed = (dataset for task in tasks for dataset in task.datasets())
+    needed = (dataset for task in tasks_of(resolved) for dataset in task.datasets())
     return tuple({dataset.digest: dataset for dataset in needed}.values())

@@ -13,7 +13,8 @@ def records_label(task: Mapping[str, object]) -> str | None:
 
     The task is as it was given or resolved.
     """
-    if "prompt" not in task or (name := _dataset(task)) is None:
+    reads_records = "prompt" in task or "messages" in task
+    if not reads_records or (name := _dataset(task)) is None:
         return None
     return f"{task['name']} of {name}"
 

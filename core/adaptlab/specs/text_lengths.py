@@ -53,9 +53,11 @@ def _bytes(template: Template, means: Mapping[str, float]) -> float:
 
 
 def _answer(task: TextTask, means: Mapping[str, float]) -> float:
-    """Return the mean bytes of an answer; a class has none."""
+    """Return the mean bytes of an answer beside its prompt; a class has none."""
     if task.classes() is not None:
         return 0.0
     if words := [_bytes(word, means) for word in task.choices().values()]:
         return sum(words) / len(words)
+    if task.conversations() is not None:
+        return 0.0  # the answer is in the same field as the prompt
     return means.get(task.answer_field()[1], 0.0)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.task import TASKS
-from adaptlab.plugins.text_task import TextTask
+from adaptlab.plugins.text_task import PromptedTask
 from adaptlab.records.facts import MOST_VALUES, RecordsFacts
 from adaptlab.records.record import FieldName, Record
 from adaptlab.text.template import LONGEST_WORD, BadTemplate, Template, parsed
@@ -44,7 +44,7 @@ class Label(Value):
 
 
 @TASKS.register("text_classification")
-class TextClassification(TextTask):
+class TextClassification(PromptedTask):
     """Choose the label of a record's text.
 
     By `label_words`, the model reads the prompt and answers with a word. The choice is the word to

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.task import TASKS
-from adaptlab.plugins.text_task import TextTask
+from adaptlab.plugins.text_task import PromptedTask
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.records.record import FieldName, Record
 from adaptlab.text.tokeniser import BYTES_VOCABULARY
@@ -22,7 +22,7 @@ class AnswerField(Value):
 
 
 @TASKS.register("text_completion")
-class TextCompletion(TextTask):
+class TextCompletion(PromptedTask):
     """Continue a record's prompt with its answer, token for token.
 
     The answer ends with the token that ends a text, if the tokeniser has one. An item is correct if

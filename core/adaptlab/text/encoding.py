@@ -8,8 +8,9 @@ are those of another text, which the model has rarely seen.
 from dataclasses import dataclass
 from typing import Literal
 
+from adaptlab.text.chat import Turn
 from adaptlab.text.template import Rendered
-from adaptlab.text.tokeniser import Tokeniser
+from adaptlab.text.tokeniser import Tokeniser, Tokens
 
 Keep = Literal["start", "end"]
 
@@ -49,17 +50,46 @@ def encoded(tokeniser: Tokeniser, prompt: str, answer: str, *, ends: bool) -> En
     Raises:
         LeavesNothing: the prompt or the answer has no token of its own.
     """
-    asked = prompt.rstrip(" ")
     tokens = tokeniser.tokens(prompt + answer)
-    count = len(tokens.ids)
-    start = next((place for place, end in enumerate(tokens.ends) if end > len(asked)), count)
-    joins = start < count and tokens.starts[start] < len(asked)
+    start, joins = _start_of_answer(tokens, prompt)
+    end = (tokeniser.end,) if ends and tokeniser.end is not None else ()
+    return Encoded(tokens.ids[:start], (*tokens.ids[start:], *end), joins)
+
+
+def encoded_turn(tokeniser: Tokeniser, turn: Turn) -> Encoded:
+    """Return the tokens of a conversation, with the last turn as the answer.
+
+    The answer ends with the first special token that the template writes after it. If there is
+    none, it ends with the token that ends a text, or else with what the template writes.
+
+    Raises:
+        LeavesNothing: the earlier turns or the answer have no token of their own.
+    """
+    tokens = tokeniser.marked(turn.text)
+    start, joins = _start_of_answer(tokens, turn.prompt)
+    behind = [place for place, end in enumerate(tokens.ends) if end > turn.answer_end]
+    marks = (place for place in behind if tokeniser.is_special(tokens.ids[place]))
+    if (mark := next(marks, None)) is not None:
+        answer = tokens.ids[start : mark + 1]
+    elif tokeniser.end is not None:
+        # A token that covers the end of what is said and what follows it stays.
+        own = [place for place, first in enumerate(tokens.starts) if first < turn.answer_end]
+        answer = (*tokens.ids[start : own[-1] + 1], tokeniser.end)
+    else:
+        answer = tokens.ids[start:]
+    return Encoded(tokens.ids[:start], answer, joins)
+
+
+def _start_of_answer(tokens: Tokens, prompt: str) -> tuple[int, bool]:
+    """Return the first token of an answer, and whether it joins the prompt."""
+    asked, count = len(prompt.rstrip(" ")), len(tokens.ids)
+    start = next((place for place, end in enumerate(tokens.ends) if end > asked), count)
+    joins = start < count and tokens.starts[start] < asked
     if start == 0:
         raise LeavesNothing("No token of the prompt comes before the answer.")
     if start + joins == count:
         raise LeavesNothing("The answer has no token of its own.")
-    end = (tokeniser.end,) if ends and tokeniser.end is not None else ()
-    return Encoded(tokens.ids[:start], (*tokens.ids[start:], *end), joins)
+    return start, joins
 
 
 def begun(tokeniser: Tokeniser) -> int:

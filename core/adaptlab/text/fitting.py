@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from adaptlab.records.facts import FieldFacts, RecordsFacts
+from adaptlab.records.facts import ConversationFacts, FieldFacts, RecordsFacts
 from adaptlab.text.splitting import NAMES_OF_SPLITS
 from adaptlab.text.template import LONGEST_WORD, literal
 from adaptlab.values import Value
@@ -31,11 +31,11 @@ class Roles(Value):
     Attributes:
         task: the task that fits.
         text: the field that the model reads.
-        answer: the field with the label or the completion.
+        answer: the field with the label or the completion; for conversations it is `text`.
         split: the field that names splits, None if there is none.
     """
 
-    task: Literal["text_classification", "text_completion"]
+    task: Literal["text_classification", "text_completion", "chat_completion"]
     text: str
     answer: str
     split: str | None
@@ -44,8 +44,9 @@ class Roles(Value):
 def roles_of(facts: RecordsFacts, lengths: Mapping[str, int]) -> Roles | None:
     """Return the fields of the task that fits, None if none does.
 
-    Fields with usual names are taken for a prompt and its answer. Otherwise the label is the field
-    with the fewest values of 2 to 64, usual names first, and the text is the longest other one.
+    A field of conversations that end with the assistant's turn comes first. Fields with usual names
+    are taken for a prompt and its answer. Otherwise the label is the field with the fewest values
+    of 2 to 64, usual names first, and the text is the longest other one.
 
     Args:
         facts: the facts about the records.
@@ -53,6 +54,8 @@ def roles_of(facts: RecordsFacts, lengths: Mapping[str, int]) -> Roles | None:
     """
     split = _split(facts)
     fields = {field.name: field for field in facts.fields if field.name != split}
+    if chat := next((name for name, field in fields.items() if _is_chat(field)), None):
+        return Roles(task="chat_completion", text=chat, answer=chat, split=split)
     for prompt, answers in ANSWERS.items():
         answer = next((name for name in answers if name in fields), None)
         if prompt in fields and answer is not None:
@@ -66,12 +69,14 @@ def roles_of(facts: RecordsFacts, lengths: Mapping[str, int]) -> Roles | None:
 def roles_with(facts: RecordsFacts, lengths: Mapping[str, int], answer: str) -> Roles | None:
     """Return the fields of the task with this answer.
 
-    The answer is a label if it has 2 to 64 values, and otherwise a text. The text that the model
-    reads is a field with the usual name, or else the longest other one; the result is None if there
-    is none.
+    Conversations are continued. Another answer is a label if it has 2 to 64 values, and otherwise a
+    text. The text that the model reads is a field with the usual name, or else the longest other
+    one; the result is None if there is none.
     """
     split = _split(facts)
     field = facts.field(answer)
+    if field is not None and _is_chat(field):
+        return Roles(task="chat_completion", text=answer, answer=answer, split=split)
     texts = [one.name for one in facts.fields if one.name not in (split, answer) and _differs(one)]
     if field is None or answer == split or not texts:
         return None
@@ -92,13 +97,16 @@ def task_document(
     answer = facts.field(roles.answer)
     assert answer is not None
     task: dict[str, JsonValue] = {"name": roles.task, "dataset": facts.name}
-    task["prompt"] = f"{{{roles.text}}}\n"
+    if roles.task == "chat_completion":
+        task["messages"] = {"field": roles.text}
+    else:
+        task["prompt"] = f"{{{roles.text}}}\n"
     if roles.task == "text_classification" and by_head:
         task |= {"label": {"field": roles.answer}, "score": "head"}
     elif roles.task == "text_classification":
         words = {entry.value: literal(word_of(entry.value)) for entry in answer.values or ()}
         task["label"] = {"field": roles.answer, "words": dict(words)}
-    else:
+    elif roles.task == "text_completion":
         task["answer"] = {"field": roles.answer}
     task["splits"] = (
         {"field": roles.split}
@@ -120,6 +128,11 @@ def limits_in_bytes(facts: RecordsFacts, roles: Roles, fixed: int, most: int) ->
     text, answer = facts.field(roles.text), facts.field(roles.answer)
     assert text is not None
     assert answer is not None
+    if text.conversations is not None:
+        # The plain template writes less around a message than JSON does.
+        needed = max(8, text.longest)
+        own = min(answer_in_bytes(text.conversations), LONGEST_ANSWER, most - 1)
+        return {"longest": min(needed, most), "answer": own}
     words = [len(word_of(entry.value).encode()) for entry in answer.values or ()]
     own = max(words) if roles.task == "text_classification" else answer.longest + 1
     needed = max(4, fixed + text.longest + own)
@@ -130,9 +143,21 @@ def limits_in_bytes(facts: RecordsFacts, roles: Roles, fixed: int, most: int) ->
     return limits | ({"if_longer": "cut"} if needed > most else {})
 
 
+def answer_in_bytes(figures: ConversationFacts) -> int:
+    """Return the most tokens of an answer, for a model that reads bytes.
+
+    The plain template writes a space before it, and a token ends it.
+    """
+    return figures.longest_answer + 2
+
+
 def word_of(label: str) -> str:
     """Return the label word of a label."""
     return f" {label.strip()}" if label.strip() else " none"
+
+
+def _is_chat(field: FieldFacts) -> bool:
+    return field.conversations is not None and not field.conversations.unanswered
 
 
 def _split(facts: RecordsFacts) -> str | None:

@@ -3,13 +3,18 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from adaptlab.text.chat import PLAIN_TEMPLATE, ChatTemplate
 from adaptlab.text.tokeniser import Tokeniser
 
 
 @dataclass(frozen=True, slots=True)
 class TextSource:
-    """The content of a dataset of records, and the base model's tokeniser."""
+    """The content of a dataset of records, and how the base model reads it.
+
+    `chat` is the template of conversations.
+    """
 
     content: Path
     digest: str
     tokeniser: Tokeniser
+    chat: ChatTemplate = PLAIN_TEMPLATE

@@ -1,7 +1,9 @@
 """Tokenisers: that of a published model, and bytes."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from pydantic import BaseModel, ValidationError
@@ -62,6 +64,17 @@ class Tokeniser(Protocol):
         """Return the tokens of a text, with those that begin and end every text."""
         ...
 
+    def marked(self, text: str) -> Tokens:
+        """Return the tokens of a text in which special tokens are written out.
+
+        None is added at its ends.
+        """
+        ...
+
+    def is_special(self, token: int) -> bool:
+        """Return True if a token marks a place and stands for no text."""
+        ...
+
     def text(self, ids: tuple[int, ...]) -> str:
         """Return the text of tokens; what is not text is left out or replaced."""
         ...
@@ -92,6 +105,14 @@ class ByteTokeniser:
     def whole(self, text: str) -> tuple[int, ...]:
         """Return one token per byte."""
         return tuple(text.encode())
+
+    def marked(self, text: str) -> Tokens:
+        """Return one token per byte; no text has special ones."""
+        return self.tokens(text)
+
+    def is_special(self, token: int) -> bool:
+        """Return True for the token that ends an answer."""
+        return token == self.end
 
     def text(self, ids: tuple[int, ...]) -> str:
         """Return the text of bytes; broken characters become U+FFFD."""
@@ -126,19 +147,25 @@ class PublishedTokeniser:
         count = len(encoding.ids)
         while count and encoding.special_tokens_mask[count - 1]:
             count -= 1
-        starts: list[int] = []
-        ends: list[int] = []
-        last = 0
-        for start, end in encoding.offsets[:count]:
-            stands_for_none = start == end
-            starts.append(last if stands_for_none else start)
-            last = last if stands_for_none else end
-            ends.append(last)
-        return Tokens(tuple(encoding.ids[:count]), tuple(starts), tuple(ends))
+        return _with_places(encoding.ids[:count], encoding.offsets[:count])
 
     def whole(self, text: str) -> tuple[int, ...]:
         """Return the tokens of a text, with those that begin and end every text."""
         return tuple(self._tokenizer.encode(text).ids)
+
+    def marked(self, text: str) -> Tokens:
+        """Return the tokens of a text, special ones only where they are written."""
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        return _with_places(encoding.ids, encoding.offsets)
+
+    def is_special(self, token: int) -> bool:
+        """Return True if the file lists a token as a special one."""
+        return token in self._special
+
+    @cached_property
+    def _special(self) -> frozenset[int]:
+        added = self._tokenizer.get_added_tokens_decoder()
+        return frozenset(token for token, about in added.items() if about.special)
 
     def text(self, ids: tuple[int, ...]) -> str:
         """Return the text of tokens without special ones."""
@@ -150,6 +177,19 @@ class PublishedTokeniser:
         if text and REPLACED not in text:
             return text
         return self._tokenizer.id_to_token(token) or str(token)
+
+
+def _with_places(ids: Sequence[int], offsets: Sequence[tuple[int, int]]) -> Tokens:
+    """Return tokens, those that stand for no character behind the one before."""
+    starts: list[int] = []
+    ends: list[int] = []
+    last = 0
+    for start, end in offsets:
+        stands_for_none = start == end
+        starts.append(last if stands_for_none else start)
+        last = last if stands_for_none else end
+        ends.append(last)
+    return Tokens(tuple(ids), tuple(starts), tuple(ends))
 
 
 def read_tokeniser(content: bytes, end: int | None) -> PublishedTokeniser:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from adaptlab.errors import BadModelFolder, BadWeightsFile
+from adaptlab.text.chat import CONFIG_FILE, TEMPLATE_FILE
 from adaptlab.text.tokeniser import FILE as TOKENISER
 from adaptlab.values import Value
 from adaptlab.weights.folder_files import FolderFiles, PlainFolder
@@ -45,6 +46,13 @@ class ModelFile(Value):
 
 SAMPLE_BYTES = 4096
 LARGEST_TOKENISER = 64 * 2**20
+"""Limit of a tokeniser, and of the files with its chat template."""
+
+CHAT_FILES = (CONFIG_FILE, TEMPLATE_FILE)
+"""Files that can have a chat template."""
+
+TEXT_FILES = (TOKENISER, *CHAT_FILES)
+"""Files that models of text can have: how they read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +108,9 @@ def fingerprint(checked: CheckedFolder) -> tuple[ModelFile, ...]:
     """Return digests that identify the model without reading all of it.
 
     The digest of `config.json` covers every byte, and so does that of `preprocessor_config.json`
-    for a model of images. The digest of a file of weights covers its header
-    and up to 4 KiB from the middle of each tensor, all of which differ after further training. A
-    `tokenizer.json` is among the files if there is one, with all of its bytes.
+    for a model of images. The digest of a file of weights covers its header and up to 4 KiB from
+    the middle of each tensor, all of which differ after further training. A `tokenizer.json` and
+    the files with a chat template are among the files if there are any, with all of their bytes.
 
     Raises:
         BadModelFolder: a file cannot be read.
@@ -115,8 +123,9 @@ def fingerprint(checked: CheckedFolder) -> tuple[ModelFile, ...]:
             listed.append(ModelFile(name=name, size=file.seek(0, os.SEEK_END), digest=digest))
     if checked.has_preprocessor:
         listed.append(_whole_file(files, PREPROCESSOR, LARGEST_JSON))
-    if TOKENISER in files.names():
-        listed.append(_whole_file(files, TOKENISER, LARGEST_TOKENISER))
+    present = files.names()
+    texts = [name for name in TEXT_FILES if name in present]
+    listed += [_whole_file(files, name, LARGEST_TOKENISER) for name in texts]
     return tuple(listed)
 
 
@@ -137,8 +146,21 @@ def read_tokeniser_file(folder: Path, within: Path | None = None) -> bytes:
     Raises:
         BadModelFolder: the file is missing, too large or cannot be read.
     """
-    content = _start_of(PlainFolder(folder, within), TOKENISER, LARGEST_TOKENISER + 1)
-    _check_size(TOKENISER, len(content), LARGEST_TOKENISER)
+    return _whole_content(folder, TOKENISER, within)
+
+
+def read_chat_file(folder: Path, name: str, within: Path | None = None) -> bytes:
+    """Return the content of a file that can have a chat template.
+
+    Raises:
+        BadModelFolder: the file is missing, too large or cannot be read.
+    """
+    return _whole_content(folder, name, within)
+
+
+def _whole_content(folder: Path, name: str, within: Path | None) -> bytes:
+    content = _start_of(PlainFolder(folder, within), name, LARGEST_TOKENISER + 1)
+    _check_size(name, len(content), LARGEST_TOKENISER)
     return content
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from adaptlab.errors import BadModelFolder
 from adaptlab.values import Value
 from adaptlab.weights.model_folder import (
-    TOKENISER,
+    TEXT_FILES,
     CheckedFolder,
     ModelFile,
     check_folder,
@@ -33,12 +33,14 @@ class Placed(Value):
     def changes(self, present: Iterable[ModelFile]) -> str:
         """Return the names of files that changed, as part of a refusal.
 
-        The text is empty if none did. A tokeniser that is new in the folder is not a change of the
-        model.
+        The text is empty if none did. A tokeniser or chat template that is new in the folder is not
+        a change of the model.
         """
         expected = {file.name: file for file in self.files}
         found = {
-            file.name: file for file in present if file.name in expected or file.name != TOKENISER
+            file.name: file
+            for file in present
+            if file.name in expected or file.name not in TEXT_FILES
         }
         names = sorted(expected.keys() | found.keys())
         changed = [name for name in names if expected.get(name) != found.get(name)]

@@ -215,7 +215,9 @@ def fitting_task(session: Session, name: str, context: int | None = None) -> Jso
     roles = roles_of(facts, {field.name: field.longest for field in facts.fields})
     if roles is None:
         return None
-    task = task_document(facts, roles) | {"prompt": f"{{{roles.text}}}{ASKS}"}
+    task = task_document(facts, roles)
+    if "prompt" in task:
+        task["prompt"] = f"{{{roles.text}}}{ASKS}"
     if context is not None:
         task["tokens"] = limits_in_bytes(facts, roles, len(ASKS), context)
     return {**task}
@@ -313,15 +315,15 @@ def _after(cursor: Cursor) -> tuple[str, int]:
     return cursor.key, cursor.row()
 
 
+_KEPT_OF_FIELDS = {"name", "longest", "empty", "total_bytes", "conversations"}
+
+
 def records_columns(facts: RecordsFacts) -> Mapping[str, Any]:
     """Return the columns of a dataset with these facts."""
     return {
         "records": facts.records,
         "copies": facts.copies,
-        "fields": [
-            field.model_dump(include={"name", "longest", "empty", "total_bytes"})
-            for field in facts.fields
-        ],
+        "fields": [field.model_dump(include=_KEPT_OF_FIELDS) for field in facts.fields],
         "field_values": [
             None if field.values is None else [value.model_dump() for value in field.values]
             for field in facts.fields

@@ -28,7 +28,7 @@ from adaptlab.weights.huggingface import (
     read_description,
 )
 from adaptlab.weights.model_folder import (
-    TOKENISER,
+    TEXT_FILES,
     CheckedFolder,
     ModelFile,
     check_files,
@@ -56,7 +56,7 @@ from adaptlab_services.storage import uploads
 
 KIND = "model folder"
 MOST_FILES = 64
-JSON_FILES = (CONFIG, INDEX, TOKENISER, PREPROCESSOR)
+READ_FILES = (CONFIG, INDEX, *TEXT_FILES, PREPROCESSOR)
 """The files of a model that adaptlab reads, besides those of weights."""
 ADAPTER_FILES = (ADAPTER_CONFIG, ADAPTER_WEIGHTS)
 _WORDS: Mapping[ModelFolderKind, str] = {"model": "a model", "adapter": "an adapter"}
@@ -75,8 +75,8 @@ class NewModelFolder(Value):
 
     A model has a `config.json`, one or more `.safetensors` files, `model.safetensors.index.json` if
     there are several, for models of text a `tokenizer.json`, and for models of images a
-    `preprocessor_config.json`. An adapter has an `adapter_config.json` and an
-    `adapter_model.safetensors`.
+    `preprocessor_config.json`. A `tokenizer_config.json` or `chat_template.jinja` has the chat
+    template. An adapter has an `adapter_config.json` and an `adapter_model.safetensors`.
     """
 
     name: Name
@@ -240,7 +240,7 @@ def _check_names(files: Sequence[FileFromUpload]) -> None:
     problems: list[Problem] = []
     names = [file.name for file in files]
     of_adapter = ADAPTER_CONFIG in names
-    others = ADAPTER_FILES if of_adapter else JSON_FILES
+    others = ADAPTER_FILES if of_adapter else READ_FILES
     what = "the folder of an adapter" if of_adapter else "a model folder"
     for index, name in enumerate(names):
         pointer = f"/files/{index}/name"

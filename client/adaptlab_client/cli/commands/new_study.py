@@ -212,7 +212,10 @@ def _file_with_fields(questions: Questions, file: "MeasuredFile", label: str | N
     roles = questions.answer(
         "Label or answer", about, label, lambda: guess.answer if guess else None, read
     )
-    say(f"The task is {roles.task}: {roles.text} is read, and {roles.answer} answered.")
+    if roles.task == "chat_completion":
+        say(f"The task is {roles.task}: {roles.text} is read, and its last turn answered.")
+    else:
+        say(f"The task is {roles.task}: {roles.text} is read, and {roles.answer} answered.")
     task: JsonObject = {"name": roles.task, "dataset": file.facts.name}
     return _Subject(file.facts.name, task, file, roles)
 

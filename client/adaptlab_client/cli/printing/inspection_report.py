@@ -26,6 +26,7 @@ def print_inspection(report: Inspection) -> None:
         _print_lengths(report, "tokens")
     print()
     for field in report.fields:
+        _print_conversations(field, report)
         _print_values(field, report)
     if report.copies:
         verb = "is a copy" if report.copies == 1 else "are copies"
@@ -53,8 +54,13 @@ def _answer(report: Inspection) -> str:
     known = f"{report.file}: {counted(report.records, 'record')} with {fields}."
     if report.roles is None:
         return (
-            f"{known} No task fits: none has a text beside a label of 2 to 64 different values, or "
-            "a prompt beside a completion."
+            f"{known} No task fits: none has a text beside a label of 2 to 64 different values, a "
+            "prompt beside a completion, or conversations that end with the assistant's turn."
+        )
+    if report.roles.task == "chat_completion":
+        return (
+            f"{known} The task that fits is chat_completion, with the assistant's last turn in "
+            f"{report.roles.text} as the answer."
         )
     answer = "label" if report.roles.task == "text_classification" else "answer"
     return (
@@ -75,9 +81,22 @@ def _print_lengths(report: Inspection, unit: str) -> None:
     print_table(TITLES, rows, TITLES)
 
 
+def _print_conversations(field: FieldReport, report: Inspection) -> None:
+    """Print the figures of a field with conversations."""
+    if (figures := field.conversations) is None:
+        return
+    mean = figures.messages / report.records
+    say_wrapped(
+        f"{field.name}: conversations of {mean:.1f} messages on average and {figures.longest} at "
+        f"most, {figures.with_system:,} with a system message, and {figures.unanswered:,} that do "
+        f"not end with the assistant's turn. The longest last turn has {figures.longest_answer:,} "
+        "bytes."
+    )
+
+
 def _print_values(field: FieldReport, report: Inspection) -> None:
     """Print the shares of a field's values, if they are few."""
-    if field.values is None or len(field.values) >= report.records:
+    if field.values is None or len(field.values) >= report.records or field.conversations:
         return
     ordered = sorted(field.values, key=lambda entry: (-entry.count, entry.value))
     shares = [
