@@ -112,7 +112,7 @@ def keep_connections() -> None:
         # The adapters are an object of each engine, and are made of these.
         made_of = (self._json_serializer, self._json_deserializer)  # pyright: ignore[reportPrivateUsage]
         key = frozenset({**named, "context": made_of}.items())
-        connection = kept.taken(key) or opened(self, **named)
+        connection: Any = kept.taken(key) or opened(self, **named)
         _KEYS[connection] = kept, key
         return connection
 

@@ -23,7 +23,7 @@ from adaptlab_api.app import create_app
 from adaptlab_api.doors.http_protocol import MOST_HEADER_BYTES, PatientProtocol, ProxiedProtocol
 from adaptlab_api.doors.listening import Listening
 from adaptlab_api.doors.nearest_proxy import NearestProxy
-from adaptlab_api.openapi import described_once
+from adaptlab_api.openapi import described_apart
 from adaptlab_services.server import logs
 from adaptlab_services.settings import Settings
 
@@ -156,8 +156,7 @@ def serve(listening: Listening, inherited: int | None = None) -> None:
         key=listening.key,
         behind_proxy=listening.behind_proxy,
     )
-    # Made now, so that requests reuse the memory that it takes: saves 4 MB.
-    app.state.description = described_once(app)
+    app.state.description = described_apart(app)
     _give_back_memory()
     asyncio.run(server.serve(sockets))
 

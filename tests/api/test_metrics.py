@@ -281,7 +281,7 @@ def a_prometheus(folder: Path, config: str) -> Iterator[str]:
     ):
         try:
             listens = re.compile(r'msg="Listening on".*address=(\S+)')
-            until(lambda: listens.search(log.read_text()), "an address in its log", 120)
+            until(lambda: bool(listens.search(log.read_text())), "an address in its log", 120)
             (address,) = listens.findall(log.read_text())
             # It answers 503 while it reads its storage.
             ready = f"http://{address}/-/ready"

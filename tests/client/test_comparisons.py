@@ -107,7 +107,7 @@ def test_rows_are_those_of_the_servers_table(shared_client: Client, shared_study
     assert len(rows) == len(lines) == 10
     for row, line in zip(rows, lines, strict=True):
         assert set(line) - set(row) == {"state", "warnings", "text"}
-        told = {name: str(value).lower() for name, value in row.items()}
+        told = {n: "" if value is None else str(value).lower() for n, value in row.items()}
         assert told == {name: line[name].lower() for name in row}
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,7 @@ def test_a_file_that_is_no_tokenizer_is_refused(reviews: Path, tmp_path: Path):
 # The task that fits
 
 
-def task_of(tmp_path: Path, *records: dict[str, object]) -> Any:  # Any: JSON of many kinds
+def task_of(tmp_path: Path, *records: Mapping[str, object]) -> Any:  # Any: JSON of many kinds
     file = tmp_path / "own.ndjson"
     file.write_text("".join(f"{json.dumps(record)}\n" for record in records))
     spec = inspected(file)["spec"]

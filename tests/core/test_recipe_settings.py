@@ -7,22 +7,18 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from itertools import chain
-from pathlib import Path
 
 import pytest
 from tests.core.planning import planned, pretrained
-from tests.texts import stored
 
-from adaptlab.families.minigpt import MiniGPT
 from adaptlab.plugins.registry import as_json
 from adaptlab.reproductions.claim import CheckHolds, EveryTrialAtMost, ScoreAbove
 from adaptlab.reproductions.recipe import PRESETS, RECIPES, Preset, Recipe
 from adaptlab.reproductions.recipe_study import recipe_named
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt, ResolvedPretrain
 from adaptlab.specs.spec import BudgetSpec
 from adaptlab.studies.study import StudyMethod
-from adaptlab.studies.study_expansion import expand
 from adaptlab.studies.study_plan import StudyPlan
 
 PAPER = "petrov2024"
@@ -95,7 +91,7 @@ def test_sizes_of_the_paper_are_equal_where_it_says_so() -> None:
     assert LAYERS * RANK_1_OF_MLP == 10_240 == LAYERS * 10 * WIDTH
 
 
-@pytest.mark.parametrize("preset", [one for one in PRESETS if one != "text"])
+@pytest.mark.parametrize("preset", PRESETS)
 def test_lora_and_prefix_are_equal_in_every_preset(preset: Preset) -> None:
     pairs = [("LoRA", "prefix-tuning")]
     if preset != "faithful":
@@ -354,22 +350,3 @@ def test_notes_say_how_long_it_takes(recipe: Recipe) -> None:
         assert any(
             word in note for word in ("minute", "hours", "Seconds", "GPU", "Nothing", "same")
         )
-
-
-def test_hard_prompts_on_texts_are_planned_where_model_and_texts_are(tmp_path: Path) -> None:
-    spec = recipe_named("wen2023/hard-prompts").study("text")
-    labels = ("negative", "positive")
-    records = [{"text": f"film {n}", "label": labels[n % 2]} for n in range(1000)]
-    texts = stored(tmp_path, records, "short-polarity")
-    family = MiniGPT(layers=2, heads=2, width=16).resolved(300, 64)
-    bases = [
-        BaseModelFacts(name=base.name, digest=base.name, family=family, task=None, replicates=1)
-        for base in spec.base_models
-        if not isinstance(base, str)
-    ]
-    plan = expand(spec, bases, 100, texts.datasets)
-    assert len(plan.jobs) == 7
-    for job in plan.jobs:
-        assert job.resolved.budget.extra_context_tokens == 10
-        carried = ["smollm2-reviews"] if job.resolved.method.carries else []
-        assert [one.name for one in job.resolved.evaluation_bases] == carried

@@ -20,6 +20,7 @@ from tests.texts import CLASSIFICATION, Stored, reviews, stored
 from torch import Tensor
 from torch.nn import functional
 
+from adaptlab.engine.context import Context
 from adaptlab.engine.demonstrating import demonstrations
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan, make_plan
@@ -212,7 +213,7 @@ def test_it_agrees_with_a_plain_model_on_episodes():
     trained = perturbed(plan, trainables(plan, base).tensors)
     model = adapted(plan, base, trained)
     found = model.answers(made)
-    assert model.context is not None
+    assert isinstance(model.context, Context)
     for row in range(2):
         shown: list[int] = model.context.tokens[row].tolist()
         labels = {5 * place + 3: place for place in range(3)}  # two words, a separator, the label
@@ -242,7 +243,7 @@ def test_it_agrees_with_a_plain_model_on_texts_of_different_lengths(data: Stored
     base = base_tensors(plan)
     trained = perturbed(plan, trainables(plan, base).tensors)
     model = adapted(plan, base, trained)
-    assert model.context is not None
+    assert isinstance(model.context, Context)
     shown: list[int] = model.context.tokens[0].tolist()
     ends = [at for at in range(len(shown) - 1) if shown[at : at + 2] == [10, 10]]
     labels = {end - 1: place for place, end in enumerate(ends)}

@@ -86,6 +86,7 @@ def test_prompts_and_answers_are_the_library_s(
     assert isinstance(task, TextTask)
     texts = texts_of(task)
     library = PreTrainedTokenizerFast.from_pretrained(folder.path)
+    tokens: list[int] = []
     for number, record in enumerate(chats(60)):
         said = [message._asdict() for message in conversation_in(record["messages"]) or ()]
         whole = library.apply_chat_template(said, return_dict=False)

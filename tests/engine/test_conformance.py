@@ -175,7 +175,9 @@ def test_a_replicate_in_a_stack_trains_as_it_would_alone(name: str, family: str,
         alone = trainables(alone_plan, own_base)
         model = Model(alone_plan, own_base, alone.tensors)
         Training(alone_plan, model, alone, Remembering()).run(tmp_path)
-        assert torch.allclose(stacked.flat[replicate], alone.flat[0], rtol=0, atol=1e-10)
+        # Steps have the size of a learning rate whatever that of a gradient, and so enlarge the
+        # rounding of gradients that are nearly 0; a mix-up is 1e-3 and more.
+        assert torch.allclose(stacked.flat[replicate], alone.flat[0], rtol=0, atol=1e-8)
 
 
 @smooth_pair

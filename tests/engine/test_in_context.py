@@ -18,6 +18,7 @@ from tests.texts import (
     without,
 )
 
+from adaptlab.engine.context import Context
 from adaptlab.engine.demonstrating import demonstrations
 from adaptlab.engine.digits import make_items
 from adaptlab.engine.evaluate import outcomes
@@ -90,7 +91,7 @@ def on_texts(
 
 def written(model: Model, row: int) -> list[int]:
     """Return the demonstrations of a replicate."""
-    assert model.context is not None
+    assert isinstance(model.context, Context)
     tokens: list[int] = model.context.tokens[row, : int(model.context.lengths[row])].tolist()
     return tokens
 
@@ -220,7 +221,7 @@ def test_a_text_is_begun_once(data: Stored):
     texts: Any = texts_of(plan.task)  # pyright: ignore[reportArgumentType]
     records = texts.of_split["test"][:5].unsqueeze(0)
     items = texts.items(records)
-    assert model.context is not None
+    assert isinstance(model.context, Context)
     assert items.tokens[0, :, 0].tolist() == [0] * 5
     read = model.context.before(items)
     for row in range(2):

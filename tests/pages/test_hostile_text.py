@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import run_all
 from tests.making import an_adapt_document
 from tests.pages.made_up_studies import a_base, a_study, ordinary
-from tests.pages.visitors import ONCE_OR_MORE, Visitor
+from tests.pages.visitors import DRAWN, ONCE_OR_MORE, Visitor
 from tests.security.hostile_texts import TEXTS
 
 from adaptlab.studies.study import SHOWABLE
@@ -131,7 +131,7 @@ def test_names_of_methods_in_tables_and_charts(
     compared = "/compare?" + "&".join(f"job={one}" for one in jobs)
     for path in ("/studies", "/studies/hostile", compared):
         look(visitor, path)
-        for chart in visitor.page.locator(".chart").all():
+        for chart in visitor.page.locator(DRAWN).all():
             chart.scroll_into_view_if_needed()
             expect(chart).to_have_attribute("data-drawn", ONCE_OR_MORE)
             expect(chart.locator("svg.marks").first).to_be_visible()

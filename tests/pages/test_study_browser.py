@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import run_all
 from tests.pages.made_up_studies import METHODS, a_base, a_study, failing, ordinary
-from tests.pages.visitors import HOSTILE_LABEL, ONCE_OR_MORE, OPPOSITES, Visitor, look_like
+from tests.pages.visitors import DRAWN, HOSTILE_LABEL, ONCE_OR_MORE, OPPOSITES, Visitor, look_like
 
 from adaptlab.studies.study import StudyExtension
 from adaptlab_services.people import tokens
@@ -34,7 +34,7 @@ def test_every_chart_is_drawn_and_nothing_overflows(
     visitor.sign_in()
     chosen = [job.id for cell in study.cells[:6] for job in cell.jobs]
     compared = "/compare?" + "&".join(f"job={one}" for one in dict.fromkeys(chosen))
-    for path, charts in (("/studies", 0), ("/studies/done", 7), (compared, 3), ("/compare", 0)):
+    for path, charts in (("/studies", 0), ("/studies/done", 9), (compared, 4), ("/compare", 0)):
         for viewport, scheme in OPPOSITES:
             look_like(visitor.page, viewport, scheme)
             visitor.page.goto(visitor.server + path)
@@ -51,7 +51,7 @@ def test_every_chart_is_drawn_and_nothing_overflows(
 
 def draw_everything(visitor: Visitor) -> None:
     """Charts are drawn when somebody comes near them."""
-    for chart in visitor.page.locator(".chart").all():
+    for chart in visitor.page.locator(DRAWN).all():
         chart.scroll_into_view_if_needed()
         expect(chart).to_have_attribute("data-drawn", ONCE_OR_MORE)
         expect(chart.locator(".note")).to_have_count(0)

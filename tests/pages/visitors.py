@@ -26,6 +26,8 @@ WIDE: ViewportSize = {"width": 1280, "height": 900}
 NARROW: ViewportSize = {"width": 400, "height": 800}
 PATIENCE = 60_000
 """Milliseconds until a condition is given up, on however loaded a machine."""
+DRAWN = '.chart:not([id$="-attention"])'
+"""Charts of made-up studies that can be drawn; their attention has no readable file."""
 ONCE_OR_MORE = re.compile(r"[1-9]\d*")
 """What `data-drawn` of a chart is when a drawing is done: its text is there some time before."""
 
@@ -89,7 +91,7 @@ OPPOSITES: tuple[tuple[ViewportSize, Scheme], ...] = ((WIDE, "light"), (NARROW, 
 
 def unfold(page: Page, title: str) -> None:
     """Open a folded part of a form."""
-    page.locator("details.folded > summary", has_text=title).click()
+    page.locator("details.folded > summary", has_text=re.compile(rf"^\s*{title}")).click()
 
 
 def look_like(page: Page, viewport: ViewportSize, scheme: Scheme) -> None:

@@ -1,7 +1,6 @@
 """Studies of recipes: their names, their jobs and their reports."""
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab.specs.spec import PretrainSpec, ResolvedSpec
 from adaptlab_answers.recipes import StudyReport
 from adaptlab_services.errors import Conflict, NoReport, NotFound
-from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_services.recipes import recipes
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
@@ -251,26 +249,3 @@ def test_a_report_takes_no_more_queries_for_more_jobs(sessions: Sessions) -> Non
         report(sessions, large)
     assert len(first) == len(second)
     assert len(second) < 20
-
-
-TEXT_PRESET = {"recipe": "wen2023/hard-prompts", "preset": "text", "seeds": 5}
-
-
-def refused(sessions: Sessions, roots: ModelRoots) -> InvalidSpec:
-    """Return the refusal of the study of a published model and its texts."""
-    with sessions.begin() as session:
-        asked = recipes.requested(session, request(**TEXT_PRESET))
-        with pytest.raises(InvalidSpec) as refusal:
-            studies.preview(session, asked.spec, Rules(roots=roots))
-    return refusal.value
-
-
-def test_a_published_model_that_is_not_there_is_refused_by_its_folder(
-    sessions: Sessions, tmp_path: Path
-) -> None:
-    (problem,) = refused(sessions, NO_ROOTS).problems
-    assert problem.pointer == "/base_models/0/folder"
-    assert "There is no model root named 'models'" in problem.detail
-    (problem,) = refused(sessions, ModelRoots({"models": tmp_path})).problems
-    assert problem.pointer == "/base_models/0/folder"
-    assert "smollm2" in problem.detail

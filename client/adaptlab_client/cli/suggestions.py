@@ -73,7 +73,9 @@ datasets = suggest(
     lambda client: ((dataset.name, dataset.source) for dataset in client.datasets.list())
 )
 model_folders = suggest(
-    lambda client: ((folder.name, folder.family) for folder in client.model_folders.list())
+    lambda client: (
+        (folder.name, folder.family or folder.kind) for folder in client.model_folders.list()
+    )
 )
 methods = suggest(lambda client: ((method.name, method.title) for method in client.methods.list()))
 tasks = suggest(lambda client: ((task.name, task.title) for task in client.tasks.list()))

@@ -64,7 +64,10 @@ def learning_curves(
 
 
 def _rows(label: str, points: Sequence[MetricPoint]) -> Iterator[Json]:
-    """Yield the points of a label; `shared` if all replicates that go on have it."""
+    """Yield the points of a label, some of them `shared`.
+
+    Those are at steps where all replicates that go on have one.
+    """
     here: dict[int, set[int]] = defaultdict(set)
     last: dict[int, int] = {}
     for point in points:

@@ -58,10 +58,16 @@ def _again(
 
 
 def rivals() -> tuple[str, ...]:
-    """Return methods that can change attention and follow a budget."""
+    """Return methods that can change attention and follow a budget.
+
+    Those that add content of their own, such as demonstrations, are not among them: what they show
+    is another question.
+    """
     every = ((name, METHODS.get(name)) for name in METHODS.names())
     return tuple(
         name
         for name, method in every
-        if method.size_knob is not None and method.first_layer_attention == "can_change"
+        if method.size_knob is not None
+        and method.first_layer_attention == "can_change"
+        and not method.moves_content
     )

@@ -224,7 +224,7 @@ class Expected:
             return
         length, shape = method.extra_context_tokens(), model_shape(self.spec)
         if isinstance(method, Demonstrations):  # they can be shorter than allowed
-            yield from count(f"{at}/tokens", len(prompt.tokens), method.demonstrations, length)
+            yield from count(f"{at}/tokens", len(prompt.tokens), method.demonstrated() or 0, length)
             length = len(prompt.tokens)
         for name in ("tokens", "words"):
             size = len(getattr(prompt, name))

@@ -38,10 +38,9 @@ from adaptlab.specs.spec import (
 from adaptlab.studies.study import StudySpec
 from adaptlab.values import AUTO, Name, Value
 
-Preset = Literal["quick", "small", "text", "faithful", "fair"]
+Preset = Literal["quick", "small", "faithful", "fair"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
-"""Minutes on two cores; hours on two cores, to a verdict; a published model on public texts; the
-paper's settings; equal effort.
+"""Minutes on two cores; hours on two cores, to a verdict; the paper's settings; equal effort.
 
 A recipe has the `quick` preset and may lack others, such as `faithful` where the paper's model and
 data cannot be included.

@@ -38,7 +38,7 @@ def cell_curves(
 
 
 def _points(session: Session, job_ids: tuple[UUID, ...]) -> tuple[MetricPoint, ...]:
-    """Return the points of several jobs, whose replicates get numbers of their own."""
+    """Return the points of several jobs, numbering their replicates on."""
     points: list[MetricPoint] = []
     first = 0
     for job_id in job_ids:

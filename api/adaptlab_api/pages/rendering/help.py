@@ -60,6 +60,7 @@ PURPOSES: Mapping[str, Purpose] = {
     "login.html": Purpose("how-to/users-and-tokens.md"),
     "method.html": Purpose("how-to/add-a-method.md"),
     "methods.html": Purpose("explanation/concepts.md"),
+    "model-folders.html": Purpose("how-to/use-your-own-model.md"),
     "plug-ins.html": Purpose("reference/tasks.md"),
     "project.html": Purpose("how-to/users-and-tokens.md"),
     "projects.html": Purpose("how-to/users-and-tokens.md"),

@@ -1,7 +1,5 @@
 """Searches for a prompt of tokens, at equal length and steps."""
 
-from collections.abc import Iterator
-
 from adaptlab.recipes.claims import above, at_least, at_most, claim
 from adaptlab.recipes.studies import Members, method, study
 from adaptlab.recipes.tables import columns, row
@@ -21,25 +19,8 @@ PEZ, FLUENT_PEZ = "PEZ", "PEZ with fluency"
 SOFT, IN_CONTEXT = "soft prompt", "two demonstrations"
 GUESSING = 0.6
 """A score that guessing one of the two labels, 50 %, does not reach."""
-SOURCE_BASE, OTHER = "own", "other"
+SOURCE_BASE, WIDER = "episodes", "wider"
 TRANSFERRED = "wider model"
-SENTENCES, TRANSFERRED_SENTENCES = "sentences", "sentences, further trained model"
-TEXTS: Members = {
-    "name": "text_classification",
-    "dataset": "short-polarity",
-    "prompt": "{text} It was",
-    "label": {"field": "label", "words": {"negative": " terrible", "positive": " great"}},
-    "tokens": {"longest": 16},
-    "splits": {"validation": 0.1, "test": 0.2, "by": "text"},
-}
-"""Short sentences of film reviews, with the words of the paper's prompts for SST-2."""
-PUBLISHED: Members = {"kind": "import", "name": "smollm2", "folder": "models/smollm2"}
-FURTHER: Members = {
-    "kind": "import",
-    "name": "smollm2-reviews",
-    "folder": "models/smollm2-reviews",
-}
-"""The folders that `examples/smollm2_folders.py` writes, with the records of `TEXTS`."""
 FLUENCY = 0.003
 """The weight of fluency in the paper."""
 
@@ -53,10 +34,10 @@ def hard_prompts() -> Recipe:
         question="Which search finds the best prompt of ten tokens, and which carries over?",
         source=f"{SOURCE}, text classification",
         versions={VERSION: "NeurIPS 2023"},
-        base_models=(SOURCE_BASE, OTHER),
-        presets={"quick": _quick(), "text": _text()},
-        tables=(_table(), _table_of_texts()),
-        claims=(*_claims(), *_claims_on_texts()),
+        base_models=(SOURCE_BASE, WIDER),
+        presets={"quick": _quick()},
+        tables=(_table(),),
+        claims=_claims(),
         notes={
             "quick": "The decoder of wang2023/isolation, which learns from demonstrations before a "
             "query, so tokens before a query can tell it what to do. It classifies queries by two "
@@ -70,15 +51,6 @@ def hard_prompts() -> Recipe:
             "scores 58.72 % without a prompt, 65.28 with SGD, 61.74 with FluentPrompt, 71.72 with "
             "PEZ and 72.39 with PEZ and fluency. About 8 minutes on two busy cores, and 16 more "
             "for the bases.",
-            "text": "SmolLM2-135M-Instruct, restored from a 4-bit file, classifies sentences of at "
-            "most 12 tokens from film reviews (Pang and Lee 2005) by the words of the paper's "
-            "prompts for SST-2; the paper has GPT-2 large and SST-2. Prompts are carried to the "
-            "same model after further training on longer sentences without labels, because no "
-            "second published decoder can be installed as a package. Before the study, run "
-            "examples/smollm2_folders.py, make its folder the model root `models`, and upload "
-            "short-polarity.csv as the dataset short-polarity. 100 test sentences, 200 steps of 8; "
-            "the rates are those of `quick`. Never run so far: estimated at 32 hours on two cores, "
-            "so use a GPU.",
         },
     )
 
@@ -89,7 +61,7 @@ def _table() -> PublishedTable:
         source=f"{SOURCE}, source model, from a secondary source",
         columns=(
             *columns((COLUMN,), (FIXED,)),
-            *columns((TRANSFERRED,), (FIXED,), on=OTHER),
+            *columns((TRANSFERRED,), (FIXED,), on=WIDER),
         ),
         rows=(
             row(EMPTY, 80.84, 73.85),
@@ -102,59 +74,6 @@ def _table() -> PublishedTable:
             row(IN_CONTEXT, of=IN_CONTEXT),
             row(SOFT, of=SOFT),
         ),
-    )
-
-
-def _on_texts(label: str) -> str:
-    """Return the label of a row in the table of texts."""
-    return f"{label}, texts"
-
-
-def _table_of_texts() -> PublishedTable:
-    scores = {
-        RANDOM: (),
-        AUTOPROMPT: (),
-        SGD: (87.56, 78.19),
-        FLUENT: (88.33, 78.53),
-        PEZ: (88.12, 77.80),
-        FLUENT_PEZ: (88.05, 79.72),
-        SOFT: (),
-    }
-    return PublishedTable(
-        title="Published: SST-2 with GPT-2 large; measured: sentences with SmolLM2-135M",
-        source=f"{SOURCE}, source model and GPT2-XL, from a secondary source",
-        columns=(
-            *columns((SENTENCES,), (TEXTS,)),
-            *columns((TRANSFERRED_SENTENCES,), (TEXTS,), on=OTHER),
-        ),
-        rows=(
-            row(_on_texts(EMPTY), 80.84, 73.85),
-            *(row(_on_texts(label), *known, of=label) for label, known in scores.items()),
-        ),
-    )
-
-
-def _claims_on_texts() -> Iterator[Claim]:
-    """Yield the paper's claims again, about a published model and its texts."""
-    orders = (
-        ("pez-beats-empty", "PEZ finds a better prompt than none.", PEZ, EMPTY),
-        ("pez-beats-sgd", "PEZ finds a better prompt than projected SGD.", PEZ, SGD),
-        ("fluentprompt-beats-sgd", "FluentPrompt is ahead of projected SGD.", FLUENT, SGD),
-    )
-    for name, text, ahead, behind in orders:
-        yield claim(
-            VERSION,
-            f"{name}-on-texts",
-            f"On sentences: {text}",
-            above(_on_texts(ahead), _on_texts(behind), SENTENCES, 0.0),
-            given=[at_least(_on_texts(ahead), SENTENCES, GUESSING)],
-        )
-    yield claim(
-        VERSION,
-        "fluent-pez-carries-sgd-on-texts",
-        "On sentences and another model: prompts of PEZ with fluency are ahead of projected SGD's.",
-        above(_on_texts(FLUENT_PEZ), _on_texts(SGD), TRANSFERRED_SENTENCES, 0.0),
-        given=[at_least(_on_texts(one), SENTENCES, GUESSING) for one in (FLUENT_PEZ, SGD)],
     )
 
 
@@ -250,17 +169,27 @@ def _carries(name: str, than: str, row: str, other: str, *, in_paper: bool = Tru
     )
 
 
+def _on_source(label: str, name: str, **given: object) -> Members:
+    """Return a method that searches on the first base model only."""
+    return method(label, name, base_models=(episodes_base()["name"],), **given)
+
+
 def _quick() -> StudySpec:
-    source = str(episodes_base()["name"])
-    *searches, soft = _methods(source)
+    wide: Members = {"learning_rates": [0.3, 1.0, 3.0, 10.0]}
+    rates: Members = {"learning_rates": [0.1, 0.3, 1.0, 3.0]}
     return study(
         "wen2023-hard-prompts",
         bases=[episodes_base(), wider_base()],
         tasks=[FIXED],
         methods=(
-            *searches,
-            method(IN_CONTEXT, "in_context", demonstrations=2, base_models=(source,)),
-            soft,
+            _on_source(RANDOM, "random_prompt"),
+            _on_source(AUTOPROMPT, "autoprompt", tuning={"trials": 3}),
+            _on_source(SGD, "autoprompt_sgd", tuning=wide),
+            _on_source(FLUENT, "fluentprompt", fluency=FLUENCY, tuning=wide),
+            _on_source(PEZ, "pez", tuning=rates),
+            _on_source(FLUENT_PEZ, "pez", fluency=FLUENCY, tuning=rates),
+            _on_source(IN_CONTEXT, "in_context", demonstrations=2),
+            _on_source(SOFT, "soft_prompt", tuning={"learning_rates": [0.03, 0.1, 0.3, 1.0]}),
         ),
         budget={"context_tokens": TOKENS},
         training={"steps": 300, "batch_size": 32, "schedule": "constant"},
@@ -270,34 +199,4 @@ def _quick() -> StudySpec:
             "samples": SAMPLES,
             "base_models": (wider_base()["name"],),
         },
-    )
-
-
-def _text() -> StudySpec:
-    return study(
-        "wen2023-hard-prompts-text",
-        bases=[PUBLISHED, FURTHER],
-        tasks=[TEXTS],
-        methods=_methods(str(PUBLISHED["name"])),
-        budget={"context_tokens": TOKENS},
-        training={"steps": 200, "batch_size": 8, "schedule": "constant"},
-        tuning={"validation_samples": 50},
-        evaluation={"samples": 100, "base_models": (FURTHER["name"],)},
-    )
-
-
-def _methods(source: str) -> tuple[Members, ...]:
-    """Return the methods of both presets, on the first base model only."""
-    wide: Members = {"learning_rates": [0.3, 1.0, 3.0, 10.0]}
-    rates: Members = {"learning_rates": [0.1, 0.3, 1.0, 3.0]}
-    free: Members = {"learning_rates": [0.03, 0.1, 0.3, 1.0]}
-    on: Members = {"base_models": (source,)}
-    return (
-        method(RANDOM, "random_prompt", **on),
-        method(AUTOPROMPT, "autoprompt", tuning={"trials": 3}, **on),
-        method(SGD, "autoprompt_sgd", tuning=wide, **on),
-        method(FLUENT, "fluentprompt", fluency=FLUENCY, tuning=wide, **on),
-        method(PEZ, "pez", tuning=rates, **on),
-        method(FLUENT_PEZ, "pez", fluency=FLUENCY, tuning=rates, **on),
-        method(SOFT, "soft_prompt", tuning=free, **on),
     )
