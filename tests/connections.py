@@ -24,8 +24,9 @@ MOST = 8
 """Connections that a database keeps."""
 AS_NEW = """
     SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all();
-    DISCARD TEMP; DISCARD SEQUENCES
+    DISCARD SEQUENCES
 """
+"""Temporary tables are in the catalogue, so the database is not used again after them."""
 
 
 class Kept:

@@ -21,10 +21,13 @@ from adaptlab.plugins.text_task import TextTask
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.records.gathering import Gatherer
 from adaptlab.records.record import Record
-from adaptlab.specs.resolve import resolve_task
-from adaptlab.specs.spec import Choice
+from adaptlab.specs.resolve import BaseModelFacts, resolve, resolve_task
+from adaptlab.specs.resolved import ResolvedAdapt
+from adaptlab.specs.spec import AdaptSpec, Choice
 from adaptlab.text.source import TextSource
 from adaptlab.text.tokeniser import ByteTokeniser, Tokeniser
+from adaptlab.weights.model_folder import check_folder
+from adaptlab.weights.placed_folder import PlacedFolder
 
 GOOD = ("fine", "lovely", "great", "warm")
 BAD = ("awful", "poor", "sad", "cold")
@@ -166,3 +169,21 @@ def a_word_piece_tokeniser(texts: Iterable[str]) -> bytes:
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
     )
     return tokenizer.to_str().encode()
+
+
+def adaptation_of(folder: PlacedFolder, data: Stored, **members: Any) -> ResolvedAdapt:
+    """Return a small adaptation by LoRA of the model in a folder."""
+    facts = BaseModelFacts(
+        name="base",
+        digest="0" * 64,
+        family=check_folder(folder.path).family,
+        task=None,
+        replicates=1,
+    )
+    spec = {
+        "base_model": "base",
+        "method": "lora",
+        "budget": {"trainable_parameters": 100},
+        **members,
+    }
+    return resolve(AdaptSpec.model_validate(spec), facts, data.datasets)

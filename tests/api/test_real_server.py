@@ -22,6 +22,7 @@ from tests.nursery import Nursery
 from tests.standstills import Watch
 
 from adaptlab.measurements import results
+from adaptlab_api.openapi import described_once, undeployed
 from adaptlab_client import Client
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.settings import Settings
@@ -265,6 +266,8 @@ def test_memory_stays_small(
     ask_everything(server, job, 200)
     resident = server.resident
     assert resident < 150 * 10**6, f"{resident / 10**6:.0f} MB"
+    described = server.client.get("/openapi.json").content
+    assert described == described_once(undeployed())
     (file,) = server.client.get(f"{job}/checkpoints").json()["data"]
     received = 0
     with server.client.stream("GET", file["links"]["content"]) as answer:

@@ -5,7 +5,10 @@ from contextlib import contextmanager
 
 import psycopg
 import pytest
+from sqlalchemy import text
 from tests.databases import LARGEST, Databases
+
+from adaptlab_db.session import close, session_factory
 
 MANY = (
     "INSERT INTO projects (name) SELECT repeat('x', 50) || n "
@@ -94,3 +97,35 @@ def test_nobody_who_is_still_connected_meets_the_next_test(
     with pytest.raises(psycopg.OperationalError):
         late.execute("SELECT 1")
     late.close()
+
+
+def test_a_connection_that_is_used_again_is_as_new(
+    databases: Databases, template_database: str
+) -> None:
+    seen: list[tuple[object, ...]] = []
+    for _ in range(2):
+        with databases.like(template_database) as url:
+            sessions = session_factory(url)
+            with sessions.begin() as session:
+                found = (
+                    "SELECT pg_backend_pid(), current_setting('work_mem'), (SELECT count(*) FROM "
+                    "pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid())"
+                )
+                seen.append(tuple(session.execute(text(found)).one()))
+                session.execute(text("SET work_mem = 64"))
+                session.execute(text("SELECT pg_advisory_lock(7)"))
+            close(sessions)
+    assert seen[0] == seen[1], "the same process, without the settings and locks"
+
+
+def test_a_test_gets_no_connection_that_it_has_closed(
+    databases: Databases, template_database: str
+) -> None:
+    processes: set[object] = set()
+    with databases.like(template_database) as url:
+        for _ in range(2):
+            sessions = session_factory(url)
+            with sessions.begin() as session:
+                processes.add(session.execute(text("SELECT pg_backend_pid()")).scalar_one())
+            close(sessions)
+    assert len(processes) == 2

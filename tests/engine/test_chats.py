@@ -15,7 +15,7 @@ from tests.chats import (
 )
 from tests.engine.making import Remembering
 from tests.folders import a_qwen3_folder
-from tests.texts import Stored, stored, without
+from tests.texts import Stored, adaptation_of, stored, without
 from transformers import PreTrainedTokenizerFast
 
 from adaptlab.engine.datasets import read_datasets
@@ -25,9 +25,7 @@ from adaptlab.errors import BadModelFolder, InvalidSpec
 from adaptlab.measurements.results import Evaluated
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.records.conversations import conversation_in
-from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import ResolvedAdapt
-from adaptlab.specs.spec import AdaptSpec
 from adaptlab.weights.model_folder import check_folder, fingerprint
 from adaptlab.weights.placed_folder import PlacedFolder
 
@@ -52,25 +50,15 @@ def a_folder(path: Path, template: str | None, *, apart: bool = False) -> Placed
 
 
 def adaptation(data: Stored, folder: PlacedFolder, **changes: Any) -> ResolvedAdapt:
-    facts = BaseModelFacts(
-        name="base",
-        digest="0" * 64,
-        family=check_folder(folder.path).family,
-        task=None,
-        replicates=1,
-    )
-    spec = {
-        "base_model": "base",
+    members = {
         "task": without(CHAT, tokens={"longest": 28, "answer": 8}),
-        "method": "lora",
-        "budget": {"trainable_parameters": 100},
         "training": {"steps": 3, "batch_size": 4},
         "tuning": {"learning_rates": [0.01]},
         "seeds": 1,
         "evaluation": {"samples": 4, "shown": 4},
         **changes,
     }
-    return resolve(AdaptSpec.model_validate(spec), facts, data.datasets)
+    return adaptation_of(folder, data, **members)
 
 
 LONG = {"task": without(CHAT, tokens={"longest": 200, "answer": 8})}

@@ -9,7 +9,15 @@ import pytest
 import torch
 from tests.engine.making import Remembering
 from tests.folders import a_qwen3_folder
-from tests.texts import CLASSIFICATION, Stored, a_byte_pair_tokeniser, reviews, stored, without
+from tests.texts import (
+    CLASSIFICATION,
+    Stored,
+    a_byte_pair_tokeniser,
+    adaptation_of,
+    reviews,
+    stored,
+    without,
+)
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from adaptlab.engine.counter import mixed
@@ -17,9 +25,7 @@ from adaptlab.engine.run import run
 from adaptlab.errors import BadModelFolder
 from adaptlab.measurements.results import Evaluated
 from adaptlab.records.record import Record
-from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import ResolvedAdapt
-from adaptlab.specs.spec import AdaptSpec
 from adaptlab.weights.model_folder import check_folder, fingerprint
 from adaptlab.weights.placed_folder import PlacedFolder
 
@@ -50,24 +56,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> PlacedFolder:
 
 
 def adaptation(data: Stored, folder: PlacedFolder, **changes: Any) -> ResolvedAdapt:
-    facts = BaseModelFacts(
-        name="base",
-        digest="0" * 64,
-        family=check_folder(folder.path).family,
-        task=None,
-        replicates=1,
-    )
-    spec = {
-        "base_model": "base",
+    members = {
         "task": TASK,
-        "method": "lora",
-        "budget": {"trainable_parameters": 100},
         "training": {"steps": 4, "batch_size": 4},
         "tuning": {"learning_rates": [0.01, 0.1]},
         "seeds": 2,
         **changes,
     }
-    return resolve(AdaptSpec.model_validate(spec), facts, data.datasets)
+    return adaptation_of(folder, data, **members)
 
 
 def likeliest(model: Qwen3ForCausalLM, tokenizer: Any, record: Record) -> str:
