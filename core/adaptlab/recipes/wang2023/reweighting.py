@@ -38,8 +38,8 @@ def reweighting() -> Recipe:
             "four items per class for ten epochs at one rate, 0.01; here, training items are "
             "drawn without end for 400 steps of 16, at four rates. Four labels are more than the "
             "base was pretrained on. With three demonstrations of two labels, one label is shown "
-            "twice. It took 12 minutes on two busy cores, and 35 for the base, which is shared with "
-            "wang2023/isolation.",
+            "twice. It took 12 minutes on two busy cores, and 35 for the base, which is shared "
+            "with wang2023/isolation.",
         },
     )
 
