@@ -25,6 +25,7 @@ from tests.looking_up import look_up_once
 from tests.making import a_base_model, a_made_up_ledger
 from tests.shapes import begin_module, begin_test, check_shapes
 from tests.shared import shared_database_url, shared_sessions, shared_settings
+from tests.sharing import FilesAndFolders
 from tests.standstills import (
     pytest_runtest_protocol,
     pytest_runtest_setup,
@@ -32,6 +33,7 @@ from tests.standstills import (
     pytest_terminal_summary,
 )
 from tests.statements import compile_once
+from xdist.remote import Producer
 
 from adaptlab_db.migrate import upgrade
 from adaptlab_db.session import close, normalised_url, session_factory
@@ -51,7 +53,7 @@ __all__ = [
 ]
 
 COLLECT_AFTER = 10_000  # objects made and not freed; Python's own 700 cost a tenth of the time
-SLOW_FOLDERS = ("chaos", "pages", "stack", "whole", "worker")
+SLOW_FOLDERS = ("whole", "chaos", "pages", "stack", "worker")
 BROKER_NUMBER = 15 - int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 """The Valkey database that tests empty; a broker that was given keeps its others untouched.
 
@@ -117,9 +119,16 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesAndFolders:
+    """Give each process whole files, and one of them all tests of the shared installation."""
+    return FilesAndFolders(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run slow files first, so that none starts when the rest is done."""
-    items.sort(key=lambda item: item.path.parent.name not in SLOW_FOLDERS)
+    """Run slow folders first, so that none starts when the rest is done."""
+    order = {name: number for number, name in enumerate(SLOW_FOLDERS)}
+    items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -19,8 +19,9 @@ NOW = datetime(2026, 11, 1, tzinfo=UTC)
 TASK = {"name": "sort_descending", "length": 10}
 ARTIFACT = hashlib.sha256(b"content").hexdigest()
 WORKER = uuid.UUID(int=9)
-STUDY = uuid.UUID(int=8)
 USER = 1
+SHARED = ("users", "tokens", "memberships", "artifacts", "artifact_chunks", "workers")
+"""What is written once, by whichever revision has the table first."""
 TRAINING_BEFORE_TRIALS = {"steps": 50, "learning_rates": [0.001, 0.01], "weight_decay": 0.1}
 TRAINING = {
     "steps": 50,
@@ -29,16 +30,20 @@ TRAINING = {
         {"learning_rate": 0.01, "weight_decay": 0.1, "initial_scale": 1.0},
     ],
 }
+UNTRIED = ("waiting", "queued")
 Row = Mapping[str, object]
 
 
-def job_id(state: str) -> uuid.UUID:
-    """The job in that state."""
-    return uuid.uuid5(uuid.NAMESPACE_URL, state)
+def job_id(state: str, revision: str) -> uuid.UUID:
+    """The job in that state which was written by that revision."""
+    return uuid.uuid5(uuid.NAMESPACE_URL, f"{state} by {revision}")
 
 
 def write_rows(connection: psycopg.Connection, revision: str) -> None:
-    """Write rows into the tables of the first revision, and into studies."""
+    """Write rows into the tables of the first revision, and into studies.
+
+    Beside those that earlier revisions have written.
+    """
     _write(connection, "users", [{"name": "someone"}])
     _write(connection, "tokens", [_token()])
     _write(connection, "memberships", [{"user_id": USER, "project_id": 1, "role": "operator"}])
@@ -46,20 +51,20 @@ def write_rows(connection: psycopg.Connection, revision: str) -> None:
     _write(connection, "artifact_chunks", [{"sha256": ARTIFACT, "number": 0, "content": b"c"}])
     _write(connection, "workers", [_worker()])
     _write(connection, "jobs", [_job(state, revision) for state in JOB_STATES])
-    named = {"project_id": 1, "name": "base", "job_id": job_id("succeeded")}
-    _write(connection, "base_models", [named])
-    attempted = [state for state in JOB_STATES if state not in ("waiting", "queued")]
-    _write(connection, "attempts", list(map(_attempt, attempted)))
-    for state in attempted:
-        _write_measured(connection, state)
-    _write(connection, "studies", [_study()])
-    _write(connection, "study_jobs", [_study_job(state) for state in JOB_STATES])
-    _write(connection, "idempotency_keys", [_key()])
+    named = {"project_id": 1, "name": f"base of {revision}"}
+    _write(connection, "base_models", [named | {"job_id": job_id("succeeded", revision)}])
+    attempted = {state: job_id(state, revision) for state in JOB_STATES if state not in UNTRIED}
+    _write(connection, "attempts", [_attempt(state, job) for state, job in attempted.items()])
+    for state, job in attempted.items():
+        _write_measured(connection, state, job)
+    _write(connection, "studies", [_study(revision)])
+    _write(connection, "study_jobs", [_study_job(state, revision) for state in JOB_STATES])
+    _write(connection, "idempotency_keys", [_key(revision)])
 
 
 def write_import(connection: psycopg.Connection) -> None:
     """Write a succeeded import, which has no task, from revision 0005 on."""
-    imported = {"id": job_id("import"), "kind": "import", "task": None, "method": None}
+    imported = {"id": job_id("import", "0005"), "kind": "import", "task": None, "method": None}
     _write(connection, "jobs", [{**_job("succeeded", "0005"), **imported}])
 
 
@@ -93,13 +98,15 @@ def _write(connection: psycopg.Connection, table: str, rows: Sequence[Row]) -> N
         SELECT column_name FROM information_schema.columns
         WHERE table_schema = 'public' AND table_name = %s"""
     existing = {name for (name,) in connection.execute(query, [table])}
+    again = sql.SQL("ON CONFLICT DO NOTHING" if table in SHARED else "")
     for row in rows if existing else ():
         values = {name: value for name, value in row.items() if name in existing}
         connection.execute(
-            sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(
+            sql.SQL("INSERT INTO {} ({}) VALUES ({}) {}").format(
                 sql.Identifier(table),
                 sql.SQL(", ").join(map(sql.Identifier, values)),
                 sql.SQL(", ").join(sql.Placeholder() * len(values)),
+                again,
             ),
             [Jsonb(v) if isinstance(v, dict | list) else v for v in values.values()],
         )
@@ -124,7 +131,7 @@ def _job(state: str, revision: str) -> Row:
         "training": TRAINING_BEFORE_TRIALS if is_first else TRAINING,
     }
     return {
-        "id": job_id(state),
+        "id": job_id(state, revision),
         "owner_id": USER,
         "project_id": 1,
         "state": state,
@@ -136,12 +143,12 @@ def _job(state: str, revision: str) -> Row:
         "trainable_parameters": 384,
         "spec": {"kind": "adapt"},
         "resolved_spec": resolved,
-        "spec_digest": f"digest of {state}",
+        "spec_digest": f"digest of {state} by {revision}",
         "labels": {"state": state},
         "queue": "cpu",
         "priority": 0,
         "max_seconds": 60,
-        "attempt": int(state not in ("waiting", "queued")),
+        "attempt": int(state not in UNTRIED),
         "worker_id": WORKER if state == "running" else None,
         "lease_expires_at": NOW + timedelta(minutes=1) if state == "running" else None,
         "total_steps": 50,
@@ -151,9 +158,9 @@ def _job(state: str, revision: str) -> Row:
     }
 
 
-def _attempt(state: str) -> Row:
+def _attempt(state: str, job: uuid.UUID) -> Row:
     return {
-        "job_id": job_id(state),
+        "job_id": job,
         "attempt": 1,
         "worker_id": WORKER,
         "started_at": NOW,
@@ -162,29 +169,29 @@ def _attempt(state: str) -> Row:
     }
 
 
-def _write_measured(connection: psycopg.Connection, state: str) -> None:
-    place = {"job_id": job_id(state), "attempt": 1, "replicate": 0}
+def _write_measured(connection: psycopg.Connection, state: str, job: uuid.UUID) -> None:
+    place = {"job_id": job, "attempt": 1, "replicate": 0}
     of_seed = place | {"seed": 5}
     _write(connection, "replicates", [of_seed | _ended()])
     points = [{"name": "train_loss", "step": step, "value": 1 / step} for step in (1, 50)]
     _write(connection, "metric_points", [place | point for point in points])
     evaluation = of_seed | {"task_name": TASK["name"], "task": TASK, "split": "test"}
     _write(connection, "evaluations", [evaluation | {"correct": 8, "total": 10}])
-    _write_outcomes(connection, state)
+    _write_outcomes(connection, job)
     figures = {"shape": "{1}", "axes": "{a}", "learned_positions": 0, "target_start": 0}
     captured = of_seed | figures | {"artifact_sha256": ARTIFACT, "samples": {}}
     _write(connection, "attention_maps", [captured | {"source": "adapted"}])
     kept = of_seed | {"kind": "adapter", "artifact_sha256": ARTIFACT}
     _write(connection, "checkpoints", [kept | {"parameters": 384, "tensors": []}])
-    event = {"job_id": job_id(state), "sequence": 1, "type": "state", "data": {"state": state}}
+    event = {"job_id": job, "sequence": 1, "type": "state", "data": {"state": state}}
     _write(connection, "job_events", [event])
 
 
-def _write_outcomes(connection: psycopg.Connection, state: str) -> None:
+def _write_outcomes(connection: psycopg.Connection, job: uuid.UUID) -> None:
     query = """
         INSERT INTO item_outcomes SELECT id, 'bits' FROM evaluations
         WHERE job_id = %s"""
-    connection.execute(query, [job_id(state)])
+    connection.execute(query, [job])
 
 
 def _ended() -> dict[str, object]:
@@ -200,15 +207,15 @@ def _ended() -> dict[str, object]:
     }
 
 
-def _study() -> Row:
-    named = {"id": STUDY, "owner_id": USER, "project_id": 1, "name": "study"}
-    return named | {"spec": {}, "skipped": []}
+def _study(revision: str) -> Row:
+    named = {"owner_id": USER, "project_id": 1, "name": f"study of {revision}"}
+    return named | {"id": job_id("study", revision), "spec": {}, "skipped": []}
 
 
-def _study_job(state: str) -> Row:
+def _study_job(state: str, revision: str) -> Row:
     return {
-        "study_id": STUDY,
-        "job_id": job_id(state),
+        "study_id": job_id("study", revision),
+        "job_id": job_id(state, revision),
         "base_model": "base",
         "task": json.dumps(TASK),
         "method": f"lora of {state}",
@@ -219,5 +226,6 @@ def _study_job(state: str) -> Row:
     }
 
 
-def _key() -> Row:
-    return {"owner_id": USER, "key": "k", "request_digest": "d", "job_id": job_id("failed")}
+def _key(revision: str) -> Row:
+    job = job_id("failed", revision)
+    return {"owner_id": USER, "key": f"of {revision}", "request_digest": "d", "job_id": job}

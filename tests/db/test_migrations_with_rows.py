@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 
 import psycopg
 import pytest
@@ -33,11 +34,15 @@ JOBS = """
 
 @dataclass(frozen=True)
 class Content:
-    """The values that migrations keep: jobs, and rows per table."""
+    """The values that migrations keep: jobs, their trainings, and rows per table."""
 
-    jobs: list[tuple[object, ...]]
+    jobs: Mapping[object, tuple[object, ...]]
+    trainings: Mapping[object, object]
     counts: Mapping[str, object]
-    trainings: list[object]
+
+    def shows(self, earlier: "Content") -> bool:
+        """Return True if the jobs of an earlier look are as they were."""
+        return earlier.jobs.items() <= self.jobs.items()
 
 
 def revisions() -> list[str]:
@@ -61,32 +66,42 @@ def content(url: str) -> Content:
             table: connection.execute(f"SELECT count(*) FROM {table}".encode()).fetchone()
             for table in TABLES
         }
-        trainings = connection.execute("SELECT resolved_spec->'training' FROM jobs ORDER BY id")
+        trainings = connection.execute("SELECT id, resolved_spec->'training' FROM jobs")
         return Content(
-            jobs=connection.execute(JOBS).fetchall(),
+            jobs={row[0]: row for row in connection.execute(JOBS)},
+            trainings=dict(trainings.fetchall()),
             counts=counts,
-            trainings=[training for (training,) in trainings],
         )
 
 
-@pytest.mark.parametrize("revision", revisions())
-def test_jobs_in_every_state_are_migrated_from_every_revision(
-    empty_database_url: str, revision: str
+def test_jobs_in_every_state_are_migrated_from_and_to_every_revision(
+    empty_database_url: str,
 ) -> None:
-    upgrade(empty_database_url, revision)
-    with connected(empty_database_url) as connection:
-        write_rows(connection, revision)
-    before = content(empty_database_url)
-    assert {state for _, state, *_ in before.jobs} == set(JOB_STATES)
-    upgrade(empty_database_url)
-    assert drift(empty_database_url) == []
-    migrated = content(empty_database_url)
-    assert (migrated.jobs, migrated.counts) == (before.jobs, before.counts)
-    assert migrated.trainings == [TRAINING] * len(JOB_STATES)
-    downgrade(empty_database_url, revision)
-    assert content(empty_database_url) == before
-    upgrade(empty_database_url)
-    assert content(empty_database_url) == migrated
+    """Up with rows that each revision writes; down, with each step done twice; and up again."""
+    url = empty_database_url
+    looks: dict[str, Content] = {}
+    for revision in revisions():
+        upgrade(url, revision)
+        with connected(url) as connection:
+            write_rows(connection, revision)
+        looks[revision] = content(url)
+    newest = after = content(url)
+    assert len(newest.jobs) == len(looks) * len(JOB_STATES)
+    assert all(map(newest.shows, looks.values()))
+    assert all(training == TRAINING for training in newest.trainings.values())
+    for later, revision in pairwise(reversed(looks)):
+        downgrade(url, revision)
+        before = content(url)
+        assert (before.jobs, before.counts) == (newest.jobs, newest.counts), f"down to {revision}"
+        assert looks[revision].trainings.items() <= before.trainings.items(), revision
+        upgrade(url, later)
+        assert content(url) == after, f"up to {later} again"
+        downgrade(url, revision)
+        assert content(url) == before, f"down to {revision} again"
+        after = before
+    upgrade(url)
+    assert content(url) == newest
+    assert drift(url) == []
 
 
 @pytest.mark.parametrize("revision", ["0001", "0004", "0011"])
@@ -97,9 +112,9 @@ def test_ended_jobs_are_guarded_after_every_direction(
     with connected(empty_database_url) as connection:
         write_rows(connection, revision)
     upgrade(empty_database_url)
-    refuses_changes(empty_database_url)
+    refuses_changes(empty_database_url, revision)
     downgrade(empty_database_url, revision)
-    refuses_changes(empty_database_url)
+    refuses_changes(empty_database_url, revision)
 
 
 @pytest.mark.parametrize("revision", ["0001", "0023"])
@@ -134,12 +149,14 @@ def test_numbers_of_specs_are_those_of_the_jobs_there_and_of_new_ones(
     }
 
 
-def refuses_changes(url: str) -> None:
+def refuses_changes(url: str, revision: str) -> None:
     with (
         connected(url) as connection,
         pytest.raises(psycopg.errors.CheckViolation, match="has ended as succeeded"),
     ):
-        connection.execute("UPDATE jobs SET step = 1 WHERE id = %s", [job_id("succeeded")])
+        connection.execute(
+            "UPDATE jobs SET step = 1 WHERE id = %s", [job_id("succeeded", revision)]
+        )
 
 
 def test_what_the_newest_revision_holds_is_taken_back_to_the_first_one(
