@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -85,15 +86,25 @@ def test_of_the_same_fixture(late):
 """
 
 
+ONE_PROCESS = ("-n", "1")  # of xdist, beside the one that reports
+ALONE = ("-p", "no:xdist")
+
+
 def run_tests(
-    repository: Path, folder: Path, tests: str, **environment: str
+    repository: Path,
+    folder: Path,
+    tests: Mapping[str, str],
+    processes: Sequence[str] = ALONE,
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run tests with the hooks of this suite, in one process of xdist."""
+    """Run tests, by their place in the folder, with the hooks of this suite."""
     (folder / "conftest.py").write_text(HOOKS)
-    (folder / "test_stand_in.py").write_text(tests)
+    for place, text in tests.items():
+        (folder / place).mkdir(exist_ok=True)
+        (folder / place / f"test_{place or 'stand_in'}.py").write_text(text)
     options = ["-q", "-rA", "--tb=no", "-p", "no:cacheprovider", "--rootdir", str(folder)]
     return subprocess.run(
-        [sys.executable, "-m", "pytest", *options, "-n", "1", str(folder)],
+        [sys.executable, "-m", "pytest", *options, *processes, str(folder)],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(repository)} | environment,
         capture_output=True,
@@ -106,7 +117,7 @@ def run_tests(
 def test_only_what_failed_while_the_machine_stood_still_is_run_again(
     repository: Path, tmp_path: Path
 ) -> None:
-    done = run_tests(repository, tmp_path, TESTS)
+    done = run_tests(repository, tmp_path, {"": TESTS}, ONE_PROCESS)
     told: list[tuple[str, str]] = re.findall(r"(PASSED|FAILED) \S+::test_(\w+)", done.stdout)
     ended = {name: how for how, name in told}
     assert ended == {
@@ -147,11 +158,14 @@ def test_passed_at_last(request, number):
 """
 
 
-@pytest.mark.parametrize(("tests", "ci", "code"), [(3, "true", 0), (4, "true", 1), (4, "", 0)])
+@pytest.mark.parametrize(
+    ("tests", "ci", "processes", "code"),
+    [(3, "true", ALONE, 0), (4, "true", ALONE, 1), (4, "true", ONE_PROCESS, 1), (4, "", ALONE, 0)],
+)
 def test_ci_fails_after_more_than_three_repetitions(
-    repository: Path, tmp_path: Path, tests: int, ci: str, code: int
+    repository: Path, tmp_path: Path, tests: int, ci: str, processes: Sequence[str], code: int
 ) -> None:
-    done = run_tests(repository, tmp_path, OFTEN.format(tests=tests), CI=ci)
+    done = run_tests(repository, tmp_path, {"": OFTEN.format(tests=tests)}, processes, CI=ci)
     assert done.returncode == code, done.stdout + done.stderr
     assert done.stdout.count("RUN AGAIN") == tests
     assert ("4 repetitions; CI allows 3" in done.stdout) is bool(code)
@@ -166,21 +180,15 @@ def test_marked():
 """
 
 
-@pytest.mark.parametrize(
-    ("folder", "why", "told"),
-    [
-        ("chaos", '"slow"', "never repeated here"),
-        ("worker", '"slow"', "never repeated here"),
-        ("other", "", "needs a reason"),
-    ],
-)
 def test_a_marker_without_a_reason_or_where_a_stall_must_be_survived_is_refused(
-    repository: Path, tmp_path: Path, folder: str, why: str, told: str
+    repository: Path, tmp_path: Path
 ) -> None:
-    (place := tmp_path / folder).mkdir()
-    done = run_tests(repository, place, MARKED.format(why=why))
+    reasons = {"chaos": '"slow"', "worker": '"slow"', "other": ""}
+    tests = {place: MARKED.format(why=why) for place, why in reasons.items()}
+    done = run_tests(repository, tmp_path, tests)
     assert done.returncode != 0
-    assert told in done.stdout + done.stderr
+    told = dict(re.findall(r"ERROR (\w+)/test_\w+\.py::test_marked - .*(never|needs)", done.stdout))
+    assert told == {"chaos": "never", "worker": "never", "other": "needs"}, done.stdout
 
 
 def test_a_watch_that_begins_late_counts_from_where_it_was_asked_to(

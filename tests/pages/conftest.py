@@ -1,6 +1,5 @@
 """A real server on a database of its own, made-up jobs, and a browser."""
 
-import os
 import threading
 import time
 from collections.abc import Generator, Iterator
@@ -10,11 +9,12 @@ from pathlib import Path
 import pytest
 import uvicorn
 from fastapi.testclient import TestClient
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser
 from sqlalchemy.orm import Session, sessionmaker
+from tests.pages.browsers import browser
 from tests.pages.made_up import MadeUpWorker
 from tests.pages.reading import HERE, PAGE
-from tests.pages.visitors import PATIENCE, Visitor, a_visitor
+from tests.pages.visitors import Visitor, a_visitor
 from tests.patience import patient_comparisons
 
 from adaptlab_api.app import create_app
@@ -22,18 +22,7 @@ from adaptlab_api.pages.rendering.assets import charts_script
 from adaptlab_services.people import tokens
 from adaptlab_services.settings import Settings
 
-__all__ = ["patient_comparisons"]  # found here by pytest
-
-BROWSERS = (Path("/usr/bin/chromium-headless-shell"), Path("/usr/bin/chromium"))
-"""Debian's Chromium, without the parts for windows if installed.
-
-Both have the same engine; the smaller one takes a quarter less processor time per test.
-"""
-# The sandbox needs rights that a container has not; the rest keeps the browser from phoning home.
-FLAGS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-)
+__all__ = ["browser", "patient_comparisons"]  # found here by pytest
 
 
 @pytest.fixture
@@ -128,22 +117,6 @@ def reading(settings: Settings, token: str) -> Generator[TestClient]:
         answer = client.post("/login", data={"token": token, "next": "/"}, headers=HERE)
         assert answer.status_code == 303
         yield client
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium; without it, tests skip on a laptop and fail in CI."""
-    path = next((path for path in BROWSERS if path.exists()), None)
-    if path is None:
-        missing = "Chromium is not installed; `apt-get install chromium-headless-shell`."
-        if os.environ.get("CI") == "true":
-            pytest.fail(missing)
-        pytest.skip(missing)
-    expect.set_options(timeout=PATIENCE)
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
-        yield launched
-        launched.close()
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """One running stack for all tests here, and its command line."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,9 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.pages.browsers import browser
+from tests.whole import canaries
 
 from adaptlab_client import Client
+from adaptlab_stack.data_directory import DataDirectory
 from adaptlab_stack.stack import Stack
+
+__all__ = ["browser"]  # found here by pytest
 
 PATIENCE = 300
 """Seconds until a job, a command or a server is given up, on however loaded a machine."""
@@ -30,9 +36,12 @@ def a_folder(what: str) -> Generator[Path]:
 
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
-    """A stack in a folder with a space in its name, with short leases."""
+    """A stack in a folder with a space in its name, with short leases and canaries as secrets."""
     with a_folder("whole") as folder:
         (folder / "models").mkdir()
+        credentials = DataDirectory.open(folder / "data").credentials_file
+        credentials.write_text(json.dumps(canaries.SERVERS))
+        credentials.chmod(0o600)
         short = {
             "ADAPTLAB_LEASE_SECONDS": "10",
             "ADAPTLAB_HEARTBEAT_SECONDS": "1",
@@ -42,6 +51,7 @@ def stack() -> Iterator[Stack]:
             "ADAPTLAB_MODEL_ROOTS": f"models={folder}/models",
             "ADAPTLAB_DATABASE_URL": None,
             "ADAPTLAB_BROKER_URL": None,
+            **canaries.ENVIRONMENT,
         }
         with Stack.start(folder / "data", environment=short, timeout=PATIENCE) as running:
             yield running

@@ -1,4 +1,4 @@
-"""A study outlives two crashes of everything; replicates train once."""
+"""A study outlives its supervisor and a crash of everything; replicates train once."""
 
 import signal
 from collections import Counter
@@ -64,6 +64,24 @@ def kill_everything(stack: Stack) -> None:
     assert not alive
 
 
+def kill_the_supervisor(stack: Stack) -> None:
+    """SIGKILL for the supervisor alone, which leaves nothing of its own."""
+    supervisor = psutil.Process(stack.pid)
+    family = supervisor.children(recursive=True)
+    names = {part for process in family for part in arguments_of(process)}
+    assert {"adaptlab_api", "adaptlab_worker.trainer"} <= names, "the trainer is among them"
+    supervisor.send_signal(signal.SIGKILL)
+    _, alive = psutil.wait_procs(family, timeout=60)
+    assert not alive
+
+
+def arguments_of(process: psutil.Process) -> list[str]:
+    """Return no arguments for a process that has ended meanwhile."""
+    with suppress(psutil.NoSuchProcess):
+        return process.cmdline()
+    return []
+
+
 def send(number: signal.Signals, family: list[psutil.Process]) -> None:
     for process in family:
         with suppress(psutil.NoSuchProcess):  # what is tied to another dies with it
@@ -119,21 +137,27 @@ def assert_nothing_lost_or_doubled(client: Client, study: str) -> None:
 
 
 @pytest.mark.timeout(1200)
-def test_a_study_survives_two_crashes_of_everything(
-    folder: Path, eventually: Callable[[Callable[[], bool]], None]
+def test_a_study_survives_its_supervisor_and_a_crash_of_everything(
+    folder: Path, stack: Stack, eventually: Callable[[Callable[[], bool]], None]
 ):
-    with Stack.start(folder, environment=OWN_SERVERS, timeout=PATIENCE) as stack:
-        with Client(stack.url, stack.token) as client:
+    with Stack.start(folder, environment=OWN_SERVERS, timeout=PATIENCE) as first:
+        assert first.url != stack.url
+        token = first.token
+        with Client(first.url, token) as client:
             study = client.studies.create(STUDY)
-            eventually(lambda: caught(stack, client, "pretrain"))
-        kill_everything(stack)
-    with Stack.start(folder, environment=OWN_SERVERS, timeout=PATIENCE) as stack:
-        with Client(stack.url, stack.token) as client:
-            eventually(lambda: caught(stack, client, "adapt"))
-        kill_everything(stack)
+            eventually(lambda: caught(first, client, "pretrain"))
+        kill_the_supervisor(first)
+    with Stack.start(folder, environment=OWN_SERVERS, timeout=PATIENCE) as second:
+        assert second.token == token
+        with Client(second.url, token) as client:
+            eventually(lambda: caught(second, client, "adapt"))
+            assert client.base_models.get("inline").ready
+        kill_everything(second)
     with (
-        Stack.start(folder, environment=OWN_SERVERS, timeout=PATIENCE) as stack,
-        Client(stack.url, stack.token) as client,
+        Stack.start(folder, environment=OWN_SERVERS, timeout=PATIENCE) as third,
+        Client(third.url, token) as client,
     ):
         assert client.studies.wait(study.id, timeout=PATIENCE).state == "succeeded"
         assert_nothing_lost_or_doubled(client, str(study.id))
+    with Client(stack.url, stack.token) as beside:
+        assert beside.health(), "the stack next door never noticed"

@@ -1,15 +1,12 @@
 """The dashboard on a real server with a real worker, end to end.
 
-One stack for the whole module; each test makes what it needs, or takes the base model and the two
-adaptations that are made once.
+Each test makes what it needs, or takes the base model and the two adaptations that are made once.
 """
 
 import json
 import re
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -23,7 +20,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 TASK = {"length": 4, "alphabet": 4, "few_distinct": False}
 BASE = {
     "kind": "pretrain",
-    "name": "small",
+    "name": "watched",
     "family": {"name": "minigpt", "layers": 2, "heads": 2, "width": 16},
     "task": {"name": "sort_ascending", **TASK},
     "training": {"steps": 60, "batch_size": 16},
@@ -32,7 +29,7 @@ BASE = {
 }
 ADAPTATION = {
     "kind": "adapt",
-    "base_model": "small",
+    "base_model": "watched",
     "task": {"name": "sort_descending", **TASK},
     "training": {"steps": 40, "batch_size": 16},
     "seeds": 2,
@@ -52,24 +49,14 @@ class Dashboard:
 
 
 @pytest.fixture(scope="module")
-def dashboard() -> Iterator[Dashboard]:
+def dashboard(stack: Stack, client: Client) -> Dashboard:
     """A server and a worker, with one base model and two adaptations."""
-    own = {"ADAPTLAB_DATABASE_URL": None, "ADAPTLAB_BROKER_URL": None}
-    with tempfile.TemporaryDirectory(
-        prefix="adaptlab pages ",
-        ignore_cleanup_errors=True,  # somebody who was killed may still write
-    ) as folder:
-        Path(folder).chmod(0o755)
-        with Stack.start(Path(folder) / "data", environment=own, timeout=300) as stack:
-            with Client(stack.url, stack.token) as client:
-                client.jobs.submit(BASE)
-                prefix = client.jobs.submit(
-                    {**ADAPTATION, "method": {"name": "prefix_tuning", "length": 2}}
-                )
-                lora = client.jobs.submit({**ADAPTATION, "method": {"name": "lora", "rank": 1}})
-                for job in (prefix, lora):
-                    assert client.jobs.wait(job.id, timeout=300).state == "succeeded"
-            yield Dashboard(stack.url, stack.token, str(prefix.id), str(lora.id))
+    client.jobs.submit(BASE)
+    prefix = client.jobs.submit({**ADAPTATION, "method": {"name": "prefix_tuning", "length": 2}})
+    lora = client.jobs.submit({**ADAPTATION, "method": {"name": "lora", "rank": 1}})
+    for job in (prefix, lora):
+        assert client.jobs.wait(job.id, timeout=300).state == "succeeded"
+    return Dashboard(stack.url, stack.token, str(prefix.id), str(lora.id))
 
 
 @pytest.fixture
@@ -119,7 +106,7 @@ def test_attention_is_opened_and_says_what_the_theory_says(
 
 
 def test_two_jobs_are_ticked_and_compared(person: Visitor, dashboard: Dashboard) -> None:
-    person.sign_in("/?base_model=small")
+    person.sign_in("/?base_model=watched")
     page = person.page
     for job in (dashboard.prefix, dashboard.lora):
         page.locator(f'input[value="{job}"]').check()
@@ -146,7 +133,7 @@ def test_the_keyboard_leads_from_signing_in_to_one_step_of_one_head(
     person: Visitor, dashboard: Dashboard
 ) -> None:
     page = person.page
-    person.sign_in_by_keyboard("/?method=prefix_tuning")
+    person.sign_in_by_keyboard("/?base_model=watched&method=prefix_tuning")
     press_until(page, "Tab", f'a[href="/jobs/{dashboard.prefix}"]')
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/jobs/{dashboard.prefix}")
@@ -184,7 +171,7 @@ def test_a_recommendation_rests_on_what_was_measured_and_submits_what_is_missing
     person.sign_in("/recommend")
     page = person.page
     page.get_by_label("Task").fill(json.dumps(ADAPTATION["task"]))
-    page.get_by_role("combobox", name="Base model").fill("small")
+    page.get_by_role("combobox", name="Base model").fill("watched")
     page.get_by_label("Maximum trainable parameters").fill("4096")
     page.get_by_role("button", name="Recommend").click()
     expect(page.locator(".lead")).to_contain_text("within 4,096 parameters")

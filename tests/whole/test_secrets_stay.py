@@ -4,8 +4,7 @@ import json
 import os
 import signal
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,55 +15,25 @@ import pytest
 import redis
 from sqlalchemy import make_url
 from tests.making import a_pretrain_document, an_adapt_document
+from tests.whole.canaries import OTHER, S3_KEY, S3_SECRET, SERVERS
+from tests.whole.conftest import PATIENCE
 
 from adaptlab.errors import AdaptlabError
 from adaptlab_client import Client
-from adaptlab_stack.data_directory import DataDirectory
 from adaptlab_stack.stack import Stack
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
 ]
-SERVERS = {
-    name: f"canary{name.replace('_', '')}4711"
-    for name in ("postgres", "api", "worker", "valkey", "valkey_api", "valkey_worker")
-}
-S3_KEY, S3_SECRET, OTHER = (f"canary{place}4711" for place in ("s3key", "s3secret", "other"))
+BASE = "birds"
 OF_WORKER = {SERVERS["worker"], SERVERS["valkey_worker"]}
 CLOSED = {"credentials.json", "stack.json", "token"}
 """Files of the data directory that hold secrets, and are closed to everybody else."""
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    """A stack whose passwords and other secrets are canaries."""
-    with tempfile.TemporaryDirectory(
-        prefix="adaptlab-canary-", ignore_cleanup_errors=True
-    ) as folder:
-        Path(folder).chmod(0o755)
-        data = Path(folder) / "data"
-        DataDirectory.open(data).credentials_file.write_text(json.dumps(SERVERS))
-        (data / "credentials.json").chmod(0o600)
-        environment = {
-            "ADAPTLAB_LEASE_SECONDS": "4",
-            "ADAPTLAB_HEARTBEAT_SECONDS": "1",
-            "ADAPTLAB_REAP_SECONDS": "1",
-            "ADAPTLAB_REAPER_ARM_SECONDS": "2",  # a minute else, in which a job of the killed waits
-            "ADAPTLAB_S3_ACCESS_KEY_ID": S3_KEY,
-            "ADAPTLAB_S3_SECRET_ACCESS_KEY": S3_SECRET,
-            "AWS_SECRET_ACCESS_KEY": OTHER,
-            "HF_TOKEN": OTHER,
-            "PGPASSWORD": OTHER,
-            "ADAPTLAB_DATABASE_URL": None,
-            "ADAPTLAB_BROKER_URL": None,
-        }
-        with Stack.start(data, environment=environment, timeout=300) as running:
-            yield running
-
-
-@pytest.fixture(scope="module")
-def canaries(stack: Stack) -> tuple[str, ...]:
+def birds(stack: Stack) -> tuple[str, ...]:
     """All secrets of the stack; of its token the part that nobody could guess."""
     return (
         *SERVERS.values(),
@@ -76,43 +45,42 @@ def canaries(stack: Stack) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def lived(stack: Stack) -> Stack:
-    """The same stack after work, mistakes, and a time without its database."""
-    with Client(stack.url, stack.token) as client:
-        made = client.jobs.wait(client.jobs.submit(a_pretrain_document()).id, timeout=300)
-        assert made.succeeded, made.error
-        client.jobs.wait(client.jobs.submit(an_adapt_document()).id, timeout=300)
-        for spec in (an_adapt_document(base_model="nobody"), an_adapt_document(method="lorra")):
+def lived(stack: Stack, client: Client) -> Stack:
+    """The stack after work, mistakes, and a time without its database."""
+    made = client.jobs.wait(client.jobs.submit(a_pretrain_document(name=BASE)).id, timeout=PATIENCE)
+    assert made.succeeded, made.error
+    adaptation = an_adapt_document(base_model=BASE)
+    taken = [client.jobs.submit(adaptation)]
+    client.jobs.wait(taken[0].id, timeout=PATIENCE)
+    for spec in (an_adapt_document(base_model="nobody"), an_adapt_document(method="lorra")):
+        with suppress(AdaptlabError):
+            client.jobs.submit(spec)
+    diverging = {
+        **adaptation,
+        "method": "full_finetuning",
+        "budget": {},
+        "training": {"steps": 300, "batch_size": 4, "learning_rate": 10, "weight_decay": 10},
+    }
+    client.jobs.wait(client.jobs.submit(diverging).id, timeout=PATIENCE)
+    for token in ("x", "wrong", f"{stack.token}x"):
+        headers = {"Authorization": f"Bearer {token}"}
+        httpx.get(f"{stack.url}/v1/jobs", headers=headers, timeout=60)
+    httpx.get(f"{stack.url}/v1/jobs", params={"token": stack.token}, timeout=60)
+    for name in ("valkey", "postgres"):
+        os.kill(stack.processes[name].pid, signal.SIGKILL)
+        for _ in range(5):
             with suppress(AdaptlabError):
-                client.jobs.submit(spec)
-        diverging = an_adapt_document(
-            method="full_finetuning",
-            budget={},
-            training={"steps": 300, "batch_size": 4, "learning_rate": 10, "weight_decay": 10},
-        )
-        client.jobs.wait(client.jobs.submit(diverging).id, timeout=300)
-        for token in ("x", "wrong", f"{stack.token}x"):
-            headers = {"Authorization": f"Bearer {token}"}
-            httpx.get(f"{stack.url}/v1/jobs", headers=headers, timeout=60)
-        httpx.get(f"{stack.url}/v1/jobs", params={"token": stack.token}, timeout=60)
-        for name in ("valkey", "postgres"):
-            os.kill(stack.processes[name].pid, signal.SIGKILL)
-            for _ in range(5):
-                with suppress(AdaptlabError):
-                    client.jobs.submit(an_adapt_document())
-        os.kill(stack.processes["worker"].pid, signal.SIGKILL)
-        again = client.jobs.submit(an_adapt_document())
-        client.jobs.wait(again.id, timeout=300)
-        for job in client.jobs.list():  # those that were taken while the servers were killed
-            client.jobs.wait(job.id, timeout=300)
+                taken.append(client.jobs.submit(adaptation))
+    os.kill(stack.processes["worker"].pid, signal.SIGKILL)
+    taken.append(client.jobs.submit(adaptation))
+    for job in taken:  # also those that were taken while the servers were killed
+        client.jobs.wait(job.id, timeout=PATIENCE)
     return stack
 
 
-def hits(canaries: tuple[str, ...], told: Mapping[str, str]) -> list[str]:
+def hits(birds: tuple[str, ...], told: Mapping[str, str]) -> list[str]:
     """The places of each canary; `told` are the texts by place."""
-    return [
-        f"{bird} in {place}" for place, text in told.items() for bird in canaries if bird in text
-    ]
+    return [f"{bird} in {place}" for place, text in told.items() for bird in birds if bird in text]
 
 
 def logs(stack: Stack) -> dict[str, str]:
@@ -137,12 +105,12 @@ def rows(stack: Stack) -> dict[str, str]:
 
 
 def answers(stack: Stack) -> dict[str, str]:
-    """What the API says at every address that takes no id, and of every job."""
+    """What the API says at every address that takes no id, and of the last jobs."""
     with httpx.Client(base_url=stack.url, headers=_bearer(stack), timeout=120) as client:
         description = client.get("/openapi.json").json()
         plain = [path for path, methods in description["paths"].items() if "get" in methods]
         places = [path for path in plain if "{" not in path]
-        jobs = [job["id"] for job in client.get("/v1/jobs").json()["data"]]
+        jobs = [job["id"] for job in client.get("/v1/jobs?page_size=16").json()["data"]]
         of_jobs = [path for path in plain if path.startswith("/v1/jobs/{") and path.count("{") == 1]
         places += [
             path.replace(path[path.index("{") : path.index("}") + 1], job)
@@ -225,17 +193,17 @@ PLACES: dict[str, Callable[[Stack], dict[str, str]]] = {
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("place", PLACES)
 def test_no_secret_is_found_outside_its_place(
-    lived: Stack, canaries: tuple[str, ...], place: str
+    lived: Stack, birds: tuple[str, ...], place: str
 ) -> None:
     told = PLACES[place](lived)
     assert "".join(told.values()), "something was looked at"
-    assert hits(canaries, told) == []
+    assert hits(birds, told) == []
 
 
-def test_a_canary_that_flew_would_be_seen(canaries: tuple[str, ...]) -> None:
+def test_a_canary_that_flew_would_be_seen(birds: tuple[str, ...]) -> None:
     bird = SERVERS["valkey"]
     told = {"a log": f"cannot connect to redis://:{bird}@localhost", "another": "all is well"}
-    assert hits(canaries, told) == [f"{bird} in a log"]
+    assert hits(birds, told) == [f"{bird} in a log"]
 
 
 def test_the_canaries_are_where_they_belong(stack: Stack) -> None:
