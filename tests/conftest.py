@@ -65,6 +65,8 @@ def pytest_configure() -> None:
     # Threads that wait for each other by spinning starve each other when tests share two cores: a
     # training step took 290 ms instead of 40.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # Half a second of every trainer; those of the whole installation have their kernels.
+    os.environ.setdefault("ADAPTLAB_COMPILE", "off")
     # A test asks as fast as it can; those of the rates set them. The buckets are as large: a small
     # one of a huge rate refuses whoever's millisecond is written down after a later one's.
     for rate in (

@@ -4,8 +4,10 @@ Torch computes in float64.
 """
 
 import shutil
-from collections.abc import Callable, Iterator
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -172,6 +174,29 @@ def test_without_being_asked_for_nothing_is_compiled(tmp_path: Path):
     observer = Remembering()
     run(spec(training={"steps": 2, "batch_size": 8}), (), tmp_path, observer, "cpu")
     assert not observer.of(Started)[0].environment.compiled
+
+
+@pytest.mark.usefixtures("kernels")
+def test_kernels_of_another_dtype_are_compiled_when_they_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    another = tmp_path / "another"  # whose kernels this process has not made yet
+    another.symlink_to(next(filter(None, map(shutil.which, compiled.COMPILERS))))
+    monkeypatch.setattr(compiled.shutil, "which", lambda name: str(another))
+    asked: list[Sequence[str]] = []
+    run_it = subprocess.run
+
+    def watched(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
+        asked.append(command)
+        return run_it(command, **options)
+
+    monkeypatch.setattr(compiled.subprocess, "run", watched)
+    assert compile_kernels()
+    assert kernels_for(torch.ones(1)) is not None
+    assert len(asked) == 1
+    coarse = torch.ones(1, dtype=torch.bfloat16)
+    assert kernels_for(coarse) is kernels_for(coarse) is not None
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize("found", [None, shutil.which("false"), "/no/such/compiler"])

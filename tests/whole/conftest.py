@@ -51,6 +51,7 @@ def stack() -> Iterator[Stack]:
             "ADAPTLAB_MODEL_ROOTS": f"models={folder}/models",
             "ADAPTLAB_DATABASE_URL": None,
             "ADAPTLAB_BROKER_URL": None,
+            "ADAPTLAB_COMPILE": None,
             **canaries.ENVIRONMENT,
         }
         with Stack.start(folder / "data", environment=short, timeout=PATIENCE) as running:

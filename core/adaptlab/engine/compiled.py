@@ -9,9 +9,8 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -98,9 +97,9 @@ class Kernels:
 
 @dataclass
 class _Process:
-    """The kernels of this process, by dtype."""
+    """What this process compiles kernels with; None if torch computes everything."""
 
-    kernels: Mapping[torch.dtype, Kernels] = field(default_factory=dict[torch.dtype, Kernels])
+    compiler: str | None = None
 
 
 _PROCESS = _Process()
@@ -109,30 +108,26 @@ _PROCESS = _Process()
 def compile_kernels() -> bool:
     """Compile kernels and use them; return True if the machine can.
 
-    It takes less than a second. Without a compiler, or if the library brings a second thread pool,
-    torch computes everything as before.
+    Those for float32 take a third of a second; others are compiled when first asked for. Without a
+    compiler, or if the library brings a second thread pool, torch computes everything as before.
     """
     compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
-    if compiler is None or not _MAPS.exists():
-        return False
-    try:
-        kernels = _made(compiler)
-    except (OSError, subprocess.SubprocessError):
+    if compiler is None or not _MAPS.exists() or _made(compiler, torch.float32) is None:
         return False
     if _thread_pools() != 1:  # a second one would compete with torch's for the processors
         return False
-    _PROCESS.kernels = kernels
+    _PROCESS.compiler = compiler
     return True
 
 
 def forget_kernels() -> None:
     """Let torch compute everything again."""
-    _PROCESS.kernels = {}
+    _PROCESS.compiler = None
 
 
 def are_compiled(dtype: torch.dtype, device: torch.device) -> bool:
     """Return True if this process has kernels for a dtype and device."""
-    return device.type == "cpu" and dtype in _PROCESS.kernels
+    return device.type == "cpu" and _kernels_of(dtype) is not None
 
 
 def kernels_for(*tensors: Tensor | None) -> Kernels | None:
@@ -140,16 +135,22 @@ def kernels_for(*tensors: Tensor | None) -> Kernels | None:
     present = [tensor for tensor in tensors if tensor is not None]
     if any(tensor.device.type != "cpu" or tensor.dtype != present[0].dtype for tensor in present):
         return None
-    return _PROCESS.kernels.get(present[0].dtype)
+    return _kernels_of(present[0].dtype)
 
 
-@lru_cache(maxsize=1)  # a process compiles once
-def _made(compiler: str) -> Mapping[torch.dtype, Kernels]:
-    with tempfile.TemporaryDirectory(prefix="adaptlab-kernels-") as folder:
-        return {
-            dtype: Kernels(_compiled(compiler, defined, Path(folder) / f"{len(defined)}.so"))
-            for dtype, defined in DEFINED.items()
-        }
+def _kernels_of(dtype: torch.dtype) -> Kernels | None:
+    if _PROCESS.compiler is None or dtype not in DEFINED:
+        return None
+    return _made(_PROCESS.compiler, dtype)
+
+
+@cache  # a process compiles once, and does not try again
+def _made(compiler: str, dtype: torch.dtype) -> Kernels | None:
+    try:
+        with tempfile.TemporaryDirectory(prefix="adaptlab-kernels-") as folder:
+            return Kernels(_compiled(compiler, DEFINED[dtype], Path(folder) / "kernels.so"))
+    except (OSError, subprocess.SubprocessError):
+        return None
 
 
 def _compiled(compiler: str, defined: tuple[str, ...], to: Path) -> ctypes.CDLL:
