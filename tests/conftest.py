@@ -123,7 +123,7 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesAndFolders:
-    """Give each process whole files, and one of them all tests of the shared installation."""
+    """Give each process whole files, and one of them the folder `whole`."""
     return FilesAndFolders(config, log)
 
 

@@ -6,7 +6,7 @@ SHARED_STACK = "tests/whole/"
 
 
 class FilesAndFolders(LoadFileScheduling):
-    """A file at a time, except for the tests of one whole installation, which share a process.
+    """A file at a time, but all tests of the whole installation together.
 
     Each process that ran some of them would start an installation of its own, which takes 11
     seconds of processor time.

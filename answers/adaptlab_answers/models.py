@@ -10,7 +10,7 @@ from adaptlab.plugins.dataset import (
 )
 from adaptlab.plugins.method import AttentionClaim
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
-from adaptlab.records.facts import ConversationFacts, ValueCount
+from adaptlab.records.facts import ConversationFacts, PictureFacts, ValueCount
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.values import Value
 from adaptlab_answers.documents import JsonObject
@@ -119,7 +119,8 @@ class DatasetField(Value):
     empty or has spaces only. `total_bytes` is the size of all values, null for datasets of earlier
     versions. `values` are all its values with their counts; null if there are more
     than 64 or one has more than 256 characters, and in lists of datasets. `conversations` are
-    figures of lists of messages, null if a value is another text.
+    figures of lists of messages, null if a value is another text. `pictures` are those of images,
+    null if the first value is none.
     """
 
     name: str
@@ -128,6 +129,7 @@ class DatasetField(Value):
     total_bytes: int | None = None
     values: tuple[ValueCount, ...] | None
     conversations: ConversationFacts | None = None
+    pictures: PictureFacts | None = None
 
 
 class DatasetView(Value):

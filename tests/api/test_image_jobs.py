@@ -7,6 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.api.rooted import with_a_root
 from tests.folders import a_vit_folder
+from tests.pictures import image_records
 
 from adaptlab_services.settings import Settings
 
@@ -59,3 +60,36 @@ def test_what_does_not_fit_is_refused_at_its_place(
     (problem,) = answer.json()["errors"]
     assert problem["pointer"] == pointer
     assert code in (None, problem["code"])
+
+
+OWN: dict[str, Any] = {"name": "image_classification", "dataset": "trees"}
+
+
+def uploaded(api: TestClient, **size: int) -> None:
+    body = {"name": "trees", "records": image_records(40, **size)}
+    answer = api.post("/v1/datasets", json=body)
+    assert answer.status_code == 201, answer.text
+
+
+def test_images_of_ones_own_are_a_dataset_of_records(api: TestClient) -> None:
+    uploaded(api)
+    field, label = api.get("/v1/datasets/trees").json()["fields"]
+    assert field["pictures"] == {
+        "channels": 1, "height": 8, "width": 8, "others": 0, "first_other": None
+    }  # fmt: skip
+    assert label["pictures"] is None
+    answer = api.post("/v1/jobs", json={**ADAPT, "task": OWN})
+    assert answer.status_code == 201, answer.text
+    task = answer.json()["resolved_spec"]["task"]
+    assert task["label"]["classes"] == ["elm", "oak"]
+    assert task["pixels"] == {"channels": 1, "height": 8, "width": 8}
+    assert answer.json()["resolved_spec"]["budget"]["trainable_parameters"] == 2 * 3 * 8 + 2 * 8 + 2
+
+
+def test_images_of_another_size_than_the_models_are_refused(api: TestClient) -> None:
+    uploaded(api, channels=3)
+    answer = api.post("/v1/jobs", json={**ADAPT, "task": OWN})
+    assert answer.status_code == 422, answer.text
+    (problem,) = answer.json()["errors"]
+    assert (problem["pointer"], problem["code"]) == ("/task", "other_items")
+    assert "3 × 8 × 8" in problem["detail"]

@@ -19,9 +19,9 @@ from adaptlab.families.transformers import Transformers
 from adaptlab.methods.lora import Lora
 from adaptlab.plugins.family import FAMILIES, Family
 from adaptlab.plugins.method import METHODS, Method
+from adaptlab.plugins.records_task import RecordsTask
 from adaptlab.plugins.registry import as_json, by_name
 from adaptlab.plugins.task import TASKS, Task
-from adaptlab.plugins.text_task import TextTask
 from adaptlab.plugins.theory_check import THEORY_CHECKS, TheoryCheck
 from adaptlab.specs.resolve import resolve, resolve_adapter, resolve_import
 from adaptlab.specs.resolve_theory import adaptation_of, resolve_theory
@@ -156,8 +156,8 @@ def configurations(plug_in: type[Family] | type[Task] | type[Method] | type[Theo
     They are its defaults, and those that differ from them in some knobs.
     """
     named = {"name": plug_in.model_fields["name"].default}
-    if issubclass(plug_in, TextTask):  # no defaults, because it describes a dataset
-        named |= TEXT_TASKS[named["name"]]
+    if issubclass(plug_in, RecordsTask):  # no defaults, because it describes a dataset
+        named |= RECORDS_TASKS[named["name"]]
     plain = published() if plug_in is Transformers else plug_in.model_validate(named)
     knobs: dict[str, st.SearchStrategy[object]] = {}
     for name, field in plug_in.model_fields.items():
@@ -171,7 +171,8 @@ def configurations(plug_in: type[Family] | type[Task] | type[Method] | type[Theo
     return st.fixed_dictionaries({}, optional=knobs).map(lambda some: as_json(plain) | some)
 
 
-TEXT_TASKS = {
+RECORDS_TASKS = {
+    "image_classification": {"dataset": "trees"},
     "text_classification": {
         "dataset": "reviews",
         "prompt": "{text} It is",

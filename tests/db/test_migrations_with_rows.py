@@ -34,7 +34,7 @@ JOBS = """
 
 @dataclass(frozen=True)
 class Content:
-    """The values that migrations keep: jobs, their trainings, and rows per table."""
+    """What migrations keep: jobs, their trainings, and rows per table."""
 
     jobs: Mapping[object, tuple[object, ...]]
     trainings: Mapping[object, object]
@@ -77,7 +77,7 @@ def content(url: str) -> Content:
 def test_jobs_in_every_state_are_migrated_from_and_to_every_revision(
     empty_database_url: str,
 ) -> None:
-    """Up with rows that each revision writes; down, with each step done twice; and up again."""
+    """Up with rows of each revision, down by double steps, and up again."""
     url = empty_database_url
     looks: dict[str, Content] = {}
     for revision in revisions():

@@ -247,10 +247,11 @@ def test_splits_share_no_image_and_are_as_large_as_declared(digits: tuple[int, .
 
 
 def test_classes_follow_the_order_of_the_digits():
-    one, other = (digit_images.images(DigitImages(digits=digits)) for digits in ((3, 7), (7, 3)))
+    tasks = (DigitImages(digits=digits) for digits in ((3, 7), (7, 3)))
+    one, other = (digit_images.images(task, "test") for task in tasks)
     assert torch.equal(one.levels, other.levels)
     assert torch.equal(one.classes, 1 - other.classes)
-    assert (one.levels.min(), one.levels.max()) == (0, 255)
+    assert (int(one.levels.min()), int(one.levels.max())) == (0, 255)
 
 
 @pytest.mark.parametrize(
@@ -281,5 +282,5 @@ def test_images_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(digit_images, "find_spec", absent)
     digit_images._every.cache_clear()
     with pytest.raises(BadDataset, match=r"adaptlab\[images\]"):
-        digit_images.images(DigitImages())
+        digit_images.images(DigitImages(), "test")
     digit_images._every.cache_clear()

@@ -9,6 +9,7 @@ from tests.pages.reading import text_of
 from tests.pages.submitting import admin as admin
 from tests.pages.submitting import browser as browser
 from tests.pages.visitors import HOSTILE
+from tests.pictures import image_records
 from tests.texts import CLASSIFICATION, reviews, without
 
 TASK = {
@@ -51,6 +52,15 @@ def test_datasets_are_listed_and_shown(visitor: TestClient):
     assert '"name": "text_classification"' in shown
     assert "more than 64" in shown
     assert visitor.get("/datasets/none").status_code == 404
+
+
+def test_images_have_their_size_and_their_task(visitor: TestClient):
+    upload(visitor, "trees", [*image_records(20), {"image": "none", "label": "elm"}])
+    shown = html.unescape(text_of(visitor.get("/datasets/trees").text))
+    assert "images of 1 × 8 × 8, and 1 other values, the first in record 21" in shown
+    upload(visitor, "woods", image_records(20))
+    task = forms.shown_json(visitor.get("/studies/new?dataset=woods").text)["tasks"][0]
+    assert (task["name"], task["label"]) == ("image_classification", {"field": "label"})
 
 
 def test_a_study_starts_from_a_dataset(visitor: TestClient):

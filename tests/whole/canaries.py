@@ -1,4 +1,4 @@
-"""What stands in the place of every secret of the stack, to be looked for everywhere."""
+"""What stands in the place of every secret of the stack."""
 
 SERVERS = {
     name: f"canary{name.replace('_', '')}4711"

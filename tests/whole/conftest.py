@@ -36,7 +36,7 @@ def a_folder(what: str) -> Generator[Path]:
 
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
-    """A stack in a folder with a space in its name, with short leases and canaries as secrets."""
+    """A stack in a folder with a space, with canaries as its secrets."""
     with a_folder("whole") as folder:
         (folder / "models").mkdir()
         credentials = DataDirectory.open(folder / "data").credentials_file

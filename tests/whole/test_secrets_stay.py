@@ -105,7 +105,7 @@ def rows(stack: Stack) -> dict[str, str]:
 
 
 def answers(stack: Stack) -> dict[str, str]:
-    """What the API says at every address that takes no id, and of the last jobs."""
+    """What the API says at all addresses without an id, and of jobs."""
     with httpx.Client(base_url=stack.url, headers=_bearer(stack), timeout=120) as client:
         description = client.get("/openapi.json").json()
         plain = [path for path, methods in description["paths"].items() if "get" in methods]

@@ -1,4 +1,4 @@
-"""A study outlives its supervisor and a crash of everything; replicates train once."""
+"""A study outlives its supervisor and a crash of everything."""
 
 import signal
 from collections import Counter

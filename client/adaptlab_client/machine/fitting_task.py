@@ -6,7 +6,8 @@ from typing import NamedTuple, cast
 from pydantic import JsonValue
 
 from adaptlab.figures import counted
-from adaptlab.plugins.text_task import LONGEST_ITEM, TextTask
+from adaptlab.plugins.records_task import RecordsTask
+from adaptlab.plugins.text_task import LONGEST_ITEM
 from adaptlab.records.facts import ConversationFacts, RecordsFacts
 from adaptlab.specs.resolve import resolve_task
 from adaptlab.specs.spec import Choice
@@ -56,6 +57,8 @@ def spec_of(
         longest: the most tokens of an item on a base model that reads bytes; None if it does not.
         by_head: whether labels are answered by a trained head, as encoders need it.
     """
+    if roles.task == "image_classification":
+        return Fit({"task": task_document(facts, roles)}, ())
     answer = facts.field(roles.answer)
     assert answer is not None
     task: dict[str, JsonValue] = {}
@@ -95,7 +98,7 @@ def splits_of(task: JsonObject, facts: RecordsFacts) -> SplitCounts:
         InvalidSpec: the records do not allow the task.
     """
     resolved = resolve_task(Choice.model_validate(task), "/task", {facts.name: facts})
-    assert isinstance(resolved, TextTask)
+    assert isinstance(resolved, RecordsTask)
     return resolved.reference_to_records().splits
 
 

@@ -153,12 +153,17 @@ def new_base_for_texts(file: MeasuredFile, roles: Roles, seeds: int) -> Base:
     texts and not the task.
 
     Raises:
-        NoDraft: the texts are too long, or empty, or conversations.
+        NoDraft: the texts are too long, or empty, or they are conversations or images.
     """
     if roles.task == "chat_completion":
         raise NoDraft(
             "A new base model would be pretrained on the conversations themselves. Import a model "
             "with `adaptlab base-models import`, or pretrain one on other texts, and give its name."
+        )
+    if roles.task == "image_classification":
+        raise NoDraft(
+            "A new base model would read texts and not images. Import a ViT with `adaptlab "
+            "base-models import`, and give its name."
         )
     longest = file.columns[roles.text].bytes.most + 1
     if longest > LONGEST_ANSWER:

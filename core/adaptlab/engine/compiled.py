@@ -97,7 +97,7 @@ class Kernels:
 
 @dataclass
 class _Process:
-    """What this process compiles kernels with; None if torch computes everything."""
+    """The compiler of this process; None if torch computes everything."""
 
     compiler: str | None = None
 

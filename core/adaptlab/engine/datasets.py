@@ -44,13 +44,14 @@ def read_datasets(
     paths = {_digest(file): file for file in files}
     lists, texts = dict[str, WordList](), dict[str, TextSource]()
     tokeniser: Tokeniser | None = None
+    reads_texts = any(isinstance(task, TextTask) for task in tasks_of(spec))
     chat = _chat_template(folder) if _has_conversations(spec) else PLAIN_TEMPLATE
     for reference in datasets_of(spec):
         path = paths.get(reference.digest)
         if path is None:
             continue
         if isinstance(reference, RecordsReference):
-            tokeniser = tokeniser or _tokeniser(spec, folder)
+            tokeniser = tokeniser or _tokeniser(spec, folder if reads_texts else None)
             texts[reference.digest] = TextSource(path, reference.digest, tokeniser, chat)
         else:
             lists[reference.digest] = read_words(path.read_bytes(), reference.digest)

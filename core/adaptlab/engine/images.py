@@ -10,7 +10,7 @@ from torch import Tensor
 
 from adaptlab.engine.digits import hash_of, is_in_split, listed_places
 from adaptlab.engine.items import Items
-from adaptlab.engine.tensors import Int
+from adaptlab.engine.tensors import Int, UInt8
 from adaptlab.plugins.image_task import ImageTask
 from adaptlab.plugins.registry import Registry
 from adaptlab.plugins.splits import Split
@@ -18,17 +18,24 @@ from adaptlab.plugins.splits import Split
 
 @dataclass(frozen=True)
 class Labelled:
-    """The levels of the pixels of images, and the places of their classes."""
+    """The images of a split, in the order in which they are scored.
 
-    levels: Int[Tensor, "W T"]
+    Attributes:
+        levels: the levels of the pixels, at one byte each.
+        classes: the places of the classes.
+        lines: the records that the images come from, counted from 1; None without records.
+    """
+
+    levels: UInt8[Tensor, "W T"]
     classes: Int[Tensor, "W"]
+    lines: Int[Tensor, "W"] | None = None
 
 
 # `Any`, because each task has its own class.
-ENGINE_IMAGES: Registry[Callable[[Any], Labelled]] = Registry(
+ENGINE_IMAGES: Registry[Callable[[Any, Split], Labelled]] = Registry(
     "engine images", "adaptlab.engine.tasks"
 )
-"""From a task to all its images; only tasks with images have one."""
+"""From a task to the images of a split; only tasks with images have one."""
 
 
 def image_items(
@@ -38,10 +45,10 @@ def image_items(
 
     Training items are drawn. The others go through the split in the order of a hash.
     """
-    images = _of_split(task, split, seeds.device)
+    images = images_of(task, split, seeds.device)
     index = torch.arange(first, first + count, device=seeds.device).unsqueeze(0)
     places = listed_places(split, seeds.unsqueeze(1), index, len(images.classes))
-    tokens = images.levels[places]
+    tokens = images.levels[places].long()
     return Items(
         tokens=tokens,
         targets=images.classes[places].unsqueeze(-1),
@@ -51,13 +58,20 @@ def image_items(
     )
 
 
-def _of_split(task: ImageTask, split: Split, device: torch.device) -> Labelled:
+def images_of(task: ImageTask, split: Split, device: torch.device) -> Labelled:
+    """Return the images of a split on a device."""
     return _listed(task, split, device)  # pyright: ignore[reportArgumentType] - frozen, and so hashable
 
 
-@lru_cache(maxsize=16)  # about a megabyte each
+@lru_cache(maxsize=8)
 def _listed(task: ImageTask, split: Split, device: torch.device) -> Labelled:
-    images = ENGINE_IMAGES.get(task.name)(task)
-    order = hash_of(images.levels).argsort()
-    kept = order[is_in_split(images.levels[order], split)]
-    return Labelled(images.levels[kept].to(device), images.classes[kept].to(device))
+    images = ENGINE_IMAGES.get(task.name)(task, split)
+    return Labelled(images.levels.to(device), images.classes.to(device), images.lines)
+
+
+def in_split(images: Labelled, split: Split) -> Labelled:
+    """Return those that a hash of their pixels puts into a split."""
+    levels = images.levels.long()
+    order = hash_of(levels).argsort()
+    kept = order[is_in_split(levels[order], split)]
+    return Labelled(images.levels[kept], images.classes[kept])

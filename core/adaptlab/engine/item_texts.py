@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.grouped import lifted
+from adaptlab.engine.images import images_of
 from adaptlab.engine.items import Items
 from adaptlab.engine.making import as_digit_task, scored_items
 from adaptlab.engine.tensors import Int
@@ -98,9 +99,11 @@ class _OfImages(ItemTexts):
     def shown(self, count: int) -> tuple[ShownItem, ...]:
         ((_, items),) = scored_items(self._task, "test", count, count, torch.device("cpu"))
         pairs = zip(items.tokens[0].tolist(), items.targets[0, :, 0].tolist(), strict=True)
+        lines = images_of(self._task, "test", torch.device("cpu")).lines
         return tuple(
             ShownItem(
                 item=place,
+                line=None if lines is None else int(lines[place]),
                 prompt=prompt_excerpt(self._task.written(levels)),
                 expected=self.choice(place, right),
             )

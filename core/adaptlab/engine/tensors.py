@@ -8,5 +8,6 @@ from typing import Annotated as Bool
 from typing import Annotated as Float
 from typing import Annotated as Int
 from typing import Annotated as Shaped
+from typing import Annotated as UInt8
 
-__all__ = ["Bool", "Float", "Int", "Shaped"]
+__all__ = ["Bool", "Float", "Int", "Shaped", "UInt8"]

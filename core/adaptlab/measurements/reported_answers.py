@@ -13,6 +13,7 @@ from adaptlab.measurements.report_bounds import (
     storable,
 )
 from adaptlab.measurements.results import AnswerText, Excerpt, ShownItem
+from adaptlab.plugins.records_task import RecordsTask
 from adaptlab.plugins.task import Task
 from adaptlab.plugins.text_task import TextTask
 
@@ -51,10 +52,11 @@ class ExpectedAnswers:
     @classmethod
     def of(cls, task: Task, shown: int) -> "ExpectedAnswers":
         """Return what is expected for a scored task of a job."""
-        if not isinstance(task, TextTask):
+        if not isinstance(task, RecordsTask):
             return cls(shown, None, {})
         splits = task.reference_to_records().splits
-        return cls(shown, splits.train + splits.validation + splits.test, task.listed_answers())
+        words = task.listed_answers() if isinstance(task, TextTask) else {}
+        return cls(shown, splits.train + splits.validation + splits.test, words)
 
     def items(self, at: str, items: Sequence[ShownItem]) -> Iterator[Problem]:
         """Yield the problems of the shown items, with pointers below `at`."""

@@ -8,20 +8,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field
 
-from adaptlab.errors import BadDataset, Problem
-from adaptlab.plugins.dataset import DatasetFacts, Datasets, RecordsReference
-from adaptlab.plugins.splits import Split
-from adaptlab.plugins.task import Task
+from adaptlab.errors import Problem
+from adaptlab.plugins.records_task import RecordsTask, names_field, problems_of_splits
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.records.record import FieldName, Record
 from adaptlab.text.encoding import Keep
-from adaptlab.text.source import TextSource
-from adaptlab.text.splitting import SplitRule, SplitsByField, SplitsByValue, unknown_field
+from adaptlab.text.splitting import SplitRule, SplitsByValue, unknown_field
 from adaptlab.text.template import LONGEST_TEMPLATE, BadTemplate, Template, parsed
 from adaptlab.text.tokeniser import BYTES_VOCABULARY
-from adaptlab.values import Name, Value
+from adaptlab.values import Value
 
 LONGEST_ITEM = 8192
 """Limit in tokens of a prompt with its answer."""
@@ -51,18 +48,14 @@ class TokenLimits(Value):
     cut: Cut = Cut()
 
 
-class TextTask(Task, ABC):
+class TextTask(RecordsTask, ABC):
     """A task whose prompts and answers are texts of records."""
 
     ends: ClassVar[bool]
     """Whether the token that ends a text follows an answer."""
 
-    dataset: RecordsReference | Name
     tokens: TokenLimits = TokenLimits()
     splits: SplitRule = SplitsByValue()
-
-    _source: TextSource | None = PrivateAttr(default=None)
-    _problems: tuple[Problem, ...] = PrivateAttr(default=())
 
     @abstractmethod
     def template(self) -> Template:
@@ -81,45 +74,12 @@ class TextTask(Task, ABC):
         return None
 
     @abstractmethod
-    def answer_field(self) -> tuple[str, str]:
-        """Return the pointer below the task, and the name, of the answer's field."""
-
-    @abstractmethod
     def usual_answer(self) -> int:
         """Return the limit on the tokens of an answer if the spec has none."""
 
     @abstractmethod
     def fits(self, facts: RecordsFacts) -> Iterator[Problem]:
         """Yield what the answer's field does not allow; the field exists."""
-
-    def majority(self, facts: RecordsFacts) -> float | None:
-        """Return the share of the most common answer, None if it is not known."""
-        field = facts.field(self.answer_field()[1])
-        counts = [entry.count for entry in (field.values if field else None) or ()]
-        return max(counts) / facts.records if counts else None
-
-    def source(self) -> TextSource:
-        """Return the content of the dataset and the tokeniser.
-
-        Raises:
-            BadDataset: they have not been given.
-        """
-        if self._source is None:
-            raise BadDataset(
-                f"The records of the dataset {self.reference_to_records().name!r} are not "
-                "available here. Get them from the server."
-            )
-        return self._source
-
-    def with_texts(self, sources: Mapping[str, TextSource]) -> "TextTask":
-        """Return the task with its records, which are read when an item is needed."""
-        task = self.model_copy()
-        task._source = sources.get(self.reference_to_records().digest)
-        return task
-
-    def found_in(self, facts: RecordsFacts) -> "TextTask":
-        """Return the task with what follows from the values of the answer's field."""
-        return self
 
     def choices(self) -> Mapping[str, Template]:
         """Return the label words by the value of the answer's field.
@@ -149,19 +109,9 @@ class TextTask(Task, ABC):
         """Return the limit on the tokens of an answer."""
         return self.tokens.answer or self.usual_answer()
 
-    def reference_to_records(self) -> RecordsReference:
-        """Return the dataset.
-
-        Raises:
-            BadDataset: the task was not settled.
-        """
-        if isinstance(self.dataset, str):
-            raise BadDataset(f"The dataset {self.dataset!r} has not been looked up yet.")
-        return self.dataset
-
     def split_rule(self) -> SplitRule:
         """Return the rule with every default filled in."""
-        if isinstance(self.splits, SplitsByField) or self.splits.by is not None:
+        if names_field(self.splits):
             return self.splits
         fields = self.template().fields
         return self.splits.model_copy(update={"by": fields[0] if fields else None})
@@ -169,52 +119,6 @@ class TextTask(Task, ABC):
     def cut_field(self) -> str:
         """Return the field that is shortened if a prompt is too long."""
         return self.tokens.cut.field or next(iter(self.template().fields))
-
-    def settled(self, datasets: Datasets) -> "TextTask":
-        """Return the task with its dataset's digest and the sizes of its splits."""
-        if problems := tuple(self._own_problems()):
-            return self._with_problems(problems)
-        name = self.dataset if isinstance(self.dataset, str) else self.dataset.name
-        facts = datasets.get(name)
-        if facts is None:
-            return self._with_problems((_unknown(name),))
-        if isinstance(facts, DatasetFacts):
-            return self._with_problems((_not_records(name),))
-        if problems := tuple(self._misfits(facts)):
-            return self._with_problems(problems)
-        known: dict[str, Value] = {
-            "dataset": self._reference(facts),
-            "splits": self.split_rule(),
-        }
-        if self.classes() is None:
-            known["tokens"] = self.tokens.model_copy(update={"answer": self.answer_tokens()})
-        return self.found_in(facts).model_copy(update=known)
-
-    def problems(self) -> tuple[Problem, ...]:
-        """Return the errors of the configuration, with pointers below the task."""
-        if self._problems or isinstance(self.dataset, RecordsReference):
-            return self._problems
-        return (_unknown(self.dataset),)
-
-    def split_problems(self, splits: tuple[Split, ...]) -> tuple[Problem, ...]:
-        """Return the problem of a split without records."""
-        empty = [split for split in splits if not self.available(split)]
-        if not empty:
-            return ()
-        detail = (
-            f"No record of {self.reference_to_records().name!r} is in the {empty[0]} split. Use a "
-            "larger share, or a dataset with more records."
-        )
-        return (Problem("/splits", "empty_split", detail),)
-
-    def available(self, split: Split) -> int:
-        """Return the number of records in a split."""
-        counts = self.reference_to_records().splits
-        return {"train": counts.train, "validation": counts.validation, "test": counts.test}[split]
-
-    def datasets(self) -> tuple[RecordsReference, ...]:
-        """Return the dataset."""
-        return (self.reference_to_records(),)
 
     def vocabulary(self) -> int:
         """Return the tokens of the tokeniser of bytes, the smallest that there is."""
@@ -251,13 +155,6 @@ class TextTask(Task, ABC):
 
     def _misfits(self, facts: RecordsFacts) -> Iterator[Problem]:
         """Yield what the dataset does not allow."""
-        if not isinstance(self.dataset, str) and self.dataset.digest != facts.digest:
-            detail = (
-                f"The dataset {facts.name!r} on this server has the SHA-256 {facts.digest}, which "
-                "differs from the spec's. Use this digest, or name the dataset only."
-            )
-            yield Problem("/dataset", "dataset_differs", detail, nearest=(facts.digest,))
-            return
         for place, template in self.templates():
             for name in template.fields:
                 if facts.field(name) is None:
@@ -270,23 +167,13 @@ class TextTask(Task, ABC):
         is_known = all(facts.field(name) is not None for name in self.template().fields)
         if not is_known and self.split_rule() != self.splits:
             return  # the rule follows from the prompt
-        for problem in self.split_rule().problems(facts):
-            yield Problem(
-                "/splits" + problem.pointer, problem.code, problem.detail, problem.allowed
-            )
+        yield from problems_of_splits(self.split_rule(), facts)
 
-    def _reference(self, facts: RecordsFacts) -> RecordsReference:
-        return RecordsReference(
-            name=facts.name,
-            digest=facts.digest,
-            splits=self.split_rule().counts(facts),
-            majority=self.majority(facts),
-        )
-
-    def _with_problems(self, problems: tuple[Problem, ...]) -> "TextTask":
-        task = self.model_copy()
-        task._problems = problems
-        return task
+    def _known_of(self, facts: RecordsFacts) -> dict[str, Value]:
+        known = super()._known_of(facts)
+        if self.classes() is None:
+            known["tokens"] = self.tokens.model_copy(update={"answer": self.answer_tokens()})
+        return known
 
 
 class PromptedTask(TextTask, ABC):
@@ -318,16 +205,3 @@ class PromptedTask(TextTask, ABC):
         if cut is not None and cut not in fields:
             detail = f"The prompt does not contain {cut!r}, the field to cut."
             yield Problem("/tokens/cut/field", "not_in_prompt", detail, allowed=fields)
-
-
-def _unknown(name: str) -> Problem:
-    return Problem(
-        "/dataset",
-        "unknown_dataset",
-        f"There is no dataset named {name!r}. Upload one with `adaptlab datasets upload`.",
-    )
-
-
-def _not_records(name: str) -> Problem:
-    detail = f"The dataset {name!r} consists of words. This task needs a dataset of records."
-    return Problem("/dataset", "not_records", detail)

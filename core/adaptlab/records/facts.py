@@ -38,6 +38,24 @@ class ConversationFacts(Value):
     longest_answer: int
 
 
+class PictureFacts(Value):
+    """Figures of a field whose first value is a picture.
+
+    Attributes:
+        channels: 1 for grey, 3 for red, green and blue; of the first picture.
+        height: its rows of pixels.
+        width: the pixels of a row.
+        others: records whose value has another size or is no picture.
+        first_other: the first of these records, counted from 1; None if there is none.
+    """
+
+    channels: int
+    height: int
+    width: int
+    others: int
+    first_other: int | None
+
+
 class FieldFacts(Value):
     """One field of all records.
 
@@ -51,6 +69,8 @@ class FieldFacts(Value):
         buckets: records by the bucket of their value; see `adaptlab.records.buckets`.
         conversations: figures of conversations; None if a value is another text, and for datasets
             of earlier versions.
+        pictures: figures of pictures; None if the first value is none, and for datasets of earlier
+            versions.
     """
 
     name: FieldName
@@ -60,6 +80,7 @@ class FieldFacts(Value):
     values: tuple[ValueCount, ...] | None
     buckets: Annotated[tuple[int, ...], Field(min_length=BUCKETS, max_length=BUCKETS)]
     conversations: ConversationFacts | None = None
+    pictures: PictureFacts | None = None
 
 
 class RecordsFacts(Value):

@@ -11,9 +11,11 @@ from adaptlab.records.facts import (
     MOST_VALUES,
     ConversationFacts,
     FieldFacts,
+    PictureFacts,
     RecordsFacts,
     ValueCount,
 )
+from adaptlab.records.pictures import PREFIX, NotAPicture, PictureSize, picture_size
 from adaptlab.records.record import (
     LONGEST_LINE,
     MOST_BYTES,
@@ -119,6 +121,7 @@ class _Field:
         self._values: Counter[str] | None = Counter()
         self._buckets = [0] * BUCKETS
         self._conversations: _Conversations | None = _Conversations()
+        self._pictures: _Pictures | None = _Pictures()
 
     def add(self, value: str) -> None:
         """Add the value of one record."""
@@ -128,6 +131,8 @@ class _Field:
         self._empty += not value.strip()
         if self._conversations is not None and not self._conversations.add(value):
             self._conversations = None
+        if self._pictures is not None and not self._pictures.add(value):
+            self._pictures = None
         if self._values is None:
             self._buckets[bucket_of(value)] += 1
             return
@@ -150,6 +155,7 @@ class _Field:
             values=counts,
             buckets=tuple(self._all_buckets()),
             conversations=self._conversations and self._conversations.facts(),
+            pictures=self._pictures and self._pictures.facts(),
         )
 
     def _all_buckets(self) -> list[int]:
@@ -191,6 +197,42 @@ class _Conversations:
             unanswered=self._unanswered,
             longest_answer=self._longest_answer,
         )
+
+
+class _Pictures:
+    """Figures of the pictures of one field."""
+
+    def __init__(self) -> None:
+        self._size: PictureSize | None = None
+        self._records = self._others = 0
+        self._first_other: int | None = None
+
+    def add(self, value: str) -> bool:
+        """Add a value; return False if it is the first and no picture."""
+        self._records += 1
+        size = _size_of(value)
+        self._size = self._size or size
+        if size != self._size:
+            self._others += 1
+            self._first_other = self._first_other or self._records
+        return self._size is not None
+
+    def facts(self) -> PictureFacts | None:
+        """Return the figures, None without any value."""
+        if self._size is None:
+            return None
+        return PictureFacts(
+            **self._size._asdict(), others=self._others, first_other=self._first_other
+        )
+
+
+def _size_of(value: str) -> PictureSize | None:
+    if not value.startswith(PREFIX):  # as nearly all values of other datasets
+        return None
+    try:
+        return picture_size(value)
+    except NotAPicture:
+        return None
 
 
 def _bytes_of(value: str) -> int:

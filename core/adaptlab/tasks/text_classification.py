@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from adaptlab.errors import Problem
+from adaptlab.plugins.labels import problems_of_labels
 from adaptlab.plugins.task import TASKS
 from adaptlab.plugins.text_task import PromptedTask
 from adaptlab.records.facts import MOST_VALUES, RecordsFacts
@@ -117,33 +118,15 @@ class TextClassification(PromptedTask):
         return (self.label.classes or ()) if self.score == "head" else ()
 
     def fits(self, facts: RecordsFacts) -> Iterator[Problem]:
-        field = facts.field(self.label.field)
-        assert field is not None
-        if field.values is None:
-            detail = (
-                f"The field {field.name!r} has more than {MOST_VALUES} values. Choose a field with "
-                "labels, or the task text_completion."
-            )
-            yield Problem("/label/field", "too_many_labels", detail)
-            return
-        present = [entry.value for entry in field.values]
-        if len(present) < 2:
-            detail = f"All records have the label {present[0]!r}. There must be two labels or more."
-            yield Problem("/label/field", "one_label", detail)
-        named = self.label.classes if self.score == "head" else tuple(self.choices())
-        if named is None:
-            return  # the classes are the field's values
-        noun = "word" if self.score == "label_words" else "class"
-        pointer = f"/label/{'words' if self.score == 'label_words' else 'classes'}"
-        missing = [value for value in present if value not in named]
-        if missing and len(present) > 1:
-            listed = ", ".join(map(repr, missing[:8]))
-            detail = f"The label {listed} of {facts.name!r} has no {noun}. Give one for each."
-            yield Problem(pointer, f"label_without_{noun}", detail, allowed=tuple(present))
-        if absent := [value for value in named if value not in present]:
-            listed = ", ".join(map(repr, absent[:8]))
-            detail = f"No record of {facts.name!r} has the label {listed}. Leave its {noun} out."
-            yield Problem(pointer, "no_such_label", detail, allowed=tuple(present))
+        by_head = self.score == "head"
+        yield from problems_of_labels(
+            facts,
+            self.label.field,
+            self.label.classes if by_head else tuple(self.choices()),
+            noun="class" if by_head else "word",
+            place="classes" if by_head else "words",
+            otherwise=", or the task text_completion",
+        )
 
     def found_in(self, facts: RecordsFacts) -> "TextClassification":
         """Return the task with the dataset's labels as classes of a head."""

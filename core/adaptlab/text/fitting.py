@@ -30,12 +30,14 @@ class Roles(Value):
 
     Attributes:
         task: the task that fits.
-        text: the field that the model reads.
+        text: the field that the model reads; images for `image_classification`.
         answer: the field with the label or the completion; for conversations it is `text`.
         split: the field that names splits, None if there is none.
     """
 
-    task: Literal["text_classification", "text_completion", "chat_completion"]
+    task: Literal[
+        "text_classification", "text_completion", "chat_completion", "image_classification"
+    ]
     text: str
     answer: str
     split: str | None
@@ -44,7 +46,8 @@ class Roles(Value):
 def roles_of(facts: RecordsFacts, lengths: Mapping[str, int]) -> Roles | None:
     """Return the fields of the task that fits, None if none does.
 
-    A field of conversations that end with the assistant's turn comes first. Fields with usual names
+    A field of conversations that end with the assistant's turn comes first, and then one of images
+    of one size beside a label. Fields with usual names
     are taken for a prompt and its answer. Otherwise the label is the field with the fewest values
     of 2 to 64, usual names first, and the text is the longest other one.
 
@@ -56,11 +59,14 @@ def roles_of(facts: RecordsFacts, lengths: Mapping[str, int]) -> Roles | None:
     fields = {field.name: field for field in facts.fields if field.name != split}
     if chat := next((name for name, field in fields.items() if _is_chat(field)), None):
         return Roles(task="chat_completion", text=chat, answer=chat, split=split)
+    labels = [field for field in fields.values() if _is_label(field, facts.records)]
+    if labels and (images := _images(facts)):
+        label = min(labels, key=_likelihood).name
+        return Roles(task="image_classification", text=images, answer=label, split=split)
     for prompt, answers in ANSWERS.items():
         answer = next((name for name in answers if name in fields), None)
         if prompt in fields and answer is not None:
             return Roles(task="text_completion", text=prompt, answer=answer, split=split)
-    labels = [field for field in fields.values() if _is_label(field, facts.records)]
     if not labels:
         return None
     return roles_with(facts, lengths, min(labels, key=_likelihood).name)
@@ -81,6 +87,9 @@ def roles_with(facts: RecordsFacts, lengths: Mapping[str, int], answer: str) -> 
     if field is None or answer == split or not texts:
         return None
     text = max(texts, key=lambda name: lengths[name])
+    images = _images(facts)
+    if images and _is_label(field, facts.records):
+        return Roles(task="image_classification", text=images, answer=answer, split=split)
     if _is_label(field, facts.records):
         return Roles(task="text_classification", text=text, answer=answer, split=split)
     usual = next((name for name in ANSWERS if name in texts), text)
@@ -99,6 +108,8 @@ def task_document(
     task: dict[str, JsonValue] = {"name": roles.task, "dataset": facts.name}
     if roles.task == "chat_completion":
         task["messages"] = {"field": roles.text}
+    elif roles.task == "image_classification":
+        task |= {"image_field": roles.text, "label": {"field": roles.answer}}
     else:
         task["prompt"] = f"{{{roles.text}}}\n"
     if roles.task == "text_classification" and by_head:
@@ -154,6 +165,12 @@ def answer_in_bytes(figures: ConversationFacts) -> int:
 def word_of(label: str) -> str:
     """Return the label word of a label."""
     return f" {label.strip()}" if label.strip() else " none"
+
+
+def _images(facts: RecordsFacts) -> str | None:
+    """Return the first field of images of one size, None if there is none."""
+    found = (field for field in facts.fields if field.pictures and not field.pictures.others)
+    return next((field.name for field in found), None)
 
 
 def _is_chat(field: FieldFacts) -> bool:

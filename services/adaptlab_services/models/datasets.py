@@ -218,7 +218,7 @@ def fitting_task(session: Session, name: str, context: int | None = None) -> Jso
     task = task_document(facts, roles)
     if "prompt" in task:
         task["prompt"] = f"{{{roles.text}}}{ASKS}"
-    if context is not None:
+    if context is not None and roles.task != "image_classification":
         task["tokens"] = limits_in_bytes(facts, roles, len(ASKS), context)
     return {**task}
 
@@ -315,7 +315,7 @@ def _after(cursor: Cursor) -> tuple[str, int]:
     return cursor.key, cursor.row()
 
 
-_KEPT_OF_FIELDS = {"name", "longest", "empty", "total_bytes", "conversations"}
+_KEPT_OF_FIELDS = {"name", "longest", "empty", "total_bytes", "conversations", "pictures"}
 
 
 def records_columns(facts: RecordsFacts) -> Mapping[str, Any]:

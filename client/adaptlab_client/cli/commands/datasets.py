@@ -113,7 +113,14 @@ def inspect(
 def upload(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the dataset.")],
-    file: FileArgument,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            exists=True,
+            help="CSV, TSV, JSONL or Parquet; a folder of images or an .npz.",
+        ),
+    ],
     kind: Annotated[
         KindName | None,
         typer.Option(
@@ -124,16 +131,27 @@ def upload(
         ),
     ] = None,
     form: FormatOption = None,
+    size: Annotated[
+        str | None, typer.Option(help="Make all images of this size, such as 32 or 32x48.")
+    ] = None,
+    grey: Annotated[bool, typer.Option("--grey", help="Leave the colours of images out.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Upload a file; after an interruption, run it again to send the rest.
 
     A file of words has a JSON list per line, or tabs between the three words if its name ends in
-    .tsv. Records of any form are checked here, and sent as JSON lines.
+    .tsv. Records of any form are checked here, and sent as JSON lines. A folder of images has a
+    folder for each label, perhaps in folders for splits; an .npz has images and labels.
     """
     from adaptlab_client.cli.printing.progress import byte_bar  # loads rich, only needed here
+    from adaptlab_client.machine.image_files import is_of_images
     from adaptlab_client.machine.record_files import canonical, kind_of
 
+    if is_of_images(file):
+        _upload_images(context, name, file, size, grey=grey, output=output)
+        return
+    if size is not None or grey:
+        raise UsageError("--size and --grey are for a folder of images or an .npz.")
     chosen = kind or KindName(kind_of(file, form.value if form else None))
     if kind is None:
         say(f"{file.name} is read as {chosen}; --kind chooses")
@@ -144,6 +162,25 @@ def upload(
         client = stack.enter_context(open_client(context))
         report = stack.enter_context(byte_bar(file.name))
         entry = client.datasets.upload_file(name, content, kind=chosen.value, report=report)
+    print_one(entry, COLUMNS, _row, output, "name")
+
+
+def _upload_images(
+    context: typer.Context, name: str, path: Path, size: str | None, *, grey: bool, output: Output
+) -> None:
+    from adaptlab_client.cli.printing.progress import byte_bar  # loads rich, only needed here
+    from adaptlab_client.machine.image_files import NoImages, Size, image_records
+
+    try:
+        wanted = Size.read(size) if size else None
+        with (
+            image_records(path, wanted, grey=grey) as records,
+            open_client(context) as client,
+            byte_bar(path.name) as report,
+        ):
+            entry = client.datasets.upload_file(name, records, kind="records", report=report)
+    except NoImages as error:
+        raise UsageError(str(error)) from error
     print_one(entry, COLUMNS, _row, output, "name")
 
 

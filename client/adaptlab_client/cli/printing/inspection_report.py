@@ -62,6 +62,11 @@ def _answer(report: Inspection) -> str:
             f"{known} The task that fits is chat_completion, with the assistant's last turn in "
             f"{report.roles.text} as the answer."
         )
+    if report.roles.task == "image_classification":
+        return (
+            f"{known} The task that fits is image_classification, with {report.roles.text} as the "
+            f"image and {report.roles.answer} as the label."
+        )
     answer = "label" if report.roles.task == "text_classification" else "answer"
     return (
         f"{known} The task that fits is {report.roles.task}, with {report.roles.text} as the text "

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import torch
 
-from adaptlab.engine.images import ENGINE_IMAGES, Labelled
+from adaptlab.engine.images import ENGINE_IMAGES, Labelled, in_split
 from adaptlab.errors import BadDataset
 from adaptlab.plugins.images import LEVELS
+from adaptlab.plugins.splits import Split
 from adaptlab.tasks.digit_images import DigitImages
 
 PLACE = "datasets/data/digits.csv.gz"
@@ -20,8 +21,8 @@ DARKEST = 16
 
 
 @ENGINE_IMAGES.register("digit_images")
-def images(task: DigitImages) -> Labelled:
-    """Return the images of the task's digits.
+def images(task: DigitImages, split: Split) -> Labelled:
+    """Return the images of the task's digits in a split.
 
     Raises:
         BadDataset: they are not installed, or are others.
@@ -30,7 +31,7 @@ def images(task: DigitImages) -> Labelled:
     chosen = torch.tensor(task.digits)
     classes = (every.classes.unsqueeze(1) == chosen).int()
     kept = classes.any(1)
-    return Labelled(every.levels[kept], classes[kept].argmax(1))
+    return in_split(Labelled(every.levels[kept], classes[kept].argmax(1)), split)
 
 
 @lru_cache(maxsize=1)
@@ -52,5 +53,5 @@ def _every() -> Labelled:
             "Install the version of constraints.txt."
         )
     rows = torch.tensor([[float(cell) for cell in line.split(b",")] for line in table.split()])
-    levels = (rows[:, :-1] * (LEVELS - 1) / DARKEST).round().to(torch.int64)
+    levels = (rows[:, :-1] * (LEVELS - 1) / DARKEST).round().to(torch.uint8)
     return Labelled(levels, rows[:, -1].to(torch.int64))
