@@ -77,7 +77,9 @@ class EvaluationView(Value):
     `base_model` is another base model on which it was measured, null for the job's own. If it is
     not `attached`, it was measured on the base model alone. `confusion` and `macro_f1` are null
     unless the task chooses among 2 to 32 labels. `macro_f1` is the mean F1 score of all labels that
-    are right or given.
+    are right or given. `loss` is the mean cross-entropy of the tokens of the right answers in nats,
+    each after the right ones before it, and `perplexity` its exponential; null if the task chooses,
+    and in results of earlier versions.
     """
 
     id: int
@@ -91,6 +93,8 @@ class EvaluationView(Value):
     accuracy: float
     macro_f1: float | None = None
     confusion: Confusion | None = None
+    loss: float | None = None
+    perplexity: float | None = None
     base_model: str | None = None
     links: EvaluationLinks
 

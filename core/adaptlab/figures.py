@@ -1,5 +1,6 @@
 """Numbers and names in sentences: counts, shares, points and lists."""
 
+import math
 from collections.abc import Sequence
 
 
@@ -23,3 +24,12 @@ def listed(names: Sequence[str]) -> str:
     if len(names) < 2:
         return "".join(names)
     return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+LARGEST_EXPONENT = 700.0
+"""The largest loss in nats whose exponential is a number."""
+
+
+def perplexity(loss: float | None) -> float | None:
+    """Return the perplexity of a loss in nats; None if unknown or too large."""
+    return None if loss is None or loss > LARGEST_EXPONENT else math.exp(loss)

@@ -933,7 +933,8 @@ class Evaluation(Table):
 
     It is the base model's if not `attached`. `base_model` is another one on which it was measured,
     empty for the job's own. `confusion` has the counts of given labels by right
-    label, with the labels; null unless the task chooses among few.
+    label, with the labels; null unless the task chooses among few. `loss` is the mean
+    cross-entropy of counted tokens in nats; null if the task chooses.
     """
 
     __tablename__ = "evaluations"
@@ -961,6 +962,7 @@ class Evaluation(Table):
     correct: Mapped[int]
     total: Mapped[int]
     confusion: Mapped[Json | None] = mapped_column(JSONB(none_as_null=True))
+    loss: Mapped[float | None]
     base_model: Mapped[str] = mapped_column(server_default="")
 
 

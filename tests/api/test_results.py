@@ -316,3 +316,13 @@ def test_only_the_latest_attempt_is_shown(
     assert curve["steps"] == [1]
     assert [a["attempt"] for a in data(api, f"{job}/attempts")] == [1, 2]
     assert api.get(file["links"]["content"]).status_code == 200
+
+
+def test_a_loss_comes_with_its_perplexity(
+    api: TestClient, job: str, ledger: DatabaseLedger, claim: Claim
+) -> None:
+    scores = [an_evaluation(0, loss=0.5), an_evaluation(1, loss=800.0)]
+    ledger.record(claim, [results.Evaluated(evaluation=score) for score in scores])
+    likely, not_at_all = data(api, f"{job}/evaluations")
+    assert (likely["loss"], likely["perplexity"]) == (0.5, pytest.approx(1.6487213))
+    assert (not_at_all["loss"], not_at_all["perplexity"]) == (800.0, None), "no number is so large"

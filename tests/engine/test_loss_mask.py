@@ -20,7 +20,7 @@ from tests.engine.making import (
 )
 
 from adaptlab.engine.digits import target_rows
-from adaptlab.engine.evaluate import outcomes, validation
+from adaptlab.engine.evaluate import judged, outcomes, validation
 from adaptlab.engine.items import Items
 from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.making import ITEM_SEED, make_items
@@ -107,6 +107,20 @@ def test_the_validation_loss_counts_the_same_tokens():
     repeated = made.each(lambda tensor: tensor.expand(2, -1, -1))
     expected = plain_losses(model, repeated, target_rows(plan.task))
     assert found.tolist() == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_test_loss_counts_them_too_and_stays_with_its_replicate():
+    plan = filtering()
+    model = model_of(plan)
+    made = make_items(plan.task, "test", torch.tensor([ITEM_SEED]), 0, 50)
+    repeated = made.each(lambda tensor: tensor.expand(2, -1, -1))
+    expected = plain_losses(model, repeated, target_rows(plan.task))
+    assert expected[0] != expected[1]
+    found = judged(model, plan.task, "test", 50, plan.replicates)
+    for rows, losses in (([0, 1], expected), ([1, 0], expected[::-1])):
+        kept = found.rows(rows).loss
+        assert kept is not None
+        assert kept.tolist() == pytest.approx(losses, rel=1e-12)
 
 
 class Saying:

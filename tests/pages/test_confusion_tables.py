@@ -32,7 +32,7 @@ class Jobs:
         self._settings, self._sessions = settings, sessions
         self._signed = {"Authorization": f"Bearer {token}"}
 
-    def scored(self, *confusions: Any) -> UUID:
+    def scored(self, *confusions: Any, loss: float | None = None) -> UUID:
         """A job with one seed per confusion."""
         records = [
             {**record, "label": {"pos": HOSTILE}.get(record["label"], "neg")}
@@ -55,7 +55,10 @@ class Jobs:
                 assert (answer := api.post(path, json=body)).status_code == 201, answer.text
         claim = a_claim(ledger := a_ledger(self._sessions))
         task = claim.resolved_spec.evaluation_tasks[0]
-        scores = [an_evaluation(n, task=task, confusion=one) for n, one in enumerate(confusions)]
+        scores = [
+            an_evaluation(n, task=task, confusion=one, loss=loss)
+            for n, one in enumerate(confusions)
+        ]
         ledger.record(claim, [results.Evaluated(evaluation=one) for one in scores])
         return claim.job_id
 
@@ -87,6 +90,12 @@ def test_a_job_without_labels_has_no_table(reader: TestClient, jobs: Jobs) -> No
     page = reader.get(f"/jobs/{jobs.scored(None)}").text
     assert "macro-F1" not in page
     assert "Right and given labels" not in page
+
+
+def test_losses_stand_beside_those_of_the_base_alone(reader: TestClient, jobs: Jobs) -> None:
+    page = " ".join(text_of(reader.get(f"/jobs/{jobs.scored(None, loss=0.5)}").text).split())
+    assert "Loss and perplexity on test items" in page
+    assert "0.5 1.65 – –" in page
 
 
 def test_the_base_alone_is_in_no_mean_and_the_own_task_comes_first() -> None:

@@ -28,16 +28,19 @@ class Judged:
         right: a mask of the correct ones.
         given: the places of the chosen labels, None if the task does not choose from a list.
         expected: the places of the right labels, likewise.
+        loss: the mean cross-entropy of all counted tokens in nats; None if the task chooses.
     """
 
     right: Bool[Tensor, "R N"]
     given: Int[Tensor, "R N"] | None = None
     expected: Int[Tensor, "N"] | None = None
+    loss: Float[Tensor, "R"] | None = None
 
     def rows(self, rows: Sequence[int]) -> "Judged":
         """Return the answers of some replicates, in this order."""
         given = None if self.given is None else self.given[rows]
-        return Judged(self.right[rows], given, self.expected)
+        loss = None if self.loss is None else self.loss[rows]
+        return Judged(self.right[rows], given, self.expected, loss)
 
 
 @torch.no_grad()
@@ -62,9 +65,12 @@ def judged(
 
     if expected is None:
         right = torch.zeros(shape, dtype=torch.bool, device=device)
+        losses = _Losses(replicates, device)
         for places, items in scored_parts(model, task, split, samples, replicates):
-            right[:, places] = lifted(items.right(answer(items), answer), replicates)
-        return Judged(right)
+            logits = answer(items)
+            right[:, places] = lifted(items.right(logits, answer), replicates)
+            losses.add(items, logits)
+        return Judged(right, loss=losses.mean())
     given = torch.zeros(shape, dtype=torch.int64, device=device)
     for places, items in scored_parts(model, task, split, samples, replicates):
         chosen = items.choose(answer)
@@ -91,9 +97,8 @@ def validation(
     model: Model, task: Task, samples: int, replicates: int
 ) -> tuple[Float[Tensor, "{replicates}"], Float[Tensor, "{replicates}"]]:
     """Return mean cross-entropy and accuracy on validation items."""
-    loss = torch.zeros(replicates, dtype=torch.float64, device=model.plan.device)
-    right = torch.zeros_like(loss)
-    tokens: int | Tensor = 0
+    right = torch.zeros(replicates, dtype=torch.float64, device=model.plan.device)
+    losses = _Losses(replicates, model.plan.device)
 
     def answer(items: Items) -> Tensor:
         return model.answers(items, task=task)
@@ -101,9 +106,26 @@ def validation(
     for _, items in scored_parts(model, task, "validation", samples, replicates):
         logits = answer(items)
         right += lifted(items.right(logits, answer), replicates).sum(1)
-        tokens += items.targets.numel() if items.counted is None else items.counted.sum()
-        loss += lifted(items.token_losses(logits).flatten(1), replicates).sum(1)
-    return loss / tokens, right / samples
+        losses.add(items, logits)
+    return losses.mean(), right / samples
+
+
+class _Losses:
+    """The mean cross-entropy of the counted tokens of items, by replicate."""
+
+    def __init__(self, replicates: int, device: torch.device) -> None:
+        self._sum = torch.zeros(replicates, dtype=torch.float64, device=device)
+        self._tokens: int | Tensor = 0
+
+    def add(self, items: Items, logits: Tensor) -> None:
+        """Add the losses of some items [1, B, ...] that all replicates answered."""
+        counted = items.counted
+        self._tokens += items.targets.numel() if counted is None else counted.sum()
+        self._sum += lifted(items.token_losses(logits).flatten(1), len(self._sum)).sum(1)
+
+    def mean(self) -> Float[Tensor, "R"]:
+        """Return the mean in nats per token."""
+        return self._sum / self._tokens
 
 
 def scored_parts(

@@ -1,5 +1,6 @@
 """Test scores of the selected replicates, attached and detached."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -75,7 +76,14 @@ def _evaluations(
             total=outcomes_of_rows.shape[1],
             outcomes=np.packbits(outcomes_of_rows[row]).tobytes().hex(),
             confusion=_confusion(task, answers, row),
+            loss=_loss(answers, row),
         )
+
+
+def _loss(answers: Judged, row: int) -> float | None:
+    """Return the mean loss of one replicate; None if it is not finite."""
+    loss = math.inf if answers.loss is None else float(answers.loss[row])
+    return loss if math.isfinite(loss) else None
 
 
 def _confusion(task: Task, answers: Judged, row: int) -> Confusion | None:

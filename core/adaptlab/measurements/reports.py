@@ -268,6 +268,7 @@ class Expected:
             samples = self.spec.evaluation_samples
             yield from equal(f"{at}/total", evaluation.total, samples, "sample count")
         yield from _outcomes(at, evaluation)
+        yield from number(f"{at}/loss", evaluation.loss, LEAST_LOSS, LARGEST_LOSS)
         if evaluation.confusion is not None and evaluation.task in self.tasks:
             labels = self.labels[self.tasks.index(evaluation.task)]
             yield from confusion_problems(at, evaluation, evaluation.confusion, labels)

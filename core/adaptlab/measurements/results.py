@@ -127,7 +127,8 @@ class Evaluation(Value):
     `base_model` is another base model on which it was measured, null for the job's own. `attached`
     is false for a score of the base model alone. `outcomes` has one bit per item, packed
     as by `numpy.packbits` (big-endian) and written as hexadecimal digits. `confusion` is null
-    unless the task chooses among 2 to 32 labels.
+    unless the task chooses among 2 to 32 labels. `loss` is the mean cross-entropy of the tokens of
+    the right answers in nats, each after the right ones before it; null if the task chooses.
     """
 
     replicate: int
@@ -139,6 +140,7 @@ class Evaluation(Value):
     total: int
     outcomes: str
     confusion: Confusion | None = None
+    loss: float | None = None
     base_model: str | None = None
 
     @property

@@ -7,6 +7,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
+from adaptlab.figures import perplexity
 from adaptlab.measurements.results import Confusion, ReplicateResult, Usage
 from adaptlab.measurements.theory_report import Check
 from adaptlab.statistics.confusions import macro_f1
@@ -249,6 +250,8 @@ def _evaluation(row: Evaluation) -> EvaluationView:
         accuracy=row.correct / row.total,
         macro_f1=None if confusion is None else macro_f1(confusion.counts),
         confusion=confusion,
+        loss=row.loss,
+        perplexity=perplexity(row.loss),
         base_model=row.base_model or None,
         links=EvaluationLinks(outcomes=f"/v1/jobs/{row.job_id}/evaluations/{row.id}/outcomes"),
     )

@@ -22,6 +22,7 @@ from adaptlab_api.pages.jobs.scores import (
     carried_rows,
     confusion_tables,
     forgetting_rows,
+    loss_rows,
     score_table,
 )
 from adaptlab_api.pages.rendering.annotation_form import form_of
@@ -67,6 +68,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "trials": len(spec.training.learning_rates),
         "scores": score_table(evaluations, tried, spec.task),
         "confusions": confusion_tables(evaluations, spec.task),
+        "losses": loss_rows(evaluations, spec.task),
         "forgetting": forgetting_rows(evaluations, spec),
         "carried": carried_rows(scored.data, spec),
         "not_carried": scored.not_carried,

@@ -61,6 +61,18 @@ class ConfusionTable:
 
 
 @dataclass(frozen=True, slots=True)
+class LossRow:
+    """The mean loss on test items over the seeds, in nats per token.
+
+    `alone` is that of the base model alone, None if it is not known.
+    """
+
+    task: str
+    adapted: float
+    alone: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class ForgettingRow:
     """One task before and after; `is_own` if the base was pretrained on it."""
 
@@ -161,6 +173,26 @@ def _confusion_table(
         counts=mean_counts([confusion.counts for _, confusion in same]),
         accuracy=fsum(view.accuracy for view, _ in same) / len(same),
         macro_f1=mean_over_seeds([macro_f1(confusion.counts) for _, confusion in same]),
+    )
+
+
+def loss_rows(
+    evaluations: Sequence[EvaluationView], own: Mapping[str, object] | None = None
+) -> tuple[LossRow, ...]:
+    """Return the losses by task, that of `own` first.
+
+    Tasks that choose among labels have none.
+    """
+    scored = [view for view in evaluations if view.split == SHOWN_SPLIT and view.loss is not None]
+    scored.sort(key=lambda view: view.task != own)
+    losses: dict[str, tuple[list[float], list[float]]] = {}
+    for label, view in zip(task_labels([view.task for view in scored]), scored, strict=True):
+        attached, alone = losses.setdefault(label, ([], []))
+        (attached if view.attached else alone).append(view.loss or 0.0)
+    return tuple(
+        LossRow(task, fsum(attached) / len(attached), fsum(alone) / len(alone) if alone else None)
+        for task, (attached, alone) in losses.items()
+        if attached
     )
 
 

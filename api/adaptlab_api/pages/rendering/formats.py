@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 from pydantic import BaseModel
 
 from adaptlab.errors import AdaptlabError, UnknownName
+from adaptlab.figures import perplexity
 from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.method import METHODS
 from adaptlab.plugins.registry import by_name
@@ -229,6 +230,7 @@ def page_filters() -> dict[str, Callable[..., object]]:
         "bare_percent": bare_percent,
         "points": points,
         "share": share,
+        "perplexity": perplexity,
         "significant": significant,
         "fixed": fixed,
         "scientific": scientific,

@@ -28,6 +28,7 @@ E = TypeVar("E")
 EVENTS = ("sequence", "at", "type", "data")
 EVALUATIONS = (
     "id", "seed", "task", "split", "adaptation", "correct", "total", "accuracy", "macro-F1",
+    "perplexity",
     "other base",
 )  # fmt: skip
 REPLICATES = (
@@ -192,6 +193,7 @@ def _evaluation_rows(evaluations: Sequence["EvaluationView"]) -> list[list[objec
             *(e.id, e.seed, label, e.split, "attached" if e.attached else "detached"),
             *(e.correct, e.total, Share(e.accuracy)),
             None if e.macro_f1 is None else Share(e.macro_f1),
+            e.perplexity,
             e.base_model,
         ]
         for label, e in zip(task_labels([e.task for e in evaluations]), evaluations, strict=True)
