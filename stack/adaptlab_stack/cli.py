@@ -1,4 +1,4 @@
-"""The commands `up`, `down` and `demo`."""
+"""The commands `up`, `down`, `drain` and `demo`."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -6,10 +6,12 @@ from typing import Annotated, Literal
 import typer
 
 from adaptlab_stack.errors import StackError
-from adaptlab_stack.stack import stop
-from adaptlab_stack.up import Programs, UpOptions, run_up
+from adaptlab_stack.stack import request, stop
+from adaptlab_stack.up import WORKER_LEAVES, Programs, UpOptions, run_up
+from adaptlab_stack.waiting import DRAIN_SIGNAL
 
 DEFAULT_DATA_DIR = Path(".adaptlab")
+DRAIN_SECONDS = WORKER_LEAVES.seconds + 20
 
 DataDir = Annotated[
     Path,
@@ -84,11 +86,25 @@ def down(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
         typer.echo("stopped" if stopped else f"nothing is running in {data_dir}")
 
 
+def drain(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
+    """Have the workers save their runs, give their jobs back and end.
+
+    Only the workers of `adaptlab up` end; API, database and broker keep running, and jobs wait in
+    their queues. A run has 20 seconds to save its state, from which another attempt resumes it.
+    """
+    try:
+        request(data_dir, DRAIN_SIGNAL, DRAIN_SECONDS)
+    except StackError as error:
+        _fail(error)
+    typer.echo("drained: no worker runs here, and jobs wait in their queues")
+
+
 def application() -> typer.Typer:
     """Return the commands as one program."""
     commands = typer.Typer(no_args_is_help=True, add_completion=False)
     commands.command()(up)
     commands.command()(down)
+    commands.command()(drain)
     commands.command()(demo)
     return commands
 

@@ -5,6 +5,7 @@ It consists of the embedded servers, the API, the workers and beat.
 
 import http.client
 import os
+import signal
 import socket
 import sys
 import time
@@ -17,19 +18,22 @@ from adaptlab_api.doors.listening import Listening, UnsafeAddress
 from adaptlab_db.rights import PARTS, Part
 from adaptlab_db.role_passwords import VARIABLES, RolePasswords, address_for
 from adaptlab_db.secret_files import SUFFIX, secret
-from adaptlab_stack.data_directory import DataDirectory, Endpoints, StackState
+from adaptlab_stack.data_directory import DataDirectory, Endpoints
 from adaptlab_stack.disk_room import DiskRoom, whatever_the_disk
 from adaptlab_stack.errors import OpenToOthers
 from adaptlab_stack.ports import api_socket, port_of, url_of
 from adaptlab_stack.postgres import EmbeddedPostgres
-from adaptlab_stack.process import ProcessSpec
+from adaptlab_stack.process import ProcessSpec, StopStep
 from adaptlab_stack.supervisor import ROOM_SECONDS, StopRequested, Supervisor
+from adaptlab_stack.supervisor_requests import Requests
 from adaptlab_stack.valkey import EmbeddedValkey
 from adaptlab_stack.waiting import SignalWaiting
 
 DATABASE_URL = "ADAPTLAB_DATABASE_URL"
 BROKER_URL = "ADAPTLAB_BROKER_URL"
 DATA_DIR = "ADAPTLAB_DATA_DIR"
+WORKER_LEAVES = StopStep(signal.SIGUSR2, 40.0)
+"""Longer than the 20 s that a worker gives its runs after this signal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +138,12 @@ def run_up(options: UpOptions, programs: Programs, report: Callable[[str], None]
             if waiting.stop_requested:
                 return
         plan = _plan(directory, options, programs)
-        supervisor = Supervisor(
-            waiting,
-            directory.log,
-            report,
-            lambda running: directory.write_state(StackState(plan.endpoints, running)),
-            room,
-        )
+        requests = Requests(directory, plan.endpoints, waiting)
+        supervisor = Supervisor(waiting, directory.log, report, requests.publish, room)
         try:
             _start(plan, supervisor, report)
             report(f"ready after {time.monotonic() - begin:.1f} s; Ctrl-C stops it")
-            supervisor.watch()
+            supervisor.watch(lambda: requests.serve(supervisor, report))
         except StopRequested:
             report("stopped before it was ready")
         finally:
@@ -188,7 +187,7 @@ def _plan(directory: DataDirectory, options: UpOptions, programs: Programs) -> _
         applications=(
             *_api_processes(options, programs.api, of_api, listening, scratch),
             *(
-                ProcessSpec(name, programs.worker, of_workers, scratch)
+                ProcessSpec(name, programs.worker, of_workers, scratch, leave=WORKER_LEAVES)
                 for name in _names("worker", options.workers)
             ),
             ProcessSpec("beat", programs.beat, of_workers, scratch),

@@ -84,6 +84,7 @@ def worker(arguments: list[str]) -> None:
 
     if os.environ.get("STAND_IN_STUBBORN"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR2, lambda *_: sys.exit(0))
     trainer = subprocess.Popen(
         [sys.executable, __file__, "beat"],
         start_new_session=True,

@@ -23,11 +23,13 @@ import pytest
 import redis
 
 from adaptlab_stack import postgres, valkey
-from adaptlab_stack.errors import PortTaken, StartFailed
+from adaptlab_stack.data_directory import DataDirectory
+from adaptlab_stack.errors import NothingRuns, PortTaken, StartFailed, SupervisorTooOld
 from adaptlab_stack.ports import api_socket, port_of, url_of
 from adaptlab_stack.process import ProcessSpec, StopStep
 from adaptlab_stack.servers import embedded_servers
-from adaptlab_stack.stack import Stack
+from adaptlab_stack.stack import Stack, request
+from adaptlab_stack.waiting import DRAIN_SIGNAL
 
 Descendants = Callable[[int], list[psutil.Process]]
 Eventually = Callable[[Callable[[], bool], float], None]
@@ -174,6 +176,32 @@ def test_a_killed_part_comes_back(shared: Stack, eventually: Eventually):
         eventually(answers, 60)
         assert f"{name} was killed by SIGKILL" in shared.log("up")
     eventually(lambda: set(shared.processes) == ALL, 60)
+
+
+def test_a_drained_stack_serves_without_workers(
+    tmp_path: Path, stand_in_up: tuple[str, ...], initialised_at: InitialisedAt
+):
+    data = initialised_at(tmp_path / "d")
+    with pytest.raises(NothingRuns, match="adaptlab up"):
+        request(data, DRAIN_SIGNAL, 60)
+    with Stack.start(data, command=stand_in_up, workers=2) as stack:
+        before = {name: process.pid for name, process in stack.processes.items()}
+        assert {"worker", "worker-2"} <= before.keys()
+        request(data, DRAIN_SIGNAL, 60)
+        after = {name: process.pid for name, process in stack.processes.items()}
+        assert after == {name: pid for name, pid in before.items() if "worker" not in name}
+        assert status_of(stack.url) == 200
+        assert "drained: no worker runs" in stack.log("up")
+
+
+def test_a_server_of_an_earlier_version_is_not_sent_requests(tmp_path: Path):
+    """The signal would end it."""
+    directory = DataDirectory.open(tmp_path / "d")
+    with directory.locked():
+        old = {"endpoints": {"url": "u", "database_url": "d", "broker_url": "b"}, "processes": {}}
+        directory.state_file.write_text(json.dumps(old))
+        with pytest.raises(SupervisorTooOld, match="adaptlab down"):
+            request(directory.root, DRAIN_SIGNAL, 60)
 
 
 def test_two_stacks_live_side_by_side_and_one_has_the_port_that_it_wants(

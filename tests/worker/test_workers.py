@@ -229,16 +229,27 @@ def test_a_worker_that_is_asked_to_end_does_not_wait_for_a_stubborn_trainer(
     assert_given_back(job_id, processes.worker("stubborn"), sessions, watched)
 
 
+def test_a_worker_that_may_take_its_time_lets_a_run_save_its_state(
+    processes: Processes, sessions: sessionmaker[Session], watched: Watched, control: Control
+) -> None:
+    job_id = submit(sessions, attempts_max=1)
+    worker = processes.worker("slow_to_save")
+    assert_given_back(job_id, worker, sessions, watched, signal.SIGUSR2)
+    assert worker.returncode == 0
+    assert (control.folder / "saved").exists(), "the trainer was not killed"
+
+
 def assert_given_back(
     job_id: UUID,
     worker: Process,
     sessions: sessionmaker[Session],
     watched: Watched,
+    number: signal.Signals = signal.SIGTERM,
 ) -> None:
     """Ask a worker to end during a run, and see its job queued."""
     watched.wait_for_step(job_id)
     started = time.monotonic()
-    worker.send_signal(signal.SIGTERM)
+    worker.send_signal(number)
     worker.wait(PATIENCE)
     assert time.monotonic() - started < SILENCE
     job = watched.job(job_id)
