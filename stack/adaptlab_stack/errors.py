@@ -96,6 +96,10 @@ class StartFailed(StackError):
         super().__init__(f"{name} {reason}; the end of {log}:\n{tail}")
 
 
+class EnvironmentFileInvalid(StackError):
+    """A file with settings cannot be read."""
+
+
 class NothingRuns(StackError):
     """No supervisor holds a data directory."""
 

@@ -33,7 +33,8 @@ class ProcessSpec:
         leave: signal for an end without haste, with the longest wait for it; None if there is none.
         stop_stage: processes of a lower stage have ended before those of a higher are signalled.
         parent_death_signal: signal from the kernel when the supervisor dies in any way.
-        sockets: inherited file descriptors of listening sockets, with the same numbers.
+        sockets: inherited file descriptors of listening sockets, with the same numbers. While a
+            process with some is replaced, its successor starts before it has ended.
         start_attempts: how often it may exit before it is first ready.
     """
 

@@ -141,7 +141,32 @@ class Supervisor:
         Raises:
             StopRequested: a stop signal came first; `stop` ends them too.
         """
-        self._leave([child for child in self._children if child.spec.name in names])
+        leaving = [child for child in self._children if child.spec.name in names]
+        self._await_end(leaving, self._ask_to_leave(leaving))
+
+    def replace(self, specs: Sequence[ProcessSpec]) -> None:
+        """Restart processes under new specs, one after the other, without haste.
+
+        One that is not running is started.
+
+        Raises:
+            StartFailed: a new process exited too often or was not ready in time. It is restarted
+                like one that dies; those after it keep their specs.
+            StopRequested: a stop signal came first; `stop` ends both old and new processes.
+        """
+        for spec in specs:
+            old = [child for child in self._children if child.spec.name == spec.name]
+            deadline = self._ask_to_leave(old)
+            if not spec.sockets:
+                self._await_end(old, deadline)
+            child = self._spawn(spec)
+            self._children.append(child)
+            self._publish()
+            try:
+                self._await_ready(child)
+            finally:
+                child.is_ready = True
+            self._await_end(old, deadline)
 
     def stop(self) -> None:
         """Stop all processes, stage by stage; none is left when it returns."""
@@ -153,7 +178,8 @@ class Supervisor:
         self._leaving.clear()
         self._publish()
 
-    def _leave(self, children: Sequence[_Child]) -> None:
+    def _ask_to_leave(self, children: Sequence[_Child]) -> float:
+        """Signal children, which are not restarted; return their deadline."""
         self._leaving += children
         self._children = [child for child in self._children if child not in children]
         seconds = 0.0
@@ -162,7 +188,7 @@ class Supervisor:
             seconds = max(seconds, step.seconds)
             if child.process.poll() is None:
                 child.process.send_signal(step.signal)
-        self._await_end(children, time.monotonic() + seconds)
+        return time.monotonic() + seconds
 
     def _await_end(self, children: Sequence[_Child], deadline: float) -> None:
         while time.monotonic() < deadline and any(c.process.poll() is None for c in children):
@@ -171,6 +197,8 @@ class Supervisor:
             if self._waiting.stop_requested:
                 raise StopRequested
         for child in children:
+            if child not in self._leaving:
+                continue
             if child.process.poll() is None:
                 self._report(f"{child.spec.name} did not end in time and was killed")
             kill_group(child.process)

@@ -10,7 +10,8 @@ from typing import Protocol, Self
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DRAIN_SIGNAL = signal.SIGUSR1
-REQUEST_SIGNALS = (DRAIN_SIGNAL,)
+RELOAD_SIGNAL = signal.SIGUSR2
+REQUEST_SIGNALS = (DRAIN_SIGNAL, RELOAD_SIGNAL)
 
 Handler = Callable[[int, FrameType | None], object] | int | None
 
