@@ -38,7 +38,7 @@ LOCK := $(UV) pip compile -q pyproject.toml --extra server --universal -p 3.11 -
 	--no-header -c constraints.txt --generate-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup helm demo test kernels check generate bench sbom lint types imports drift audit
+.PHONY: help setup helm demo test walk kernels check generate bench sbom lint types imports drift audit
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -56,6 +56,9 @@ demo: setup ## Run a small real study, leave the server running (EXIT=1 stops it
 
 test: setup ## Run the whole test suite (ARGS=… goes to pytest)
 	$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+walk: setup ## Write the pictures of docs/tutorial/a-walk.md
+	WALK_FOLDER=docs/images/walk $(PY) -m pytest -q tests/pages/test_walk.py
 
 # Sums are added in another order on another processor, so what holds only here must fail here too.
 # Left out are the files that repeat a computation with the same kernels, or compute with integers.

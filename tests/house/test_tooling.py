@@ -10,7 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-TARGETS = ("setup", "helm", "demo", "test", "kernels", "check", "generate", "sbom", "bench")
+TARGETS = ("setup", "helm", "demo", "test", "walk", "kernels", "check", "generate", "sbom", "bench")
 WITH_TORCH = ("core/adaptlab/engine/", "core/adaptlab/theory/")
 
 
