@@ -21,6 +21,7 @@ from adaptlab_services.lifecycle.doorbell import ring
 from adaptlab_services.server import logs
 from adaptlab_services.server.stores import open_sessions
 from adaptlab_services.settings import Settings
+from adaptlab_services.webhooks.courier import Courier
 from adaptlab_worker.app import (
     MAINTENANCE_QUEUE,
     Duties,
@@ -29,7 +30,6 @@ from adaptlab_worker.app import (
     pending_doorbells,
 )
 from adaptlab_worker.confinement import close_to_others
-from adaptlab_worker.courier import Courier
 from adaptlab_worker.errors import TrainerUserBarred
 from adaptlab_worker.launcher import Launcher
 from adaptlab_worker.maintenance import Maintenance
