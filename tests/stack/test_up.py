@@ -199,6 +199,8 @@ def test_a_drained_stack_serves_without_workers(
         assert after == {name: pid for name, pid in before.items() if "worker" not in name}
         assert status_of(stack.url) == 200
         assert "drained: no worker runs" in stack.log("up")
+        request(data, RELOAD_SIGNAL, 120)
+        assert stack.processes.keys() == before.keys(), "a reload starts them again"
 
 
 def test_a_reload_takes_up_settings_without_a_refused_request(
