@@ -84,7 +84,8 @@ def run_worker(slots: int, runner: str | None, save_seconds: float | None = None
         app = _app(settings, sessions, bell, launcher, courier)
         return _serve(app, settings.queues, haste, slots)
     finally:
-        launcher.close(haste.drain_seconds)
+        if launcher.close(haste.drain_seconds):
+            launcher.say_goodbye()  # otherwise it would be reported as lost
 
 
 def run_beat() -> None:
