@@ -4,6 +4,9 @@
 UV_VERSION := 0.13.8
 # Writes the list of what is installed; run apart from `.venv`, which needs none of it.
 CYCLONEDX_VERSION := 7.5.0
+# Lint, render and validate the chart; apart from `.venv` as well, because they take 350 MB.
+HELM_VERSION := 0.2.2
+KUBERNETES_SCHEMAS_VERSION := 1.37.0
 VENV := .venv
 PY := $(VENV)/bin/python
 UV := $(VENV)/bin/uv
@@ -35,12 +38,17 @@ LOCK := $(UV) pip compile -q pyproject.toml --extra server --universal -p 3.11 -
 	--no-header -c constraints.txt --generate-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test kernels check generate bench sbom lint types imports drift audit
+.PHONY: help setup helm demo test walk kernels check generate bench sbom lint types imports drift audit
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(INSTALLED) ## Make .venv and install adaptlab with everything pinned
+
+helm: setup ## Install Helm's library and Kubernetes' schemas, with which tests read the chart
+	$(UV) venv --quiet --allow-existing $(VENV)/helm
+	$(UV) pip install --quiet --python $(VENV)/helm/bin/python helm-python-sdk==$(HELM_VERSION) \
+		kubernetes-validate==$(KUBERNETES_SCHEMAS_VERSION) -c constraints.txt
 
 demo: setup ## Run a small real study, leave the server running (EXIT=1 stops it, TASK=text for texts)
 	$(VENV)/bin/adaptlab demo $(if $(EXIT),--exit) $(if $(DATA_DIR),--data-dir "$(DATA_DIR)") \
@@ -48,6 +56,9 @@ demo: setup ## Run a small real study, leave the server running (EXIT=1 stops it
 
 test: setup ## Run the whole test suite (ARGS=… goes to pytest)
 	$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+walk: setup ## Write the pictures of docs/tutorial/a-walk.md
+	WALK_FOLDER=docs/images/walk $(PY) -m pytest -q tests/pages/test_walk.py
 
 # Sums are added in another order on another processor, so what holds only here must fail here too.
 # Left out are the files that repeat a computation with the same kernels, or compute with integers.

@@ -38,4 +38,5 @@ def shared_settings(
         broker_url=own_broker_url,
         data_dir=tmp_path_factory.mktemp("shared"),
         question_seconds=3600,  # as in `settings`
+        sweep_seconds=3600,
     )

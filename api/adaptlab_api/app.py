@@ -48,6 +48,7 @@ from adaptlab_services.server.readiness import Readiness
 from adaptlab_services.server.stores import open_sessions
 from adaptlab_services.settings import Settings
 from adaptlab_services.studies.question_planner import QuestionPlanner
+from adaptlab_services.webhooks.courier import Courier
 
 THREADS = 20
 """As many as database connections, so a request waits for a thread and not in one."""
@@ -154,6 +155,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
         planner = QuestionPlanner(
             sessions, bell.ring, settings.question_seconds, settings.max_study_jobs
         )
+        courier = Courier(sessions, settings, settings.sweep_seconds)
         request_counts = RequestCounts(settings.data_dir / "request-counts", _keys())
         app.state.resources = Resources(
             settings=settings,
@@ -172,10 +174,12 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
             request_counts=request_counts,
         )
         planner.start()
+        courier.start()
         try:
             yield
         finally:
             await to_thread.run_sync(planner.close)
+            await to_thread.run_sync(courier.close)
             feed.close()
             await feed.ended()
             await to_thread.run_sync(bell.close)

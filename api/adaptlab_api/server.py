@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import gc
+import signal
 import socket
 import sys
 import time
@@ -30,6 +31,9 @@ from adaptlab_services.settings import Settings
 Headers = list[tuple[bytes, bytes]]
 
 STOP_SECONDS = 2
+LEAVE_SIGNAL = signal.SIGUSR2
+"""Asks for an end without haste, as when another process takes over the address."""
+LEAVE_SECONDS = 60
 # Between checks for a signal that another thread received; a stop may take longer.
 TICK_SECONDS = 2.0
 OURS = "adaptlab"  # how the names of our packages begin
@@ -119,6 +123,11 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
         self.leave()
 
+    def leave_without_haste(self, sig: int, frame: FrameType | None) -> None:
+        """Accept no more requests, and give those that have begun more time."""
+        self.config.timeout_graceful_shutdown = LEAVE_SECONDS
+        self.leave()
+
     def leave(self) -> None:
         """Begin to stop at once; may be called from any thread."""
         self.should_exit = True
@@ -156,6 +165,7 @@ def serve(listening: Listening, inherited: int | None = None) -> None:
         key=listening.key,
         behind_proxy=listening.behind_proxy,
     )
+    signal.signal(LEAVE_SIGNAL, server.leave_without_haste)
     app.state.description = described_apart(app)
     _give_back_memory()
     asyncio.run(server.serve(sockets))

@@ -18,8 +18,7 @@ _WORDS: Mapping[str, LiteralString] = {"r": "SELECT", "a": "INSERT", "w": "UPDAT
 # As Postgres abbreviates them. Locking a row requires the right to update it.
 _OF_API = {
     "r": "alembic_version",
-    "ra": """audit_entries job_events spec_numbers study_decisions webhook_events
-        webhook_deliveries""",
+    "ra": "audit_entries job_events spec_numbers study_decisions",
     # Also results and workers, for workers that use the API; see `leases`.
     "raw": """projects users tokens jobs base_models studies usage_counts study_passes
         attempts attempt_counts claim_counts workers replicates metric_points evaluations
@@ -27,7 +26,8 @@ _OF_API = {
         checkpoints theory_reports""",
     "rawd": """memberships browser_sessions idempotency_keys datasets study_jobs artifacts
         artifact_chunks uploads upload_chunks uploaded_folders uploaded_folder_files
-        training_states lease_artifacts comparison_results webhooks""",
+        training_states lease_artifacts comparison_results webhooks webhook_events
+        webhook_deliveries""",
 }
 _OF_WORKER = {
     "r": """alembic_version projects datasets studies study_jobs uploaded_folders

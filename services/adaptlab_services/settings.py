@@ -56,7 +56,7 @@ class Settings(BaseSettings):
         trainer_network: `allowed` if trainers can use the network; the engine needs none.
         trainer_environment: further environment variables that trainers inherit.
         sweep_seconds: interval at which beat rings again for queues whose doorbells were lost, and
-            has webhooks sent.
+            at which webhooks are sent, by a worker and by the API.
         question_seconds: interval at which the API looks for passes that have ended of studies with
             a question.
         reap_seconds: interval between searches for expired leases.

@@ -1,4 +1,4 @@
-"""The commands `up`, `down` and `demo`."""
+"""The commands `up`, `down`, `drain`, `reload` and `demo`."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -6,10 +6,13 @@ from typing import Annotated, Literal
 import typer
 
 from adaptlab_stack.errors import StackError
-from adaptlab_stack.stack import stop
-from adaptlab_stack.up import Programs, UpOptions, run_up
+from adaptlab_stack.stack import request, stop
+from adaptlab_stack.up import WORKER_LEAVES, Programs, UpOptions, run_up
+from adaptlab_stack.waiting import DRAIN_SIGNAL, RELOAD_SIGNAL
 
 DEFAULT_DATA_DIR = Path(".adaptlab")
+DRAIN_SECONDS = WORKER_LEAVES.seconds + 20
+RELOAD_SECONDS = 900.0  # each process in turn can take more than a minute
 
 DataDir = Annotated[
     Path,
@@ -39,10 +42,17 @@ def up(
             help="The API is behind a TLS proxy, so --host may be reachable by others.",
         ),
     ] = False,
+    env_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of lines NAME=value with settings, which take precedence over the "
+            "environment. `adaptlab reload` reads it again."
+        ),
+    ] = None,
 ) -> None:
     """Run the database, broker, API and workers on this machine until Ctrl-C."""
     try:
-        options = UpOptions(data_dir, host, port, workers, behind_proxy, servers)
+        options = UpOptions(data_dir, host, port, workers, behind_proxy, servers, env_file)
         run_up(options, Programs(), _report)
     except StackError as error:
         _fail(error)
@@ -84,11 +94,40 @@ def down(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
         typer.echo("stopped" if stopped else f"nothing is running in {data_dir}")
 
 
+def drain(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
+    """Have the workers save their runs, give their jobs back and end.
+
+    Only the workers of `adaptlab up` end; API, database and broker keep running, and jobs wait in
+    their queues. A run has 20 seconds to save its state, from which another attempt resumes it.
+    """
+    try:
+        request(data_dir, DRAIN_SIGNAL, DRAIN_SECONDS)
+    except StackError as error:
+        _fail(error)
+    typer.echo("drained: no worker runs here, and jobs wait in their queues")
+
+
+def reload(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
+    """Restart the API, the workers and beat, one after the other, with present settings.
+
+    Settings come from the file given to `adaptlab up --env-file`. No request is refused: those that
+    the API has begun may take 60 seconds more. Runs save their state, and their jobs are resumed.
+    Invalid settings are refused, and nothing is restarted.
+    """
+    try:
+        request(data_dir, RELOAD_SIGNAL, RELOAD_SECONDS)
+    except StackError as error:
+        _fail(error)
+    typer.echo("reloaded")
+
+
 def application() -> typer.Typer:
     """Return the commands as one program."""
     commands = typer.Typer(no_args_is_help=True, add_completion=False)
     commands.command()(up)
     commands.command()(down)
+    commands.command()(drain)
+    commands.command()(reload)
     commands.command()(demo)
     return commands
 

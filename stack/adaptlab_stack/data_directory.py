@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from adaptlab_db.role_passwords import RolePasswords
-from adaptlab_stack.errors import DataDirectoryClosed, DataDirectoryInUse
+from adaptlab_stack.errors import DataDirectoryClosed, DataDirectoryInUse, SupervisorTooOld
 
 LOG_BYTES = 10 * 2**20
 
@@ -50,10 +50,19 @@ class Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class StackState:
-    """The state that a running supervisor publishes in its data directory."""
+    """The state that a running supervisor publishes in its data directory.
+
+    Attributes:
+        endpoints: addresses of the API and the servers.
+        processes: ids of the running processes, by name.
+        requests: number of requests, such as to drain, that it has served.
+        problem: the error of the last request; None if it succeeded.
+    """
 
     endpoints: Endpoints
     processes: Mapping[str, int] = field(default_factory=dict[str, int])
+    requests: int = 0
+    problem: str | None = None
 
 
 class DataDirectory:
@@ -150,9 +159,15 @@ class DataDirectory:
         write_private(self.state_file, json.dumps(asdict(state)))
 
     def read_state(self) -> StackState:
-        """Return the state that was published last."""
+        """Return the state that was published last.
+
+        Raises:
+            SupervisorTooOld: the server that runs is of a version without requests.
+        """
         stored = json.loads(self.state_file.read_text())
-        return StackState(Endpoints(**stored["endpoints"]), stored["processes"])
+        if "requests" not in stored:
+            raise SupervisorTooOld(self.root)
+        return StackState(**stored | {"endpoints": Endpoints(**stored["endpoints"])})
 
     def announce(self, url: str) -> None:
         """Publish the server's address to clients on this machine."""

@@ -1,5 +1,6 @@
 """The database for a command on this machine, running or started for it."""
 
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ def reachable_database(data_dir: Path) -> Generator[str]:
     Raises:
         StackError: the embedded server cannot be started.
     """
-    configured = given_address(DATABASE_URL)
+    configured = given_address(DATABASE_URL, os.environ)
     directory = DataDirectory.open(data_dir)
     if configured:
         yield configured
@@ -44,6 +45,6 @@ def settings_for(database_url: str, data_dir: Path) -> Settings:
     """Return a server's settings with this database, otherwise as configured."""
     return Settings(
         database_url=database_url,
-        broker_url=given_address(BROKER_URL) or NO_BROKER,
+        broker_url=given_address(BROKER_URL, os.environ) or NO_BROKER,
         data_dir=data_dir,
     )

@@ -96,6 +96,31 @@ class StartFailed(StackError):
         super().__init__(f"{name} {reason}; the end of {log}:\n{tail}")
 
 
+class EnvironmentFileInvalid(StackError):
+    """A file with settings cannot be read."""
+
+
+class NothingRuns(StackError):
+    """No supervisor holds a data directory."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(f"nothing is running in {root}; start it with `adaptlab up`")
+
+
+class SupervisorTooOld(StackError):
+    """The running supervisor is of a version that serves no requests."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(
+            f"the server that runs in {root} is of an earlier version, which can only be stopped; "
+            "run `adaptlab down`"
+        )
+
+
+class RequestFailed(StackError):
+    """A running supervisor could not do what was requested, or not in time."""
+
+
 class StopTimedOut(StackError):
     """A supervisor did not stop in time."""
 

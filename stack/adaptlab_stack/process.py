@@ -30,9 +30,11 @@ class ProcessSpec:
     Attributes:
         ready: returns True once the process serves; called repeatedly while it starts.
         stop: signals in turn; SIGKILL to the whole process group ends every list.
+        leave: signal for an end without haste, with the longest wait for it; None if there is none.
         stop_stage: processes of a lower stage have ended before those of a higher are signalled.
         parent_death_signal: signal from the kernel when the supervisor dies in any way.
-        sockets: inherited file descriptors of listening sockets, with the same numbers.
+        sockets: inherited file descriptors of listening sockets, with the same numbers. While a
+            process with some is replaced, its successor starts before it has ended.
         start_attempts: how often it may exit before it is first ready.
     """
 
@@ -42,6 +44,7 @@ class ProcessSpec:
     directory: Path
     ready: Callable[[], bool] = lambda: True
     stop: tuple[StopStep, ...] = (StopStep(signal.SIGTERM, 2.5),)
+    leave: StopStep | None = None
     stop_stage: int = 0
     parent_death_signal: signal.Signals = signal.SIGKILL
     sockets: tuple[int, ...] = ()

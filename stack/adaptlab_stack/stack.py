@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from adaptlab_stack.data_directory import DataDirectory, tail
-from adaptlab_stack.errors import StartFailed, StopTimedOut
+from adaptlab_stack.data_directory import DataDirectory, StackState, tail
+from adaptlab_stack.errors import NothingRuns, RequestFailed, StartFailed, StopTimedOut
 from adaptlab_stack.process import describe_exit, tie_to_parent
 
 LOOK_SECONDS = 0.05
@@ -128,6 +128,40 @@ def stop(data_dir: Path, timeout: float = STOP_SECONDS) -> bool:
             raise StopTimedOut(directory.root, pid)
         time.sleep(LOOK_SECONDS)
     return True
+
+
+def request(data_dir: Path, number: signal.Signals, timeout: float) -> None:
+    """Send a request to a running stack, and wait until it is served.
+
+    Args:
+        data_dir: the data directory.
+        number: one of `REQUEST_SIGNALS`.
+        timeout: seconds to wait.
+
+    Raises:
+        NothingRuns: no stack runs there.
+        SupervisorTooOld: it serves no requests.
+        RequestFailed: it could not be served, or not in time.
+    """
+    directory = DataDirectory(data_dir.resolve())
+    pid = directory.holder()
+    if pid is None or not directory.state_file.exists():
+        raise NothingRuns(directory.root)
+    served = directory.read_state().requests
+    os.kill(pid, number)
+    deadline = time.monotonic() + timeout
+    while (state := _state_of(directory, pid)).requests == served:
+        if time.monotonic() > deadline:
+            raise RequestFailed(f"not done after {timeout:.0f} s; see {directory.logs}")
+        time.sleep(LOOK_SECONDS)
+    if state.problem is not None:
+        raise RequestFailed(state.problem)
+
+
+def _state_of(directory: DataDirectory, pid: int) -> StackState:
+    if directory.holder() != pid:
+        raise RequestFailed(f"the server in {directory.root} was stopped meanwhile")
+    return directory.read_state()
 
 
 def _launch(

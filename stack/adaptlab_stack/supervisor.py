@@ -6,7 +6,7 @@ of user, which ensures that `kill -9` of the supervisor leaves nothing running.
 
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,7 @@ class StopRequested(Exception):
     """A request to stop arrived during a start."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Child:
     spec: ProcessSpec
     log: Path
@@ -72,6 +72,7 @@ class Supervisor:
         self._room = room
         self._is_published = True
         self._children: list[_Child] = []
+        self._leaving: list[_Child] = []  # asked to end; not restarted
 
     @property
     def processes(self) -> Mapping[str, int]:
@@ -110,11 +111,19 @@ class Supervisor:
             kill_group(child.process)
             child.process.wait()
 
-    def watch(self) -> None:
-        """Restart processes that die, until a stop signal comes."""
+    def watch(self, serve: Callable[[], None] = lambda: None) -> None:
+        """Restart processes that die, until a stop signal comes.
+
+        Args:
+            serve: does what was requested since its last call; may raise `StopRequested`.
+        """
         next_trim = time.monotonic()
         while not self._waiting.stop_requested:
             self._tend()
+            try:
+                serve()
+            except StopRequested:
+                return
             now = time.monotonic()
             if now >= next_trim:
                 self._trim_logs()
@@ -126,17 +135,76 @@ class Supervisor:
                 self._look_for_room()
             self._waiting.pause(min([next_trim, *due]) - now)
 
+    def retire(self, names: Collection[str]) -> None:
+        """End processes without haste, all at a time, and do not restart them.
+
+        Raises:
+            StopRequested: a stop signal came first; `stop` ends them too.
+        """
+        leaving = [child for child in self._children if child.spec.name in names]
+        self._await_end(leaving, self._ask_to_leave(leaving))
+
+    def replace(self, specs: Sequence[ProcessSpec]) -> None:
+        """Restart processes under new specs, one after the other, without haste.
+
+        One that is not running is started.
+
+        Raises:
+            StartFailed: a new process exited too often or was not ready in time. It is restarted
+                like one that dies; those after it keep their specs.
+            StopRequested: a stop signal came first; `stop` ends both old and new processes.
+        """
+        for spec in specs:
+            old = [child for child in self._children if child.spec.name == spec.name]
+            deadline = self._ask_to_leave(old)
+            if not spec.sockets:
+                self._await_end(old, deadline)
+            child = self._spawn(spec)
+            self._children.append(child)
+            self._publish()
+            try:
+                self._await_ready(child)
+            finally:
+                child.is_ready = True
+            self._await_end(old, deadline)
+
     def stop(self) -> None:
         """Stop all processes, stage by stage; none is left when it returns."""
-        for stage in sorted({child.spec.stop_stage for child in self._children}):
-            _end(
-                [c.process for c in self._of_stage(stage)], [c.spec for c in self._of_stage(stage)]
-            )
+        everything = [*self._children, *self._leaving]
+        for stage in sorted({child.spec.stop_stage for child in everything}):
+            of_stage = [child for child in everything if child.spec.stop_stage == stage]
+            _end([child.process for child in of_stage], [child.spec for child in of_stage])
         self._children.clear()
+        self._leaving.clear()
         self._publish()
 
-    def _of_stage(self, stage: int) -> list[_Child]:
-        return [child for child in self._children if child.spec.stop_stage == stage]
+    def _ask_to_leave(self, children: Sequence[_Child]) -> float:
+        """Signal children, which are not restarted; return their deadline."""
+        self._leaving += children
+        self._children = [child for child in self._children if child not in children]
+        seconds = 0.0
+        for child in children:
+            step = child.spec.leave or child.spec.stop[0]
+            seconds = max(seconds, step.seconds)
+            if child.process.poll() is None:
+                child.process.send_signal(step.signal)
+        return time.monotonic() + seconds
+
+    def _await_end(self, children: Sequence[_Child], deadline: float) -> None:
+        while time.monotonic() < deadline and any(c.process.poll() is None for c in children):
+            self._tend()
+            self._waiting.pause(LOOK_SECONDS)
+            if self._waiting.stop_requested:
+                raise StopRequested
+        for child in children:
+            if child not in self._leaving:
+                continue
+            if child.process.poll() is None:
+                self._report(f"{child.spec.name} did not end in time and was killed")
+            kill_group(child.process)
+            child.process.wait()
+            self._leaving.remove(child)
+        self._publish()
 
     def _spawn(self, spec: ProcessSpec) -> _Child:
         log = self._log_of(spec.name)

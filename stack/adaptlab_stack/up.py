@@ -5,6 +5,7 @@ It consists of the embedded servers, the API, the workers and beat.
 
 import http.client
 import os
+import signal
 import socket
 import sys
 import time
@@ -17,24 +18,33 @@ from adaptlab_api.doors.listening import Listening, UnsafeAddress
 from adaptlab_db.rights import PARTS, Part
 from adaptlab_db.role_passwords import VARIABLES, RolePasswords, address_for
 from adaptlab_db.secret_files import SUFFIX, secret
-from adaptlab_stack.data_directory import DataDirectory, Endpoints, StackState
+from adaptlab_stack.data_directory import DataDirectory, Endpoints
 from adaptlab_stack.disk_room import DiskRoom, whatever_the_disk
+from adaptlab_stack.environment_file import environment_with
 from adaptlab_stack.errors import OpenToOthers
 from adaptlab_stack.ports import api_socket, port_of, url_of
 from adaptlab_stack.postgres import EmbeddedPostgres
-from adaptlab_stack.process import ProcessSpec
+from adaptlab_stack.process import ProcessSpec, StopStep
 from adaptlab_stack.supervisor import ROOM_SECONDS, StopRequested, Supervisor
+from adaptlab_stack.supervisor_requests import Requests
 from adaptlab_stack.valkey import EmbeddedValkey
 from adaptlab_stack.waiting import SignalWaiting
 
 DATABASE_URL = "ADAPTLAB_DATABASE_URL"
 BROKER_URL = "ADAPTLAB_BROKER_URL"
 DATA_DIR = "ADAPTLAB_DATA_DIR"
+WORKER_LEAVES = StopStep(signal.SIGUSR2, 40.0)
+"""Longer than the 20 s that a worker gives its runs after this signal."""
+API_LEAVES = StopStep(signal.SIGUSR2, 70.0)
+"""Longer than the 60 s that the API gives its requests after this signal."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """Options of `adaptlab up`; `port` None is the default or a free one."""
+    """Options of `adaptlab up`; `port` None is the default or a free one.
+
+    `env_file` has settings, which are read again at a reload.
+    """
 
     data_dir: Path
     host: str
@@ -42,6 +52,7 @@ class UpOptions:
     workers: int
     behind_proxy: bool = False
     servers: int = 1
+    env_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +75,9 @@ class _Servers:
     broker_url: str
 
     @classmethod
-    def prepare(cls, directory: DataDirectory) -> "_Servers":
+    def prepare(cls, directory: DataDirectory, given: Mapping[str, str]) -> "_Servers":
         """Prepare an embedded server for each address that is not configured."""
-        database_url, broker_url = given_address(DATABASE_URL), given_address(BROKER_URL)
+        database_url, broker_url = (given_address(one, given) for one in (DATABASE_URL, BROKER_URL))
         postgres = None if database_url else EmbeddedPostgres.prepare(directory)
         valkey = None if broker_url else EmbeddedValkey.prepare(directory)
         return cls(
@@ -88,32 +99,48 @@ class _Servers:
             ("valkey", valkey.description if valkey else f"given by {BROKER_URL}"),
         )
 
-    def addresses(self, part: Part) -> Mapping[str, str]:
+    def addresses(self, part: Part, given: Mapping[str, str]) -> Mapping[str, str]:
         """Return the addresses for a part, with roles of its own if there are any."""
         return {
-            DATABASE_URL: self._database_address(part),
+            DATABASE_URL: self._database_address(part, given),
             BROKER_URL: self.valkey.url_for(part) if self.valkey else self.broker_url,
         }
 
-    def _database_address(self, part: Part) -> str:
+    def fixed(self, given: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the variables whose values differ from these addresses."""
+        own = {
+            DATABASE_URL: None if self.postgres else self.database_url,
+            BROKER_URL: None if self.valkey else self.broker_url,
+        }
+        return tuple(name for name, url in own.items() if given_address(name, given) != url)
+
+    def _database_address(self, part: Part, given: Mapping[str, str]) -> str:
         if self.postgres is not None:
             return self.postgres.url_for(part)
-        passwords = RolePasswords.given(os.environ)
+        passwords = RolePasswords.given(given)
         if passwords is None:  # the roles of a configured server are up to its owner
             return self.database_url
         return address_for(self.database_url, part, passwords)
 
 
 @dataclass(frozen=True, slots=True)
+class _Parts:
+    """The processes that depend on settings."""
+
+    preparation: ProcessSpec
+    applications: tuple[ProcessSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _Plan:
-    """Everything that is decided before the first process starts."""
+    """What is decided before the first process starts, and stays."""
 
     directory: DataDirectory
     endpoints: Endpoints
     listening: socket.socket
-    servers: tuple[ProcessSpec, ...]
-    preparation: ProcessSpec
-    applications: tuple[ProcessSpec, ...]
+    servers: _Servers
+    options: UpOptions
+    programs: Programs
     lines: tuple[tuple[str, str], ...]
 
 
@@ -134,30 +161,43 @@ def run_up(options: UpOptions, programs: Programs, report: Callable[[str], None]
             if waiting.stop_requested:
                 return
         plan = _plan(directory, options, programs)
-        supervisor = Supervisor(
-            waiting,
-            directory.log,
-            report,
-            lambda running: directory.write_state(StackState(plan.endpoints, running)),
-            room,
+        parts = _parts(plan, environment_with(options.env_file))
+        requests = Requests(
+            directory, plan.endpoints, waiting, lambda supervisor: _reload(plan, supervisor, report)
         )
+        supervisor = Supervisor(waiting, directory.log, report, requests.publish, room)
         try:
-            _start(plan, supervisor, report)
+            _start(plan, parts, supervisor, report)
             report(f"ready after {time.monotonic() - begin:.1f} s; Ctrl-C stops it")
-            supervisor.watch()
+            supervisor.watch(lambda: requests.serve(supervisor, report))
         except StopRequested:
             report("stopped before it was ready")
         finally:
             _stop(plan, supervisor, report)
 
 
-def _start(plan: _Plan, supervisor: Supervisor, report: Callable[[str], None]) -> None:
+def _start(
+    plan: _Plan, parts: _Parts, supervisor: Supervisor, report: Callable[[str], None]
+) -> None:
     for name, text in plan.lines:
         report(f"{name:<9} {text}")
-    supervisor.start(plan.servers)
-    supervisor.complete(plan.preparation)
-    supervisor.start(plan.applications)
+    supervisor.start(plan.servers.processes())
+    supervisor.complete(parts.preparation)
+    supervisor.start(parts.applications)
     plan.directory.announce(plan.endpoints.url)
+
+
+def _reload(plan: _Plan, supervisor: Supervisor, report: Callable[[str], None]) -> None:
+    """Restart API, workers and beat with the present settings.
+
+    The preparation runs first: it refuses invalid settings before any process ends.
+    """
+    given = environment_with(plan.options.env_file)
+    for name in plan.servers.fixed(given):
+        report(f"{name} has changed, which takes effect after `adaptlab down` and `up`")
+    parts = _parts(plan, given)
+    supervisor.complete(parts.preparation)
+    supervisor.replace(parts.applications)
 
 
 def _stop(plan: _Plan, supervisor: Supervisor, report: Callable[[str], None]) -> None:
@@ -171,29 +211,39 @@ def _stop(plan: _Plan, supervisor: Supervisor, report: Callable[[str], None]) ->
 
 def _plan(directory: DataDirectory, options: UpOptions, programs: Programs) -> _Plan:
     _check_host(options)
+    given = environment_with(options.env_file)
     listening = api_socket(options.host, options.port)
-    servers = _Servers.prepare(directory)
+    servers = _Servers.prepare(directory, given)
     url = url_of(options.host, port_of(listening))
-    endpoints = Endpoints(url, servers.database_url, servers.broker_url)
-    environment = _environment(endpoints, directory)
-    preparation = environment if servers.postgres else {**environment, **_role_passwords()}
-    of_api, of_workers = ({**environment, **servers.addresses(part)} for part in PARTS)
-    scratch = directory.scratch
     return _Plan(
         directory=directory,
-        endpoints=endpoints,
+        endpoints=Endpoints(url, servers.database_url, servers.broker_url),
         listening=listening,
-        servers=servers.processes(),
-        preparation=ProcessSpec("prepare", programs.prepare, preparation, scratch),
+        servers=servers,
+        options=options,
+        programs=programs,
+        lines=_lines(directory, servers, url, options.workers),
+    )
+
+
+def _parts(plan: _Plan, given: Mapping[str, str]) -> _Parts:
+    """Return the processes for these settings."""
+    options, programs, scratch = plan.options, plan.programs, plan.directory.scratch
+    environment = _environment(plan.endpoints, plan.directory, given)
+    passwords: Mapping[str, str] = {}
+    if plan.servers.postgres is None:
+        passwords = _role_passwords(given)
+    of_api, of_workers = ({**environment, **plan.servers.addresses(one, given)} for one in PARTS)
+    return _Parts(
+        preparation=ProcessSpec("prepare", programs.prepare, {**environment, **passwords}, scratch),
         applications=(
-            *_api_processes(options, programs.api, of_api, listening, scratch),
+            *_api_processes(options, programs.api, of_api, plan.listening, scratch),
             *(
-                ProcessSpec(name, programs.worker, of_workers, scratch)
+                ProcessSpec(name, programs.worker, of_workers, scratch, leave=WORKER_LEAVES)
                 for name in _names("worker", options.workers)
             ),
             ProcessSpec("beat", programs.beat, of_workers, scratch),
         ),
-        lines=_lines(directory, servers, url, options.workers),
     )
 
 
@@ -226,6 +276,7 @@ def _api_processes(
             scratch,
             ready=lambda: _answers(url, "/readyz"),
             sockets=(listening.fileno(),),
+            leave=API_LEAVES,
         )
         for name in _names("api", options.servers)
     ]
@@ -249,16 +300,18 @@ def _listening_options(options: UpOptions, listening: socket.socket) -> tuple[st
     return "--host", options.host, "--port", str(port), "--fd", str(number), *proxy
 
 
-def given_address(name: str) -> str | None:
-    """Return a configured server's address, from the environment or a file."""
-    return secret(os.environ, name) or os.environ.get(name)
+def given_address(name: str, given: Mapping[str, str]) -> str | None:
+    """Return a configured server's address, or the one in a named file."""
+    return secret(given, name) or given.get(name)
 
 
-def _environment(endpoints: Endpoints, directory: DataDirectory) -> Mapping[str, str]:
+def _environment(
+    endpoints: Endpoints, directory: DataDirectory, given: Mapping[str, str]
+) -> Mapping[str, str]:
     files = {f"{name}{SUFFIX}" for name in (DATABASE_URL, BROKER_URL)}  # read here already
-    left_out = files | set(_role_passwords())
+    left_out = files | set(_role_passwords(given))
     return {
-        **{name: value for name, value in os.environ.items() if name not in left_out},
+        **{name: value for name, value in given.items() if name not in left_out},
         DATABASE_URL: endpoints.database_url,
         BROKER_URL: endpoints.broker_url,
         DATA_DIR: str(directory.root),
@@ -266,10 +319,10 @@ def _environment(endpoints: Endpoints, directory: DataDirectory) -> Mapping[str,
     }
 
 
-def _role_passwords() -> Mapping[str, str]:
+def _role_passwords(given: Mapping[str, str]) -> Mapping[str, str]:
     """Return the variables that only the preparation gets, to create roles."""
     names = {f"{name}{end}" for name in VARIABLES.values() for end in ("", SUFFIX)}
-    return {name: value for name, value in os.environ.items() if name in names}
+    return {name: value for name, value in given.items() if name in names}
 
 
 def _answers(url: str, path: str) -> bool:

@@ -9,6 +9,9 @@ from types import FrameType, TracebackType
 from typing import Protocol, Self
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+DRAIN_SIGNAL = signal.SIGUSR1
+RELOAD_SIGNAL = signal.SIGUSR2
+REQUEST_SIGNALS = (DRAIN_SIGNAL, RELOAD_SIGNAL)
 
 Handler = Callable[[int, FrameType | None], object] | int | None
 
@@ -44,6 +47,7 @@ class SignalWaiting:
 
     def __init__(self) -> None:
         self._requests = 0
+        self._pending: set[int] = set()
         self._previous: dict[signal.Signals, Handler] = {}
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
@@ -54,6 +58,16 @@ class SignalWaiting:
     def stop_requested(self) -> bool:
         """True once SIGINT, SIGTERM or SIGHUP was received."""
         return self._requests > 0
+
+    def take(self, number: signal.Signals) -> bool:
+        """Return True if a request was received since the last call.
+
+        Args:
+            number: one of `REQUEST_SIGNALS`.
+        """
+        is_pending = number in self._pending
+        self._pending.discard(number)
+        return is_pending
 
     def pause(self, seconds: float) -> None:
         """Sleep until a signal comes, at most `seconds`."""
@@ -67,6 +81,8 @@ class SignalWaiting:
             # A signal ignored from the start (nohup) stays ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._previous[number] = signal.signal(number, self._remember)
+        for number in REQUEST_SIGNALS:
+            self._previous[number] = signal.signal(number, self._request)
         self._previous[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, _wake)
         return self
 
@@ -84,6 +100,9 @@ class SignalWaiting:
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
         self._requests += 1
+
+    def _request(self, number: int, frame: FrameType | None) -> None:
+        self._pending.add(number)
 
 
 def _wake(number: int, frame: FrameType | None) -> None:

@@ -159,7 +159,7 @@ def _stated(settings: Settings) -> dict[str, str]:
         "characters of a webhook's address": f"{addresses.LONGEST_URL:,}",
         "time for a receiver to answer a webhook": f"{sending.TOTAL_SECONDS:g} s",
         "attempts to send a message of a webhook": f"{claims.MOST_ATTEMPTS}",
-        "messages that a worker sends at a time, in all and to one webhook": (
+        "messages that a worker or the API sends at a time, in all and to one webhook": (
             f"{claims.MOST_AT_ONCE} and {claims.MOST_PER_WEBHOOK}"
         ),
         "days for which sent and failed messages are kept": f"{claims.KEPT_DAYS}",

@@ -3,6 +3,7 @@
 import json
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,7 @@ from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]
 MEGABYTE = 2**20
+JSON = {"Content-Type": "application/json"}
 
 
 # Only transformers, which no server has, brings this along; lark loads it where it finds it.
@@ -197,6 +199,35 @@ def test_the_server_stops_while_streams_are_open(
         assert took < 30  # a wait for the streams takes sixty
     log = (tmp_path / "server.log").read_text()
     assert "Traceback" not in log, log
+
+
+@pytest.mark.usefixtures("ledger")
+def test_a_server_without_haste_finishes_a_request_that_has_begun(
+    settings: Settings, token: str, tmp_path: Path, nursery: Nursery
+) -> None:
+    """The rest of a request arrives when a server in haste would have ended."""
+    before = "from adaptlab_api import server; server.STOP_SECONDS = 0"
+    log = tmp_path / "server.log"
+    with a_server(settings, token, log, before, nursery) as server:
+        body = json.dumps(an_adapt_document()).encode()
+        asked = threading.Event()
+
+        def pieces() -> Iterator[bytes]:
+            yield body[:10]
+            asked.set()
+            # Two seconds: the server sleeps at most as long before it sees a signal.
+            time.sleep(2.5)
+            yield body[10:]
+
+        with ThreadPoolExecutor(1) as pool:
+            posted = pool.submit(
+                server.client.post, "/v1/jobs?validate_only=true", content=pieces(), headers=JSON
+            )
+            assert asked.wait(60)
+            server.process.send_signal(signal.SIGUSR2)
+            answer = posted.result()
+        assert answer.status_code == 200, answer.text
+        assert server.process.wait(60) == 0
 
 
 def raw(server: Running, request: bytes, *pieces: bytes) -> bytes:

@@ -9,11 +9,15 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.api.people import entries, person
-from tests.making import a_principal
+from tests.ledgers import BY_THE_API, ledger_by
+from tests.making import a_claim, a_job, a_pretrain_spec, a_principal
+from tests.receiving import SECRET, a_webhook, open_to_loopback, outcomes, receiving
+from tests.watching import until
 
 from adaptlab_api.doors.gate import SESSION_COOKIE
 from adaptlab_db.tables import Webhook, WebhookDelivery
 from adaptlab_services.people import tokens
+from adaptlab_services.settings import Settings
 from adaptlab_services.webhooks.addresses import AddressRefused, AddressRules
 from adaptlab_services.webhooks.webhooks import MOST_WEBHOOKS
 
@@ -29,6 +33,22 @@ def webhook(api: TestClient) -> dict[str, Any]:
     made = api.post("/v1/webhooks", json={"url": URL})
     assert made.status_code == 201, made.text
     return made.json()
+
+
+def test_what_a_worker_by_the_api_did_is_sent_where_no_other_worker_is(
+    sessions: Sessions, settings: Settings
+) -> None:
+    often = open_to_loopback(settings.model_copy(update={"sweep_seconds": 0.1}))
+    with receiving() as receiver, ledger_by(BY_THE_API, sessions, often) as ledger:
+        with sessions.begin() as session:
+            a_webhook(session, receiver.url, "job.ended")
+            job_id = a_job(session, a_pretrain_spec(seeds=1))
+        ledger.fail(a_claim(ledger), "diverged", "The loss is not finite", retry=False)
+        until(lambda: outcomes(sessions) == [("job.ended", "delivered", 1)], "the message")
+        (received,) = receiver.received
+        assert received.is_signed_with(SECRET)
+        assert received.message["data"]["id"] == str(job_id)
+        assert received.message["data"]["state"] == "failed"
 
 
 def test_the_secret_is_shown_once(api: TestClient, webhook: dict[str, Any]) -> None:

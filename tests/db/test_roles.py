@@ -33,9 +33,12 @@ from adaptlab_db.roles import make_logins
 from adaptlab_db.secret_files import SecretUnreadable
 from adaptlab_db.session import close, session_factory
 from adaptlab_db.tables import AuditEntry, Table, Worker
+from adaptlab_services.errors import Unauthorised
 from adaptlab_services.leases.reaping import reap
 from adaptlab_services.lifecycle import workers
+from adaptlab_services.people.tokens import authenticate
 from adaptlab_services.settings import Settings
+from adaptlab_stack.first_token import first_token
 
 Sessions = sessionmaker[Session]
 PASSWORDS = RolePasswords("of-the-api", "of-the-workers")
@@ -77,8 +80,6 @@ FORBIDDEN: dict[Part, tuple[str, ...]] = {
         "DELETE FROM checkpoints",
         "DELETE FROM attempts",
         "DELETE FROM workers",
-        "UPDATE webhook_deliveries SET state = 'failed'",
-        "DELETE FROM webhook_events",
     ),
     "worker": (
         "SELECT * FROM tokens",
@@ -196,7 +197,24 @@ def test_the_api_may_give_a_token_of_one_job(
         assert client.post("/v1/workers", json=new, headers=its_own).status_code == 201
 
 
-def test_workers_may_send_webhooks_and_the_api_may_have_a_test_sent(
+def test_the_api_may_create_the_first_token(addresses: dict[Part, str], tmp_path: Path) -> None:
+    first, second = tmp_path / "a pod", tmp_path / "its successor"
+    for folder in (first, second):
+        folder.mkdir()
+    token = first_token(addresses["api"], first)
+    assert first_token(addresses["api"], first) == token
+    factory = session_factory(addresses["api"])
+    try:
+        with factory.begin() as session:
+            assert authenticate(session, token).is_admin
+        assert first_token(addresses["api"], second) != token
+        with factory.begin() as session, pytest.raises(Unauthorised):
+            authenticate(session, token)
+    finally:
+        close(factory)
+
+
+def test_workers_and_the_api_may_send_webhooks(
     addresses: dict[Part, str], sessions: Sessions, settings: Settings
 ) -> None:
     of_api, of_worker = (
@@ -214,6 +232,12 @@ def test_workers_may_send_webhooks_and_the_api_may_have_a_test_sent(
         assert client.post(f"/v1/webhooks/{made['id']}/test").status_code == 202
         study = client.post("/v1/studies", json=a_study_document(seeds=1)).json()["id"]
         assert client.post(f"/v1/studies/{study}/cancel").status_code == 200
+        factory = session_factory(of_api.database_url)
+        try:
+            deliver(factory, of_api)
+        finally:
+            close(factory)
+        assert len(receiver.received) == 2
         factory = session_factory(of_worker.database_url)
         try:
             with factory.begin() as session:

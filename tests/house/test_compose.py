@@ -157,6 +157,16 @@ def test_the_gpu_worker_asks_for_the_device_and_serves_its_queue(compose: dict[s
     assert worker["environment"]["ADAPTLAB_QUEUES"] == "gpu"
 
 
+@pytest.mark.parametrize("service", ["worker", "worker-gpu"])
+def test_a_worker_is_not_killed_while_its_runs_save_their_state(
+    compose: dict[str, Any], service: str
+) -> None:
+    worker = compose["services"][service]
+    command = worker["command"]
+    saves = int(command[command.index("--save-within") + 1])
+    assert saves + 10 < int(worker["stop_grace_period"].removesuffix("s"))
+
+
 def test_no_password_is_committed(repository: Path, compose: dict[str, Any]) -> None:
     text = (repository / "docker-compose.yml").read_text()
     assert not re.search(r"\$\{POSTGRES_PASSWORD(?!:\?)", text)

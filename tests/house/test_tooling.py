@@ -10,7 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-TARGETS = ("setup", "demo", "test", "kernels", "check", "generate", "sbom", "bench")
+TARGETS = ("setup", "helm", "demo", "test", "walk", "kernels", "check", "generate", "sbom", "bench")
 WITH_TORCH = ("core/adaptlab/engine/", "core/adaptlab/theory/")
 
 
@@ -38,6 +38,7 @@ def test_ci_runs_exactly_the_suite_that_everybody_runs(repository: Path) -> None
     script = (repository / ".ci" / "run").read_text()
     assert "set -euo pipefail" in script
     assert [line.split()[:2] for line in script.splitlines() if line.startswith("make ")] == [
+        ["make", "helm"],
         ["make", "test"],
         ["make", "kernels"],
         ["make", "check"],

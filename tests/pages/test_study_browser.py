@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import run_all
 from tests.pages.made_up_studies import METHODS, a_base, a_study, failing, ordinary
-from tests.pages.visitors import DRAWN, HOSTILE_LABEL, ONCE_OR_MORE, OPPOSITES, Visitor, look_like
+from tests.pages.visitors import HOSTILE_LABEL, OPPOSITES, Visitor, draw_everything, look_like
 
 from adaptlab.studies.study import StudyExtension
 from adaptlab_services.people import tokens
@@ -47,14 +47,6 @@ def test_every_chart_is_drawn_and_nothing_overflows(
             # A chart is as wide as its place and scrolls at no width.
             for chart in visitor.page.locator(".chart .drawing").all():
                 assert chart.evaluate("box => box.scrollWidth <= box.clientWidth + 1")
-
-
-def draw_everything(visitor: Visitor) -> None:
-    """Charts are drawn when somebody comes near them."""
-    for chart in visitor.page.locator(DRAWN).all():
-        chart.scroll_into_view_if_needed()
-        expect(chart).to_have_attribute("data-drawn", ONCE_OR_MORE)
-        expect(chart.locator(".note")).to_have_count(0)
 
 
 def test_a_study_is_watched_without_reloading(

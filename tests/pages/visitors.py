@@ -114,6 +114,14 @@ def overflows_nowhere(page: Page) -> None:
         assert width <= viewport["width"], (page.url, viewport)
 
 
+def draw_everything(visitor: Visitor) -> None:
+    """Charts are drawn when somebody comes near them."""
+    for chart in visitor.page.locator(DRAWN).all():
+        chart.scroll_into_view_if_needed()
+        expect(chart).to_have_attribute("data-drawn", ONCE_OR_MORE)
+        expect(chart.locator(".note")).to_have_count(0)
+
+
 @contextmanager
 def a_visitor(browser: Browser, server: str, token: str) -> Iterator[Visitor]:
     """A person at a wide window, with no hidden errors at the end."""

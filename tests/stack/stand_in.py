@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 
@@ -28,13 +29,19 @@ def up(arguments: list[str]) -> None:
     parser.add_argument("--port", type=int)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--servers", type=int, default=1)
+    parser.add_argument("--env-file", type=Path)
     given = parser.parse_args(arguments)
     me = (sys.executable, str(Path(__file__).resolve()))
     programs = Programs(
         prepare=(*me, "prepare"), api=(*me, "api"), worker=(*me, "worker"), beat=(*me, "beat")
     )
     options = UpOptions(
-        given.data_dir, "127.0.0.1", given.port, given.workers, servers=given.servers
+        given.data_dir,
+        "127.0.0.1",
+        given.port,
+        given.workers,
+        servers=given.servers,
+        env_file=given.env_file,
     )
     try:
         run_up(options, programs, lambda line: print(line, flush=True))
@@ -66,6 +73,7 @@ def api(arguments: list[str]) -> None:
             with psycopg.connect(database_address()) as connection:
                 connection.execute("SELECT 1")
             self.send_response(200)
+            self.send_header("X-Setting", os.environ.get("STAND_IN_SETTING", ""))
             self.end_headers()
 
     parser = argparse.ArgumentParser()
@@ -76,7 +84,10 @@ def api(arguments: list[str]) -> None:
     server = HTTPServer((given.host, given.port), Answer, bind_and_activate=False)
     server.socket.close()
     server.socket = socket.socket(fileno=given.fd)
-    server.serve_forever()
+    # From another thread, as it waits for the request that is being answered.
+    leave = threading.Thread(target=server.shutdown)
+    signal.signal(signal.SIGUSR2, lambda *_: leave.start())
+    server.serve_forever(poll_interval=0.05)
 
 
 def worker(arguments: list[str]) -> None:
@@ -84,6 +95,7 @@ def worker(arguments: list[str]) -> None:
 
     if os.environ.get("STAND_IN_STUBBORN"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR2, lambda *_: sys.exit(0))
     trainer = subprocess.Popen(
         [sys.executable, __file__, "beat"],
         start_new_session=True,

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -115,6 +116,30 @@ def test_a_refused_first_start_is_tried_again(bench: Bench):
     up = bench.folder / "up"
     bench.supervisor.start([bench.spec("shy", code, ready=up.exists)])
     assert bench.supervisor.processes.keys() == {"shy"}
+
+
+def test_what_is_retired_ends_by_its_own_signal_and_stays_away(bench: Bench):
+    code = (
+        "import signal, sys\n"
+        "signal.signal(signal.SIGUSR2, lambda *_: sys.exit(print('left')))\n"
+        "open(sys.argv[1], 'w').close()\nwhile True: signal.pause()"
+    )
+    up = bench.folder / "up"
+    spec = bench.spec("guest", code, ready=up.exists, leave=StopStep(signal.SIGUSR2, 60))
+    spec = replace(spec, argv=(*spec.argv, "up"))
+    bench.supervisor.start([spec, bench.spec("host")])
+    bench.supervisor.retire(["guest"])
+    assert bench.supervisor.processes.keys() == {"host"}
+    assert (bench.folder / "guest").read_text() == "left\n"
+    assert bench.said == []
+
+
+def test_what_does_not_leave_in_time_is_killed(bench: Bench):
+    bench.supervisor.start([bench.spec("deaf", leave=StopStep(signal.SIGCONT, 0.2))])
+    deaf = psutil.Process(bench.supervisor.processes["deaf"])
+    bench.supervisor.retire(["deaf"])
+    assert not deaf.is_running()
+    assert bench.said == ["deaf did not end in time and was killed"]
 
 
 def test_stages_end_one_after_the_other(bench: Bench):

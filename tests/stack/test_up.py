@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,11 +24,19 @@ import pytest
 import redis
 
 from adaptlab_stack import postgres, valkey
-from adaptlab_stack.errors import PortTaken, StartFailed
+from adaptlab_stack.data_directory import DataDirectory
+from adaptlab_stack.errors import (
+    NothingRuns,
+    PortTaken,
+    RequestFailed,
+    StartFailed,
+    SupervisorTooOld,
+)
 from adaptlab_stack.ports import api_socket, port_of, url_of
 from adaptlab_stack.process import ProcessSpec, StopStep
 from adaptlab_stack.servers import embedded_servers
-from adaptlab_stack.stack import Stack
+from adaptlab_stack.stack import Stack, request
+from adaptlab_stack.waiting import DRAIN_SIGNAL, RELOAD_SIGNAL
 
 Descendants = Callable[[int], list[psutil.Process]]
 Eventually = Callable[[Callable[[], bool], float], None]
@@ -174,6 +183,85 @@ def test_a_killed_part_comes_back(shared: Stack, eventually: Eventually):
         eventually(answers, 60)
         assert f"{name} was killed by SIGKILL" in shared.log("up")
     eventually(lambda: set(shared.processes) == ALL, 60)
+
+
+def test_a_drained_stack_serves_without_workers(
+    tmp_path: Path, stand_in_up: tuple[str, ...], initialised_at: InitialisedAt
+):
+    data = initialised_at(tmp_path / "d")
+    with pytest.raises(NothingRuns, match="adaptlab up"):
+        request(data, DRAIN_SIGNAL, 60)
+    with Stack.start(data, command=stand_in_up, workers=2) as stack:
+        before = {name: process.pid for name, process in stack.processes.items()}
+        assert {"worker", "worker-2"} <= before.keys()
+        request(data, DRAIN_SIGNAL, 60)
+        after = {name: process.pid for name, process in stack.processes.items()}
+        assert after == {name: pid for name, pid in before.items() if "worker" not in name}
+        assert status_of(stack.url) == 200
+        assert "drained: no worker runs" in stack.log("up")
+        request(data, RELOAD_SIGNAL, 120)
+        assert stack.processes.keys() == before.keys(), "a reload starts them again"
+
+
+def test_a_reload_takes_up_settings_without_a_refused_request(
+    tmp_path: Path, stand_in_up: tuple[str, ...], initialised_at: InitialisedAt
+):
+    data, file = initialised_at(tmp_path / "d"), tmp_path / "settings.env"
+    file.write_text("# a comment\nSTAND_IN_SETTING='before it'\n")
+    command = (*stand_in_up, "--env-file", str(file))
+    with Stack.start(data, command=command, workers=2, servers=2) as stack:
+        before = {name: process.pid for name, process in stack.processes.items()}
+        file.write_text("STAND_IN_SETTING=after it\nADAPTLAB_BROKER_URL=redis://other:1\n")
+        with ThreadPoolExecutor(2) as pool:
+            reloaded = pool.submit(request, data, RELOAD_SIGNAL, 120)
+            seen = [httpx.get(stack.url, timeout=60) for _ in iter(reloaded.done, True)]
+            reloaded.result()
+        seen += [httpx.get(stack.url, timeout=60) for _ in range(8)]
+        after = {name: process.pid for name, process in stack.processes.items()}
+        assert {answer.status_code for answer in seen} == {200}
+        assert {answer.headers["X-Setting"] for answer in seen[:1]} == {"before it"}
+        assert {answer.headers["X-Setting"] for answer in seen[-8:]} == {"after it"}
+        assert after.keys() == ALL
+        assert {name for name in ALL if after[name] == before[name]} == {"postgres", "valkey"}
+        assert "ADAPTLAB_BROKER_URL has changed, which takes effect after" in stack.log("up")
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("STAND_IN_PREPARE=fail", "prepare exited with status 1"),
+        ("export", "line 1 of .* is not of the form NAME=value"),
+    ],
+)
+def test_a_reload_with_invalid_settings_restarts_nothing(
+    tmp_path: Path,
+    stand_in_up: tuple[str, ...],
+    initialised_at: InitialisedAt,
+    lines: str,
+    told: str,
+):
+    data, file = initialised_at(tmp_path / "d"), tmp_path / "settings.env"
+    file.touch()
+    command = (*stand_in_up, "--env-file", str(file))
+    with Stack.start(data, command=command) as stack:
+        before = stack.processes
+        file.write_text(lines)
+        with pytest.raises(RequestFailed, match=told):
+            request(data, RELOAD_SIGNAL, 60)
+        assert stack.processes == before
+        assert "not reloaded" in stack.log("up")
+        file.write_text("")
+        request(data, RELOAD_SIGNAL, 60)
+
+
+def test_a_server_of_an_earlier_version_is_not_sent_requests(tmp_path: Path):
+    """The signal would end it."""
+    directory = DataDirectory.open(tmp_path / "d")
+    with directory.locked():
+        old = {"endpoints": {"url": "u", "database_url": "d", "broker_url": "b"}, "processes": {}}
+        directory.state_file.write_text(json.dumps(old))
+        with pytest.raises(SupervisorTooOld, match="adaptlab down"):
+            request(directory.root, DRAIN_SIGNAL, 60)
 
 
 def test_two_stacks_live_side_by_side_and_one_has_the_port_that_it_wants(

@@ -94,6 +94,19 @@ def held(given: Given) -> None:
 
 
 @runner
+def slow_to_save(given: Given) -> None:
+    """Takes longer to stop than a worker in haste waits."""
+    _start(given)
+    _step(given, 1)
+    try:
+        _wait_for("go", lambda: given.observer.command() == "stop")
+    except TrainingStopped:
+        time.sleep(2.5)  # how it saves its state
+        _note("saved", "yes")
+        raise
+
+
+@runner
 def stubborn(given: Given) -> None:
     """Does not listen to a stop, and has a child that would outlive it."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+import pytest
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.job_rows import attempts, event_types
@@ -40,6 +41,7 @@ from adaptlab_db.tables import (
     MetricPoint,
     Replicate,
     Token,
+    Worker,
 )
 from adaptlab_services.jobs import jobs
 from adaptlab_services.people.tokens import Principal
@@ -229,16 +231,38 @@ def test_a_worker_that_is_asked_to_end_does_not_wait_for_a_stubborn_trainer(
     assert_given_back(job_id, processes.worker("stubborn"), sessions, watched)
 
 
+@pytest.mark.parametrize(
+    ("options", "number"), [((), signal.SIGUSR2), (("--save-within", "60"), signal.SIGTERM)]
+)
+def test_a_worker_that_may_take_its_time_lets_a_run_save_its_state(
+    processes: Processes,
+    sessions: sessionmaker[Session],
+    watched: Watched,
+    control: Control,
+    options: tuple[str, ...],
+    number: signal.Signals,
+) -> None:
+    job_id = submit(sessions, attempts_max=1)
+    runner = "tests.worker.runners:slow_to_save"
+    worker = processes.start("worker", "--runner", runner, *options)
+    assert_given_back(job_id, worker, sessions, watched, number)
+    assert worker.returncode == 0
+    assert (control.folder / "saved").exists(), "the trainer was not killed"
+    with sessions() as session:
+        assert session.scalars(select(Worker.stopped_at)).one() is not None, "it is not lost"
+
+
 def assert_given_back(
     job_id: UUID,
     worker: Process,
     sessions: sessionmaker[Session],
     watched: Watched,
+    number: signal.Signals = signal.SIGTERM,
 ) -> None:
     """Ask a worker to end during a run, and see its job queued."""
     watched.wait_for_step(job_id)
     started = time.monotonic()
-    worker.send_signal(signal.SIGTERM)
+    worker.send_signal(number)
     worker.wait(PATIENCE)
     assert time.monotonic() - started < SILENCE
     job = watched.job(job_id)

@@ -79,7 +79,7 @@ class Attempt:
         memory_bytes: the run's memory limit; None for most of what is free.
         patience: limits on running without the ledger, and on silence.
         room: distinguishes a full disk from a run that is too large for it.
-        release_seconds: time for the run to save its state when the worker shuts down.
+        release_seconds: returns the time for the run to save its state, once the worker shuts down.
         allocation: the batch job that the worker is part of.
 
     Attributes:
@@ -99,7 +99,7 @@ class Attempt:
         memory_bytes: int | None = None,
         patience: Patience = DEFAULT_PATIENCE,
         room: Room | None = None,
-        release_seconds: float = GRACE["released"],
+        release_seconds: Callable[[], float] = lambda: GRACE["released"],
         allocation: Allocation | None = None,
     ) -> None:
         self.conclusion: Conclusion = "lost"
@@ -404,7 +404,7 @@ class Attempt:
 
     def _grace(self, cause: Cause) -> float:
         if cause == "released":
-            return self._release_seconds
+            return self._release_seconds()
         return min(GRACE[cause], self._fence / 2) if cause == "lost" else GRACE[cause]
 
     def _gone(self, gone: TrainerGone, trainer: TrainerProcess) -> Ended:

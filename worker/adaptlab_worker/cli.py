@@ -7,6 +7,9 @@ import typer
 
 from adaptlab.loading import uncollected
 
+SAVE_SECONDS = 20.0
+"""Time for a run to save its state, where nobody waits for the worker's end."""
+
 Slots = Annotated[
     int, typer.Option(min=1, max=64, help="Number of jobs that run at the same time.")
 ]
@@ -28,8 +31,15 @@ Until = Annotated[
     ),
 ]
 SaveWithin = Annotated[
-    float,
-    typer.Option(min=1, metavar="SECONDS", help="Time for a run to save its state after a signal."),
+    float | None,
+    typer.Option(
+        min=1,
+        metavar="SECONDS",
+        help=(
+            "Time for a run to save its state after a signal. Default: 20, but 1.5 after SIGTERM "
+            "or SIGINT for a worker that is woken through the broker."
+        ),
+    ),
 ]
 Queue = Annotated[
     list[str] | None,
@@ -59,7 +69,7 @@ def worker(
     max_jobs: MaxJobs = None,
     idle_timeout: IdleTimeout = None,
     until: Until = None,
-    save_within: SaveWithin = 20.0,
+    save_within: SaveWithin = None,
     queue: Queue = None,
     scratch: ScratchFolder = None,
     server: Server = None,
@@ -71,16 +81,18 @@ def worker(
     --drain, --max-jobs, --idle-timeout, --until, --scratch, --server and --queue it needs no
     broker, looks for work by itself, and suits batch jobs.
 
-    The first SIGTERM, SIGINT, SIGUSR1 or SIGUSR2 makes runs save their state and gives their jobs
-    back (exit code 75: start me again). A signal that comes 5 seconds later or more ends the worker
-    at once.
+    A signal makes runs save their state and gives their jobs back. A worker without options takes
+    SIGTERM and SIGINT, after which it exits within 4 seconds unless --save-within is given, and
+    SIGUSR2, after which runs have 20 seconds. Other workers take SIGTERM, SIGINT, SIGUSR1 and
+    SIGUSR2 (exit code 75: start me again), and a signal that comes 5 seconds later or more ends
+    them at once.
     """
     options_given = (once, drain, max_jobs, idle_timeout is not None, until, queue, scratch, server)
     if not any(options_given):
         with uncollected():  # late: the command line starts quickly
             from adaptlab_worker.processes import run_worker
 
-        raise typer.Exit(run_worker(slots, runner))
+        raise typer.Exit(run_worker(slots, runner, save_within))
     _check(once=once, drain=drain, slots=slots, max_jobs=max_jobs, idle_timeout=idle_timeout)
     with uncollected():  # late, as above
         from adaptlab_worker.errors import NoEndKnown
@@ -92,7 +104,7 @@ def worker(
         max_jobs=max_jobs,
         idle_seconds=0.0 if drain else idle_timeout,
         until=until,
-        save_seconds=save_within,
+        save_seconds=SAVE_SECONDS if save_within is None else save_within,
         queues=tuple(queue or ()),
         scratch=scratch,
         server=server,

@@ -78,8 +78,15 @@ class Launcher:
         for slot in self._slots:
             slot.ring()
 
-    def drain(self) -> None:
-        """Stop claiming, and give back running jobs; return at once."""
+    def drain(self, release_seconds: float | None = None) -> None:
+        """Stop claiming, and give back running jobs; return at once.
+
+        Args:
+            release_seconds: time for runs to save their state; None for the options' own.
+        """
+        if release_seconds is not None:
+            for slot in self._slots:
+                slot.allow(release_seconds)
         self._draining.set()
         for slot in self._slots:
             slot.leave()

@@ -1,12 +1,11 @@
 """Periodic duties of workers: ring again for work that was not claimed."""
 
-import threading
-import time
 from collections.abc import Callable, Sequence
 
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_services.leases.claiming import queues_with_work
+from adaptlab_services.pace import Pace
 
 Ring = Callable[[Sequence[str]], None]
 
@@ -43,21 +42,3 @@ class Maintenance:
             queues = queues_with_work(session)
         # If a doorbell is pending, no worker serves the queue; more would only accumulate.
         self._ring([queue for queue in queues if not self._pending(queue)])
-
-
-class Pace:
-    """A limit of once in a number of seconds."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._lock = threading.Lock()
-        self._next = 0.0
-
-    def is_due(self) -> bool:
-        """Return True if enough time has passed since it last did."""
-        with self._lock:
-            now = time.monotonic()
-            if now < self._next:
-                return False
-            self._next = now + self._seconds
-            return True

@@ -21,6 +21,7 @@ from adaptlab_services.lifecycle.doorbell import ring
 from adaptlab_services.server import logs
 from adaptlab_services.server.stores import open_sessions
 from adaptlab_services.settings import Settings
+from adaptlab_services.webhooks.courier import Courier
 from adaptlab_worker.app import (
     MAINTENANCE_QUEUE,
     Duties,
@@ -29,7 +30,6 @@ from adaptlab_worker.app import (
     pending_doorbells,
 )
 from adaptlab_worker.confinement import close_to_others
-from adaptlab_worker.courier import Courier
 from adaptlab_worker.errors import TrainerUserBarred
 from adaptlab_worker.launcher import Launcher
 from adaptlab_worker.maintenance import Maintenance
@@ -40,19 +40,26 @@ from adaptlab_worker.storage_upkeep import StorageUpkeep
 Ring = Callable[[Sequence[str]], None]
 
 DRAIN_SECONDS = 3.0
-EXIT_SECONDS = 3.7  # after the signal; a supervisor expects the exit within 4
+EXIT_SECONDS = 3.7  # after SIGTERM; a supervisor expects the exit within 4
+LEAVE_SIGNAL = signal.SIGUSR2
+"""Asks for an end without haste. Celery handles SIGUSR1 itself."""
+LEAVE_SECONDS = 20.0  # for runs to save their state after that signal
+TIDY_SECONDS = 2.0  # for the worker itself, after its runs have saved their state
+LOOK_SECONDS = 0.05
 # They log every message, but nothing about jobs.
 QUIET_LOGGERS = ("celery.app.trace", "celery.worker.strategy", "celery.beat")
 
 log = logging.getLogger(__name__)
 
 
-def run_worker(slots: int, runner: str | None) -> int:
+def run_worker(slots: int, runner: str | None, save_seconds: float | None = None) -> int:
     """Serve until a signal comes; return the exit status.
 
     Args:
         slots: the number of jobs that run at the same time.
         runner: a replacement of the engine, as `module:function`; for tests.
+        save_seconds: time for runs to save their state after any signal; None for
+            `LEAVE_SECONDS` after `LEAVE_SIGNAL`, and next to none after others.
     """
     settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
     _set_up_logging(settings)
@@ -64,18 +71,21 @@ def run_worker(slots: int, runner: str | None) -> int:
     except TrainerUserBarred as barred:
         log.error("the worker does not start: %s", barred)  # noqa: TRY400 - the message says it all
         return 1
+    haste = _Haste(launcher, save_seconds)
     reaper = Reaper(sessions, bell, settings.reap_seconds, settings.reaper_arm_seconds)
     courier = Courier(sessions, settings)
     _exit_on_early_signals()
+    signal.signal(LEAVE_SIGNAL, haste.leave)
     try:
         # First, because loading torch takes the longest.
         launcher.start()
         reaper.start()
         courier.start()
         app = _app(settings, sessions, bell, launcher, courier)
-        return _serve(app, settings.queues, launcher, slots)
+        return _serve(app, settings.queues, haste, slots)
     finally:
-        launcher.close(DRAIN_SECONDS)
+        if launcher.close(haste.drain_seconds):
+            launcher.say_goodbye()  # otherwise it would be reported as lost
 
 
 def run_beat() -> None:
@@ -118,10 +128,41 @@ def _app(
     return app
 
 
-def _serve(app: Celery, queues: tuple[str, ...], launcher: Launcher, slots: int) -> int:
+class _Haste:
+    """How long the end of a worker may take, by what asked for it."""
+
+    def __init__(self, launcher: Launcher, save_seconds: float | None) -> None:
+        self._launcher = launcher
+        self._save_seconds = save_seconds
+        self._is_leaving = False
+        extra = 0.0 if save_seconds is None else save_seconds + TIDY_SECONDS
+        self.drain_seconds = max(DRAIN_SECONDS, extra)
+        self._exit_seconds = max(EXIT_SECONDS, extra + TIDY_SECONDS)
+
+    def shut_down(self) -> None:
+        """Give back running jobs, and exit in any case."""
+        self._launcher.drain(self._save_seconds)
+        threading.Thread(target=_exit_late, args=(self._exit_seconds,), daemon=True).start()
+
+    def leave(self, number: int, frame: FrameType | None) -> None:
+        """Give back running jobs without haste, and then shut down."""
+        if not self._is_leaving:
+            self._is_leaving = True
+            threading.Thread(target=self._leave, daemon=True).start()
+
+    def _leave(self) -> None:
+        seconds = LEAVE_SECONDS if self._save_seconds is None else self._save_seconds
+        log.info("leaving; runs have %.0f s to save their state", seconds)
+        until = time.monotonic() + seconds + TIDY_SECONDS
+        self._launcher.drain(seconds)
+        while not self._launcher.has_ended() and time.monotonic() < until:
+            time.sleep(LOOK_SECONDS)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _serve(app: Celery, queues: tuple[str, ...], haste: _Haste, slots: int) -> int:
     def shut_down(**_: Any) -> None:  # Celery sends what it likes
-        launcher.drain()
-        threading.Thread(target=_exit_late, daemon=True).start()
+        haste.shut_down()
 
     signals.worker_shutting_down.connect(shut_down, weak=False)
     worker = app.Worker(
@@ -148,9 +189,9 @@ def _exit_on_early_signals() -> None:
     signal.signal(signal.SIGTERM, leave)
 
 
-def _exit_late() -> None:
+def _exit_late(seconds: float) -> None:
     """Exit in any case: an unresponsive broker must not keep the worker alive."""
-    time.sleep(EXIT_SECONDS)
+    time.sleep(seconds)
     log.warning("leaving without the broker's goodbye")
     os._exit(0)
 

@@ -89,6 +89,7 @@ class Slot:
         self._worker_id = worker_id
         self._ring = ring
         self._options = options
+        self._release_seconds = options.release_seconds
         self._folders = scratch.slot(name)
         self._cache = cache
         self._room = room
@@ -107,6 +108,10 @@ class Slot:
     def ring(self) -> None:
         """Look for work now, or again after the present job."""
         self._bell.set()
+
+    def allow(self, release_seconds: float) -> None:
+        """Give runs this time to save their state; call before `draining` is set."""
+        self._release_seconds = release_seconds
 
     def leave(self) -> None:
         """Wake the thread, after `draining` was set."""
@@ -222,7 +227,7 @@ class Slot:
             self._options.memory_bytes,
             self._options.patience,
             self._room,
-            self._options.release_seconds,
+            lambda: self._release_seconds,
             self._options.allocation,
         )
         is_reusable = False

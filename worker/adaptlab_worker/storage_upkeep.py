@@ -5,11 +5,11 @@ from datetime import timedelta
 
 from sqlalchemy.orm import Session, sessionmaker
 
+from adaptlab_services.pace import Pace
 from adaptlab_services.settings import Settings
 from adaptlab_services.storage.collecting import Retention, collect
 from adaptlab_services.storage.scrubbing import scrub
 from adaptlab_worker.app import STORAGE_SECONDS
-from adaptlab_worker.maintenance import Pace
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """A round of deliveries: events to messages, messages to receivers.
 
-A worker can die between sending a message and recording it. The message is then sent again, with
+A process can die between sending a message and recording it. The message is then sent again, with
 the same `webhook-id`, so it arrives at least once.
 """
 
@@ -21,14 +21,14 @@ from adaptlab_services.webhooks.sending import Outcome, Request, send
 from adaptlab_services.webhooks.signing import signed_headers
 
 USER_AGENT = "adaptlab-webhooks"
-UNWRITTEN = "The message could not be written. See the log of the worker."
+UNWRITTEN = "The message could not be written. See the logs of the API and the workers."
 Sessions = sessionmaker[Session]
 
 log = logging.getLogger(__name__)
 
 
 class Deliveries:
-    """Sends what is due; any number of workers may do so at once."""
+    """Sends what is due; any number of processes may do so at once."""
 
     def __init__(self, sessions: Sessions, settings: Settings) -> None:
         self._sessions = sessions

@@ -1,0 +1,128 @@
+"""The commands of the page on upgrades, with a running and a queued job."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tests.whole.conftest import PATIENCE, a_folder
+
+from adaptlab_client import Client, JobView
+from adaptlab_stack.stack import stop
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/how-to/upgrade.md").read_text()
+LEAVE, START, CHECK, GO_BACK = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)
+STEPS = 3000
+LONG = {
+    "kind": "pretrain",
+    "name": "long",
+    "family": {"name": "minigpt", "width": 8},
+    "task": {"name": "sort_ascending", "length": 4, "alphabet": 4},
+    "training": {"steps": STEPS, "batch_size": 4},
+    "evaluation": {"samples": 10},
+}
+WAITING = {**LONG, "name": "waiting", "training": {"steps": 2}}
+
+
+def run(script: str, folder: Path) -> str:
+    """Run commands of the page as a user does, who has set nothing."""
+    known = {k: v for k, v in os.environ.items() if not k.startswith("ADAPTLAB_")}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=folder, env=known, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        check=False, timeout=PATIENCE,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def client_of(data: Path) -> Client:
+    server = re.search(r'"url": "(.*?)"', (data / "server.json").read_text())
+    assert server is not None
+    return Client(server[1], (data / "token").read_text().strip())
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+class Upgraded(NamedTuple):
+    """A server after the upgrade, with what was printed on the way."""
+
+    folder: Path
+    left_at: int
+    waiting_was: str
+    printed: str
+    long: JobView
+    waiting: JobView
+
+
+@pytest.fixture(scope="module")
+def upgraded() -> Iterator[Upgraded]:
+    with a_folder("upgraded") as folder:
+        (folder / ".venv").symlink_to(Path(sys.prefix))
+        data = folder / ".adaptlab"
+        try:
+            run(START, folder)
+            with client_of(data) as client:
+                long = client.jobs.submit(LONG).id
+                waiting = client.jobs.submit(WAITING).id
+                wait(lambda: (client.jobs.get(long).progress.step or 0) >= 1)
+                before = LEAVE.index(".venv/bin/adaptlab backup")
+                run(LEAVE[:before], folder)
+                left, kept = client.jobs.get(long), client.jobs.get(waiting)
+            assert left.state == "queued"
+            run(LEAVE[before:], folder)
+            run(START, folder)
+            printed = run(CHECK, folder)
+            with client_of(data) as client:
+                ended = [client.jobs.wait(one, timeout=PATIENCE) for one in (long, waiting)]
+            yield Upgraded(folder, left.progress.step or 0, kept.state, printed, *ended)
+        finally:
+            for one in (data, folder / ".adaptlab-before"):
+                stop(one, PATIENCE)
+
+
+def test_a_running_job_goes_on_after_the_upgrade_and_is_done_once(upgraded: Upgraded) -> None:
+    assert 0 < upgraded.left_at < STEPS
+    assert upgraded.long.succeeded, upgraded.long.error
+    with client_of(upgraded.folder / ".adaptlab") as client:
+        attempts = client.jobs.attempts(upgraded.long.id)
+        assert [one.outcome for one in attempts] == ["released", "succeeded"]
+        (resumed,) = (
+            event.data["resumed_from_step"]
+            for event in client.jobs.events_so_far(upgraded.long.id)
+            if event.type == "running" and event.attempt == 2
+        )
+        assert isinstance(resumed, int)
+        assert upgraded.left_at <= resumed < STEPS, "what was shown is of the last heartbeat"
+        (losses,) = client.jobs.metrics(upgraded.long.id, names=["train_loss"])
+    assert len(losses.steps) == len(set(losses.steps)), "no step is reported twice"
+
+
+def test_a_job_that_waited_is_neither_lost_nor_done_twice(upgraded: Upgraded) -> None:
+    assert upgraded.waiting_was == "queued"
+    assert upgraded.waiting.succeeded, upgraded.waiting.error
+    with client_of(upgraded.folder / ".adaptlab") as client:
+        attempts = client.jobs.attempts(upgraded.waiting.id)
+        assert [one.outcome for one in attempts] == ["succeeded"]
+    assert "long" in upgraded.printed
+
+
+def test_going_back_restores_the_jobs_as_they_were_drained(upgraded: Upgraded) -> None:
+    run(GO_BACK, upgraded.folder)
+    data = upgraded.folder / ".adaptlab-before"
+    wait((data / "server.json").exists)
+    with client_of(data) as client:
+        assert client.jobs.get(upgraded.long.id).state in {"queued", "running"}
+        assert client.jobs.get(upgraded.waiting.id).state in {"queued", "running", "succeeded"}
+        assert client.jobs.attempts(upgraded.long.id)[0].outcome == "released"
