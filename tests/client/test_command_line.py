@@ -202,6 +202,17 @@ def test_jobs_are_paused_resumed_and_made_anew(invoke: Invoke, base: None) -> No
     assert (anew["state"], anew["retry_of"]) == ("queued", job)
 
 
+def test_one_job_is_named_at_a_time(invoke: Invoke, base: None) -> None:
+    jobs = [invoke("jobs", "submit", "-", "-o", "id", given=SPEC).stdout.strip() for _ in range(2)]
+    named = invoke("jobs", "annotate", jobs[0], "--name", "Best rate", "-o", "jsonl")
+    assert '"name": "Best rate"' in named.stdout
+    assert "Best rate" in invoke("jobs", "show", jobs[0]).stdout
+    assert "Best rate" not in invoke("jobs", "annotate", jobs[0], "--name", "").stdout
+    refused = invoke("jobs", "annotate", *jobs, "--name", "Best rate")
+    assert refused.exit_code == 2
+    assert "Rename one at a time" in refused.stderr
+
+
 def test_tables_name_what_there_is(invoke: Invoke, base: None) -> None:
     for command, expected in (
         ("methods", "full_finetuning"),

@@ -222,6 +222,28 @@ def test_labels_and_notes_are_edited_on_the_page_of_a_job(
     assert "List job again" in admin.get(path).text
 
 
+def test_names_are_edited_on_the_pages_of_jobs_and_studies(
+    admin: TestClient, jobs: list[str]
+) -> None:
+    path = f"/jobs/{jobs[0]}"
+    admin.post(f"{path}/annotations", data={"name": "Best <rate>"}, headers=HERE)
+    assert "<h1><bdi>Best &lt;rate&gt;</bdi></h1>" in admin.get(path).text
+    assert "Best &lt;rate&gt;" in admin.get("/").text
+    admin.post(f"{path}/annotations", data={"name": " "}, headers=HERE)
+    assert "Best &lt;rate&gt;" not in admin.get(path).text
+
+    document = a_study_document(name="small", methods=["frozen"])
+    study = admin.post("/v1/studies", json=document, headers=HERE).json()
+    place = f"/studies/{study['id']}/annotations"
+    renamed = admin.post(place, data={"name": "large"}, headers=HERE)
+    assert renamed.headers["Location"] == "/studies/large"
+    taken = document | {"name": "small"}
+    admin.post("/v1/studies", json=taken, headers=HERE)
+    refused = admin.post(place, data={"name": "small"}, headers=HERE)
+    assert refused.status_code == 409
+    assert "already exists" in refused.text
+
+
 def test_archived_studies_have_a_list_of_their_own(admin: TestClient, sessions: Sessions) -> None:
     document = a_study_document(name="small", methods=["frozen"])
     study = admin.post("/v1/studies", json=document, headers=HERE).json()

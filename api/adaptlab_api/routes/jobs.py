@@ -8,7 +8,7 @@ from fastapi import Header, Query, Request
 from sqlalchemy.orm import Session
 from starlette.responses import Response
 
-from adaptlab.specs.annotations import AnnotationChanges
+from adaptlab.specs.annotations import JobAnnotations
 from adaptlab.specs.spec import JobSpec
 from adaptlab_answers.jobs import JobSummary, JobView, Preview
 from adaptlab_answers.paging import Page
@@ -180,10 +180,10 @@ async def get_job(
 @needs("submitter")
 def annotate_job(
     job_id: JobId,
-    body: Annotated[Body[AnnotationChanges], json_body(AnnotationChanges)],
+    body: Annotated[Body[JobAnnotations], json_body(JobAnnotations)],
     changes: ChangesDep,
 ) -> Response:
-    """Change a job's labels and notes, or archive it."""
+    """Change a job's name, labels and notes, or archive it."""
     written = body.read()
     with changes() as change:
         job = annotations.annotate(change.session, job_id, written)

@@ -6,7 +6,7 @@ from fastapi import BackgroundTasks, Path, Query, Request
 from starlette.responses import Response
 
 from adaptlab.reproductions.recipe_study import RecipeRequest
-from adaptlab.specs.annotations import AnnotationChanges
+from adaptlab.specs.annotations import StudyAnnotations
 from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_answers.paging import Page
 from adaptlab_answers.questions import DecisionView
@@ -170,14 +170,14 @@ def list_study_decisions(
     return json_answer(page)
 
 
-@router.patch("/{study}", response_model=StudyView, responses=failures(404, *WITH_BODY))
+@router.patch("/{study}", response_model=StudyView, responses=failures(404, 409, *WITH_BODY))
 @needs("submitter")
 def annotate_study(
     study: Studied,
-    body: Annotated[Body[AnnotationChanges], json_body(AnnotationChanges)],
+    body: Annotated[Body[StudyAnnotations], json_body(StudyAnnotations)],
     session: SessionDep,
 ) -> Response:
-    """Change a study's labels and notes, or archive it."""
+    """Change a study's name, labels and notes, or archive it."""
     return json_answer(studies.annotate(session, study, body.read()))
 
 

@@ -117,12 +117,16 @@ class Studies:
         self,
         study: Identity,
         *,
+        name: str | None = None,
         labels: Mapping[str, str | None] | None = None,
         notes: str | None = None,
         archived: bool | None = None,
     ) -> StudyView:
-        """Change a study's labels and notes, or archive it; see `Jobs.annotate`."""
-        body = annotations_of(labels, notes, archived=archived)
+        """Change a study's name, labels and notes, or archive it.
+
+        See `Jobs.annotate`. Raises `Conflict` for a name that another study of the project has.
+        """
+        body = annotations_of(labels, notes, name=name, archived=archived)
         request = Request("PATCH", path_of("studies", study), body=body)
         return self._connection.ask(request, StudyView)
 

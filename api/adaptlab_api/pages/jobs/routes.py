@@ -17,7 +17,7 @@ from adaptlab_api.pages.jobs.curves import curves_chart
 from adaptlab_api.pages.jobs.listing import JobFilters, Place, job_list
 from adaptlab_api.pages.jobs.page import job_page
 from adaptlab_api.pages.jobs.selected import MOST_FIELDS, Act, apply
-from adaptlab_api.pages.rendering.annotation_form import changes_of
+from adaptlab_api.pages.rendering.annotation_form import job_changes
 from adaptlab_api.pages.rendering.drawing import drawn
 from adaptlab_api.pages.rendering.examples import first_job
 from adaptlab_api.pages.rendering.forms import form_fields, small_form_fields
@@ -158,7 +158,7 @@ def job_routes(renderer: Renderer) -> APIRouter:
         principal: SubmitterDep,
     ) -> Response:
         try:
-            changes = changes_of(fields, jobs.get(session, job_id).labels)
+            changes = job_changes(fields, jobs.get(session, job_id).labels)
             annotations.annotate(session, job_id, changes)
         except NotFound:
             return _no_job(renderer, principal)

@@ -10,6 +10,7 @@ from adaptlab_client.cli.annotating import (
     ArchiveOption,
     LabelOption,
     Listed,
+    NameOption,
     NotesOption,
     RemoveLabelOption,
     annotation_of,
@@ -124,17 +125,23 @@ def show(context: typer.Context, job: JobArgument, output: OutputOption = Output
 def annotate(
     context: typer.Context,
     jobs: JobsArgument,
+    name: NameOption = None,
     labels: LabelOption = None,
     removed: RemoveLabelOption = None,
     notes: NotesOption = None,
     archive: ArchiveOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Change labels and notes of jobs, or archive them, whatever their state."""
-    to = annotation_of(labels, removed, notes, archive)
+    """Change the name, labels and notes of jobs, or archive them, whatever their state.
+
+    An empty name removes it. A job that creates a base model has that model's name.
+    """
+    to = annotation_of(jobs, name, labels, removed, notes, archive)
     with open_client(context) as client:
         changed = [
-            client.jobs.annotate(job, labels=to.labels, notes=to.notes, archived=to.archived)
+            client.jobs.annotate(
+                job, name=to.name, labels=to.labels, notes=to.notes, archived=to.archived
+            )
             for job in jobs
         ]
         print_jobs(changed, output)

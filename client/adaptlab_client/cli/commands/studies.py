@@ -12,6 +12,7 @@ from adaptlab_client.cli.annotating import (
     ArchiveOption,
     LabelOption,
     Listed,
+    NameOption,
     NotesOption,
     RemoveLabelOption,
     annotation_of,
@@ -131,17 +132,20 @@ def show(context: typer.Context, study: StudyArgument, output: OutputOption = Ou
 def annotate(
     context: typer.Context,
     studies: StudiesArgument,
+    name: NameOption = None,
     labels: LabelOption = None,
     removed: RemoveLabelOption = None,
     notes: NotesOption = None,
     archive: ArchiveOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Change labels and notes of studies, or archive them, whatever their state."""
-    to = annotation_of(labels, removed, notes, archive)
+    """Change the name, labels and notes of studies, or archive them, whatever their state."""
+    to = annotation_of(studies, name, labels, removed, notes, archive)
     with open_client(context) as client:
         changed = [
-            client.studies.annotate(study, labels=to.labels, notes=to.notes, archived=to.archived)
+            client.studies.annotate(
+                study, name=to.name, labels=to.labels, notes=to.notes, archived=to.archived
+            )
             for study in studies
         ]
         print_list(changed, COLUMNS, _row, output)
