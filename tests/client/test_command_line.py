@@ -213,6 +213,16 @@ def test_one_job_is_named_at_a_time(invoke: Invoke, base: None) -> None:
     assert "Rename one at a time" in refused.stderr
 
 
+def test_deleting_asks_first(invoke: Invoke, base: None, sessions: sessionmaker[Session]) -> None:
+    job = ended(sessions, "failed")
+    unsure = invoke("jobs", "delete", job)
+    assert unsure.exit_code == 2
+    assert "Give --yes to delete the job" in unsure.stderr
+    assert invoke("jobs", "show", job).exit_code == 0
+    assert "deleted job" in invoke("jobs", "delete", job, "--yes").stderr
+    assert invoke("jobs", "show", job).exit_code == 5
+
+
 def test_tables_name_what_there_is(invoke: Invoke, base: None) -> None:
     for command, expected in (
         ("methods", "full_finetuning"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from fastapi.testclient import TestClient
-from psycopg.errors import InsufficientPrivilege
+from psycopg.errors import CheckViolation, InsufficientPrivilege
 from psycopg.sql import SQL, Identifier
 from sqlalchemy import delete, func, make_url, update
 from sqlalchemy.exc import ProgrammingError
@@ -194,6 +194,26 @@ def test_the_api_may_give_a_token_of_one_job(
         its_own = {"Authorization": f"Bearer {made.json()['token']}"}
         new = {"host": "node", "process_id": 1, "queues": ["cpu"]}
         assert client.post("/v1/workers", json=new, headers=its_own).status_code == 201
+
+
+def test_the_api_may_delete_what_has_ended_and_nothing_else(
+    addresses: dict[Part, str], sessions: Sessions, settings: Settings
+) -> None:
+    of_api = settings.model_copy(update={"database_url": addresses["api"]})
+    with sessions.begin() as session:
+        a_base_model(session)
+        jobs = [a_job(session, state=state) for state in ("failed", "queued")]
+        header = {"Authorization": f"Bearer {a_token(session)}"}
+    with TestClient(create_app(of_api), headers=header) as client:
+        study = client.post("/v1/studies", json=a_study_document(seeds=1)).json()["id"]
+        client.post(f"/v1/studies/{study}/cancel")
+        assert client.delete(f"/v1/studies/{study}?with_jobs=true").json()["deleted_jobs"] > 1
+        assert client.delete(f"/v1/jobs/{jobs[0]}").status_code == 204
+    with (
+        psycopg.connect(plain(addresses["api"])) as connection,
+        pytest.raises(CheckViolation, match="have ended"),
+    ):
+        connection.execute("SELECT delete_ended_jobs(%s)", [[jobs[1]]])
 
 
 def test_workers_may_send_webhooks_and_the_api_may_have_a_test_sent(

@@ -244,6 +244,38 @@ def test_names_are_edited_on_the_pages_of_jobs_and_studies(
     assert "already exists" in refused.text
 
 
+def test_jobs_and_studies_are_deleted_on_their_pages(
+    admin: TestClient, jobs: list[str], sessions: Sessions
+) -> None:
+    document = a_study_document(name="small", methods=["frozen"])
+    study = admin.post("/v1/studies", json=document, headers=HERE).json()
+    assert "Delete study" not in admin.get("/studies/small").text, "it is running"
+    admin.post("/v1/studies/small/cancel", headers=HERE)
+    member = study["cells"][0]["jobs"][0]["id"]
+    assert "Delete job" in admin.get(f"/jobs/{member}").text
+    refused = admin.post(f"/jobs/{member}/delete", headers=HERE)
+    assert refused.status_code == 409
+    assert "The study &#39;small&#39;" in refused.text
+
+    gone = admin.post("/studies/small/delete", data={"with_jobs": "yes"}, headers=HERE)
+    assert gone.headers["Location"] == "/studies"
+    assert admin.get(f"/jobs/{member}").status_code == 404
+
+
+def test_only_admins_see_the_button_that_deletes(
+    admin: TestClient, browser: TestClient, jobs: list[str], sessions: Sessions
+) -> None:
+    with sessions.begin() as session:
+        job = a_job(session, state="failed")
+    assert "Delete job" in admin.get(f"/jobs/{job}").text
+    token = somebody(sessions, {"default": "operator"}, ("submit",))
+    header = {"Authorization": f"Bearer {token}"}
+    assert "Delete job" not in browser.get(f"/jobs/{job}", headers=header).text
+    refused = browser.post(f"/jobs/{job}/delete", headers={**HERE, **header})
+    assert refused.status_code == 403
+    assert "requires the role" in refused.text
+
+
 def test_archived_studies_have_a_list_of_their_own(admin: TestClient, sessions: Sessions) -> None:
     document = a_study_document(name="small", methods=["frozen"])
     study = admin.post("/v1/studies", json=document, headers=HERE).json()

@@ -260,7 +260,7 @@ def _refusal(error: AdaptlabError) -> Response | None:
         case NotFound():
             return problem(NOT_FOUND, str(error))
         case Conflict():
-            return problem(CONFLICT, error.detail, state=error.state)
+            return problem(CONFLICT, error.detail, state=error.state, faults=error.needs)
         case LimitReached():
             # Without Retry-After: the time at which a job of this owner starts is unknown.
             return problem(LIMIT_REACHED, str(error))

@@ -90,6 +90,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "most_events": MOST_EVENTS,
         "can_pause": job.state in PAUSABLE_STATES,
         "may_change": rights.may_change(session, job_id),
+        "may_delete": rights.may_delete(session, job.project),
         "annotation": form_of(job.labels, job.notes),
         "editable_name": None if job.kind in MAKING_TITLES else job.name or "",
         "studies": studies_of_job(session, job_id),

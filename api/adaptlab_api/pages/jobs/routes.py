@@ -29,12 +29,13 @@ from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_services import short_ids
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
-from adaptlab_services.jobs import annotations, control, jobs
+from adaptlab_services.jobs import annotations, control, job_deletion, jobs
 from adaptlab_services.people.tokens import Principal
 
 NAVIGATION = NavigationEntry(1, "Jobs", "/")
 SEVERAL = "Several jobs match this id"
 NO_JOB = "No job has this id. The id may be mistyped, or the job may be on another server."
+NOT_DELETED = "The job was not deleted"
 NOT_DONE = "This is not possible now"
 
 Control = Literal["pause", "resume", "retry"]
@@ -166,8 +167,27 @@ def job_routes(renderer: Renderer) -> APIRouter:
             return _refused(renderer, principal, refusal)
         return noted(session, request, RedirectResponse(f"/jobs/{job_id}", 303))
 
+    _add_deletion(router, renderer)
     _add_control(router, renderer)
     return router
+
+
+def _add_deletion(router: APIRouter, renderer: Renderer) -> None:
+    """Add the button that deletes a job."""
+
+    @router.post("/jobs/{job_id}/delete")
+    @needs("operator")
+    def delete_job(  # pyright: ignore[reportUnusedFunction] - the router keeps it
+        job_id: UUID, request: Request, session: SessionDep, principal: SubmitterDep
+    ) -> Response:
+        try:
+            job_deletion.delete_job(session, job_id)
+        except NotFound:
+            return _no_job(renderer, principal)
+        except (Conflict, Forbidden) as refusal:
+            shown = {"principal": principal}
+            return renderer.fault(status_of(refusal), NOT_DELETED, str(refusal), shown)
+        return noted(session, request, RedirectResponse("/", 303))
 
 
 def _add_control(router: APIRouter, renderer: Renderer) -> None:

@@ -101,6 +101,7 @@ def study_page(
     with units() as session:
         study = studies.get(session, name)
         may_change = rights.may_change_study(session, study.id)
+        may_delete = rights.may_delete(session, study.project)
         report = report_of(session, study)
     answer = runs.answer(units, StudyQuestion(str(study.id), view=study))
     progress = answer if isinstance(answer, ComparisonProgress) else None
@@ -111,6 +112,7 @@ def study_page(
     return {
         "study": study,
         "may_change": may_change,
+        "may_delete": may_delete,
         "annotation": form_of(study.labels, study.notes),
         "counts": job_counts(study.jobs),
         "steps": (sum(job.step for job in jobs), sum(job.total_steps for job in jobs)),

@@ -1,4 +1,4 @@
-"""Names of jobs, and jobs that can be deleted although they have retries."""
+"""Names of jobs, and deletion of jobs that have ended."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -44,17 +44,39 @@ AFTER = "'{labels,notes,archived_at,name,retry_of}'::text[]"
 AND_RETRY = """
                 OR (NEW.retry_of IS NOT NULL AND NEW.retry_of IS DISTINCT FROM OLD.retry_of)"""
 RETRY = "fk_jobs_retry_of"
+# With the owner's rights, so that neither the API nor a worker needs the right to delete any job.
+# Tokens stay, revoked, because the audit log and workers name them. Studies refuse by their keys.
+DELETE = """
+    CREATE FUNCTION delete_ended_jobs(wanted uuid[]) RETURNS void LANGUAGE plpgsql
+    SECURITY DEFINER SET search_path = pg_catalog, public AS $$
+    BEGIN
+        PERFORM FROM jobs WHERE id = ANY (wanted)
+            AND state NOT IN ('succeeded', 'failed', 'cancelled');
+        IF FOUND THEN
+            RAISE EXCEPTION 'only jobs that have ended can be deleted'
+                USING ERRCODE = 'check_violation';
+        END IF;
+        UPDATE tokens SET revoked_at = coalesce(revoked_at, clock_timestamp()), job_id = NULL
+            WHERE job_id = ANY (wanted);
+        DELETE FROM idempotency_keys WHERE job_id = ANY (wanted);
+        DELETE FROM base_models WHERE job_id = ANY (wanted);
+        DELETE FROM jobs WHERE id = ANY (wanted);
+    END
+    $$
+"""
 
 
 def upgrade() -> None:
-    """Add the column, and let retries outlive the job that they retry."""
+    """Add the column and the function, and untie retries."""
     op.add_column("jobs", sa.Column("name", sa.Text(), nullable=True))
     _tie_retries(on_delete="SET NULL")
     op.execute(GUARD.format(open=AFTER, and_retry=AND_RETRY))
+    op.execute(DELETE)
 
 
 def downgrade() -> None:
     """Drop the names of jobs."""
+    op.execute("DROP FUNCTION delete_ended_jobs")
     op.execute(GUARD.format(open=BEFORE, and_retry=""))
     _tie_retries(on_delete=None)
     op.drop_column("jobs", "name")
