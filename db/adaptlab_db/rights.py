@@ -35,8 +35,8 @@ _OF_WORKER = {
         uploaded_folder_files webhooks study_passes study_decisions""",
     "ra": "job_events",
     "rw": "jobs base_models",
-    "raw": "attempts attempt_counts claim_counts workers",
-    "rawd": """replicates metric_points evaluations job_metrics item_outcomes shown_items
+    "raw": "attempts attempt_counts claim_counts",
+    "rawd": """workers replicates metric_points evaluations job_metrics item_outcomes shown_items
         given_answers attention_maps attention_summaries checkpoints theory_reports training_states
         lease_artifacts artifacts artifact_chunks uploads upload_chunks webhook_events
         webhook_deliveries comparison_results""",

@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from psycopg.errors import CheckViolation, InsufficientPrivilege
 from psycopg.sql import SQL, Identifier
-from sqlalchemy import delete, func, make_url, update
+from sqlalchemy import delete, func, make_url, text, update
 from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.orm import Session, sessionmaker
 from tests.ledgers import BY_THE_API, ledger_by
@@ -36,6 +36,7 @@ from adaptlab_db.tables import AuditEntry, Table, Worker
 from adaptlab_services.leases.reaping import reap
 from adaptlab_services.lifecycle import workers
 from adaptlab_services.settings import Settings
+from adaptlab_worker.storage_upkeep import StorageUpkeep
 
 Sessions = sessionmaker[Session]
 PASSWORDS = RolePasswords("of-the-api", "of-the-workers")
@@ -214,6 +215,26 @@ def test_the_api_may_delete_what_has_ended_and_nothing_else(
         pytest.raises(CheckViolation, match="have ended"),
     ):
         connection.execute("SELECT delete_ended_jobs(%s)", [[jobs[1]]])
+
+
+def test_workers_may_remove_what_has_expired(
+    addresses: dict[Part, str], sessions: Sessions, settings: Settings
+) -> None:
+    days = {"archived_days": 30, "curve_days": 30, "worker_days": 30}
+    old = text("clock_timestamp() - interval '31 days'")
+    with sessions.begin() as session:
+        columns = {"state": "succeeded", "finished_at": old, "archived_at": old}
+        a_base_model(session, **columns)
+        workers.register(session, "node", 1, ["cpu"])
+        session.execute(update(Worker).values(heartbeat_at=old))
+    of_worker = session_factory(addresses["worker"])
+    try:
+        StorageUpkeep(of_worker, settings.model_copy(update=days)).tend()
+    finally:
+        close(of_worker)
+    with sessions() as session:
+        for table in ("jobs", "base_models", "workers"):
+            assert session.scalar(text(f"SELECT count(*) FROM {table}")) == 0, table
 
 
 def test_workers_may_send_webhooks_and_the_api_may_have_a_test_sent(

@@ -58,6 +58,15 @@ def test_an_empty_server_says_how_a_worker_is_started(signed_in: TestClient) -> 
     assert "No live workers" in page
     assert "adaptlab worker" in page
     assert "There are no queues with a worker or a job" in page
+    assert "This server removes" not in page
+
+
+def test_what_the_server_removes_by_itself_is_said(settings: Settings, token: str) -> None:
+    days = {"archived_days": 30, "worker_days": 1}
+    with TestClient(create_app(settings.model_copy(update=days))) as client:
+        client.post("/login", data={"token": token}, headers=HERE)
+        said = "This server removes archived jobs that have ended after 30 days, workers without"
+        assert f"{said} a heartbeat after 1 day." in shown(client)
 
 
 def test_a_worker_is_shown_with_what_it_runs(signed_in: TestClient, worker: MadeUpWorker) -> None:

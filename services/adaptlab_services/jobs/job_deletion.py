@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Select, Uuid, bindparam, func, or_, select, text
+from sqlalchemy import ColumnElement, Select, Uuid, bindparam, func, or_, select, text
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Session, aliased
 
@@ -55,20 +55,26 @@ def delete_job(session: Session, job_id: UUID) -> None:
     remove(session, [job_id])
 
 
-def delete_unneeded(session: Session, job_ids: Collection[UUID]) -> Sequence[UUID]:
+def delete_unneeded(
+    session: Session, job_ids: Collection[UUID], *conditions: ColumnElement[bool]
+) -> Sequence[UUID]:
     """Delete those jobs that have ended and that nothing but each other needs.
 
-    Returns their ids. The caller holds the lock of studies.
+    They must still meet the conditions when they are locked. Returns their ids. The caller holds
+    the lock of studies.
     """
-    ended = {job.id for job in lock(session, job_ids) if job.state in TERMINAL_STATES}
+    locked = lock(session, job_ids, *conditions)
+    ended = {job.id for job in locked if job.state in TERMINAL_STATES}
     while needed := {need.job_id for need in needs_of(session, ended)}:
         ended -= needed
     remove(session, tuple(ended))
     return tuple(ended)
 
 
-def lock(session: Session, job_ids: Collection[UUID]) -> Sequence[Any]:
-    """Lock jobs until the unit of work ends; return their rows.
+def lock(
+    session: Session, job_ids: Collection[UUID], *conditions: ColumnElement[bool]
+) -> Sequence[Any]:
+    """Lock jobs that meet the conditions; return their rows.
 
     Until then nothing new can need them: studies wait for the lock of studies, theory checks for
     the rows, and adaptations of a base model for the table of base models.
@@ -81,7 +87,7 @@ def lock(session: Session, job_ids: Collection[UUID]) -> Sequence[Any]:
         session.execute(text(f"SET LOCAL lock_timeout = '{LONGEST_WAIT}'"))
         session.execute(text("LOCK TABLE base_models IN ACCESS EXCLUSIVE MODE"))
         session.execute(text("SET LOCAL lock_timeout TO DEFAULT"))
-    return session.execute(query.order_by(Job.id).with_for_update()).all()
+    return session.execute(query.where(*conditions).order_by(Job.id).with_for_update()).all()
 
 
 def needs_of(session: Session, job_ids: Collection[UUID]) -> Iterator[Need]:
