@@ -123,7 +123,7 @@ def study_page(
         "report": report,
         "progress": progress,
         "tables": tables,
-        "more_seeds": offered_seeds(study, tables) if may_change and study.terminal else None,
+        "more_seeds": offered_seeds(study, tables) if may_change and study.terminal else {},
         "shown": numbers,
         "all_tables": stored.inputs.tables if stored else (),
         "charts": f"/studies/{quote(str(study.id), safe='')}/charts?",

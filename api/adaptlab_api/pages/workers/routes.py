@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from adaptlab_api.pages.rendering.navigation import NavigationEntry
+from adaptlab_api.pages.rendering.navigation import TEAM_GROUP, NavigationEntry
 from adaptlab_api.pages.rendering.parameters import ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.pages.workers.page import worker_page
@@ -13,7 +13,7 @@ from adaptlab_api.requests.rules import needs
 from adaptlab_services.server import expiry
 
 HERE = "/workers"
-NAVIGATION = NavigationEntry(8, "Workers", HERE)
+NAVIGATION = NavigationEntry(10, "Workers", HERE, TEAM_GROUP)
 
 
 def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
