@@ -72,6 +72,20 @@ class Limits(Value):
     upload_chunk_bytes: int
 
 
+class Expiry(Value):
+    """Days after which the server removes things by itself; null is never.
+
+    `archived_days` is about jobs that have ended and been archived for so long, `curve_days` about
+    the points of learning curves, and `worker_days` about workers without a sign of life.
+    """
+
+    archived_days: float | None = None
+    curve_days: float | None = None
+    worker_days: float | None = None
+    attention_days: float | None = None
+    checkpoint_days: float | None = None
+
+
 class Capabilities(Value):
     """Version, names and limits of a server; names may be added at any time."""
 
@@ -83,6 +97,7 @@ class Capabilities(Value):
     tasks: tuple[str, ...]
     families: tuple[str, ...]
     limits: Limits
+    expiry: Expiry = Expiry()
 
 
 class Health(Value):

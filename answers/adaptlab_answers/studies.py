@@ -129,6 +129,19 @@ class StudyView(StudySummary):
     question: QuestionView | None = None
 
 
+class DeletedStudy(Value):
+    """A study that was deleted.
+
+    `kept_jobs` counts the jobs of the study that still exist.
+    """
+
+    id: UUID
+    object: Literal["deleted_study"] = "deleted_study"
+    name: str
+    deleted_jobs: int
+    kept_jobs: int
+
+
 class PlannedJobView(Value):
     """A job that a study would have.
 

@@ -2,7 +2,8 @@
 
 All other rights belong to the owner, who migrates. Neither the API nor the workers own a table, so
 neither can alter, truncate or drop one, or disable a trigger. To tables that only grow, they can
-only append. A table that is not listed here is closed to both.
+only append. A table that is not listed here is closed to both. Jobs that have ended are deleted
+by a function of the owner, `delete_ended_jobs`.
 """
 
 from collections.abc import Mapping
@@ -20,11 +21,11 @@ _OF_API = {
     "r": "alembic_version",
     "ra": "audit_entries job_events spec_numbers study_decisions",
     # Also results and workers, for workers that use the API; see `leases`.
-    "raw": """projects users tokens jobs base_models studies usage_counts study_passes
+    "raw": """projects users tokens jobs base_models usage_counts study_passes
         attempts attempt_counts claim_counts workers replicates metric_points evaluations
         job_metrics item_outcomes shown_items given_answers attention_maps attention_summaries
         checkpoints theory_reports""",
-    "rawd": """memberships browser_sessions idempotency_keys datasets study_jobs artifacts
+    "rawd": """memberships browser_sessions idempotency_keys datasets studies study_jobs artifacts
         artifact_chunks uploads upload_chunks uploaded_folders uploaded_folder_files
         training_states lease_artifacts comparison_results webhooks webhook_events
         webhook_deliveries""",
@@ -34,8 +35,8 @@ _OF_WORKER = {
         uploaded_folder_files webhooks study_passes study_decisions""",
     "ra": "job_events",
     "rw": "jobs base_models",
-    "raw": "attempts attempt_counts claim_counts workers",
-    "rawd": """replicates metric_points evaluations job_metrics item_outcomes shown_items
+    "raw": "attempts attempt_counts claim_counts",
+    "rawd": """workers replicates metric_points evaluations job_metrics item_outcomes shown_items
         given_answers attention_maps attention_summaries checkpoints theory_reports training_states
         lease_artifacts artifacts artifact_chunks uploads upload_chunks webhook_events
         webhook_deliveries comparison_results""",

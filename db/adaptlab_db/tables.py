@@ -314,7 +314,8 @@ class Job(Table):
 
     `attempt` is the fencing token, `furthest_step` the largest step of any attempt but the current
     one, `error_fingerprint` identifies the error of the last failed attempt, and `retry_of` is the
-    job of which this one is a retry.
+    job of which this one is a retry. `name` is that which users gave it; a job that creates a base
+    model has the name in its spec instead.
     """
 
     __tablename__ = "jobs"
@@ -415,10 +416,11 @@ class Job(Table):
     heartbeat_at: Mapped[datetime | None]
     furthest_step: Mapped[int] = mapped_column(server_default="0")
     error_fingerprint: Mapped[str | None]
-    retry_of: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("jobs.id"))
+    retry_of: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("jobs.id", ondelete="SET NULL"))
     claim_id: Mapped[uuid.UUID | None]
     notes: Mapped[str | None]
     archived_at: Mapped[datetime | None] = mapped_column(info=_field("time when it was archived"))
+    name: Mapped[str | None]
 
 
 def asked_columns() -> tuple[Column[Any], ...]:  # Any: columns of several types

@@ -1,9 +1,13 @@
 """Errors of the use cases, each of which the API reports as one problem."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from adaptlab.errors import AdaptlabError, InvalidSpec
+from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
+
+MOST_NAMED = 5
+"""Number of those that need a thing that the message about its deletion names."""
 
 
 class NotFound(AdaptlabError):
@@ -28,12 +32,29 @@ class NoReport(NotFound):
 
 
 class Conflict(AdaptlabError):
-    """A request that the resource's present state does not allow."""
+    """A request that the resource's present state does not allow.
 
-    def __init__(self, detail: str, state: str | None = None) -> None:
+    `needs` lists what does not allow it, if that can be listed.
+    """
+
+    def __init__(
+        self, detail: str, state: str | None = None, needs: Sequence[Problem] = ()
+    ) -> None:
         super().__init__(detail)
         self.detail = detail
         self.state = state
+        self.needs = tuple(needs)
+
+
+class StillNeeded(Conflict):
+    """A deletion of what something else needs, which `needs` lists."""
+
+    def __init__(self, what: str, needs: Sequence[Problem]) -> None:
+        named = " ".join(need.detail for need in needs[:MOST_NAMED])
+        more = len(needs) - MOST_NAMED
+        rest = f" {more:,} more need it." if more > 0 else ""
+        detail = f"{what} is still needed. {named}{rest} Delete what needs it first."
+        super().__init__(detail, needs=needs)
 
 
 class LimitReached(AdaptlabError):

@@ -97,6 +97,12 @@ class Settings(BaseSettings):
         attention_days: days after a job's end for which its attention maps are kept; None keeps
             them forever. Jobs with the label `keep` lose nothing.
         checkpoint_days: likewise for checkpoints, except those of base models, which stay.
+        archived_days: days for which jobs that have ended stay archived before they are deleted;
+            None keeps them forever. What a deletion would refuse stays, and so do jobs with the
+            label `keep`.
+        curve_days: days after a job's end for which the points of its learning curves are kept;
+            studies keep those of their jobs.
+        worker_days: days after a worker's last sign of life for which it is listed.
         scrub_days: days within which every artifact is read and compared with its digest.
         log_format: `text` or `json`, one object per line.
         log_level: the least level that is logged: `debug`, `info`, `warning` or `error`.
@@ -172,6 +178,9 @@ class Settings(BaseSettings):
     s3_secret_access_key: str | None = Field(default=None, repr=False)
     attention_days: float | None = Field(default=None, gt=0)
     checkpoint_days: float | None = Field(default=None, gt=0)
+    archived_days: float | None = Field(default=None, ge=1)
+    curve_days: float | None = Field(default=None, ge=1)
+    worker_days: float | None = Field(default=None, ge=1)
     scrub_days: float = Field(default=30, gt=0)
     log_format: LogFormat = "text"
     log_level: LogLevel = "info"

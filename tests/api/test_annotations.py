@@ -1,4 +1,4 @@
-"""Labels, notes and archiving of jobs and studies."""
+"""Names, labels, notes and archiving of jobs and studies."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.api.people import entries, person, somebody
 from tests.making import a_job, a_study_document, an_adapt_document
 
-from adaptlab.specs.annotations import LONGEST_NOTES
+from adaptlab.specs.annotations import LONGEST_JOB_NAME, LONGEST_NOTES
 from adaptlab.specs.spec import MOST_LABELS
 from adaptlab_db.job_states import TERMINAL_STATES
 
@@ -56,17 +56,56 @@ def test_a_filter_finds_new_labels_and_the_spec_keeps_its_own(api: TestClient, b
     assert changed["spec_digest"] == job["spec_digest"]
 
 
+def test_a_job_gets_a_name_that_a_filter_finds(api: TestClient, base: None) -> None:
+    place = api.post("/v1/jobs", json=an_adapt_document()).headers["location"]
+    named = api.patch(place, json={"name": "Best rate, ünder α"})
+    assert named.json()["name"] == "Best rate, ünder α"
+    assert listed(api, "jobs", 'filter=name = "Best rate, ünder α"') == [named.json()["id"]]
+    assert api.patch(place, json={"notes": "Why?"}).json()["name"] == "Best rate, ünder α"
+    assert api.patch(place, json={"name": None}).json()["name"] is None
+
+
+def test_a_job_that_creates_a_base_model_has_its_name(api: TestClient, base: None) -> None:
+    (pretraining,) = api.get("/v1/jobs?filter=kind=pretrain").json()["data"]
+    refused = api.patch(f"/v1/jobs/{pretraining['id']}", json={"name": "other"})
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["code"] == "name_of_base_model"
+    assert api.get(f"/v1/jobs/{pretraining['id']}").json()["name"] == pretraining["name"]
+
+
+def test_a_renamed_study_is_found_by_its_new_name(api: TestClient, study: str) -> None:
+    before = api.get(study).json()
+    renamed = api.patch(study, json={"name": "large"})
+    assert renamed.status_code == 200, renamed.text
+    assert api.get("/v1/studies/large").json()["id"] == before["id"]
+    assert renamed.json()["spec"] == before["spec"] | {"name": "large"}
+    assert api.get("/v1/studies/small").status_code == 404
+    again = api.post("/v1/studies", json=a_study_document(name="small", methods=["frozen"]))
+    assert again.status_code == 201, "the old name is free"
+
+
+def test_two_studies_of_a_project_have_two_names(api: TestClient, study: str) -> None:
+    api.post("/v1/studies", json=a_study_document(name="large", methods=["frozen"]))
+    refused = api.patch(study, json={"name": "large", "notes": "Mine."})
+    assert refused.status_code == 409
+    assert "already exists" in refused.json()["detail"]
+    assert api.get(study).json()["notes"] is None
+    assert api.patch(study, json={"name": None}).json()["name"] == "small"
+    assert api.patch(study, json={"name": "small"}).status_code == 200
+
+
 @pytest.mark.parametrize("state", TERMINAL_STATES)
 def test_what_users_write_on_an_ended_job_can_change(
     api: TestClient, base: None, sessions: Sessions, state: str
 ) -> None:
     with sessions.begin() as session:
         job = f"/v1/jobs/{a_job(session, state=state)}"
-    body = {"labels": {"a": "b"}, "notes": "Done.", "archived": True}
+    body = {"labels": {"a": "b"}, "notes": "Done.", "archived": True, "name": "Last"}
     changed = api.patch(job, json=body)
     assert changed.status_code == 200, changed.text
     assert changed.json()["labels"] == {"a": "b"}
     assert changed.json()["state"] == state
+    assert changed.json()["name"] == "Last"
     assert changed.json()["archived_at"]
 
 
@@ -127,6 +166,9 @@ def test_pages_of_archived_jobs_continue_as_they_began(api: TestClient, base: No
         ({"notes": "x" * (LONGEST_NOTES + 1)}, "/notes"),
         ({"notes": "a\x00b"}, ""),
         ({"archived": "yes"}, "/archived"),
+        ({"name": ""}, "/name"),
+        ({"name": "a\nb"}, "/name"),
+        ({"name": "x" * (LONGEST_JOB_NAME + 1)}, "/name"),
         ({"state": "succeeded"}, "/state"),
     ],
 )

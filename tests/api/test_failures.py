@@ -1,12 +1,16 @@
 """Answers to failures of the server and to unknown methods."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import literal, select
+from sqlalchemy.orm import Session
 
 from adaptlab_api.answers.answer_headers import EVERYWHERE
 from adaptlab_api.app import create_app
+from adaptlab_services.log_formats import JsonFormat
 from adaptlab_services.models import base_models
 from adaptlab_services.settings import Settings
 
@@ -54,3 +58,24 @@ def test_a_refused_method_names_all_that_the_address_takes(
     answer = api.request(method, path)
     assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
     assert allowed in answer.json()["detail"]
+
+
+def test_an_unexpected_error_of_the_database_is_logged_with_its_traceback(
+    api: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(session: Session, *_: object) -> None:
+        session.execute(select(1 / literal(0), literal("-".join(("a", "value")))))
+
+    monkeypatch.setattr(base_models, "page", fail)
+    caplog.handler.setFormatter(JsonFormat(str, None))
+    answer = api.get("/v1/base-models", headers={"X-Request-ID": "request-of-mine"})
+    assert answer.status_code == 500
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["request_id"] == "request-of-mine"
+    assert not {"division", "SELECT"} & set(answer.text.split())
+    lines = [json.loads(line) for line in caplog.text.splitlines()]
+    (line,) = [line for line in lines if line["message"].startswith("Unexpected DataError")]
+    assert line["request_id"] == "request-of-mine"
+    assert "division by zero" in line["exception"]
+    assert "Traceback" in line["exception"]
+    assert "a-value" not in line["exception"]

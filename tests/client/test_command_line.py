@@ -202,6 +202,27 @@ def test_jobs_are_paused_resumed_and_made_anew(invoke: Invoke, base: None) -> No
     assert (anew["state"], anew["retry_of"]) == ("queued", job)
 
 
+def test_one_job_is_named_at_a_time(invoke: Invoke, base: None) -> None:
+    jobs = [invoke("jobs", "submit", "-", "-o", "id", given=SPEC).stdout.strip() for _ in range(2)]
+    named = invoke("jobs", "annotate", jobs[0], "--name", "Best rate", "-o", "jsonl")
+    assert '"name": "Best rate"' in named.stdout
+    assert "Best rate" in invoke("jobs", "show", jobs[0]).stdout
+    assert "Best rate" not in invoke("jobs", "annotate", jobs[0], "--name", "").stdout
+    refused = invoke("jobs", "annotate", *jobs, "--name", "Best rate")
+    assert refused.exit_code == 2
+    assert "Rename one at a time" in refused.stderr
+
+
+def test_deleting_asks_first(invoke: Invoke, base: None, sessions: sessionmaker[Session]) -> None:
+    job = ended(sessions, "failed")
+    unsure = invoke("jobs", "delete", job)
+    assert unsure.exit_code == 2
+    assert "Give --yes to delete the job" in unsure.stderr
+    assert invoke("jobs", "show", job).exit_code == 0
+    assert "deleted job" in invoke("jobs", "delete", job, "--yes").stderr
+    assert invoke("jobs", "show", job).exit_code == 5
+
+
 def test_tables_name_what_there_is(invoke: Invoke, base: None) -> None:
     for command, expected in (
         ("methods", "full_finetuning"),

@@ -10,9 +10,10 @@ import pytest
 from tests.client.conftest import Address, Invoke
 
 from adaptlab_answers.people import Me
+from adaptlab_answers.server import Expiry
 from adaptlab_client import Client
 from adaptlab_client.errors import NoServer
-from adaptlab_client.machine.doctor import Finding, examine, of_clock, of_rights
+from adaptlab_client.machine.doctor import Finding, examine, of_clock, of_expiry, of_rights
 from adaptlab_client.machine.hardware import torch_here
 from adaptlab_client.transport import credentials
 from adaptlab_client.transport.connection import Retries
@@ -44,7 +45,7 @@ def test_a_machine_in_order_is_told_what_it_has(invoke: Invoke, tmp_path: Path) 
     found = {one["check"]: one for one in json.loads(done.stdout)}
     assert list(found) == [
         *("log-in file", "server", "clock", "database"),
-        *("token", "versions", "workers", "trainers", "disk", "torch"),
+        *("token", "versions", "expiry", "workers", "trainers", "disk", "torch"),
     ]
     states = {check: one["state"] for check, one in found.items() if check not in OF_THE_MACHINE}
     assert states == dict.fromkeys(states, "ok") | {"workers": "warn"}
@@ -130,3 +131,9 @@ def test_a_kernel_that_cannot_confine_trainers_is_warned_of(
     found = without_torch(NoServer("Set ADAPTLAB_URL."), tmp_path)["trainers"]
     assert (found.state, "lacks Landlock" in found.found) == ("warn", True)
     assert found.next_step
+
+
+def test_what_the_server_removes_by_itself_is_listed() -> None:
+    assert of_expiry(Expiry()).found == "removes nothing"
+    found = of_expiry(Expiry(archived_days=30, worker_days=7.5)).found
+    assert found == "removes archived jobs after 30 days, dead workers after 7.5 days"

@@ -141,8 +141,9 @@ def variables(
     client.studies.create(a_study_document(name="ended", seeds=1))
     run_all(sessions, lambda _: Run(right=300))
     with sessions.begin() as session:
-        queued, pausable, failed = (
-            str(a_job(session, state=state)) for state in ("queued", "queued", "failed")
+        queued, pausable, failed, ended, over = (
+            str(a_job(session, state=state))
+            for state in ("queued", "queued", "failed", "failed", "cancelled")
         )
         adapter, *_ = an_adapter(session, {"name": "lora", "rank": 1})
     everywhere = {
@@ -157,6 +158,8 @@ def variables(
         "SLURM_CLUSTER_NAME": "lab",
         "SLURM_JOB_ID": "4711",
     }
+    idle = client.studies.create(a_study_document(name="idle", seeds=2, methods=["frozen"])).id
+    client.studies.cancel(idle)
     theory = str(client.jobs.submit({"kind": "theory", "base_model": "tiny-sort"}).id)
     return {
         "": everywhere,
@@ -165,6 +168,8 @@ def variables(
         "jobs pause": {"JOB": pausable},
         "jobs resume": {"JOB": pausable},
         "jobs retry": {"JOB": failed},
+        "jobs delete": {"JOB": ended, "OTHER": over},
+        "studies delete": {"STUDY": str(idle)},
         "studies wait": {"STUDY": "ended"},
         "studies bundle": {"STUDY": "ended"},
         "theory show": {"JOB": theory},
@@ -278,6 +283,8 @@ def test_whatever_is_printed_can_be_chosen() -> None:
         "logout",
         "completion",
         "projects remove",
+        "jobs delete",
+        "studies delete",
         "uploads delete",
         "datasets delete",
         "model-folders delete",

@@ -7,9 +7,9 @@ from pathlib import Path
 import psycopg
 import pytest
 from fastapi.testclient import TestClient
-from psycopg.errors import InsufficientPrivilege
+from psycopg.errors import CheckViolation, InsufficientPrivilege
 from psycopg.sql import SQL, Identifier
-from sqlalchemy import delete, func, make_url, update
+from sqlalchemy import delete, func, make_url, text, update
 from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.orm import Session, sessionmaker
 from tests.ledgers import BY_THE_API, ledger_by
@@ -39,6 +39,7 @@ from adaptlab_services.lifecycle import workers
 from adaptlab_services.people.tokens import authenticate
 from adaptlab_services.settings import Settings
 from adaptlab_stack.first_token import first_token
+from adaptlab_worker.storage_upkeep import StorageUpkeep
 
 Sessions = sessionmaker[Session]
 PASSWORDS = RolePasswords("of-the-api", "of-the-workers")
@@ -212,6 +213,46 @@ def test_the_api_may_create_the_first_token(addresses: dict[Part, str], tmp_path
             authenticate(session, token)
     finally:
         close(factory)
+
+
+def test_the_api_may_delete_what_has_ended_and_nothing_else(
+    addresses: dict[Part, str], sessions: Sessions, settings: Settings
+) -> None:
+    of_api = settings.model_copy(update={"database_url": addresses["api"]})
+    with sessions.begin() as session:
+        a_base_model(session)
+        jobs = [a_job(session, state=state) for state in ("failed", "queued")]
+        header = {"Authorization": f"Bearer {a_token(session)}"}
+    with TestClient(create_app(of_api), headers=header) as client:
+        study = client.post("/v1/studies", json=a_study_document(seeds=1)).json()["id"]
+        client.post(f"/v1/studies/{study}/cancel")
+        assert client.delete(f"/v1/studies/{study}?with_jobs=true").json()["deleted_jobs"] > 1
+        assert client.delete(f"/v1/jobs/{jobs[0]}").status_code == 204
+    with (
+        psycopg.connect(plain(addresses["api"])) as connection,
+        pytest.raises(CheckViolation, match="have ended"),
+    ):
+        connection.execute("SELECT delete_ended_jobs(%s)", [[jobs[1]]])
+
+
+def test_workers_may_remove_what_has_expired(
+    addresses: dict[Part, str], sessions: Sessions, settings: Settings
+) -> None:
+    days = {"archived_days": 30, "curve_days": 30, "worker_days": 30}
+    old = text("clock_timestamp() - interval '31 days'")
+    with sessions.begin() as session:
+        columns = {"state": "succeeded", "finished_at": old, "archived_at": old}
+        a_base_model(session, **columns)
+        workers.register(session, "node", 1, ["cpu"])
+        session.execute(update(Worker).values(heartbeat_at=old))
+    of_worker = session_factory(addresses["worker"])
+    try:
+        StorageUpkeep(of_worker, settings.model_copy(update=days)).tend()
+    finally:
+        close(of_worker)
+    with sessions() as session:
+        for table in ("jobs", "base_models", "workers"):
+            assert session.scalar(text(f"SELECT count(*) FROM {table}")) == 0, table
 
 
 def test_workers_and_the_api_may_send_webhooks(

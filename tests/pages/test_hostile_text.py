@@ -19,7 +19,7 @@ from tests.pages.made_up_studies import a_base, a_study, ordinary
 from tests.pages.visitors import DRAWN, ONCE_OR_MORE, Visitor
 from tests.security.hostile_texts import TEXTS
 
-from adaptlab.studies.study import SHOWABLE
+from adaptlab.specs.annotations import SHOWABLE
 from adaptlab_db.tables import User
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.people import tokens

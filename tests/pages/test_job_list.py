@@ -222,6 +222,60 @@ def test_labels_and_notes_are_edited_on_the_page_of_a_job(
     assert "List job again" in admin.get(path).text
 
 
+def test_names_are_edited_on_the_pages_of_jobs_and_studies(
+    admin: TestClient, jobs: list[str]
+) -> None:
+    path = f"/jobs/{jobs[0]}"
+    admin.post(f"{path}/annotations", data={"name": "Best <rate>"}, headers=HERE)
+    assert "<h1><bdi>Best &lt;rate&gt;</bdi></h1>" in admin.get(path).text
+    assert "Best &lt;rate&gt;" in admin.get("/").text
+    admin.post(f"{path}/annotations", data={"name": " "}, headers=HERE)
+    assert "Best &lt;rate&gt;" not in admin.get(path).text
+
+    document = a_study_document(name="small", methods=["frozen"])
+    study = admin.post("/v1/studies", json=document, headers=HERE).json()
+    place = f"/studies/{study['id']}/annotations"
+    renamed = admin.post(place, data={"name": "large"}, headers=HERE)
+    assert renamed.headers["Location"] == "/studies/large"
+    taken = document | {"name": "small"}
+    admin.post("/v1/studies", json=taken, headers=HERE)
+    refused = admin.post(place, data={"name": "small"}, headers=HERE)
+    assert refused.status_code == 409
+    assert "already exists" in refused.text
+
+
+def test_jobs_and_studies_are_deleted_on_their_pages(
+    admin: TestClient, jobs: list[str], sessions: Sessions
+) -> None:
+    document = a_study_document(name="small", methods=["frozen"])
+    study = admin.post("/v1/studies", json=document, headers=HERE).json()
+    assert "Delete study" not in admin.get("/studies/small").text, "it is running"
+    admin.post("/v1/studies/small/cancel", headers=HERE)
+    member = study["cells"][0]["jobs"][0]["id"]
+    assert "Delete job" in admin.get(f"/jobs/{member}").text
+    refused = admin.post(f"/jobs/{member}/delete", headers=HERE)
+    assert refused.status_code == 409
+    assert "The study &#39;small&#39;" in refused.text
+
+    gone = admin.post("/studies/small/delete", data={"with_jobs": "yes"}, headers=HERE)
+    assert gone.headers["Location"] == "/studies"
+    assert admin.get(f"/jobs/{member}").status_code == 404
+
+
+def test_only_admins_see_the_button_that_deletes(
+    admin: TestClient, browser: TestClient, jobs: list[str], sessions: Sessions
+) -> None:
+    with sessions.begin() as session:
+        job = a_job(session, state="failed")
+    assert "Delete job" in admin.get(f"/jobs/{job}").text
+    token = somebody(sessions, {"default": "operator"}, ("submit",))
+    header = {"Authorization": f"Bearer {token}"}
+    assert "Delete job" not in browser.get(f"/jobs/{job}", headers=header).text
+    refused = browser.post(f"/jobs/{job}/delete", headers={**HERE, **header})
+    assert refused.status_code == 403
+    assert "requires the role" in refused.text
+
+
 def test_archived_studies_have_a_list_of_their_own(admin: TestClient, sessions: Sessions) -> None:
     document = a_study_document(name="small", methods=["frozen"])
     study = admin.post("/v1/studies", json=document, headers=HERE).json()

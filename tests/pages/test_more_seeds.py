@@ -110,6 +110,16 @@ def test_a_study_whose_methods_all_fail_offers_few_and_promises_nothing(
     assert "Expected to settle" not in page
 
 
+def test_the_button_is_in_the_block_of_the_sentence_that_it_settles(
+    signed_in: TestClient, study: StudyView
+) -> None:
+    page = signed_in.get(f"/studies/{study.name}").text
+    (block,) = re.findall(r'<div class="panel answer">(.*?)</div>', page, re.DOTALL)
+    assert "more seeds" in text_of(block)
+    assert f'action="/studies/{study.id}/extend"' in block
+    assert page.count('class="more-seeds"') == 1
+
+
 @pytest.mark.parametrize("more", ["0", "63", "2000000000", "-1", "x"])
 def test_a_number_of_seeds_that_is_not_possible_is_refused(
     signed_in: TestClient, study: StudyView, more: str

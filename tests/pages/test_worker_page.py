@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 from fastapi.testclient import TestClient
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 from sqlalchemy import func, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model, a_job, a_member, a_user, an_adapt_spec
@@ -23,13 +23,18 @@ from tests.pages.visitors import (
 )
 
 from adaptlab_api.app import create_app
-from adaptlab_db.tables import Worker
+from adaptlab_db.tables import User, Worker
 from adaptlab_services.lifecycle import workers
 from adaptlab_services.people import tokens
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]
 HERE = {"Sec-Fetch-Site": "same-origin"}
+NAVIGATION = {
+    "": ("Jobs", "Studies", "Results", "Recommend", "Recipes"),
+    "Models and data": ("Base models", "Datasets", "Uploads", "Methods"),
+    "Team": ("Workers", "Projects and users"),
+}
 ON_GPU = {**PRETRAINING, "resources": {"queue": "gpu"}}
 
 
@@ -46,6 +51,10 @@ def signed_in(client: TestClient, token: str) -> TestClient:
     return client
 
 
+def height_of(page: Page, selector: str) -> float:
+    return page.locator(selector).evaluate("(one) => one.getBoundingClientRect().height")
+
+
 def shown(client: TestClient) -> str:
     """The text of the page, without its tags."""
     answer = client.get("/workers")
@@ -58,6 +67,15 @@ def test_an_empty_server_says_how_a_worker_is_started(signed_in: TestClient) -> 
     assert "No live workers" in page
     assert "adaptlab worker" in page
     assert "There are no queues with a worker or a job" in page
+    assert "This server removes" not in page
+
+
+def test_what_the_server_removes_by_itself_is_said(settings: Settings, token: str) -> None:
+    days = {"archived_days": 30, "worker_days": 1}
+    with TestClient(create_app(settings.model_copy(update=days))) as client:
+        client.post("/login", data={"token": token}, headers=HERE)
+        said = "This server removes archived jobs that have ended after 30 days, workers without"
+        assert f"{said} a heartbeat after 1 day." in shown(client)
 
 
 def test_a_worker_is_shown_with_what_it_runs(signed_in: TestClient, worker: MadeUpWorker) -> None:
@@ -164,6 +182,7 @@ def test_in_a_browser_it_follows_what_happens_and_nothing_overflows(
     worker.submit(ON_GPU)
     with sessions.begin() as session:
         session.execute(update(Worker).values(host=f"{HOSTILE}{'w' * 100}"))
+        session.execute(update(User).values(name=func.concat(User.name, "w" * 50)))
         (only,) = workers.recent(session)
         workers.looks_for_work(session, only.id, f"{HOSTILE}{'x' * 300}")
     page = visitor.page
@@ -178,8 +197,22 @@ def test_in_a_browser_it_follows_what_happens_and_nothing_overflows(
     worker.claim("gpu")
     expect(page.locator("#workers")).to_contain_text("Pretraining sort-asc-1l")
     overflows_nowhere(page)
-    for _ in in_every_window(page):
-        for name in ("Jobs", "Studies", "Recipes", "Base models", "Methods", "Workers"):
-            link = page.get_by_role("navigation", name="Pages").get_by_role("link", name=name)
-            link.scroll_into_view_if_needed()
-            expect(link).to_be_in_viewport()
+    navigation = page.get_by_role("navigation", name="Pages")
+    for viewport in in_every_window(page):
+        if viewport == NARROW:
+            if not page.locator("#menu").is_checked():
+                expect(navigation).not_to_be_visible()
+                page.get_by_text("Menu", exact=True).click()
+        else:
+            assert height_of(page, ".top") < 2 * height_of(page, ".top .brand")
+        for group, names in NAVIGATION.items():
+            if group:
+                navigation.get_by_text(group, exact=True).click()
+            for name in names:
+                link = navigation.get_by_role("link", name=name, exact=True)
+                link.scroll_into_view_if_needed()
+                expect(link).to_be_in_viewport()
+        page.keyboard.press("Escape")
+        expect(navigation.locator("details[open]")).to_have_count(0)
+        overflows = page.evaluate("document.documentElement.scrollWidth")
+        assert overflows <= viewport["width"]

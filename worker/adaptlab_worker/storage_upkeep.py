@@ -1,4 +1,4 @@
-"""Upkeep of stored bytes: collect what has expired and scrub the rest."""
+"""Upkeep: remove and collect what has expired, and scrub the rest."""
 
 import logging
 from datetime import timedelta
@@ -6,6 +6,7 @@ from datetime import timedelta
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_services.pace import Pace
+from adaptlab_services.server.expiry import Expired, ExpiryPolicy, expire
 from adaptlab_services.settings import Settings
 from adaptlab_services.storage.collecting import Retention, collect
 from adaptlab_services.storage.scrubbing import scrub
@@ -20,13 +21,20 @@ class StorageUpkeep:
     def __init__(self, sessions: sessionmaker[Session], settings: Settings) -> None:
         self._sessions = sessions
         self._retention = Retention(settings.attention_days, settings.checkpoint_days)
+        self._policy = ExpiryPolicy.of(settings)
         self._scrub_every = timedelta(days=settings.scrub_days)
         self._pace = Pace(STORAGE_SECONDS / 2)
 
     def tend(self) -> None:
-        """Collect and scrub once, and log the result."""
+        """Expire, collect and scrub once, and log the result."""
         if not self._pace.is_due():
             return
+        removed = expire(self._sessions, self._policy)
+        if removed != Expired():
+            log.info(
+                "by policy, deleted %d archived jobs, the curves of %d jobs and %d workers",
+                removed.jobs, removed.curves, removed.workers,
+            )  # fmt: skip
         gone = collect(self._sessions, self._retention)
         if gone.unreferenced or gone.expired or gone.strays or gone.uploads:
             log.info(

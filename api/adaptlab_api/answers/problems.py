@@ -46,6 +46,12 @@ LARGEST_LIST = 100
 RETRY_SECONDS = 2
 REQUEST_ID_HEADER = b"x-request-id"
 
+HANDLED = (
+    *(AdaptlabError, DBAPIError, PoolTimeout, RequestValidationError),
+    *(HTTPException, ClientDisconnect),
+)
+"""Kinds of errors that get an answer here and go no further."""
+
 log = logging.getLogger(__name__)
 
 
@@ -213,8 +219,7 @@ def no_database() -> Response:
 
 def install(app: FastAPI) -> None:
     """Answer every error of the application with a problem document."""
-    ours = (AdaptlabError, DBAPIError, PoolTimeout, RequestValidationError)
-    for error in (*ours, HTTPException, ClientDisconnect):
+    for error in HANDLED:
         app.add_exception_handler(error, handle)
     app.add_exception_handler(Exception, handle)
 
@@ -226,8 +231,8 @@ def handle(request: Request, error: Exception) -> Response:
     expected = answer(error)
     if expected is not None:
         return expected
-    # uvicorn gets the error too and logs the traceback; the answer reveals nothing of it. uvicorn
-    # then closes the connection, and no middleware adds headers to this answer.
+    # The answer reveals nothing of the error. uvicorn closes the connection after most of them, and
+    # no middleware adds headers to this answer.
     unexpected = problem(
         INTERNAL,
         "The server failed to handle the request. Try again; if it fails again, see the "
@@ -235,8 +240,25 @@ def handle(request: Request, error: Exception) -> Response:
         headers=always(request.scope["scheme"]) | {"Connection": "close"},
     )
     path = without_tokens(request.url.path)
-    log.error("Unexpected %s at %s %s", type(error).__name__, request.method, path)
+    log.error(
+        "Unexpected %s at %s %s",
+        type(error).__name__,
+        request.method,
+        path,
+        exc_info=_untold(error),
+    )
     return unexpected
+
+
+def _untold(error: Exception) -> Exception | None:
+    """Return an error whose traceback only this module can log.
+
+    Starlette passes errors without a handler of their own on to uvicorn, which logs the traceback.
+    The values in a statement stay out of the log.
+    """
+    if isinstance(error, DBAPIError):
+        error.hide_parameters = True
+    return error if isinstance(error, HANDLED) else None
 
 
 def _methods_at(request: Request) -> str:
@@ -260,7 +282,7 @@ def _refusal(error: AdaptlabError) -> Response | None:
         case NotFound():
             return problem(NOT_FOUND, str(error))
         case Conflict():
-            return problem(CONFLICT, error.detail, state=error.state)
+            return problem(CONFLICT, error.detail, state=error.state, faults=error.needs)
         case LimitReached():
             # Without Retry-After: the time at which a job of this owner starts is unknown.
             return problem(LIMIT_REACHED, str(error))

@@ -7,7 +7,7 @@ from starlette.routing import BaseRoute, Route
 
 from adaptlab_api import pages
 from adaptlab_api.pages.rendering.assets import load_assets
-from adaptlab_api.pages.rendering.navigation import NavigationEntry
+from adaptlab_api.pages.rendering.navigation import NavigationEntry, grouped
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.pages.rendering.static_files import static_router
 from adaptlab_api.requests.routing import modules_of
@@ -20,7 +20,7 @@ def page_renderer() -> Renderer:
     It has the navigation that the wings declare.
     """
     entries = (entry for module in _modules() for entry in _navigation(module))
-    return Renderer.load(load_assets(), tuple(sorted(entries)))
+    return Renderer.load(load_assets(), grouped(entries))
 
 
 def page_routes() -> tuple[BaseRoute, ...]:

@@ -1,4 +1,4 @@
-"""`/v1/jobs`: create, list, get, wait for, annotate, cancel, pause, resume, retry."""
+"""`/v1/jobs`: create, list, get, wait for, annotate, delete, cancel and more."""
 
 import asyncio
 from typing import Annotated, Literal
@@ -8,11 +8,11 @@ from fastapi import Header, Query, Request
 from sqlalchemy.orm import Session
 from starlette.responses import Response
 
-from adaptlab.specs.annotations import AnnotationChanges
+from adaptlab.specs.annotations import JobAnnotations
 from adaptlab.specs.spec import JobSpec
 from adaptlab_answers.jobs import JobSummary, JobView, Preview
 from adaptlab_answers.paging import Page
-from adaptlab_api.answers.answers import json_answer, tagged_answer
+from adaptlab_api.answers.answers import NO_STORE, json_answer, tagged_answer
 from adaptlab_api.answers.feed import Watch
 from adaptlab_api.limits.turns import turn_of
 from adaptlab_api.requests.bodies import Body, json_body
@@ -27,7 +27,7 @@ from adaptlab_api.requests.identities import JobId
 from adaptlab_api.requests.routing import api_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_services.errors import Unauthorised
-from adaptlab_services.jobs import annotations, control, jobs, lists
+from adaptlab_services.jobs import annotations, control, job_deletion, jobs, lists
 from adaptlab_services.jobs.jobs import Spec
 from adaptlab_services.jobs.lists import NEWEST, JobQuery
 from adaptlab_services.lifecycle import events
@@ -180,14 +180,26 @@ async def get_job(
 @needs("submitter")
 def annotate_job(
     job_id: JobId,
-    body: Annotated[Body[AnnotationChanges], json_body(AnnotationChanges)],
+    body: Annotated[Body[JobAnnotations], json_body(JobAnnotations)],
     changes: ChangesDep,
 ) -> Response:
-    """Change a job's labels and notes, or archive it."""
+    """Change a job's name, labels and notes, or archive it."""
     written = body.read()
     with changes() as change:
         job = annotations.annotate(change.session, job_id, written)
         return change.answered(json_answer(job))
+
+
+@router.delete("/{job_id}", status_code=204, responses=failures(404, 409))
+@needs("operator")
+def delete_job(job_id: JobId, changes: ChangesDep) -> Response:
+    """Delete a job that has ended and that nothing needs, with its results.
+
+    Only an admin of its project can do this. The entry in the audit log stays.
+    """
+    with changes() as change:
+        job_deletion.delete_job(change.session, job_id)
+        return change.answered(Response(status_code=204, headers=NO_STORE))
 
 
 @router.post(

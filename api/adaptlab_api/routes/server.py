@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from adaptlab.specs.spec import SPEC_VERSION
-from adaptlab_answers.server import Capabilities, Health, Limits, Workers
+from adaptlab_answers.server import Capabilities, Expiry, Health, Limits, Workers
 from adaptlab_answers.storage import StorageStatus
 from adaptlab_api.answers.answers import json_answer
 from adaptlab_api.answers.problems import RETRY_SECONDS, STORE_UNAVAILABLE, no_database, problem
@@ -50,6 +50,8 @@ def get_capabilities(opened: ResourcesDep) -> Response:
         upload_bytes=opened.settings.max_upload_bytes,
         upload_chunk_bytes=CHUNK_BYTES,
     )
+    settings = opened.settings
+    expiry = Expiry(**{name: getattr(settings, name) for name in Expiry.model_fields})
     capabilities = Capabilities(
         version=version("adaptlab"),
         spec_version=SPEC_VERSION,
@@ -58,6 +60,7 @@ def get_capabilities(opened: ResourcesDep) -> Response:
         tasks=tuple(entry.name for entry in catalogue.tasks().data),
         families=tuple(entry.name for entry in catalogue.families().data),
         limits=limits,
+        expiry=expiry,
     )
     return json_answer(capabilities)
 

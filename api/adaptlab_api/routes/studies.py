@@ -1,4 +1,4 @@
-"""`/v1/studies`: create, list, get, annotate, extend, clone and cancel."""
+"""`/v1/studies`: create, list, get, annotate, delete, extend, clone, cancel."""
 
 from typing import Annotated
 
@@ -6,14 +6,15 @@ from fastapi import BackgroundTasks, Path, Query, Request
 from starlette.responses import Response
 
 from adaptlab.reproductions.recipe_study import RecipeRequest
-from adaptlab.specs.annotations import AnnotationChanges
+from adaptlab.specs.annotations import StudyAnnotations
 from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_answers.paging import Page
 from adaptlab_answers.questions import DecisionView
-from adaptlab_answers.studies import StudyPreview, StudySummary, StudyView
+from adaptlab_answers.studies import DeletedStudy, StudyPreview, StudySummary, StudyView
 from adaptlab_api.answers.answers import changed_answer, json_answer, tagged_answer
 from adaptlab_api.answers.state import Resources
 from adaptlab_api.requests.bodies import Body, json_body
+from adaptlab_api.requests.changes import ChangesDep
 from adaptlab_api.requests.dependencies import (
     ResourcesDep,
     SessionDep,
@@ -39,7 +40,7 @@ from adaptlab_services import short_ids
 from adaptlab_services.jobs.lists import NEWEST, JobQuery
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 from adaptlab_services.recipes import recipe_studies
-from adaptlab_services.studies import question_decisions, studies
+from adaptlab_services.studies import question_decisions, studies, study_deletion
 
 Studied = Annotated[
     str,
@@ -50,7 +51,13 @@ OfJob = Annotated[
     Query(alias="job", max_length=64, description="Only studies with this job."),
 ]
 
-
+WithJobs = Annotated[
+    bool,
+    Query(
+        description="Delete its jobs too, if they were created for a study and nothing else "
+        "needs them."
+    ),
+]
 Replay = Annotated[
     bool,
     Query(description="Take each decision again from what it saw, and say if it is the same."),
@@ -170,15 +177,27 @@ def list_study_decisions(
     return json_answer(page)
 
 
-@router.patch("/{study}", response_model=StudyView, responses=failures(404, *WITH_BODY))
+@router.patch("/{study}", response_model=StudyView, responses=failures(404, 409, *WITH_BODY))
 @needs("submitter")
 def annotate_study(
     study: Studied,
-    body: Annotated[Body[AnnotationChanges], json_body(AnnotationChanges)],
+    body: Annotated[Body[StudyAnnotations], json_body(StudyAnnotations)],
     session: SessionDep,
 ) -> Response:
-    """Change a study's labels and notes, or archive it."""
+    """Change a study's name, labels and notes, or archive it."""
     return json_answer(studies.annotate(session, study, body.read()))
+
+
+@router.delete("/{study}", response_model=DeletedStudy, responses=failures(404, 409))
+@needs("operator")
+def delete_study(study: Studied, changes: ChangesDep, with_jobs: WithJobs = False) -> Response:
+    """Delete a study that is not running; its jobs stay unless `with_jobs`.
+
+    Only an admin of its project can do this. The entry in the audit log stays.
+    """
+    with changes() as change:
+        deleted = study_deletion.delete_study(change.session, study, with_jobs=with_jobs)
+        return change.answered(json_answer(deleted))
 
 
 @router.post("/{study}/cancel", response_model=StudyView, responses=failures(404))

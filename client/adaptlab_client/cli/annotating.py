@@ -1,4 +1,4 @@
-"""Options of the commands that change labels, notes and archiving."""
+"""Options of the commands that change names, labels, notes and archiving."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +27,9 @@ LabelOption = Annotated[
 RemoveLabelOption = Annotated[
     list[str] | None, typer.Option("--remove-label", metavar="NAME", help="Remove a label.")
 ]
+NameOption = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="Rename; only one at a time.")
+]
 NotesOption = Annotated[
     str | None, typer.Option(help="Replace the notes; an empty text removes them.")
 ]
@@ -41,31 +44,40 @@ ArchivedOption = Annotated[Listed, typer.Option(help="What to do with archived o
 class Annotation:
     """What a command changes; None leaves as it is."""
 
+    name: str | None
     labels: dict[str, str | None]
     notes: str | None
     archived: bool | None
 
 
 def annotation_of(
+    things: Sequence[str],
+    name: str | None,
     labels: Sequence[str] | None,
     removed: Sequence[str] | None,
     notes: str | None,
     archived: bool | None,
 ) -> Annotation:
-    """Return the change; raises `UsageError` for none, or a label without `=`."""
+    """Return the change; raises `UsageError` for none, or one that cannot be.
+
+    `things` are the jobs or studies that change.
+    """
+    if name is not None and len(things) > 1:
+        raise UsageError(f"--name would name {len(things)} alike. Rename one at a time.")
     changes: dict[str, str | None] = dict.fromkeys(removed or ())
     for label in labels or ():
-        name, is_given, value = label.partition("=")
+        key, is_given, value = label.partition("=")
         if not is_given:
             raise UsageError(f"--label {label!r} has no value. Write it as NAME=VALUE.")
-        if name in changes:
-            raise UsageError(f"The label {name!r} is given twice. Give it once.")
-        changes[name] = value
-    if not changes and notes is None and archived is None:
+        if key in changes:
+            raise UsageError(f"The label {key!r} is given twice. Give it once.")
+        changes[key] = value
+    if not changes and name is None and notes is None and archived is None:
         raise UsageError(
-            "Nothing would change. Use --label, --remove-label, --notes, --archive or --unarchive."
+            "Nothing would change. Use --name, --label, --remove-label, --notes, --archive or "
+            "--unarchive."
         )
-    return Annotation(changes, notes, archived)
+    return Annotation(name, changes, notes, archived)
 
 
 def archived_of(listed: Listed) -> "Archived | None":

@@ -15,7 +15,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adaptlab jobs list --filter 'method = lora' --limit 0 --output csv",
     ),
     "jobs show": ("adaptlab jobs show $JOB",),
+    "jobs delete": ("adaptlab jobs delete $JOB $OTHER --yes",),
     "jobs annotate": (
+        "adaptlab jobs annotate $JOB --name 'LoRA, best rate'",
         "adaptlab jobs annotate $JOB --label paper=table-1 --notes 'Best rate at the edge.'",
         "adaptlab jobs annotate $JOB $OTHER --archive --output id",
         "adaptlab jobs annotate $JOB $OTHER --unarchive --remove-label paper",
@@ -41,7 +43,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "studies list": ("adaptlab studies list --job $JOB",),
     "studies show": ("adaptlab studies show $STUDY",),
+    "studies delete": ("adaptlab studies delete $STUDY --with-jobs --yes",),
     "studies annotate": (
+        "adaptlab studies annotate $STUDY --name lora-or-prefix",
         "adaptlab studies annotate $STUDY --label paper=table-1 --notes 'For the appendix.'",
     ),
     "studies jobs": ("adaptlab studies jobs $STUDY --filter 'state = queued'",),

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -10,6 +10,8 @@ from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.printing.terminal import complain, inert, is_terminal, one_line
 
 T = TypeVar("T")
+
+DeleteOption = Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")]
 
 
 class Questions:
@@ -72,3 +74,18 @@ class Questions:
         if not self._asks:
             return self._takes_defaults
         return typer.confirm(inert(question), default=True, err=True)
+
+
+def confirm_deletion(what: str, *, yes: bool) -> None:
+    """Ask before something is deleted, unless `yes`.
+
+    Raises `UsageError` if nobody can be asked, and `typer.Abort` for a no.
+    """
+    if yes:
+        return
+    if not is_terminal(sys.stdin):
+        raise UsageError(
+            f"This is not a terminal, so nothing is asked. Give --yes to delete {what}."
+        )
+    question = f"Delete {what}? This cannot be undone."
+    typer.confirm(inert(question), default=False, abort=True, err=True)

@@ -56,7 +56,7 @@ def _beginning_with(incomplete: str, suggestions: Iterable[Suggestion]) -> list[
 
 def _jobs(client: "Client") -> Iterable[Suggestion]:
     for job in client.jobs.summaries(page_size=MOST):
-        parts = (job.state, job.kind, job.method, job.task or job.name)
+        parts = (job.state, job.kind, job.method, job.task, job.name)
         yield str(job.id), " ".join(part for part in parts if part)
 
 

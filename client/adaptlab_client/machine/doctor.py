@@ -10,6 +10,7 @@ from typing import Literal
 
 from adaptlab.values import Value
 from adaptlab_answers.people import Me
+from adaptlab_answers.server import Expiry
 from adaptlab_client.client import Client
 from adaptlab_client.errors import (
     ApiError,
@@ -132,7 +133,9 @@ def _token(client: Client) -> Iterator[Finding]:
         yield _fail("token", _first_line(error), "Try again later.")
         return
     yield of_rights(me, datetime.now(UTC))
-    yield _versions(client)
+    capabilities = client.capabilities()
+    yield _versions(capabilities.version)
+    yield of_expiry(capabilities.expiry)
     yield _workers(client)
 
 
@@ -151,12 +154,25 @@ def of_rights(me: Me, now: datetime) -> Finding:
     return _ok("token", found)
 
 
-def _versions(client: Client) -> Finding:
-    ours, theirs = version("adaptlab"), client.capabilities().version
+def _versions(theirs: str) -> Finding:
+    ours = version("adaptlab")
     if ours == theirs:
         return _ok("versions", f"{ours} on both sides")
     step = f"Install adaptlab {theirs} here, so both have the same methods and fields."
     return _warn("versions", f"{ours} here, {theirs} on the server", step)
+
+
+def of_expiry(expiry: Expiry) -> Finding:
+    """Return what the server removes by itself, as it says."""
+    kept = {
+        "archived jobs": expiry.archived_days,
+        "learning curves": expiry.curve_days,
+        "attention maps": expiry.attention_days,
+        "checkpoints": expiry.checkpoint_days,
+        "dead workers": expiry.worker_days,
+    }
+    removed = [f"{what} after {days:g} days" for what, days in kept.items() if days is not None]
+    return _ok("expiry", f"removes {', '.join(removed)}" if removed else "removes nothing")
 
 
 def _workers(client: Client) -> Finding:

@@ -8,10 +8,16 @@ Document = dict[str, JsonValue]
 
 
 def annotations_of(
-    labels: Mapping[str, str | None] | None, notes: str | None, *, archived: bool | None
+    labels: Mapping[str, str | None] | None,
+    notes: str | None,
+    *,
+    name: str | None,
+    archived: bool | None,
 ) -> Document:
-    """Return a change of labels, notes and archiving, without what is None."""
+    """Return what is written on a job or study, without what is None."""
     changes: Document = {"labels": dict(labels)} if labels else {}
+    if name is not None:
+        changes["name"] = name
     if notes is not None:
         changes["notes"] = notes
     if archived is not None:

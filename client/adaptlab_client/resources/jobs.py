@@ -1,4 +1,4 @@
-"""Jobs: submit, get, list, annotate, wait, follow, cancel, pause, retry."""
+"""Jobs: submit, get, list, annotate, delete, wait, cancel, pause, retry."""
 
 import math
 import time
@@ -88,17 +88,29 @@ class Jobs(JobResults):
         self,
         job_id: Identity,
         *,
+        name: str | None = None,
         labels: Mapping[str, str | None] | None = None,
         notes: str | None = None,
         archived: bool | None = None,
     ) -> JobView:
-        """Change a job's labels and notes, or archive it, whatever its state.
+        """Change a job's name, labels and notes, or archive it.
 
-        None leaves as it is. `labels` are added to those that exist; a label that is None is
-        removed. Empty `notes` are removed. Raises `InvalidRequest`.
+        The job can be in any state. None leaves as it is. `labels` are added to those that exist; a
+        label that is None is removed. An empty `name` or empty `notes` are removed. Raises
+        `InvalidRequest`, also for the name of a job that creates a base model.
         """
-        body = annotations_of(labels, notes, archived=archived)
+        body = annotations_of(labels, notes, name=name, archived=archived)
+        if name == "":
+            body["name"] = None
         return self._connection.ask(Request("PATCH", path_of("jobs", job_id), body=body), JobView)
+
+    def delete(self, job_id: Identity) -> None:
+        """Delete a job that has ended, with its results.
+
+        Only an admin of its project can do this. Raises `Conflict` for a job that has not ended,
+        or that a study or another job needs; the error lists what does.
+        """
+        self._connection.send(Request("DELETE", path_of("jobs", job_id)))
 
     def cancel(self, job_id: Identity) -> JobView:
         """Cancel a job; a running one stops soon, an ended one does not change."""

@@ -1,4 +1,4 @@
-"""Studies: create, list, annotate, wait, extend, clone, cancel, compare."""
+"""Studies: create, list, annotate, delete, wait, extend, clone, compare."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_answers.jobs import JobView
 from adaptlab_answers.questions import DecisionView
 from adaptlab_answers.recipes import StudyReport
-from adaptlab_answers.studies import StudyPreview, StudySummary, StudyView
+from adaptlab_answers.studies import DeletedStudy, StudyPreview, StudySummary, StudyView
 from adaptlab_client.display.comparison_tables import StudyComparison
 from adaptlab_client.errors import PASSING, Conflict, NotFound, WaitTimedOut
 from adaptlab_client.resources.bundles import save_bundle
@@ -117,14 +117,28 @@ class Studies:
         self,
         study: Identity,
         *,
+        name: str | None = None,
         labels: Mapping[str, str | None] | None = None,
         notes: str | None = None,
         archived: bool | None = None,
     ) -> StudyView:
-        """Change a study's labels and notes, or archive it; see `Jobs.annotate`."""
-        body = annotations_of(labels, notes, archived=archived)
+        """Change a study's name, labels and notes, or archive it.
+
+        See `Jobs.annotate`. Raises `Conflict` for a name that another study of the project has.
+        """
+        body = annotations_of(labels, notes, name=name, archived=archived)
         request = Request("PATCH", path_of("studies", study), body=body)
         return self._connection.ask(request, StudyView)
+
+    def delete(self, study: Identity, *, with_jobs: bool = False) -> DeletedStudy:
+        """Delete a study that is not running.
+
+        Only an admin of its project can do this. Its jobs stay; `with_jobs` deletes those that
+        were created for a study and that nothing else needs. Raises `Conflict` for a running study.
+        """
+        query: Query = {"with_jobs": "true"} if with_jobs else {}
+        request = Request("DELETE", path_of("studies", study), query=query)
+        return self._connection.ask(request, DeletedStudy)
 
     def cancel(self, study: Identity) -> StudyView:
         """Cancel a study, and its jobs that belong to no other study.

@@ -7,11 +7,15 @@ from pydantic import Field
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.specs.spec import MOST_LABELS, Label, LabelName
-from adaptlab.values import Value
+from adaptlab.values import Name, Value
 
 LONGEST_NOTES = 4000
+LONGEST_JOB_NAME = 120
+SHOWABLE = r"^[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+$"
+"""No control characters, because terminals interpret them when a CSV is printed."""
 
 Notes = Annotated[str, Field(max_length=LONGEST_NOTES)]
+JobName = Annotated[str, Field(max_length=LONGEST_JOB_NAME, pattern=SHOWABLE)]
 
 
 class AnnotationChanges(Value):
@@ -39,3 +43,21 @@ class AnnotationChanges(Value):
             )
             raise InvalidSpec(Problem("/labels", "too_many_labels", detail))
         return merged
+
+
+class JobAnnotations(AnnotationChanges):
+    """Changes to what is written on a job.
+
+    `name` replaces the name of the job; null removes it.
+    """
+
+    name: JobName | None = None
+
+
+class StudyAnnotations(AnnotationChanges):
+    """Changes to what is written on a study.
+
+    `name` renames the study, which keeps its id. A study always has a name: null changes nothing.
+    """
+
+    name: Name | None = None

@@ -11,6 +11,7 @@ from pydantic_core import InitErrorDetails
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.figures import counted
 from adaptlab.plugins.sizing import PARAMETERS, TOKENS, BudgetAxis
+from adaptlab.specs.annotations import SHOWABLE
 from adaptlab.specs.spec import (
     LARGEST_SEED,
     AdaptEvaluationSpec,
@@ -33,8 +34,6 @@ from adaptlab.values import AUTO, Auto, Name, Value
 
 T = TypeVar("T")
 
-SHOWABLE = r"^[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+$"
-"""No control characters, because terminals interpret them when a CSV is printed."""
 MOST_BASE_MODELS = MOST_TASKS = 16
 MOST_METHODS = 64
 MOST_BUDGETS = 32

@@ -1,4 +1,4 @@
-"""Labels, notes and archiving of jobs, which users may change at any time."""
+"""Names, labels, notes and archiving of jobs, which can always change."""
 
 from typing import Any
 from uuid import UUID
@@ -6,26 +6,38 @@ from uuid import UUID
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from adaptlab.specs.annotations import AnnotationChanges
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.specs.annotations import AnnotationChanges, JobAnnotations
 from adaptlab_answers.jobs import JobView
 from adaptlab_db.tables import Job
 from adaptlab_services.errors import NotFound
 from adaptlab_services.jobs import jobs
+from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS
 from adaptlab_services.people import access
 
+NAMED_BY_BASE_MODEL = (
+    "This job creates a base model, whose name it has. Use a label or notes instead."
+)
 
-def annotate(session: Session, job_id: UUID, changes: AnnotationChanges) -> JobView:
+
+def annotate(session: Session, job_id: UUID, changes: JobAnnotations) -> JobView:
     """Change what is written on a job, in whatever state it is.
 
-    Raises `NotFound`, `Forbidden`, and `InvalidSpec` for too many labels.
+    Raises `NotFound`, `Forbidden`, and `InvalidSpec` for too many labels, or a name for a job that
+    creates a base model.
     """
     # The columns alone: an object of the job would keep its state as it was.
-    columns = (Job.owner_id, Job.project_id, Job.labels, Job.archived_at)
+    columns = (Job.owner_id, Job.project_id, Job.kind, Job.labels, Job.archived_at)
     row = session.execute(select(*columns).where(Job.id == job_id).with_for_update()).one_or_none()
     if row is None:
         raise NotFound("job", job_id)
     access.check_change(session, row.owner_id, row.project_id)
-    if values := changed_columns(row, changes):
+    values = changed_columns(row, changes)
+    if "name" in changes.model_fields_set:
+        if row.kind in MAKE_BASE_MODELS:
+            raise InvalidSpec(Problem("/name", "name_of_base_model", NAMED_BY_BASE_MODEL))
+        values["name"] = changes.name
+    if values:
         session.execute(
             update(Job)
             .where(Job.id == job_id)

@@ -269,6 +269,7 @@ def _create_adaptation(
     new = _insert(session, principal, spec, resolved, is_ready=is_ready)
     if base.is_ready and not base_models.is_still_ready(session, name, base.job_id):
         base_models.forget(session, name)
+        base_models.usable_base(session, name)  # raises the error for one that was deleted
         raise Conflict(
             f"The base model {name!r} has changed because the database was restored or "
             "replaced. Nothing was created. Send the request again."

@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
-from adaptlab_db.tables import Job, Study
+from adaptlab_db.tables import Job, Project, Study
 from adaptlab_services.errors import Forbidden
 from adaptlab_services.people import access
 
@@ -26,6 +26,16 @@ def may_change_study(session: Session, study_id: UUID) -> bool:
     return _may_change(
         session, select(Study.owner_id, Study.project_id).where(Study.id == study_id)
     )
+
+
+def may_delete(session: Session, project: str) -> bool:
+    """Return True if the caller may delete jobs and studies of a project."""
+    project_id = session.scalars(select(Project.id).where(Project.name == project)).one()
+    try:
+        access.check_admin(session, project_id)
+    except Forbidden:
+        return False
+    return True
 
 
 def _may_change(session: Session, owned: Select[int, int]) -> bool:

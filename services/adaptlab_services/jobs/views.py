@@ -29,6 +29,7 @@ from adaptlab_db.job_states import TERMINAL_STATES
 from adaptlab_db.tables import Attempt, BaseModel, Job, JobMetric, Project, User, Worker
 from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services.lifecycle.root_needs import unread_roots
+from adaptlab_services.querying.job_fields import name_of_job
 
 Columns = Mapping[str, Any]  # of a row, of several types
 
@@ -50,7 +51,7 @@ def summary_rows() -> Select[*tuple[Any, ...]]:  # columns of several types
             *_SHOWN,
             *(Job.priority, Job.step, Job.total_steps, Job.worker_id),
             *(Job.cancel_requested_at, Job.pause_requested_at),
-            Job.spec["name"].astext.label("name"),
+            name_of_job().label("name"),
             case((Job.kind == "theory", of_theory)).label("checks"),
             User.name.label("owner"),
             Project.name.label("project"),
@@ -79,9 +80,11 @@ def job_rows() -> Select[*tuple[Any, ...]]:  # columns of several types
 
 
 _SHOWN = tuple(
-    getattr(Job, name) for name in JobSummary.model_fields if name in Job.__table__.columns
+    getattr(Job, name)
+    for name in JobSummary.model_fields
+    if name in Job.__table__.columns and name != "name"
 )
-"""The columns of jobs that a summary has under the same name."""
+"""The columns of jobs that a summary has under the same name, but for that of the job."""
 
 
 def columns_of(result: Result[*tuple[Any, ...]]) -> list[dict[str, Any]]:

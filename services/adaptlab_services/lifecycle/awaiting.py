@@ -61,6 +61,22 @@ def measured_by(states: Sequence[str]) -> Select[UUID]:
     )
 
 
+def measured_adaptations() -> tuple[Select[UUID, UUID], type[Job]]:
+    """Select the jobs that theory checks measure, with the checks.
+
+    The second value is the table of the checks, for further conditions.
+    """
+    check = aliased(Job)
+    measured = _measured(check)
+    query = (
+        select(measured.c.job, check.id)
+        .select_from(check)
+        .join(measured, true())
+        .where(check.kind == "theory")
+    )
+    return query, check
+
+
 def _base_model_in(states: Sequence[str]) -> ColumnElement[bool]:
     maker = aliased(Job)
     base = _its_base_models().join(maker, maker.id == BaseModel.job_id)

@@ -62,8 +62,8 @@ def remembered(session: Session, name: str) -> UsableBase:
     """Return the same as `usable_base`, from the cache if it was ready before.
 
     A ready base model stays ready, because only names of failed or cancelled jobs are taken over.
-    However, a database can lose commits: the caller must check `is_still_ready` when it writes,
-    and call `forget` otherwise.
+    However, it can be deleted, and a database can lose commits: the caller must check
+    `is_still_ready` when it writes, and call `forget` otherwise.
     """
     key = access.project_of(session), name
     cache: dict[tuple[int, str], UsableBase] = session.info.get(_READY, {})

@@ -195,6 +195,16 @@ def check_change(session: Session, owner_id: int, project_id: int) -> None:
         )
 
 
+def check_admin(session: Session, project_id: int) -> None:
+    """Raise `Forbidden` unless the caller is an admin of the project."""
+    access = _access(session)
+    if access is not None and not is_at_least(access.role_in(project_id), "admin"):
+        raise Forbidden(
+            "This requires the role `admin` in the project, and a token with the scope `admin`. "
+            "Ask an admin of the project."
+        )
+
+
 def nearest(session: Session, found: Sequence[tuple[int, T]]) -> T | None:
     """Return the match in the request's own project, or the only match.
 

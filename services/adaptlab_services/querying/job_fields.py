@@ -63,7 +63,7 @@ _KINDS: Mapping[type, Kind] = MappingProxyType(
 
 def _computed() -> tuple[Field, ...]:
     """Return fields that follow from a job's spec, owner or latest attempt."""
-    name, budget = Job.spec["name"].astext, Job.resolved_spec["budget"]
+    budget = Job.resolved_spec["budget"]
     seeds = func.jsonb_array_length(Job.resolved_spec["seeds"], type_=Integer())
     counted = {
         "stored_bytes": "stored bytes of the adaptation",
@@ -76,7 +76,7 @@ def _computed() -> tuple[Field, ...]:
         "peak_memory_bytes": "peak memory of the run",
     }
     return (
-        Field("name", "text", "name from its spec", _constant(name)),
+        Field("name", "text", "its name, or that of its base model", _constant(name_of_job())),
         Field("owner", "text", "user who submitted it", lambda joins: joins.owner().name),
         Field("project", "text", "project that it belongs to", lambda joins: joins.project().name),
         Field("seeds", "integer", "number of seeds", _constant(seeds)),
@@ -86,6 +86,11 @@ def _computed() -> tuple[Field, ...]:
         ),
         *(Field(f"usage.{key}", "number", means, _usage(key)) for key, means in used.items()),
     )
+
+
+def name_of_job() -> ColumnElement[str]:
+    """Return the name of a job, or of the base model that it creates."""
+    return func.coalesce(Job.name, Job.spec["name"].astext, type_=Text())
 
 
 def _constant(column: Column) -> Callable[[Joins], Column]:

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import InvalidSpec
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.reproductions.recipe import RecipeRef
-from adaptlab.specs.annotations import AnnotationChanges
+from adaptlab.specs.annotations import StudyAnnotations
 from adaptlab.specs.resolve import BaseModelFacts
 from adaptlab.studies.study import (
     QuestionSpec,
@@ -279,18 +279,34 @@ def cancel(session: Session, principal: Principal, study: str) -> Changed:
     return Changed(get(session, str(row.id)), replayed=False, queues=queues)
 
 
-def annotate(session: Session, study: str, changes: AnnotationChanges) -> StudyView:
+def annotate(session: Session, study: str, changes: StudyAnnotations) -> StudyView:
     """Change what is written on a study, in whatever state it is.
 
-    Raises `NotFound`, `Forbidden`, and `InvalidSpec` for too many labels.
+    Raises `NotFound`, `Forbidden`, `Conflict` for a name that another study has, and `InvalidSpec`
+    for too many labels.
     """
+    if changes.name is not None:
+        study_lock.take(session)  # so that no study of that name is created meanwhile
     row = locked_row(session, study, even_cancelled=True)
     access.check_change(session, row.owner_id, row.project_id)
+    if changes.name not in (None, row.name):
+        _rename(session, row, str(changes.name))
     for column, value in changed_columns(row, changes).items():
         setattr(row, column, value)
     session.flush()
     session.refresh(row)
     return study_view(session, row, belonging(session, row))
+
+
+def _rename(session: Session, row: Study, name: str) -> None:
+    """Rename a study, and the spec from which clones and extensions begin.
+
+    Raises `Conflict` for a name that another study of the project has.
+    """
+    with access.inside(session, row.project_id):
+        check_free(session, name)
+    row.name = name
+    row.spec = {**row.spec, "name": name}
 
 
 def _insert(

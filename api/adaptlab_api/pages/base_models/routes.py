@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from adaptlab_api.pages.rendering.examples import first_job
 from adaptlab_api.pages.rendering.formats import pretty
 from adaptlab_api.pages.rendering.job_titles import job_title
-from adaptlab_api.pages.rendering.navigation import NavigationEntry
+from adaptlab_api.pages.rendering.navigation import MODELS, NavigationEntry
 from adaptlab_api.pages.rendering.parameters import ReaderDep, server_address
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.requests.dependencies import SessionDep
@@ -18,7 +18,7 @@ from adaptlab_services.models import base_models
 from adaptlab_services.results import lineage
 
 HERE = "/base-models"
-NAVIGATION = NavigationEntry(5, "Base models", HERE)
+NAVIGATION = NavigationEntry(6, "Base models", HERE, MODELS)
 PAGE_SIZE = 50
 POLL = 5
 NO_MODEL = "No base model of your projects has this name. The name may be mistyped."

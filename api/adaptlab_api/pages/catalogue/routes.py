@@ -9,7 +9,7 @@ from fastapi.responses import Response
 
 from adaptlab_answers.models import PlugIn
 from adaptlab_api.pages.rendering.formats import pretty
-from adaptlab_api.pages.rendering.navigation import NavigationEntry
+from adaptlab_api.pages.rendering.navigation import MODELS, NavigationEntry
 from adaptlab_api.pages.rendering.parameters import ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.requests.routing import closed_router
@@ -18,7 +18,7 @@ from adaptlab_services.errors import NotFound
 from adaptlab_services.models import catalogue
 
 HERE = "/methods"
-NAVIGATION = NavigationEntry(7, "Methods", HERE)
+NAVIGATION = NavigationEntry(9, "Methods", HERE, MODELS)
 LIMITS = {
     "minimum": "from",
     "exclusiveMinimum": "above",

@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.rendering.formats import pretty
-from adaptlab_api.pages.rendering.navigation import NavigationEntry
+from adaptlab_api.pages.rendering.navigation import MODELS, NavigationEntry
 from adaptlab_api.pages.rendering.parameters import ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.requests.dependencies import SessionDep, SubmitterDep
@@ -16,7 +16,7 @@ from adaptlab_services.errors import Conflict, Forbidden, NotFound
 from adaptlab_services.models import dataset_deletion, datasets
 
 HERE = "/datasets"
-NAVIGATION = NavigationEntry(6, "Datasets", HERE)
+NAVIGATION = NavigationEntry(7, "Datasets", HERE, MODELS)
 PAGE_SIZE = 50
 MOST_VALUES = 12
 """Values of a field that are listed with their counts; further ones are counted."""

@@ -14,7 +14,7 @@ from adaptlab_answers.jobs import JobSummary
 from adaptlab_answers.paging import Page
 from adaptlab_api.pages.rendering.filter_bar import fault_of, fields_to_ask
 from adaptlab_api.pages.rendering.formats import method_title, words
-from adaptlab_api.pages.rendering.job_titles import short_title
+from adaptlab_api.pages.rendering.job_titles import given_name, short_title
 from adaptlab_db.job_states import JOB_STATES, PENDING_STATES
 from adaptlab_services.jobs import lists
 from adaptlab_services.jobs.lists import JobQuery
@@ -101,11 +101,13 @@ class Place:
 class JobListRow:
     """One line of the list; `seconds` is the running time of the job.
 
-    `study` is the name of its first study, and `labels` have the addresses of all jobs with each.
+    `name` is that which users gave it. `study` is the name of its first study, and `labels` have
+    the addresses of all jobs with each.
     """
 
     job: JobSummary
     title: str
+    name: str | None
     study: str | None
     labels: tuple[tuple[str, str], ...]
     seconds: float | None
@@ -148,6 +150,7 @@ def job_list(
         JobListRow(
             job,
             short_title(job),
+            given_name(job),
             studies.get(job.id),
             tuple((f"{name}={text}", _labelled(name, text)) for name, text in job.labels.items()),
             running_seconds(job, now),

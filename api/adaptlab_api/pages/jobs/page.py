@@ -34,7 +34,7 @@ from adaptlab_api.pages.rendering.formats import (
     significant,
     words,
 )
-from adaptlab_api.pages.rendering.job_titles import job_title
+from adaptlab_api.pages.rendering.job_titles import MAKING_TITLES, job_title
 from adaptlab_api.pages.studies.page import studies_of_job
 from adaptlab_db.job_states import PAUSABLE_STATES
 from adaptlab_services.jobs import jobs, rights
@@ -92,7 +92,9 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "most_events": MOST_EVENTS,
         "can_pause": job.state in PAUSABLE_STATES,
         "may_change": rights.may_change(session, job_id),
+        "may_delete": rights.may_delete(session, job.project),
         "annotation": form_of(job.labels, job.notes),
+        "editable_name": None if job.kind in MAKING_TITLES else job.name or "",
         "studies": studies_of_job(session, job_id),
         "checkpoints": checkpoints.of_job(session, job_id).data[:MOST_FILES],
         "undrawn": max(0, len(tried) - MOST_REPLICATES),

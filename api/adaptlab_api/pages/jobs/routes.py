@@ -17,7 +17,7 @@ from adaptlab_api.pages.jobs.curves import curves_chart
 from adaptlab_api.pages.jobs.listing import JobFilters, Place, job_list
 from adaptlab_api.pages.jobs.page import job_page
 from adaptlab_api.pages.jobs.selected import MOST_FIELDS, Act, apply
-from adaptlab_api.pages.rendering.annotation_form import changes_of
+from adaptlab_api.pages.rendering.annotation_form import job_changes
 from adaptlab_api.pages.rendering.drawing import drawn
 from adaptlab_api.pages.rendering.examples import first_job
 from adaptlab_api.pages.rendering.forms import form_fields, small_form_fields
@@ -29,12 +29,13 @@ from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_services import short_ids
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
-from adaptlab_services.jobs import annotations, control, jobs
+from adaptlab_services.jobs import annotations, control, job_deletion, jobs
 from adaptlab_services.people.tokens import Principal
 
 NAVIGATION = NavigationEntry(1, "Jobs", "/")
 SEVERAL = "Several jobs match this id"
 NO_JOB = "No job has this id. The id may be mistyped, or the job may be on another server."
+NOT_DELETED = "The job was not deleted"
 NOT_DONE = "This is not possible now"
 
 Control = Literal["pause", "resume", "retry"]
@@ -158,7 +159,7 @@ def job_routes(renderer: Renderer) -> APIRouter:
         principal: SubmitterDep,
     ) -> Response:
         try:
-            changes = changes_of(fields, jobs.get(session, job_id).labels)
+            changes = job_changes(fields, jobs.get(session, job_id).labels)
             annotations.annotate(session, job_id, changes)
         except NotFound:
             return _no_job(renderer, principal)
@@ -166,8 +167,27 @@ def job_routes(renderer: Renderer) -> APIRouter:
             return _refused(renderer, principal, refusal)
         return noted(session, request, RedirectResponse(f"/jobs/{job_id}", 303))
 
+    _add_deletion(router, renderer)
     _add_control(router, renderer)
     return router
+
+
+def _add_deletion(router: APIRouter, renderer: Renderer) -> None:
+    """Add the button that deletes a job."""
+
+    @router.post("/jobs/{job_id}/delete")
+    @needs("operator")
+    def delete_job(  # pyright: ignore[reportUnusedFunction] - the router keeps it
+        job_id: UUID, request: Request, session: SessionDep, principal: SubmitterDep
+    ) -> Response:
+        try:
+            job_deletion.delete_job(session, job_id)
+        except NotFound:
+            return _no_job(renderer, principal)
+        except (Conflict, Forbidden) as refusal:
+            shown = {"principal": principal}
+            return renderer.fault(status_of(refusal), NOT_DELETED, str(refusal), shown)
+        return noted(session, request, RedirectResponse("/", 303))
 
 
 def _add_control(router: APIRouter, renderer: Renderer) -> None:

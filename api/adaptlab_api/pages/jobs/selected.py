@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.specs.annotations import AnnotationChanges
+from adaptlab.specs.annotations import JobAnnotations
 from adaptlab_api.pages.rendering.annotation_form import changed_labels
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
 from adaptlab_services.jobs import annotations, control, jobs
@@ -102,7 +102,7 @@ def _change(
     def retry(job_id: UUID) -> tuple[str, ...]:
         return control.retry(session, principal, job_id, most_queued=most_queued).queues
 
-    def annotate(changes: AnnotationChanges, job_id: UUID) -> tuple[str, ...]:
+    def annotate(changes: JobAnnotations, job_id: UUID) -> tuple[str, ...]:
         annotations.annotate(session, job_id, changes)
         return ()
 
@@ -112,7 +112,7 @@ def _change(
         case "retry":
             return retry
         case "archive" | "unarchive":
-            return partial(annotate, AnnotationChanges(archived=act == "archive"))
+            return partial(annotate, JobAnnotations(archived=act == "archive"))
         case "label":
             given = fields.get("label", ("",))[0]
             if not given.strip():

@@ -4,7 +4,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from sqlalchemy.orm import Session
 
-from adaptlab_api.pages.rendering.navigation import NavigationEntry
+from adaptlab_api.pages.rendering.navigation import MODELS, NavigationEntry
 from adaptlab_api.pages.rendering.parameters import ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.requests.dependencies import SessionDep
@@ -13,7 +13,7 @@ from adaptlab_api.requests.rules import needs
 from adaptlab_services.models import uploaded_folders
 
 HERE = "/model-folders"
-NAVIGATION = NavigationEntry(6, "Uploads", HERE)
+NAVIGATION = NavigationEntry(8, "Uploads", HERE, MODELS)
 PAGE_SIZE = 50
 
 

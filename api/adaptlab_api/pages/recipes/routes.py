@@ -21,7 +21,7 @@ from adaptlab_services.errors import LimitReached, NotFound
 from adaptlab_services.recipes import recipe_studies
 
 HERE = "/recipes"
-NAVIGATION = NavigationEntry(3, "Recipes", HERE)
+NAVIGATION = NavigationEntry(5, "Recipes", HERE)
 CANNOT_RUN = "This recipe cannot be run here"
 NO_RECIPE = "No installed recipe has this name. The name may be mistyped."
 

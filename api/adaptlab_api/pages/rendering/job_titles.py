@@ -35,3 +35,8 @@ def theory_title(job: JobSummary) -> str:
 def short_title(job: JobSummary) -> str:
     """Return the title of a job for a table with a column of tasks."""
     return method_title(job.method) if job.kind == "adapt" else job_title(job)
+
+
+def given_name(job: JobSummary) -> str | None:
+    """Return the name that users gave a job; titles have that of a base model."""
+    return None if job.kind in MAKING_TITLES else job.name

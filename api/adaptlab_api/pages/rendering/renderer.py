@@ -14,7 +14,7 @@ from adaptlab_api.doors import shown_projects
 from adaptlab_api.pages.rendering.assets import Assets
 from adaptlab_api.pages.rendering.formats import page_filters
 from adaptlab_api.pages.rendering.help import PURPOSES, Terms
-from adaptlab_api.pages.rendering.navigation import NavigationEntry
+from adaptlab_api.pages.rendering.navigation import NavigationGroup
 from adaptlab_api.pages.rendering.parameters import Reader
 from adaptlab_services.log_formats import fact
 
@@ -57,10 +57,10 @@ class Renderer:
 
     environment: Environment
     assets: Assets
-    navigation: tuple[NavigationEntry, ...]
+    navigation: tuple[NavigationGroup, ...]
 
     @classmethod
-    def load(cls, assets: Assets, navigation: tuple[NavigationEntry, ...]) -> "Renderer":
+    def load(cls, assets: Assets, navigation: tuple[NavigationGroup, ...]) -> "Renderer":
         """Load templates that escape everything and fail for undefined names."""
         environment = TemplateEnvironment(
             loader=PackageLoader("adaptlab_api.pages", "templates"),

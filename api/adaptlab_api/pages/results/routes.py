@@ -18,7 +18,7 @@ from adaptlab_api.requests.rules import needs
 from adaptlab_services.querying.filtering import LONGEST_FILTER
 
 HERE = "/results"
-NAVIGATION = NavigationEntry(4, "Results", HERE)
+NAVIGATION = NavigationEntry(3, "Results", HERE)
 Text = Annotated[str, Query(max_length=LONGEST_VALUE)]
 Texts = Annotated[list[Text], Query(max_length=MOST_ROWS)]
 

@@ -104,6 +104,13 @@
   // A click is lost if its element is replaced before the mouse button is released.
   let released = Promise.resolve();
 
+  /** Fold the menus of the navigation, but for one with the place. */
+  function closeMenus(place) {
+    for (const menu of document.querySelectorAll(".top details[open]")) {
+      if (place === null || !menu.contains(place)) menu.open = false;
+    }
+  }
+
   function holdStill() {
     const over = new AbortController();
     released = new Promise((resolve) => {
@@ -455,6 +462,8 @@
     if (question && !window.confirm(question)) event.preventDefault();
     if (event.submitter?.formMethod === "get") leaveOut(event.target);
   });
+  document.addEventListener("click", (event) => closeMenus(event.target));
+  document.addEventListener("keydown", (event) => event.key === "Escape" && closeMenus(null));
   document.addEventListener("adaptlab:refreshed", () => showCharts("[data-follow]"));
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) letGo();

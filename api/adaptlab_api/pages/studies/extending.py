@@ -1,6 +1,6 @@
 """Adding seeds to a study: how many would settle it, and what they cost."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -26,20 +26,31 @@ class MoreSeeds:
     settles: bool
 
 
-def offered_seeds(study: StudyView, tables: Iterable[TableView]) -> MoreSeeds | None:
-    """Return the seeds to add, or None for a study that cannot have more.
+def offered_seeds(study: StudyView, tables: Sequence[TableView]) -> Mapping[int | None, MoreSeeds]:
+    """Return the seeds to add, by the number of the table that offers them.
 
-    A study with a question chooses its own.
+    They stand beside every sentence that they should settle, otherwise beside the first one, and
+    under None if no table has a sentence. A study with a question chooses its own.
     """
-    if study.question is not None:
-        return None
-    present = len(present_seeds(study))
-    if study.cancelled_at is not None or not study.cells or present >= MOST_SEEDS:
-        return None
-    cells = [cell for table in tables if table.comparison for cell in table.comparison.cells]
-    numbers = [seeds_to_settle(cell.verdicts, cell.best) for cell in cells]
-    likely = max((number for number in numbers if number is not None), default=None)
-    return MoreSeeds(min(likely or USUAL, MOST_SEEDS - present), likely is not None)
+    most = MOST_SEEDS - len(present_seeds(study))
+    if study.question is not None or study.cancelled_at is not None or not study.cells or most < 1:
+        return {}
+    stated = [table for table in tables if table.comparison and not table.comparison.voided]
+    likely = {table.number: _to_settle(table) for table in stated}
+    offers: dict[int | None, MoreSeeds] = {
+        number: MoreSeeds(min(seeds, most), settles=True)
+        for number, seeds in likely.items()
+        if seeds is not None
+    }
+    first = stated[0].number if stated else None
+    return offers or {first: MoreSeeds(min(USUAL, most), settles=False)}
+
+
+def _to_settle(table: TableView) -> int | None:
+    """Return the seeds that should settle all that seeds can settle there."""
+    assert table.comparison is not None
+    numbers = [seeds_to_settle(cell.verdicts, cell.best) for cell in table.comparison.cells]
+    return max((number for number in numbers if number is not None), default=None)
 
 
 def present_seeds(study: StudyView) -> frozenset[int]:

@@ -101,6 +101,7 @@ def study_page(
     with units() as session:
         study = studies.get(session, name)
         may_change = rights.may_change_study(session, study.id)
+        may_delete = rights.may_delete(session, study.project)
         report = report_of(session, study)
     answer = runs.answer(units, StudyQuestion(str(study.id), view=study))
     progress = answer if isinstance(answer, ComparisonProgress) else None
@@ -111,6 +112,7 @@ def study_page(
     return {
         "study": study,
         "may_change": may_change,
+        "may_delete": may_delete,
         "annotation": form_of(study.labels, study.notes),
         "counts": job_counts(study.jobs),
         "steps": (sum(job.step for job in jobs), sum(job.total_steps for job in jobs)),
@@ -121,7 +123,7 @@ def study_page(
         "report": report,
         "progress": progress,
         "tables": tables,
-        "more_seeds": offered_seeds(study, tables) if may_change and study.terminal else None,
+        "more_seeds": offered_seeds(study, tables) if may_change and study.terminal else {},
         "shown": numbers,
         "all_tables": stored.inputs.tables if stored else (),
         "charts": f"/studies/{quote(str(study.id), safe='')}/charts?",

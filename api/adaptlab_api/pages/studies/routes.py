@@ -12,7 +12,7 @@ from adaptlab.errors import InvalidSpec
 from adaptlab_api.answers.problems import Refused, status_of
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.comparisons.charts import curves_answer, table_answer
-from adaptlab_api.pages.rendering.annotation_form import changes_of
+from adaptlab_api.pages.rendering.annotation_form import study_changes
 from adaptlab_api.pages.rendering.examples import first_study
 from adaptlab_api.pages.rendering.forms import form_fields, small_form_fields
 from adaptlab_api.pages.rendering.navigation import NavigationEntry
@@ -27,7 +27,7 @@ from adaptlab_api.requests.study_request import study_rules
 from adaptlab_services.comparisons.comparisons import StudyQuestion
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
 from adaptlab_services.people.tokens import Principal
-from adaptlab_services.studies import studies
+from adaptlab_services.studies import studies, study_deletion
 
 HERE = "/studies"
 NAVIGATION = NavigationEntry(2, "Studies", HERE)
@@ -35,7 +35,8 @@ NO_STUDY = (
     "No study has this name or id. The name may be mistyped, or the study may be on another server."
 )
 NOT_EXTENDED = "No seeds were added"
-NOT_SAVED = "Labels and notes were not saved"
+NOT_DELETED = "The study was not deleted"
+NOT_SAVED = "The change was not saved"
 NO_TABLE = "The study does not have this many tables. Remove the number from the address."
 
 
@@ -128,12 +129,13 @@ def study_routes(renderer: Renderer) -> APIRouter:
         return curves_answer(units, comparison, (table, cell), theme)
 
     _add_annotating(router, renderer)
+    _add_deletion(router, renderer)
     _add_extending(router, renderer)
     return router
 
 
 def _add_annotating(router: APIRouter, renderer: Renderer) -> None:
-    """Add the form of labels and notes."""
+    """Add the form of name, labels and notes."""
 
     @router.post("/{study}/annotations")
     @needs("submitter")
@@ -146,13 +148,35 @@ def _add_annotating(router: APIRouter, renderer: Renderer) -> None:
     ) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         try:
-            changes = changes_of(fields, studies.get(session, study).labels)
+            changes = study_changes(fields, studies.get(session, study).labels)
             changed = studies.annotate(session, study, changes)
         except NotFound as fault:
             return _not_found(renderer, principal, fault)
-        except (InvalidSpec, Refused, Forbidden) as refusal:
+        except (InvalidSpec, Refused, Forbidden, Conflict) as refusal:
             return renderer.fault(status_of(refusal), NOT_SAVED, str(refusal), shown)
         return noted(session, request, RedirectResponse(f"{HERE}/{changed.name}", 303))
+
+
+def _add_deletion(router: APIRouter, renderer: Renderer) -> None:
+    """Add the button that deletes a study."""
+
+    @router.post("/{study}/delete")
+    @needs("operator")
+    def delete_study(  # pyright: ignore[reportUnusedFunction] - the router keeps it
+        study: str,
+        fields: FieldsDep,
+        request: Request,
+        session: SessionDep,
+        principal: SubmitterDep,
+    ) -> Response:
+        shown: dict[str, object] = {"principal": principal, "here": HERE}
+        try:
+            study_deletion.delete_study(session, study, with_jobs="with_jobs" in fields)
+        except NotFound as fault:
+            return _not_found(renderer, principal, fault)
+        except (Conflict, Forbidden) as refusal:
+            return renderer.fault(status_of(refusal), NOT_DELETED, str(refusal), shown)
+        return noted(session, request, RedirectResponse(HERE, 303))
 
 
 def _add_extending(router: APIRouter, renderer: Renderer) -> None:

@@ -15,7 +15,7 @@ from adaptlab_api.doors.gate import PROJECT_COOKIE
 from adaptlab_api.limits.auditing import noted, unaudited
 from adaptlab_api.pages.rendering.form_faults import REFUSALS, faults_of
 from adaptlab_api.pages.rendering.forms import small_form_fields
-from adaptlab_api.pages.rendering.navigation import NavigationEntry
+from adaptlab_api.pages.rendering.navigation import TEAM_GROUP, NavigationEntry
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.pages.rendering.team_tabs import TEAM
 from adaptlab_api.pages.team.page import (
@@ -43,7 +43,7 @@ from adaptlab_services.people.access import Access
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.people.users import UserChanges
 
-NAVIGATION = NavigationEntry(9, "Team", TEAM)
+NAVIGATION = NavigationEntry(11, "Projects and users", TEAM, TEAM_GROUP)
 NO_PROJECT = "You are not a member of a project with this name. The name may be mistyped."
 FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(small_form_fields)]
 Text = Annotated[str, Query(max_length=200)]

@@ -1,4 +1,4 @@
-"""`adaptlab jobs`: submit, list, show, annotate, wait, cancel, pause, resume, retry."""
+"""`adaptlab jobs`: submit, list, show, annotate, wait, cancel, delete and more."""
 
 from itertools import islice
 from typing import Annotated
@@ -10,6 +10,7 @@ from adaptlab_client.cli.annotating import (
     ArchiveOption,
     LabelOption,
     Listed,
+    NameOption,
     NotesOption,
     RemoveLabelOption,
     annotation_of,
@@ -30,10 +31,13 @@ from adaptlab_client.cli.printing.job_tables import (
 from adaptlab_client.cli.printing.terminal import (
     Output,
     complain,
+    one_line,
     print_rows,
     print_table,
     print_value,
+    say,
 )
+from adaptlab_client.cli.questions import DeleteOption, confirm_deletion
 from adaptlab_client.cli.session import JobArgument, JobsArgument, OutputOption, open_client
 from adaptlab_client.cli.specs import read_spec
 from adaptlab_client.cli.waiting import AnyOption, TimeoutOption, WaitOption, show_new_job, wait_for
@@ -124,17 +128,23 @@ def show(context: typer.Context, job: JobArgument, output: OutputOption = Output
 def annotate(
     context: typer.Context,
     jobs: JobsArgument,
+    name: NameOption = None,
     labels: LabelOption = None,
     removed: RemoveLabelOption = None,
     notes: NotesOption = None,
     archive: ArchiveOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Change labels and notes of jobs, or archive them, whatever their state."""
-    to = annotation_of(labels, removed, notes, archive)
+    """Change the name, labels and notes of jobs, or archive them, whatever their state.
+
+    An empty name removes it. A job that creates a base model has that model's name.
+    """
+    to = annotation_of(jobs, name, labels, removed, notes, archive)
     with open_client(context) as client:
         changed = [
-            client.jobs.annotate(job, labels=to.labels, notes=to.notes, archived=to.archived)
+            client.jobs.annotate(
+                job, name=to.name, labels=to.labels, notes=to.notes, archived=to.archived
+            )
             for job in jobs
         ]
         print_jobs(changed, output)
@@ -156,6 +166,19 @@ def cancel(context: typer.Context, jobs: JobsArgument, output: OutputOption = Ou
     """Cancel jobs; running ones stop soon after."""
     with open_client(context) as client:
         print_jobs([client.jobs.cancel(job) for job in jobs], output)
+
+
+def delete(context: typer.Context, jobs: JobsArgument, yes: DeleteOption = False) -> None:
+    """Delete jobs that have ended and that nothing needs, with their results.
+
+    Only an admin of the project can do this. Jobs of studies can be deleted with the study.
+    """
+    what = f"the job {one_line(jobs[0])}" if len(jobs) == 1 else f"{len(jobs)} jobs"
+    confirm_deletion(what, yes=yes)
+    with open_client(context) as client:
+        for job in jobs:
+            client.jobs.delete(job)
+            say(f"deleted job {one_line(job)}")
 
 
 def pause(context: typer.Context, jobs: JobsArgument, output: OutputOption = Output.TABLE) -> None:
@@ -188,6 +211,7 @@ def application() -> typer.Typer:
             "annotate": annotate,
             "wait": wait,
             "cancel": cancel,
+            "delete": delete,
             "pause": pause,
             "resume": resume,
             "retry": retry,

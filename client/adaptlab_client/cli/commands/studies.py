@@ -1,4 +1,4 @@
-"""`adaptlab studies`: new, create, list, show, annotate, wait, extend, clone and cancel."""
+"""`adaptlab studies`: new, create, list, annotate, wait, extend, cancel, delete."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -12,6 +12,7 @@ from adaptlab_client.cli.annotating import (
     ArchiveOption,
     LabelOption,
     Listed,
+    NameOption,
     NotesOption,
     RemoveLabelOption,
     annotation_of,
@@ -39,6 +40,7 @@ from adaptlab_client.cli.printing.terminal import (
     print_values,
     say,
 )
+from adaptlab_client.cli.questions import DeleteOption, confirm_deletion
 from adaptlab_client.cli.session import OutputOption, open_client
 from adaptlab_client.cli.specs import Settings, read_spec
 from adaptlab_client.cli.waiting import (
@@ -131,17 +133,20 @@ def show(context: typer.Context, study: StudyArgument, output: OutputOption = Ou
 def annotate(
     context: typer.Context,
     studies: StudiesArgument,
+    name: NameOption = None,
     labels: LabelOption = None,
     removed: RemoveLabelOption = None,
     notes: NotesOption = None,
     archive: ArchiveOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Change labels and notes of studies, or archive them, whatever their state."""
-    to = annotation_of(labels, removed, notes, archive)
+    """Change the name, labels and notes of studies, or archive them, whatever their state."""
+    to = annotation_of(studies, name, labels, removed, notes, archive)
     with open_client(context) as client:
         changed = [
-            client.studies.annotate(study, labels=to.labels, notes=to.notes, archived=to.archived)
+            client.studies.annotate(
+                study, name=to.name, labels=to.labels, notes=to.notes, archived=to.archived
+            )
             for study in studies
         ]
         print_list(changed, COLUMNS, _row, output)
@@ -247,6 +252,33 @@ def clone(
         _print(client.studies.clone(study, changes, idempotency_key=idempotency_key), output)
 
 
+def delete(
+    context: typer.Context,
+    studies: StudiesArgument,
+    with_jobs: Annotated[
+        bool,
+        typer.Option(
+            "--with-jobs", help="Also delete their jobs, unless something else needs them."
+        ),
+    ] = False,
+    yes: DeleteOption = False,
+) -> None:
+    """Delete studies that are not running; their jobs stay unless --with-jobs.
+
+    Only an admin of the project can do this. Jobs that a user submitted directly always stay.
+    """
+    one = f"the study {one_line(studies[0])}"
+    what = one if len(studies) == 1 else f"{len(studies)} studies"
+    confirm_deletion(f"{what} and their jobs" if with_jobs else what, yes=yes)
+    with open_client(context) as client:
+        for study in studies:
+            gone = client.studies.delete(study, with_jobs=with_jobs)
+            say(
+                f"deleted study {one_line(gone.name)}: {gone.deleted_jobs} of its jobs deleted, "
+                f"{gone.kept_jobs} kept"
+            )
+
+
 def application() -> typer.Typer:
     """Return the commands of `adaptlab studies`."""
     return group(
@@ -262,6 +294,7 @@ def application() -> typer.Typer:
             "explain": explain,
             "wait": wait,
             "cancel": cancel,
+            "delete": delete,
             "extend": extend,
             "clone": clone,
             "bundle": bundle.save,

@@ -27,6 +27,8 @@ COLUMNS = (
 )  # fmt: skip
 WANTED = ("id", "state", "task", "method", "accuracy", "created")
 """The columns that a narrow terminal shows first."""
+MAKING = ("pretrain", "import")
+"""Kinds of jobs whose name is that of the base model that they create."""
 SCORE_COLUMNS = (
     "task", "split", "seeds", "accuracy", "95 % interval", "base alone", "change in points",
 )  # fmt: skip
@@ -44,7 +46,7 @@ def print_job(job: "JobView", output: Output) -> None:
 
 def row_of(job: "JobSummary") -> list[object]:
     """Return the cells of `COLUMNS` for one job."""
-    base = job.base_model or job.name
+    base = job.base_model or (job.name if job.kind in MAKING else None)
     progress = f"{job.progress.step}/{job.progress.total}" if job.progress.total else ""
     accuracy = "" if job.accuracy is None else f"{100 * job.accuracy:.1f} %"
     return [
@@ -57,6 +59,7 @@ def facts_of(job: "JobView") -> list[tuple[str, object]]:
     """Return the names and values of a job's members, without empty ones."""
     titles = zip(COLUMNS, row_of(job), strict=True)
     more: list[tuple[str, object]] = [
+        ("name", job.name),
         ("error", job.error),
         ("attempt", job.attempt),
         ("queue", job.queue.name if job.queue else None),
