@@ -14,6 +14,7 @@ from adaptlab.plugins.family import Family
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.shapes import ModelShape, TensorShape
 from adaptlab.plugins.task import Task
+from adaptlab.specs.quantised import quantised_sites
 from adaptlab.specs.resolve import model_shape
 from adaptlab.specs.resolved import Resolved, ResolvedTheory, Trained, scored_tasks
 from adaptlab.specs.spec import EarlyStopping, ResolvedTraining
@@ -80,6 +81,12 @@ class Plan:
     def rounds_products(self) -> bool:
         """True if steps round the factors of matrix products to TF32."""
         return self.spec.precision == "tf32"
+
+    @property
+    def quantised(self) -> frozenset[str]:
+        """The base's matrices that are held in four bits."""
+        sites = quantised_sites(self.shape) if self.spec.quantises else ()
+        return frozenset(f"{site.name}.weight" for site in sites)
 
     @property
     def trials(self) -> int:

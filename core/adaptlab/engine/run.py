@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from adaptlab.code_version import code_version
+from adaptlab.engine import nf4
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.answering import shown_answers
 from adaptlab.engine.base_weights import BaseWeights
@@ -85,6 +86,8 @@ def run(
     plan = make_plan(spec, "cpu" if is_theory else device, contents.lists, contents.texts)
     if plan.rounds_products:
         check_rounds(plan.device)
+    if spec.quantises:
+        nf4.check_device(plan.device)
     meter = None if clock is None else Meter(plan.device, clock)
     observer.emit(Started(environment=_environment(plan), replicates=plan.replicates))
     with rounded_products(rounded=False):  # torch rounds those of convolutions by default
@@ -227,7 +230,7 @@ def _capture(
 ) -> None:
     exact = Model(
         replace(model.plan, dtype=torch.float64),
-        {name: tensor.double() for name, tensor in model.base.items()},
+        nf4.in_dtype(model.base, torch.float64),
         {name: tensor.double() for name, tensor in model.trained.items()},
     )
     seeds = tuple(result.seed for result in chosen)

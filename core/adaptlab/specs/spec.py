@@ -97,6 +97,14 @@ which is faster. All else is float32. It needs a GPU of NVIDIA's Ampere generati
 """
 
 
+BaseWeights = Literal["stored", "nf4"]
+"""The form in which an adaptation holds the frozen matrices of its base model.
+
+With `stored` they have the precision of the arithmetic. With `nf4` those of a published model's
+blocks have four bits per number, and are read as floats for each product (QLoRA). That needs a GPU.
+"""
+
+
 class EarlyStopping(Value):
     """Early stopping, decided for each replicate on its own.
 
@@ -125,6 +133,7 @@ class TrainingSpec(Value):
     weight_decay: WeightDecay | Auto = AUTO
     gradient_clip: float = Field(default=1.0, gt=0, le=1e6)
     precision: Precision = "float32"
+    base_weights: BaseWeights = "stored"
     validations: int = Field(default=10, ge=0, le=1000)
     accumulation: int = Field(default=1, ge=1, le=4096)
     early_stopping: EarlyStopping | None = None
@@ -377,6 +386,7 @@ class ResolvedTraining(Value):
     warmup_fraction: float
     gradient_clip: float
     precision: Precision
+    base_weights: BaseWeights = "stored"
     validations: int = 0
     accumulation: int = 1
     early_stopping: EarlyStopping | None = None

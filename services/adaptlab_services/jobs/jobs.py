@@ -38,7 +38,8 @@ from adaptlab_answers.jobs import JobView, Preview
 from adaptlab_db.job_states import TERMINAL_STATES, UNCLAIMED_STATES
 from adaptlab_db.tables import Job
 from adaptlab_services.errors import Conflict, NotFound
-from adaptlab_services.jobs import estimates
+from adaptlab_services.jobs import estimates, gpu_needs
+from adaptlab_services.jobs.gpu_needs import NO_NEEDS, GpuNeeds
 from adaptlab_services.jobs.rows import NewJob, insert_job
 from adaptlab_services.jobs.views import (
     columns_of,
@@ -361,6 +362,7 @@ def _resolved_adaptation(
     else:
         resolved = resolve(spec, base, datasets.known(session), others=others)
     sizes.checked(session, resolved)
+    gpu_needs.check_each(session, [(resolved, spec.resources.queue)])
     _check_texts(session, resolved, base, roots)
     for index, other in enumerate(others):
         _check_texts_elsewhere(session, resolved, other, index, roots)
@@ -412,8 +414,9 @@ def _previews(session: Session, resolved: Sequence[tuple[Spec, Resolved]]) -> li
     digests = [spec_digest(document) for document in documents]
     times = estimates.estimate_each(session, [(job, s.resources.queue) for s, job in resolved])
     served, done = workers.live_queues(session), _done_before(session, digests)
-    rounded = [_rounded_queues(spec) for spec, _ in resolved]
-    without_gpu = workers.queues_without_gpu(session) if any(rounded) else frozenset[str]()
+    needs = [_gpu_needs(spec) for spec, _ in resolved]
+    is_needed = any(map(any, needs))
+    without_gpu = workers.queues_without_gpu(session) if is_needed else frozenset[str]()
     return [
         Preview(
             kind=spec.kind,
@@ -424,13 +427,13 @@ def _previews(session: Session, resolved: Sequence[tuple[Spec, Resolved]]) -> li
             base_estimate=None,
             warnings=(
                 *_queue_warnings(_queues_of(spec), served),
-                *_rounding_warnings(queues & without_gpu),
+                *needed.warnings(frozenset(served), without_gpu),
                 *estimates.warnings(estimate, spec.resources.max_seconds),
                 *_equal_job_warnings(done.get(digest)),
             ),
         )
-        for (spec, job), document, digest, estimate, queues in zip(
-            resolved, documents, digests, times, rounded, strict=True
+        for (spec, job), document, digest, estimate, needed in zip(
+            resolved, documents, digests, times, needs, strict=True
         )
     ]
 
@@ -472,37 +475,28 @@ def _queues_of(spec: Spec) -> set[str]:
     return queues
 
 
-def _rounded_queues(spec: Spec) -> set[str]:
-    """Return the queues of trainings in TF32."""
-    trainings = [spec]
+def _gpu_needs(spec: Spec) -> GpuNeeds:
+    specs = [spec]
     if isinstance(spec, AdaptSpec) and not isinstance(spec.base_model, str):
-        trainings.append(spec.base_model)
-    return {
-        one.resources.queue
-        for one in trainings
-        if isinstance(one, AdaptSpec | PretrainSpec) and one.training.precision == "tf32"
-    }
-
-
-def queue_warnings(
-    session: Session, queues: Set[str], rounded: Set[str] = frozenset()
-) -> tuple[str, ...]:
-    """Return warnings about queues on which jobs would wait or fail.
-
-    `rounded` are those of trainings in TF32.
-    """
-    without_gpu = workers.queues_without_gpu(session) if rounded else frozenset[str]()
-    return (
-        *_queue_warnings(queues, workers.live_queues(session)),
-        *_rounding_warnings(rounded & without_gpu),
+        specs.append(spec.base_model)
+    return GpuNeeds.of(
+        (one.training, one.resources.queue)
+        for one in specs
+        if isinstance(one, AdaptSpec | PretrainSpec)
     )
 
 
-def _rounding_warnings(queues: Set[str]) -> tuple[str, ...]:
-    return tuple(
-        f"A live worker of the queue {queue!r} has no NVIDIA GPU. A job with the precision tf32 "
-        "fails there; float32 runs everywhere."
-        for queue in sorted(queues)
+def queue_warnings(
+    session: Session, queues: Set[str], needs: GpuNeeds = NO_NEEDS
+) -> tuple[str, ...]:
+    """Return warnings about queues on which jobs would wait or fail.
+
+    `needs` are the queues of jobs that need a GPU.
+    """
+    served = workers.live_queues(session)
+    return (
+        *_queue_warnings(queues, served),
+        *gpu_needs.warnings(session, needs, frozenset(served)),
     )
 
 
