@@ -35,6 +35,7 @@ from adaptlab.specs.resolved import (
     scored_tasks,
 )
 from adaptlab.specs.scoring_pass import items_at_once
+from adaptlab.specs.stored_files import saved_bytes, stored_bytes
 from adaptlab.specs.text_lengths import MeanBytes, typical_length, unknown
 from adaptlab.specs.trainable import Trainable, trainable_by_itself, trainable_with
 from adaptlab.values import Value
@@ -86,13 +87,17 @@ class Work(Value):
     `training` covers all steps and the validations between them, `evaluation` the selection of
     trials and the final scores, those on other base models included. `memory_bytes` is the peak:
     weights, trained tensors, and the largest of a training step (optimiser state and activations),
-    a pass of scoring, and the copy in float64 whose attention is recorded.
+    a pass of scoring, and the copy in float64 whose attention is recorded. `stored_bytes` is the
+    size of the checkpoints of all seeds, and `saved_bytes` that of a saved state of the training,
+    which is kept until the job ends.
     """
 
     replicates: int
     training: Load
     evaluation: Load
     memory_bytes: int
+    stored_bytes: int
+    saved_bytes: int
 
 
 def work(spec: Resolved, mean_bytes: MeanBytes = unknown) -> Work:
@@ -147,6 +152,8 @@ class _Job:
             training=self._training(),
             evaluation=self._evaluation(),
             memory_bytes=self._memory(),
+            stored_bytes=stored_bytes(self.spec),
+            saved_bytes=saved_bytes(self.spec),
         )
 
     def _training(self) -> Load:
