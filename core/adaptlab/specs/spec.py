@@ -89,11 +89,14 @@ Budget = Annotated[
 ]
 
 
-Precision = Literal["float32", "float64", "bfloat16", "tf32"]
+Precision = Literal["float32", "float64", "bfloat16", "tf32", "auto"]
 """The precision of the arithmetic; with bfloat16, weights and optimiser state stay in float32.
 
 With tf32, a GPU also rounds the factors of a training step's matrix products to ten binary digits,
 which is faster. All else is float32. It needs a GPU of NVIDIA's Ampere generation or later.
+
+With auto, the worker chooses bfloat16 where it measures that products are faster in it, and float32
+elsewhere. What it chose is in the attempt's environment.
 """
 
 
