@@ -217,3 +217,5 @@ def test_a_preview_warns_of_bfloat16_where_a_run_found_it_slower(
     assert warnings("auto") == warnings("float32") == []
     shown = api.get(f"{job}/attempts").json()["data"][0]["environment"]
     assert shown["bfloat16_cost"] == 14.0
+    page = api.get(job.removeprefix("/v1"), headers={"Accept": "text/html"}).text
+    assert "takes 14.0 times as long in bfloat16" in page

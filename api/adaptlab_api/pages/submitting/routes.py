@@ -159,9 +159,12 @@ def new_job_routes(renderer: Renderer) -> APIRouter:
         base_model: NameDep = "",
         method: NameDep = "",
         dataset: NameDep = "",
+        folder: NameDep = "",
     ) -> Response:
         if asked.lacks:
             return _closed(renderer, asked)
+        if folder:
+            return _job_page(renderer, asked, _import_of(asked, folder))
         try:
             if dataset:
                 draft = _job_of_dataset(asked, kind, dataset, base_model, method)
@@ -276,6 +279,12 @@ def _opened_job(asked: Asking, kind: str, like: str, base_model: str, method: st
     project = job.project if job.project in asked.projects else project
     document = {"kind": job.kind, **job.spec}
     return _job_draft(document, _around(asked, project), project)
+
+
+def _import_of(asked: Asking, folder: str) -> Draft:
+    """Return a new form that imports a folder, named after its last part."""
+    document: Document = {"kind": "import", "name": folder.split("/")[-1], "folder": folder}
+    return _job_draft(document, _around(asked, asked.project), asked.project)
 
 
 def _job_of_dataset(asked: Asking, kind: str, dataset: str, base_model: str, method: str) -> Draft:
