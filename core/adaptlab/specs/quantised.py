@@ -75,7 +75,8 @@ def quantisation_problems(
     """
     if not is_published:
         detail = (
-            "Only base models that were imported from a folder can be held in four bits. Use "
+            "Only base models that were imported from a folder, and are read there, can be held in "
+            "four bits. Use "
             "`base_weights: stored`, or import a published model."
         )
         yield Problem(POINTER, "not_quantised", detail, allowed=("stored",))

@@ -57,7 +57,8 @@ class BaseModelFacts(Value):
 
     `task` is the task of its pretraining, None if that is unknown. `has_tokeniser` is False if the
     model was imported from a folder without one; texts are bytes for a model that was trained here.
-    `folder` is the folder of an imported model.
+    `folder` is the folder of an imported model. With `is_stored`, its weights are not read there:
+    earlier versions stored those of imports, too.
     """
 
     name: str
@@ -67,6 +68,7 @@ class BaseModelFacts(Value):
     replicates: int
     has_tokeniser: bool = True
     folder: ModelFolder | None = None
+    is_stored: bool = False
 
     @property
     def tokeniser(self) -> str | None:
@@ -334,7 +336,7 @@ def _check_quantised(
     base: BaseModelFacts, method: Method, shape: ModelShape, others: Sequence[BaseModelFacts]
 ) -> None:
     """Raise `InvalidSpec` if a method cannot adapt the base in four bits."""
-    is_published = base.folder is not None
+    is_published = base.folder is not None and not base.is_stored
     problems = quantisation_problems(
         method, shape, is_published=is_published, is_carried=bool(others)
     )

@@ -50,7 +50,7 @@ from adaptlab_services.jobs.views import (
 from adaptlab_services.lifecycle import adaptations, workers
 from adaptlab_services.lifecycle.transitions import append_event, transition
 from adaptlab_services.limits import limits, quotas, sizes
-from adaptlab_services.models import base_models, datasets
+from adaptlab_services.models import base_models, datasets, folder_changes
 from adaptlab_services.models.adapter_folders import resolved_adapter
 from adaptlab_services.models.dataset_deletion import check_present
 from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots, resolved_import
@@ -357,6 +357,11 @@ def _resolved_adaptation(
     `creator` is the job of a base model that does not exist yet, and `others` are the base models
     on which it is evaluated as well.
     """
+    if creator is None:
+        folder_changes.check_base(base, roots, "/base_model")
+    for index, other in enumerate(others):
+        pointer = f"/evaluation/base_models/{index}"
+        folder_changes.check_base(other, roots, pointer)
     if spec.adapter is not None:
         resolved = resolved_adapter(session, spec, base, roots, creator, others)
     else:

@@ -47,7 +47,7 @@ from adaptlab_services.jobs.estimates import estimate
 from adaptlab_services.jobs.gpu_needs import GpuNeeds
 from adaptlab_services.lifecycle import webhook_events
 from adaptlab_services.limits import limits, quotas, sizes
-from adaptlab_services.models import base_models, datasets
+from adaptlab_services.models import base_models, datasets, folder_changes
 from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_services.models.token_checks import LONGEST_SECONDS, check_each
 from adaptlab_services.paging import Cursor
@@ -367,6 +367,8 @@ def _plan(
 
     Raises `InvalidSpec` for more or larger jobs than are allowed.
     """
+    for index, base in enumerate(bases):
+        folder_changes.check_base(base, rules.roots, f"/base_models/{index}")
     known = datasets.known(session)
     # Takes seconds for many jobs on deep models, while the session is idle in its transaction.
     session.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{LONGEST_COMPUTING}'"))
