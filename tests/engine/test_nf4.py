@@ -9,16 +9,19 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tests.engine.imported import placed, resolved
+from tests.engine.library_models import MODELS
 from tests.engine.making import Remembering
-from tests.engine.published import gpt2, llama, randomised
+from tests.engine.published import gpt2, llama, pair, randomised
 from tests.folders import a_qwen3_folder
 from torch import Tensor
 
 from adaptlab.engine import nf4
+from adaptlab.engine.attachments import NOTHING_ATTACHED
 from adaptlab.engine.base_weights import BaseWeights
 from adaptlab.engine.memory import saved_bytes
 from adaptlab.engine.nf4 import LEVELS, Packed
 from adaptlab.engine.plan import make_plan
+from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.engine.run import run
 from adaptlab.errors import InvalidSpec, OutOfMemory
 from adaptlab.measurements.results import (
@@ -28,7 +31,7 @@ from adaptlab.measurements.results import (
     ReplicatesDecided,
     Started,
 )
-from adaptlab.specs.quantised import base_bytes
+from adaptlab.specs.quantised import base_bytes, quantised_sites
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import ResolvedAdapt, ResolvedImport, spec_digest
 from adaptlab.specs.spec import AdaptSpec
@@ -174,6 +177,27 @@ def both(
     packed = trained(spec, folder, scratch / "packed", precision)
     monkeypatch.setattr(nf4, "quantised", restored)
     return packed, trained(spec, folder, scratch / "floats", precision)
+
+
+@pytest.mark.parametrize("name", ["phi3", "gpt-neox", "mixtral", "opt", "modernbert"])
+def test_fused_matrices_experts_and_encoders_read_four_bits(name: str, tmp_path: Path) -> None:
+    """Matrices side by side, and tokens in one axis, as these architectures have them."""
+    both = pair(MODELS[name], tmp_path / "model", double=True)
+    family, tokens = both.ours.family, both.tokens().unsqueeze(0)
+    shape = family.shape()
+    names = frozenset(f"{site.name}.weight" for site in quantised_sites(shape))
+    forward = ENGINE_FAMILIES.get(family.name)
+    packed, floats = (
+        forward(
+            family,
+            dict(way(both.ours.tensors.items(), names)),
+            *(tokens, NOTHING_ATTACHED, slice(None)),
+        )
+        for way in (nf4.quantised, restored)
+    )
+    assert len(names) >= 2 * 4
+    assert torch.allclose(packed, floats, atol=1e-9)
+    assert not torch.allclose(packed, both.logits().unsqueeze(0), atol=1e-3)
 
 
 def test_the_base_takes_the_bytes_that_the_plan_counts(tmp_path: Path) -> None:
