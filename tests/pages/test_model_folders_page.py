@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from tests.api.sending import sent
 from tests.folders import a_model_folder
 from tests.pages.reading import text_of
-from tests.pages.submitting import HERE, Sessions, fields_of, sign_in, somebody
+from tests.pages.submitting import HERE, Sessions, opened, sign_in, somebody
 from tests.pages.submitting import admin as admin
 from tests.pages.submitting import browser as browser
 from tests.peft_folders import a_peft_folder
@@ -73,14 +73,18 @@ def test_an_import_starts_from_an_upload(visitor: TestClient, tmp_path: Path) ->
     upload(visitor, "llama", a_model_folder(tmp_path / "llama"))
     upload(visitor, "lora", a_peft_folder(tmp_path / "lora"))
     page = visitor.get("/model-folders").text
-    (address,) = re.findall(r'href="(/jobs/new\?kind=import[^"]*)"', page)
-    form = visitor.get(html.unescape(address))
-    assert form.status_code == 200
-    typed = fields_of(form.text)
+    of_model, of_adapter = map(html.unescape, re.findall(r'href="(/jobs/new\?[^"]*)"', page))
+    typed = opened(visitor, of_model)
     assert (typed["/folder"], typed["/name"]) == (["uploaded/llama"], ["llama"])
-    sent_form = visitor.post("/jobs/new", data=typed)
-    assert sent_form.status_code == 303
+    assert visitor.post("/jobs/new", data=typed).status_code == 303
     assert visitor.get("/v1/base-models/llama").status_code == 200
+    task = {"/task/name": "sort_descending", "/task/length": "3", "/task/alphabet": "4"}
+    typed = opened(visitor, of_adapter, {"/base_model": "llama", **task})
+    assert typed["/adapter"] == ["uploaded/lora"]
+    answer = visitor.post("/jobs/new", data=typed)
+    assert answer.status_code == 303, text_of(answer.text)
+    job = visitor.get(f"/v1{answer.headers['location']}").json()
+    assert job["spec"]["adapter"] == "uploaded/lora"
 
 
 def test_readers_and_others_are_offered_and_allowed_less(
