@@ -20,10 +20,15 @@ class Estimate(Value):
     earlier runs behind the estimate: `kind` (same family and its configuration, method, task,
     precision and queue), `family`, `any` run on the queue, or `default` rates without a run.
     `runs` counts them, and `explanation` is the same as a sentence.
+
+    `stored_bytes` is the size of the checkpoints of all seeds, and `saved_bytes` that of a saved
+    state of the training, which is stored until the job ends. Both are counted, not measured.
     """
 
     seconds: float
     memory_bytes: int
+    stored_bytes: int
+    saved_bytes: int
     basis: Basis
     runs: int
     explanation: str

@@ -81,6 +81,7 @@ class Settings(BaseSettings):
         max_batch_tokens: limit on the tokens per batch and replicate.
         max_attention_bytes: size limit of a job's attention maps.
         max_check_tokens: limit on the tokens that a theory check passes through models.
+        max_job_bytes: size limit of a job's checkpoints and saved state together.
         max_study_jobs: limit on the jobs per study.
         max_queued_jobs: limit on an owner's waiting and queued jobs; None for no limit.
         max_running_jobs: limit on an owner's running jobs; None for no limit.
@@ -159,6 +160,7 @@ class Settings(BaseSettings):
     max_batch_tokens: int = Field(default=2**20, gt=0)
     max_attention_bytes: int = Field(default=256 * 2**20, gt=0)
     max_check_tokens: int = Field(default=2**30, gt=0)
+    max_job_bytes: int = Field(default=16 * 2**30, gt=0)
     max_study_jobs: int = Field(default=1000, gt=0)
     max_queued_jobs: int | None = Field(default=None, gt=0)
     max_running_jobs: int | None = Field(default=None, gt=0)

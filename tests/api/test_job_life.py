@@ -6,7 +6,14 @@ from uuid import UUID
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_claim, a_job, a_study_document, a_worker, an_adapt_document
+from tests.making import (
+    a_claim,
+    a_job,
+    a_study_document,
+    a_worker,
+    an_adapt_document,
+    an_environment,
+)
 from tests.watching import until
 
 from adaptlab.measurements import results
@@ -184,3 +191,31 @@ def test_a_quiet_stream_is_kept_alive(
     quiet = stream[stream.index("id: 1") : stream.index("id: 2")]
     assert quiet.count("\n: ping\n") > 3
     assert stream.endswith("\n\n")
+
+
+def test_a_preview_warns_of_bfloat16_where_a_run_found_it_slower(
+    api: TestClient, job: str, ledger: DatabaseLedger
+) -> None:
+    def warnings(precision: str) -> list[str]:
+        spec = an_adapt_document(training={"steps": 5, "precision": precision})
+        answer = api.post("/v1/jobs?validate_only=true", json=spec).json()
+        study = a_study_document(training={"steps": 5, "precision": precision})
+        planned = api.post("/v1/studies?validate_only=true", json=study).json()
+        both = (*answer["warnings"], *planned["warnings"])
+        return [text for text in both if "bfloat16" in text]
+
+    claim = a_claim(ledger)
+    assert warnings("bfloat16") == []
+    environment = an_environment(precision="bfloat16", bfloat16_cost=14.0)
+    ledger.record(claim, [results.Started(environment=environment, replicates=1)])
+    told = (
+        "In the latest run of minigpt on the queue 'cpu', a matrix product took 14 times as long "
+        "in bfloat16 as in float32. Use the precision float32, or auto, which chooses the faster "
+        "one."
+    )
+    assert warnings("bfloat16") == [told, told]
+    assert warnings("auto") == warnings("float32") == []
+    shown = api.get(f"{job}/attempts").json()["data"][0]["environment"]
+    assert shown["bfloat16_cost"] == 14.0
+    page = api.get(job.removeprefix("/v1"), headers={"Accept": "text/html"}).text
+    assert "takes 14.0 times as long in bfloat16" in page

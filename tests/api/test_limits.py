@@ -77,6 +77,9 @@ CASES: dict[str, tuple[dict[str, Any], str, str, int]] = {
         ]},
         "max_check_tokens", "/checks/0", 0,
     ),
+    "its files": (
+        an_adapt_document(method="full_finetuning", budget={}), "max_job_bytes", "/method", 0
+    ),
 }  # fmt: skip
 
 
@@ -263,6 +266,7 @@ def _stated(settings: Settings) -> dict[str, str]:
         "inputs whose attention is stored": f"{_most(captured['samples'])}",
         "bytes of a job's attention maps": f"{defaults['max_attention_bytes']:,}",
         "tokens that a theory check passes through models": f"{defaults['max_check_tokens']:,}",
+        "bytes of a job's checkpoints and saved state": f"{defaults['max_job_bytes']:,}",
         "duration of a run": f"{_most(spec.ResourcesSpec.model_fields['max_seconds']):,} s",
         "labels per job": "32",
         "jobs per study": f"{defaults['max_study_jobs']:,}",

@@ -312,7 +312,7 @@ def test_a_job_that_cannot_be_run_keeps_no_other_from_being_proposed(
     capture = {"attention": {"samples": 1}}
     measured(api, sessions, {"lora": Run(right=300)}, seeds=2, capture=capture)
     question = RecommendationQuestion.model_validate_json(json.dumps(a_question()), strict=True)
-    tight = Sizes(10**9, 10**9, max_attention_bytes=1, max_check_tokens=10**9)
+    tight = Sizes(10**9, 10**9, max_attention_bytes=1, max_check_tokens=10**9, max_job_bytes=10**9)
     found = recommend(bounded(sessions, tight).begin, question, Rules())
     (refused,) = [one for one in found.thin_evidence if one.kind == "cannot_run"]
     assert refused.methods == ("lora at 64",)

@@ -172,15 +172,19 @@ def test_only_the_first_records_are_read(lab: TestClient, monkeypatch: pytest.Mo
 # What cannot be read changes nothing
 
 
-@pytest.mark.parametrize("content", [PAIRS + b"\n", None], ids=["changed", "gone"])
-def test_without_the_tokeniser_of_the_import_the_worker_checks(
-    lab: TestClient, folder: Path, content: bytes | None
+@pytest.mark.parametrize(
+    ("content", "how"), [(PAIRS + b"\n", "digest "), (None, "missing")], ids=["changed", "gone"]
+)
+def test_another_tokeniser_than_that_of_the_import_is_refused_and_not_read(
+    lab: TestClient, folder: Path, content: bytes | None, how: str
 ):
     if content is None:
         (folder / "tokenizer.json").unlink()
     else:
         (folder / "tokenizer.json").write_bytes(content)
-    assert lab.post("/v1/jobs", json=a_spec(REFUSED[1])).status_code == 201
+    ((pointer, code, detail),) = said(lab.post("/v1/jobs", json=a_spec(GOOD)))
+    assert (pointer, code) == ("/base_model", "folder_changed")
+    assert f"Changed since then: tokenizer.json ({how}" in detail
 
 
 def test_a_check_that_takes_too_long_is_broken_off(

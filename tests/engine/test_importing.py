@@ -223,7 +223,8 @@ def test_a_changed_folder_is_refused_before_the_first_step(
 ) -> None:
     spec, observer = resolved(folder), Remembering()
     change(folder)
-    with pytest.raises(BadModelFolder, match=f": {told}. Restore it and retry the job"):
+    refused = rf": {told} \(digest \w{{12}}, was \w{{12}}\)\. Restore it and retry the job"
+    with pytest.raises(BadModelFolder, match=refused):
         adapted(spec, placed(spec, folder), scratch, "layernorm_tuning", observer=observer)
     assert [type(event) for event in observer.events] == [Started]
     assert not list(scratch.iterdir())

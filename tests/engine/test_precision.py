@@ -4,6 +4,7 @@ Weights and optimiser are in float32. Arithmetic has eight binary digits.
 """
 
 from pathlib import Path
+from time import perf_counter
 
 import pytest
 import torch
@@ -18,13 +19,18 @@ from tests.engine.making import (
 )
 from tests.engine.tiny import pretraining
 
+from adaptlab.engine import bfloat16_cost as bfloat16_cost_module
 from adaptlab.engine import grouped
+from adaptlab.engine import run as run_module
 from adaptlab.engine.allocate import Trainables
+from adaptlab.engine.bfloat16_cost import chosen_precision
 from adaptlab.engine.digits import target_rows
 from adaptlab.engine.loss import mean_losses
+from adaptlab.engine.meter import Clock
 from adaptlab.engine.model import Model
 from adaptlab.engine.optim import AdamW
 from adaptlab.engine.passes import passes
+from adaptlab.engine.plan import Plan
 from adaptlab.engine.rounding import rounded_products
 from adaptlab.engine.run import run
 from adaptlab.errors import InvalidSpec
@@ -158,3 +164,53 @@ def test_blocks_of_the_optimiser_move_what_one_block_does(monkeypatch: pytest.Mo
             optimiser.step(gradient.clone(), torch.tensor([0.1, 0.2, 0.3], dtype=torch.float64))
         moved.append(own.flat)
     assert torch.allclose(*moved, rtol=0, atol=1e-15)
+
+
+def a_plan(precision: str) -> Plan:
+    return adaptation(
+        "layernorm_tuning", training={"precision": precision, "steps": 4, "batch_size": 3}
+    )
+
+
+@pytest.mark.parametrize(
+    ("cost", "expected"), [(0.5, "bfloat16"), (0.95, "float32"), (14.0, "float32")]
+)
+def test_auto_never_chooses_a_slower_precision(cost: float, expected: str) -> None:
+    assert chosen_precision(a_plan("auto"), cost) == expected
+    assert chosen_precision(a_plan("auto"), None) == "float32", "nothing was measured"
+    assert chosen_precision(a_plan("bfloat16"), cost) == "bfloat16"  # as asked
+
+
+def test_a_run_measures_the_cost_of_bfloat16_and_records_what_auto_became(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = resolve(pretraining(training={"precision": "auto", "steps": 2, "batch_size": 4}), None)
+    seen: dict[float, str] = {}
+    for cost in (0.5, 3.0):
+        observer, folder = Remembering(), tmp_path / str(cost)
+        folder.mkdir()
+        monkeypatch.setattr(run_module, "bfloat16_cost", lambda plan, clock, cost=cost: cost)
+        run(spec, (), folder, observer, "cpu")
+        (started,) = observer.of(Started)
+        assert started.environment.bfloat16_cost == cost
+        seen[cost] = started.environment.precision
+    assert seen == {0.5: "bfloat16", 3.0: "float32"}
+
+
+def test_the_measured_product_is_the_largest_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as it is small: up to 128 rows, and 512 features either way."""
+    sizes: list[tuple[int, ...]] = []
+
+    def seconds(x: torch.Tensor, matrix: torch.Tensor, clock: Clock) -> float:
+        sizes.append((*x.shape, *matrix.shape))
+        return 3.0 if x.dtype == torch.bfloat16 else 1.0
+
+    bfloat16_cost_module._measured.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(bfloat16_cost_module, "_seconds", seconds)
+    plan = a_plan("auto")
+    assert bfloat16_cost_module.bfloat16_cost(plan, None) is None, "nothing to measure with"
+    assert bfloat16_cost_module.bfloat16_cost(plan, perf_counter) == 3.0
+    assert len(sizes) == 4, "one round is enough if it is clearly slower"
+    rows = 3 * plan.task.sequence_length()
+    assert set(sizes) <= {(rows, 12, 48, 12), (rows, 48, 12, 48)}
+    bfloat16_cost_module._measured.cache_clear()  # pyright: ignore[reportPrivateUsage]

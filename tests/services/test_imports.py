@@ -1,5 +1,6 @@
 """Imports as jobs: registration, waiting jobs, and failures."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,7 @@ def test_weights_that_an_import_reports_are_refused(sessions: Sessions, roots: M
 
 
 def test_a_base_model_that_was_copied_is_still_read_from_the_copy(
-    sessions: Sessions, roots: ModelRoots
+    sessions: Sessions, roots: ModelRoots, folder: Path
 ) -> None:
     create(sessions, roots, IMPORT)
     create(sessions, roots, ADAPT)
@@ -132,6 +133,11 @@ def test_a_base_model_that_was_copied_is_still_read_from_the_copy(
     assert claim.model_folder is None
     with sessions.begin() as session:
         assert base_models.get(session, "llama").folder is None
+    shutil.rmtree(folder)
+    assert create(sessions, roots, ADAPT).state == "queued", "no folder is needed"
+    four_bits = {**ADAPT, "training": {**ADAPT.get("training", {}), "base_weights": "nf4"}}
+    with pytest.raises(InvalidSpec, match="Only base models that were imported from a folder"):
+        create(sessions, roots, four_bits)
 
 
 def test_an_adaptation_fails_with_the_import_that_it_waits_for(

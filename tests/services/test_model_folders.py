@@ -158,6 +158,10 @@ def _other_architecture(folder: Path) -> None:
     (folder / "config.json").write_text(config.replace("LlamaForCausalLM", "DebertaV2Model"))
 
 
+def _without_configuration(folder: Path) -> None:
+    (folder / "config.json").unlink()
+
+
 def _code_of_its_own(folder: Path) -> None:
     config = (folder / "config.json").read_text()
     (folder / "config.json").write_text('{"auto_map": {"AutoModel": "x.Y"}, ' + config[1:])
@@ -170,7 +174,16 @@ def _code_of_its_own(folder: Path) -> None:
         (_truncated, f"{WEIGHTS} is not a whole safetensors file"),
         (_missing, "lacks the tensors layers.0.self_attn.q_proj.weight"),
         (_extra, "has the additional tensors extra.weight"),
-        (_misshapen, f"{QUERY} has the shape (8, 9) instead of (8, 8)"),
+        (
+            _misshapen,
+            f"{QUERY} has the shape (8, 9) instead of (8, 8), which config.json describes",
+        ),
+        (
+            _misshapen,
+            f"{WEIGHTS} and config.json must be those of one model; copy all of them again",
+        ),
+        (_missing, "must be those of one model; copy all of them again from where it is published"),
+        (_without_configuration, "config.json cannot be read: No such file or directory. Add it"),
         (_other_architecture, "['DebertaV2Model']. adaptlab supports one of"),
         (_code_of_its_own, "auto_map"),
     ],

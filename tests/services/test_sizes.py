@@ -21,7 +21,7 @@ def test_a_check_of_every_replicate_counts_tokens_for_each(replicates: int) -> N
     spec = TheorySpec.model_validate({"base_model": base.name, "checks": (check,)})
     tokens = PASSES * SAMPLES * task.sequence_length() * replicates
     job = resolve_theory(spec, base)
-    allowed, tight = (Sizes(10**9, 10**9, 10**9, most) for most in (tokens, tokens - 1))
+    allowed, tight = (Sizes(10**9, 10**9, 10**9, most, 10**9) for most in (tokens, tokens - 1))
     assert list(allowed.problems(job)) == []
     (problem,) = tight.problems(job)
     assert f"computes {tokens:,} tokens" in problem.detail

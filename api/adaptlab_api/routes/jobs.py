@@ -240,7 +240,9 @@ def resume_job(job_id: JobId, changes: ChangesDep) -> Response:
     """Queue a paused job again; a job that was running resumes from its saved state."""
     with changes() as change:
         most = change.opened.settings.max_queued_jobs
-        resumed = control.resume(change.session, change.who, job_id, most_queued=most)
+        resumed = control.resume(
+            change.session, change.who, job_id, most_queued=most, roots=change.opened.model_roots
+        )
         return change.made(resumed.job, resumed)
 
 
@@ -259,7 +261,9 @@ def retry_job(job_id: JobId, changes: ChangesDep) -> Response:
     """Retry a job that failed or was cancelled; active studies use the new job instead."""
     with changes() as change:
         most = change.opened.settings.max_queued_jobs
-        retried = control.retry(change.session, change.who, job_id, most_queued=most)
+        retried = control.retry(
+            change.session, change.who, job_id, most_queued=most, roots=change.opened.model_roots
+        )
         return change.made(retried.job, retried, location=retried.job.links.self)
 
 

@@ -7,12 +7,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from adaptlab.engine import nf4
 from adaptlab.engine.checkpoint import read_bases
-from adaptlab.engine.huggingface import mapped_tensors
+from adaptlab.engine.huggingface import each_mapped
 from adaptlab.engine.memory import all_bytes
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.tensors import Float
 from adaptlab.errors import BadModelFolder, OutOfMemory
+from adaptlab.specs.quantised import base_bytes
 from adaptlab.weights.model_folder import CheckedFolder
 from adaptlab.weights.placed_folder import PlacedFolder
 
@@ -52,8 +54,8 @@ class BaseWeights:
             tensors = {name: tensor for name, tensor in read.items() if name in plan.shape.tensors}
         else:
             checked = checked_folder(plan, self.folder, dtype, self.memory_bytes)
-            mapped = mapped_tensors(checked, plan.shape.tensors, dtype, plan.device)
-            tensors = {name: tensor.unsqueeze(0) for name, tensor in mapped.items()}
+            mapped = each_mapped(checked, plan.shape.tensors, dtype, plan.device)
+            tensors = dict(nf4.quantised(mapped, plan.quantised))
         for name, head in plan.shape.class_head.items():  # of the base alone, untrained
             tensors[name] = torch.zeros(1, *head.shape, dtype=dtype, device=plan.device)
         return tensors
@@ -82,12 +84,13 @@ def checked_folder(
             f"This version of adaptlab reads config.json of {folder.name} differently from the one "
             "that created its import. Import it again under another name."
         )
-    scalars = sum(tensor.size for tensor in plan.shape.tensors.values())
+    shape, is_quantised = plan.shape, plan.spec.quantises
     limit = all_bytes(plan.device) if memory_bytes is None else memory_bytes
-    if (needed := scalars * dtype.itemsize) > limit:
+    if (needed := base_bytes(shape, dtype.itemsize, is_quantised=is_quantised)) > limit:
+        form = str(dtype).removeprefix("torch.") + (", in part nf4" if is_quantised else "")
         raise OutOfMemory(
-            f"The model in {folder.name} has {scalars:,} parameters, which need {needed:,} bytes "
-            f"in {str(dtype).removeprefix('torch.')}. This worker has {limit:,} bytes for a run. "
+            f"The model in {folder.name} has {shape.parameters:,} parameters, which need "
+            f"{needed:,} bytes in {form}. This worker has {limit:,} bytes for a run. "
             "Use a worker with more memory. If its ADAPTLAB_MEMORY_BYTES is the limit, raise it."
         )
     return checked

@@ -1,6 +1,6 @@
 """Weights of published models in the Hugging Face layout."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +58,14 @@ def load_checked(
 def mapped_tensors(
     checked: CheckedFolder, names: Iterable[str], dtype: torch.dtype, device: torch.device = CPU
 ) -> dict[str, Tensor]:
-    """Return tensors [*shape] of a checked folder in adaptlab's layout.
+    """Return tensors [*shape] of a checked folder; see `each_mapped`."""
+    return dict(each_mapped(checked, names, dtype, device))
+
+
+def each_mapped(
+    checked: CheckedFolder, names: Iterable[str], dtype: torch.dtype, device: torch.device = CPU
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield tensors [*shape] of a checked folder in adaptlab's layout.
 
     On the CPU, a tensor that is stored in `dtype` and not transposed is a view of the mapped file:
     its bytes are read when they are first used, and processes share them. Others are converted.
@@ -70,12 +77,10 @@ def mapped_tensors(
     sources = {name: checked.sources[name] for name in names}
     with ExitStack() as stack:
         files = {path: _opened(stack, path) for path in {s.file for s, _ in sources.values()}}
-        return {
-            name: source.part_of(files[stored.file].get_tensor(stored.name), shape.rows_of(name))
-            .contiguous()
-            .to(device, dtype)
-            for name, (stored, source) in sources.items()
-        }
+        for name, (stored, source) in sources.items():
+            whole = files[stored.file].get_tensor(stored.name)
+            part = source.part_of(whole, shape.rows_of(name))
+            yield name, part.contiguous().to(device, dtype)
 
 
 def _opened(stack: ExitStack, path: Path) -> Any:  # the library's file handles have no types

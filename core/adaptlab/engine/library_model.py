@@ -358,7 +358,7 @@ class LibraryModel:
 
 def _precision(at: Pass) -> AbstractContextManager[object]:
     """Return the context in which the library keeps a pass's precision."""
-    is_double = next(iter(at.weights.values())).dtype == torch.float64
+    is_double = any(tensor.dtype == torch.float64 for tensor in at.weights.values())
     return Float64() if is_double else nullcontext()
 
 

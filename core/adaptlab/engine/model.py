@@ -8,6 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from adaptlab.engine import nf4
 from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
 from adaptlab.engine.context import Context, answering_rows
 from adaptlab.engine.dropout import TrainingStep
@@ -72,7 +73,7 @@ class Model:
 
     @cached_property
     def _rounded_base(self) -> Mapping[str, Tensor]:
-        return {name: tensor.to(self.plan.training_dtype) for name, tensor in self.base.items()}
+        return nf4.in_dtype(self.base, self.plan.training_dtype)
 
     def logits(
         self,

@@ -14,9 +14,10 @@ from adaptlab.plugins.family import Family
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.shapes import ModelShape, TensorShape
 from adaptlab.plugins.task import Task
+from adaptlab.specs.quantised import quantised_sites
 from adaptlab.specs.resolve import model_shape
 from adaptlab.specs.resolved import Resolved, ResolvedTheory, Trained, scored_tasks
-from adaptlab.specs.spec import EarlyStopping, ResolvedTraining
+from adaptlab.specs.spec import EarlyStopping, Precision, ResolvedTraining
 from adaptlab.text.source import TextSource
 
 
@@ -35,6 +36,14 @@ class Plan:
 
     texts: Mapping[str, TextSource] = field(default_factory=dict[str, TextSource])
     """The records of the tasks' datasets, by digest."""
+
+    chosen: Precision | None = None
+    """The precision that was chosen for `auto`; None before it is."""
+
+    @property
+    def precision(self) -> Precision:
+        """The precision of the arithmetic, as chosen if the spec leaves it open."""
+        return self.spec.precision if self.chosen is None else self.chosen
 
     @property
     def family(self) -> Family:
@@ -74,12 +83,18 @@ class Plan:
     @property
     def training_dtype(self) -> torch.dtype:
         """The dtype of steps; weights, optimiser and evaluation have `dtype`."""
-        return torch.bfloat16 if self.spec.precision == "bfloat16" else self.dtype
+        return torch.bfloat16 if self.precision == "bfloat16" else self.dtype
 
     @property
     def rounds_products(self) -> bool:
         """True if steps round the factors of matrix products to TF32."""
-        return self.spec.precision == "tf32"
+        return self.precision == "tf32"
+
+    @property
+    def quantised(self) -> frozenset[str]:
+        """The base's matrices that are held in four bits."""
+        sites = quantised_sites(self.shape) if self.spec.quantises else ()
+        return frozenset(f"{site.name}.weight" for site in sites)
 
     @property
     def trials(self) -> int:

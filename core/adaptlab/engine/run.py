@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 from adaptlab.code_version import code_version
+from adaptlab.engine import nf4
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.answering import shown_answers
 from adaptlab.engine.base_weights import BaseWeights
+from adaptlab.engine.bfloat16_cost import bfloat16_cost, chosen_precision
 from adaptlab.engine.capture import capture_attention
 from adaptlab.engine.carrying import carried
 from adaptlab.engine.checkpoint import write_checkpoint
@@ -83,10 +85,8 @@ def run(
     is_theory = isinstance(spec, ResolvedTheory)
     contents = read_datasets(spec, datasets, folder)
     plan = make_plan(spec, "cpu" if is_theory else device, contents.lists, contents.texts)
-    if plan.rounds_products:
-        check_rounds(plan.device)
     meter = None if clock is None else Meter(plan.device, clock)
-    observer.emit(Started(environment=_environment(plan), replicates=plan.replicates))
+    plan = _started(plan, observer, clock)
     with rounded_products(rounded=False):  # torch rounds those of convolutions by default
         if isinstance(spec, ResolvedTheory):
             run_checks(plan, base, adapters, observer)
@@ -106,6 +106,21 @@ def run(
             _carry(plan, chosen, others, datasets, memory_bytes, observer)
     base.check_unchanged()
     _finish(meter, observer)
+
+
+def _started(plan: Plan, observer: Observer, clock: Clock | None) -> Plan:
+    """Check that the device can run a plan, and report the start.
+
+    Returns the plan with its precision chosen.
+    """
+    if plan.rounds_products:
+        check_rounds(plan.device)
+    if plan.spec.quantises:
+        nf4.check_device(plan.device)
+    cost = bfloat16_cost(plan, clock)
+    plan = replace(plan, chosen=chosen_precision(plan, cost))
+    observer.emit(Started(environment=_environment(plan, cost), replicates=plan.replicates))
+    return plan
 
 
 def _carry(
@@ -227,7 +242,7 @@ def _capture(
 ) -> None:
     exact = Model(
         replace(model.plan, dtype=torch.float64),
-        {name: tensor.double() for name, tensor in model.base.items()},
+        nf4.in_dtype(model.base, torch.float64),
         {name: tensor.double() for name, tensor in model.trained.items()},
     )
     seeds = tuple(result.seed for result in chosen)
@@ -236,10 +251,11 @@ def _capture(
         observer.emit(captured)
 
 
-def _environment(plan: Plan) -> Environment:
+def _environment(plan: Plan, cost: float | None) -> Environment:
     return Environment(
         device=str(plan.device),
-        precision=plan.spec.precision,
+        precision=plan.precision,
+        bfloat16_cost=None if cost is None else round(cost, 2),
         compiled=are_compiled(plan.dtype, plan.device),
         threads=torch.get_num_threads(),
         torch_version=torch.__version__,

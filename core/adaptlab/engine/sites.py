@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from adaptlab.engine import grouped
+from adaptlab.engine import grouped, nf4
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.tensors import Float
 
@@ -15,7 +15,10 @@ def linear(
     """Return the output of a linear site for input x with its attachments."""
     change = attached.inputs.get(site)
     x = x if change is None else change(grouped.lifted(x, attached.replicates))
-    weight, bias = weights[f"{site}.weight"], weights.get(f"{site}.bias")
+    weight, bias = weights.get(f"{site}.weight"), weights.get(f"{site}.bias")
+    if weight is None:  # in four bits; specs attach no product there
+        y = nf4.linear(x, nf4.Packed.at(weights, f"{site}.weight"))
+        return hooked(attached, site, x, y if bias is None else grouped.add(y, bias))
     product = attached.products.get(site)
     if product is None:
         return hooked(attached, site, x, grouped.linear(x, weight, bias))

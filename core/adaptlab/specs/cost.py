@@ -23,6 +23,7 @@ from adaptlab.specs.forward_pass import (
     model_pass,
 )
 from adaptlab.specs.halving import Stage, stages
+from adaptlab.specs.quantised import base_bytes, exact_scalars, largest_matrix, quantised_sites
 from adaptlab.specs.resolve import content_length, model_shape
 from adaptlab.specs.resolved import (
     Resolved,
@@ -34,6 +35,7 @@ from adaptlab.specs.resolved import (
     scored_tasks,
 )
 from adaptlab.specs.scoring_pass import items_at_once
+from adaptlab.specs.stored_files import saved_bytes, stored_bytes
 from adaptlab.specs.text_lengths import MeanBytes, typical_length, unknown
 from adaptlab.specs.trainable import Trainable, trainable_by_itself, trainable_with
 from adaptlab.values import Value
@@ -51,6 +53,8 @@ OPTIMISER_COPIES = 4
 OPTIMISER_PASSES = 16
 """Reads and writes of a training step per trained scalar."""
 FLOAT64_BYTES = 8
+RESTORED_COPIES = 3
+"""Scalars in memory per scalar of a four-bit matrix while a product reads it as floats."""
 VALIDATED_SAMPLES = 256
 """Items of a validation during training; see `adaptlab.engine.train`."""
 
@@ -83,13 +87,17 @@ class Work(Value):
     `training` covers all steps and the validations between them, `evaluation` the selection of
     trials and the final scores, those on other base models included. `memory_bytes` is the peak:
     weights, trained tensors, and the largest of a training step (optimiser state and activations),
-    a pass of scoring, and the copy in float64 whose attention is recorded.
+    a pass of scoring, and the copy in float64 whose attention is recorded. `stored_bytes` is the
+    size of the checkpoints of all seeds, and `saved_bytes` that of a saved state of the training,
+    which is kept until the job ends.
     """
 
     replicates: int
     training: Load
     evaluation: Load
     memory_bytes: int
+    stored_bytes: int
+    saved_bytes: int
 
 
 def work(spec: Resolved, mean_bytes: MeanBytes = unknown) -> Work:
@@ -144,6 +152,8 @@ class _Job:
             training=self._training(),
             evaluation=self._evaluation(),
             memory_bytes=self._memory(),
+            stored_bytes=stored_bytes(self.spec),
+            saved_bytes=saved_bytes(self.spec),
         )
 
     def _training(self) -> Load:
@@ -182,7 +192,10 @@ class _Job:
             flops=accumulated
             * (forward.flops + forward.backward_flops + int(tried * forward.flops)),
             traffic_bytes=self.scalar_bytes
-            * (accumulated * forward.moved + OPTIMISER_PASSES * self._trained_scalars()),
+            * (
+                accumulated * (forward.moved + 2 * self._read_as_floats())
+                + OPTIMISER_PASSES * self._trained_scalars()
+            ),
             kernels=accumulated * (kernels + int(tried * self._kernels())) + KERNELS_PER_STEP,
         )
 
@@ -253,7 +266,8 @@ class _Job:
         passes = -(-samples // self._at_once(task, replicates))
         return Load(
             flops=forward.flops,
-            traffic_bytes=self.scalar_bytes * 2 * forward.values,
+            traffic_bytes=self.scalar_bytes
+            * (2 * forward.values + passes * self._read_as_floats()),
             kernels=passes * self._kernels(),
         ) * (1 + task.passes_of_choices())
 
@@ -270,7 +284,7 @@ class _Job:
 
     def _memory(self) -> int:
         """Return the peak memory in bytes; see `Work`."""
-        weights = self.shape.parameters * (self.bases or isinstance(self.spec, ResolvedImport))
+        copies = self.bases or int(isinstance(self.spec, ResolvedImport))
         training = 0
         if self.spec.training is not None and self.spec.trains and self.trainable.scalars:
             longest = self._lengths(self.spec.task)
@@ -278,9 +292,20 @@ class _Job:
             decays = self.trainable.scalars  # where they apply, for all replicates
             training = (OPTIMISER_COPIES - 1) * self._trained_scalars() + decays + kept
         scoring = max((self._scored_at_once(task) for task in self._tasks()), default=0)
-        at_once = max(training, scoring, self._captured(weights))
-        own = self.scalar_bytes * (weights + self._trained_scalars() + at_once)
+        at_once = self.scalar_bytes * (max(training, scoring) + self._restored())
+        base = copies * base_bytes(self.shape, self.scalar_bytes, is_quantised=self.spec.quantises)
+        trained = self.scalar_bytes * self._trained_scalars()
+        own = base + trained + max(at_once, self._captured(copies))
         return max((own, *(other._scoring_memory() for other in self._others)))
+
+    def _read_as_floats(self) -> int:
+        """Return the scalars that a forward pass moves to read four-bit matrices."""
+        sites = quantised_sites(self.shape) if self.spec.quantises else ()
+        return 2 * RESTORED_COPIES * sum(site.inputs * site.outputs for site in sites)
+
+    def _restored(self) -> int:
+        """Return the scalars of the four-bit matrix that is read as floats."""
+        return RESTORED_COPIES * largest_matrix(self.shape) if self.spec.quantises else 0
 
     def _scoring_memory(self) -> int:
         """Return the peak memory in bytes of a model that is only scored."""
@@ -288,12 +313,13 @@ class _Job:
         held = max(map(self._scored_at_once, scores), default=0)
         return self.scalar_bytes * (self.shape.parameters * self.bases + held)
 
-    def _captured(self, weights: int) -> int:
-        """Return the scalars of the copy in float64 whose attention is recorded."""
+    def _captured(self, copies: int) -> int:
+        """Return the bytes of the copy in float64 whose attention is recorded."""
         if self.spec.attention is None or self.scalar_bytes == FLOAT64_BYTES:
             return 0
-        copied = weights + len(self.spec.seeds) * self.trainable.scalars
-        return FLOAT64_BYTES // self.scalar_bytes * copied
+        weights = exact_scalars(self.shape) if self.spec.quantises else self.shape.parameters
+        copied = copies * weights + len(self.spec.seeds) * self.trainable.scalars
+        return FLOAT64_BYTES * (copied + self._restored())
 
     def _tasks(self) -> Iterator[tuple[Task, int, int]]:
         """Yield every scored task with its items and replicates."""

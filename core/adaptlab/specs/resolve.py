@@ -21,6 +21,7 @@ from adaptlab.plugins.task import TASKS, AnyTask, Task
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.specs.budget import BudgetVector, Solution, budget_vector, check_fit, fit, solve
 from adaptlab.specs.halving import halving_problems
+from adaptlab.specs.quantised import POINTER, quantisation_problems
 from adaptlab.specs.resolved import (
     NO_TRAINING,
     OtherBase,
@@ -56,7 +57,8 @@ class BaseModelFacts(Value):
 
     `task` is the task of its pretraining, None if that is unknown. `has_tokeniser` is False if the
     model was imported from a folder without one; texts are bytes for a model that was trained here.
-    `folder` is the folder of an imported model.
+    `folder` is the folder of an imported model. With `is_stored`, its weights are not read there:
+    earlier versions stored those of imports, too.
     """
 
     name: str
@@ -66,6 +68,7 @@ class BaseModelFacts(Value):
     replicates: int
     has_tokeniser: bool = True
     folder: ModelFolder | None = None
+    is_stored: bool = False
 
     @property
     def tokeniser(self) -> str | None:
@@ -246,6 +249,9 @@ def _resolve_pretraining(spec: PretrainSpec, datasets: Datasets) -> ResolvedPret
             "head when the model is adapted."
         )
         raise InvalidSpec(Problem("/task/score", "head_without_base", detail))
+    if spec.training.base_weights != "stored":
+        detail = "A pretraining has no frozen base model. Leave base_weights out."
+        raise InvalidSpec(Problem(POINTER, "no_base", detail, allowed=("stored",)))
     evaluated = _evaluation_tasks(spec, task, datasets)
     choice = configured(FAMILIES.get(spec.family.name, "/family/name"), spec.family, "/family")
     if problems := choice.problems():
@@ -294,6 +300,8 @@ def _resolve_adaptation(
     _check_reads(base, method, (task, *evaluated))
     _check_fluency(base.family, method, task)
     _check_carried(base, method, (task, *evaluated), others)
+    if spec.training.base_weights == "nf4":
+        _check_quantised(base, method, shape, others)
     seeds = _seeds(base.replicates if spec.seeds == AUTO else spec.seeds)
     base_tasks = () if base.task is None else base.task.parts()  # a mixture by its parts
     if task.classes() is not None:
@@ -322,6 +330,18 @@ def _resolve_adaptation(
         evaluation_bases=tuple(map(_other_base, others)),
         attention=_attention(spec, task, shape),
     )
+
+
+def _check_quantised(
+    base: BaseModelFacts, method: Method, shape: ModelShape, others: Sequence[BaseModelFacts]
+) -> None:
+    """Raise `InvalidSpec` if a method cannot adapt the base in four bits."""
+    is_published = base.folder is not None and not base.is_stored
+    problems = quantisation_problems(
+        method, shape, is_published=is_published, is_carried=bool(others)
+    )
+    if listed := tuple(problems):
+        raise InvalidSpec(*listed)
 
 
 def _settings_of_training(spec: AdaptSpec) -> Iterator[Problem]:

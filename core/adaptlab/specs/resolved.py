@@ -85,6 +85,11 @@ class _Trained(_Scored):
         """The precision of the arithmetic."""
         return self.training.precision
 
+    @property
+    def quantises(self) -> bool:
+        """True if the base's matrices have four bits per number."""
+        return self.training.base_weights == "nf4"
+
 
 class _Untrained(Value):
     """A job that trains nothing and measures a single replicate."""
@@ -97,6 +102,7 @@ class _Untrained(Value):
     attention: ClassVar[None] = None
     trials: ClassVar[tuple[Trial, ...]] = (UNTRAINED,)
     precision: ClassVar[Precision] = "float32"
+    quantises: ClassVar[bool] = False
     base_tasks: ClassVar[tuple[AnyTask, ...]] = ()
 
 
@@ -330,6 +336,8 @@ def spec_digest(resolved: Resolved | ResolvedSpec) -> str:
     for later in ("checks", "adaptations", "adapter", "evaluation_bases"):
         if not deciding[later]:  # older jobs, which lack these members, keep their digests
             del deciding[later]
+    if deciding["training"]["base_weights"] == "stored":  # likewise
+        del deciding["training"]["base_weights"]
     for place in ("model_folder", "adapter"):
         folder = deciding.get(place)
         if folder and not folder["stored"]:  # likewise, for folders below model roots

@@ -89,11 +89,22 @@ Budget = Annotated[
 ]
 
 
-Precision = Literal["float32", "float64", "bfloat16", "tf32"]
+Precision = Literal["float32", "float64", "bfloat16", "tf32", "auto"]
 """The precision of the arithmetic; with bfloat16, weights and optimiser state stay in float32.
 
 With tf32, a GPU also rounds the factors of a training step's matrix products to ten binary digits,
 which is faster. All else is float32. It needs a GPU of NVIDIA's Ampere generation or later.
+
+With auto, the worker chooses bfloat16 where it measures that products are faster in it, and float32
+elsewhere. What it chose is in the attempt's environment.
+"""
+
+
+BaseWeights = Literal["stored", "nf4"]
+"""The form in which an adaptation holds the frozen matrices of its base model.
+
+With `stored` they have the precision of the arithmetic. With `nf4` those of a published model's
+blocks have four bits per number, and are read as floats for each product (QLoRA). That needs a GPU.
 """
 
 
@@ -125,6 +136,7 @@ class TrainingSpec(Value):
     weight_decay: WeightDecay | Auto = AUTO
     gradient_clip: float = Field(default=1.0, gt=0, le=1e6)
     precision: Precision = "float32"
+    base_weights: BaseWeights = "stored"
     validations: int = Field(default=10, ge=0, le=1000)
     accumulation: int = Field(default=1, ge=1, le=4096)
     early_stopping: EarlyStopping | None = None
@@ -377,6 +389,7 @@ class ResolvedTraining(Value):
     warmup_fraction: float
     gradient_clip: float
     precision: Precision
+    base_weights: BaseWeights = "stored"
     validations: int = 0
     accumulation: int = 1
     early_stopping: EarlyStopping | None = None

@@ -157,10 +157,10 @@ def _quantised(how: object) -> str:
     shown = "of an unnamed kind" if named is None else value_excerpt(named)
     shown += f", {width:g} bits" if isinstance(width, int | float) else ""
     return (
-        f"{CONFIG} has a quantization_config ({shortened(shown, 80)}). Quantised base models, such "
-        "as those of 4 bits, are not available, neither on a CPU nor on a GPU. Name the folder of "
-        "the model that was quantised, or load this one in transformers, call dequantize(), and "
-        "save it with save_pretrained."
+        f"{CONFIG} has a quantization_config ({shortened(shown, 80)}). Folders of quantised models "
+        "are not read. Name the folder of the model that was quantised, or load this one in "
+        "transformers, call dequantize(), and save it with save_pretrained. Jobs on a GPU can hold "
+        "that model in four bits by `base_weights: nf4`."
     )
 
 
@@ -237,7 +237,8 @@ def _known_architecture(
     if len(names) == 1 and names[0] in families:
         return names[0], families[names[0]]
     raise BadModelFolder(
-        f"{CONFIG} names the architectures {names}. adaptlab supports one of {sorted(families)}."
+        f"{CONFIG} names the architectures {names}. adaptlab supports one of {sorted(families)}. "
+        "Choose a model of one of these."
     )
 
 
@@ -247,8 +248,14 @@ def read_json_object(files: FolderFiles, name: str) -> dict[str, object]:
         with files.opened(name) as file:
             text = file.read(LARGEST_JSON + 1)
     except OSError as error:
-        raise BadModelFolder(f"{name} cannot be read: {error.strerror}.") from error
+        raise BadModelFolder(unreadable(name, error)) from error
     return json_object(name, text)
+
+
+def unreadable(name: str, error: OSError) -> str:
+    """Return the reason why a file of a model folder cannot be read."""
+    add = " Add it to the folder." if isinstance(error, FileNotFoundError) else ""
+    return f"{name} cannot be read: {error.strerror or error}.{add}"
 
 
 def json_object(name: str, text: bytes) -> dict[str, object]:

@@ -427,7 +427,8 @@ def check_size(place: Place, dimensions: Dimensions) -> None:
         there, described = (" × ".join(str(n or "any") for n in s) for s in (place.shape, wanted))
         raise BadModelFolder(
             f"{place.stored.replace('*', '0')} has {there} numbers where {CONFIG} describes "
-            f"{described}."
+            f"{described}. The files must be those of one model; copy all of them again from where "
+            "it is published."
         )
 
 

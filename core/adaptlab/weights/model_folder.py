@@ -19,6 +19,7 @@ from adaptlab.weights.huggingface import (
     PublishedFamily,
     PublishedTensor,
     read_description,
+    unreadable,
     weight_files,
 )
 from adaptlab.weights.preprocessor import PREPROCESSOR, read_preprocessor
@@ -44,6 +45,7 @@ class ModelFile(Value):
     digest: str
 
 
+AGAIN = "copy all of them again from where it is published"
 SAMPLE_BYTES = 4096
 LARGEST_TOKENISER = 64 * 2**20
 """Limit of a tokeniser, and of the files with its chat template."""
@@ -251,7 +253,8 @@ def _wanted(
     if missing or extra:
         raise BadModelFolder(
             f"The folder lacks the tensors {_some(missing)} of the {family.name} that its "
-            f"config.json describes, and has the additional tensors {_some(extra)}."
+            f"{CONFIG} describes, and has the additional tensors {_some(extra)}. Its files must be "
+            f"those of one model; {AGAIN}."
         )
     return wanted
 
@@ -265,7 +268,10 @@ def _some(names: set[str]) -> str:
 
 def _check_header(stored: StoredTensor, expected: tuple[int, ...]) -> None:
     if stored.shape != expected:
-        raise BadModelFolder(f"{stored.name} has the shape {stored.shape} instead of {expected}.")
+        raise BadModelFolder(
+            f"{stored.name} has the shape {stored.shape} instead of {expected}, which {CONFIG} "
+            f"describes. {stored.file.name} and {CONFIG} must be those of one model; {AGAIN}."
+        )
     if stored.dtype not in WEIGHT_DTYPES:
         raise BadModelFolder(
             f"{stored.name} is stored as {stored.dtype}. Store it as one of {WEIGHT_DTYPES}."
@@ -281,4 +287,4 @@ def _readable(name: str) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise BadModelFolder(f"{name} cannot be read: {error.strerror or error}.") from error
+        raise BadModelFolder(unreadable(name, error)) from error

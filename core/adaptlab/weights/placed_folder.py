@@ -16,6 +16,8 @@ from adaptlab.weights.model_folder import (
 from adaptlab.weights.preprocessor import PREPROCESSOR
 
 MOST_NAMED = 8
+DIGITS = 12
+"""The digits of a digest that are shown."""
 
 
 class Placed(Value):
@@ -43,8 +45,21 @@ class Placed(Value):
             if file.name in expected or file.name not in TEXT_FILES
         }
         names = sorted(expected.keys() | found.keys())
-        changed = [name for name in names if expected.get(name) != found.get(name)]
+        changed = [
+            f"{name} ({_difference(expected.get(name), found.get(name))})"
+            for name in names
+            if expected.get(name) != found.get(name)
+        ]
         return f"Changed since then: {', '.join(changed[:MOST_NAMED])}." if changed else ""
+
+
+def _difference(expected: ModelFile | None, found: ModelFile | None) -> str:
+    """Return how a file differs, in words."""
+    if found is None:
+        return "missing"
+    if expected is None:
+        return "new"
+    return f"digest {found.digest[:DIGITS]}, was {expected.digest[:DIGITS]}"
 
 
 class PlacedFolder(Placed):

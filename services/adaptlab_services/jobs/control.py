@@ -21,8 +21,9 @@ from adaptlab_services.jobs.rows import first_state, insert_rows
 from adaptlab_services.lifecycle import adaptations
 from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS, Change, append_event, move
 from adaptlab_services.limits import limits, quotas
-from adaptlab_services.models import base_models, uploaded_folders
+from adaptlab_services.models import base_models, folder_changes, uploaded_folders
 from adaptlab_services.models.dataset_deletion import check_present
+from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal
 
@@ -60,19 +61,25 @@ def pause(session: Session, principal: Principal, job_id: UUID) -> Controlled:
 
 
 def resume(
-    session: Session, principal: Principal, job_id: UUID, *, most_queued: int | None = None
+    session: Session,
+    principal: Principal,
+    job_id: UUID,
+    *,
+    most_queued: int | None = None,
+    roots: ModelRoots = NO_ROOTS,
 ) -> Controlled:
     """Queue a paused job again; it resumes from its saved state.
 
     A request to pause that no worker has followed yet is withdrawn. A job that was not paused does
-    not change. Raises `NotFound`, `Forbidden`, `LimitReached`, `QuotaReached`, and `Conflict` for a
-    job that has ended.
+    not change. Raises `NotFound`, `Forbidden`, `LimitReached`, `QuotaReached`, `Conflict` for a job
+    that has ended, and `InvalidSpec` if a folder below `roots` that it reads is gone or changed.
     """
     job = _locked(session, job_id)
     if job.state in TERMINAL_STATES:
         raise Conflict(f"{_described(job)}. Retry it to run it again.", job.state)
     queues: tuple[str, ...] = ()
     if job.state == "paused":
+        _check_folders(session, job, roots)
         now = {Job.run_at: func.clock_timestamp(), Job.pause_requested_at: None}
         change = Change("queued", data={"by": principal.name}, also=now)
         move(session, [Job.id == job_id, Job.state == "paused"], change)
@@ -86,7 +93,12 @@ def resume(
 
 
 def retry(
-    session: Session, principal: Principal, job_id: UUID, *, most_queued: int | None = None
+    session: Session,
+    principal: Principal,
+    job_id: UUID,
+    *,
+    most_queued: int | None = None,
+    roots: ModelRoots = NO_ROOTS,
 ) -> Controlled:
     """Create a job with the resolved spec of one that failed or was cancelled.
 
@@ -94,8 +106,8 @@ def retry(
     retry, which repeated calls return; the retry can be retried too.
 
     Raises `NotFound`, `Forbidden`, `LimitReached`, `QuotaReached`, `Conflict` for a job that has
-    not ended or has succeeded, and `InvalidSpec` if a job that it builds on has failed, or a
-    dataset of it was deleted.
+    not ended or has succeeded, and `InvalidSpec` if a job that it builds on has failed, a dataset
+    of it was deleted, or a folder that it reads below `roots` is gone or has changed.
     """
     study_lock.take(session)
     job = _locked(session, job_id)
@@ -108,6 +120,7 @@ def retry(
         return Controlled(jobs.get(session, earlier), replayed=True)
     with access.inside(session, job.project_id):
         is_ready = _is_ready(session, job)
+        _check_folders(session, job, roots)
         copy_id = _copy(session, principal, job, is_ready=is_ready)
         _take_place(session, job_id, copy_id)
         if job.kind in MAKE_BASE_MODELS:
@@ -168,6 +181,16 @@ def _is_ready(session: Session, job: Job) -> bool:
         adaptations.facts(session, measured)
         is_ready = is_ready and adaptations.are_ready(session, measured)
     return is_ready
+
+
+def _check_folders(session: Session, job: Job, roots: ModelRoots) -> None:
+    """Raise `InvalidSpec` if a model folder of the job is gone or has changed."""
+    resolved = ResolvedSpec.model_validate(job.resolved_spec)
+    folder_changes.check_unchanged(resolved.model_folder, roots, "/folder")
+    if job.base_model is not None and job.kind not in MAKE_BASE_MODELS:
+        with access.inside(session, job.project_id):
+            base = base_models.facts(session, job.base_model)
+        folder_changes.check_base(base, roots, "/base_model")
 
 
 def _copy(session: Session, principal: Principal, job: Job, *, is_ready: bool) -> UUID:

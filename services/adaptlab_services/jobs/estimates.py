@@ -155,6 +155,8 @@ def _estimate(
     return Estimate(
         seconds=round(rates.overhead_seconds + seconds, 1),
         memory_bytes=rates.idle_bytes + counted.memory_bytes,
+        stored_bytes=counted.stored_bytes,
+        saved_bytes=counted.saved_bytes,
         basis="default",
         runs=0,
         explanation=_explanation("default", 0, spec, queue),
@@ -187,6 +189,8 @@ def _from_runs(counted: Work, basis: Basis, runs: Sequence[_Run], explanation: s
     return Estimate(
         seconds=round(seconds, 1),
         memory_bytes=idle + round(growth * counted.memory_bytes),
+        stored_bytes=counted.stored_bytes,
+        saved_bytes=counted.saved_bytes,
         basis=basis,
         runs=len(runs),
         explanation=explanation,

@@ -38,7 +38,8 @@ from adaptlab_answers.jobs import JobView, Preview
 from adaptlab_db.job_states import TERMINAL_STATES, UNCLAIMED_STATES
 from adaptlab_db.tables import Job
 from adaptlab_services.errors import Conflict, NotFound
-from adaptlab_services.jobs import estimates
+from adaptlab_services.jobs import estimates, gpu_needs, slow_precision
+from adaptlab_services.jobs.gpu_needs import NO_NEEDS, GpuNeeds
 from adaptlab_services.jobs.rows import NewJob, insert_job
 from adaptlab_services.jobs.views import (
     columns_of,
@@ -49,7 +50,7 @@ from adaptlab_services.jobs.views import (
 from adaptlab_services.lifecycle import adaptations, workers
 from adaptlab_services.lifecycle.transitions import append_event, transition
 from adaptlab_services.limits import limits, quotas, sizes
-from adaptlab_services.models import base_models, datasets
+from adaptlab_services.models import base_models, datasets, folder_changes
 from adaptlab_services.models.adapter_folders import resolved_adapter
 from adaptlab_services.models.dataset_deletion import check_present
 from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots, resolved_import
@@ -357,11 +358,17 @@ def _resolved_adaptation(
     `creator` is the job of a base model that does not exist yet, and `others` are the base models
     on which it is evaluated as well.
     """
+    if creator is None:
+        folder_changes.check_base(base, roots, "/base_model")
+    for index, other in enumerate(others):
+        pointer = f"/evaluation/base_models/{index}"
+        folder_changes.check_base(other, roots, pointer)
     if spec.adapter is not None:
         resolved = resolved_adapter(session, spec, base, roots, creator, others)
     else:
         resolved = resolve(spec, base, datasets.known(session), others=others)
     sizes.checked(session, resolved)
+    gpu_needs.check_each(session, [(resolved, spec.resources.queue)])
     _check_texts(session, resolved, base, roots)
     for index, other in enumerate(others):
         _check_texts_elsewhere(session, resolved, other, index, roots)
@@ -413,8 +420,9 @@ def _previews(session: Session, resolved: Sequence[tuple[Spec, Resolved]]) -> li
     digests = [spec_digest(document) for document in documents]
     times = estimates.estimate_each(session, [(job, s.resources.queue) for s, job in resolved])
     served, done = workers.live_queues(session), _done_before(session, digests)
-    rounded = [_rounded_queues(spec) for spec, _ in resolved]
-    without_gpu = workers.queues_without_gpu(session) if any(rounded) else frozenset[str]()
+    needs = [_gpu_needs(spec) for spec, _ in resolved]
+    is_needed = any(map(any, needs))
+    without_gpu = workers.queues_without_gpu(session) if is_needed else frozenset[str]()
     return [
         Preview(
             kind=spec.kind,
@@ -425,13 +433,14 @@ def _previews(session: Session, resolved: Sequence[tuple[Spec, Resolved]]) -> li
             base_estimate=None,
             warnings=(
                 *_queue_warnings(_queues_of(spec), served),
-                *_rounding_warnings(queues & without_gpu),
+                *needed.warnings(frozenset(served), without_gpu),
+                *slow_precision.warnings(session, [(job, spec.resources.queue)]),
                 *estimates.warnings(estimate, spec.resources.max_seconds),
                 *_equal_job_warnings(done.get(digest)),
             ),
         )
-        for (spec, job), document, digest, estimate, queues in zip(
-            resolved, documents, digests, times, rounded, strict=True
+        for (spec, job), document, digest, estimate, needed in zip(
+            resolved, documents, digests, times, needs, strict=True
         )
     ]
 
@@ -473,37 +482,28 @@ def _queues_of(spec: Spec) -> set[str]:
     return queues
 
 
-def _rounded_queues(spec: Spec) -> set[str]:
-    """Return the queues of trainings in TF32."""
-    trainings = [spec]
+def _gpu_needs(spec: Spec) -> GpuNeeds:
+    specs = [spec]
     if isinstance(spec, AdaptSpec) and not isinstance(spec.base_model, str):
-        trainings.append(spec.base_model)
-    return {
-        one.resources.queue
-        for one in trainings
-        if isinstance(one, AdaptSpec | PretrainSpec) and one.training.precision == "tf32"
-    }
-
-
-def queue_warnings(
-    session: Session, queues: Set[str], rounded: Set[str] = frozenset()
-) -> tuple[str, ...]:
-    """Return warnings about queues on which jobs would wait or fail.
-
-    `rounded` are those of trainings in TF32.
-    """
-    without_gpu = workers.queues_without_gpu(session) if rounded else frozenset[str]()
-    return (
-        *_queue_warnings(queues, workers.live_queues(session)),
-        *_rounding_warnings(rounded & without_gpu),
+        specs.append(spec.base_model)
+    return GpuNeeds.of(
+        (one.training, one.resources.queue)
+        for one in specs
+        if isinstance(one, AdaptSpec | PretrainSpec)
     )
 
 
-def _rounding_warnings(queues: Set[str]) -> tuple[str, ...]:
-    return tuple(
-        f"A live worker of the queue {queue!r} has no NVIDIA GPU. A job with the precision tf32 "
-        "fails there; float32 runs everywhere."
-        for queue in sorted(queues)
+def queue_warnings(
+    session: Session, queues: Set[str], needs: GpuNeeds = NO_NEEDS
+) -> tuple[str, ...]:
+    """Return warnings about queues on which jobs would wait or fail.
+
+    `needs` are the queues of jobs that need a GPU.
+    """
+    served = workers.live_queues(session)
+    return (
+        *_queue_warnings(queues, served),
+        *gpu_needs.warnings(session, needs, frozenset(served)),
     )
 
 

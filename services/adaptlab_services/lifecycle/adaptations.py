@@ -51,6 +51,12 @@ def stored(
         detail = f"The job {job} cannot be measured by this server: {error.problems[0].detail}"
         raise InvalidSpec(Problem(pointer, "adaptation_unread", detail)) from error
     assert isinstance(resolved, ResolvedAdapt)
+    if resolved.quantises:
+        detail = (
+            f"The job {job} adapted its base model in four bits (nf4). Theory checks measure base "
+            "models as they are stored. Adapt it with `base_weights: stored`."
+        )
+        raise InvalidSpec(Problem(pointer, "adapted_in_four_bits", detail))
     return adaptation_of(job, digest, resolved)
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import (
     Select,
     Update,
     bindparam,
+    false,
     func,
     insert,
     literal,
@@ -132,6 +133,18 @@ def queues_without_gpu(session: Session) -> frozenset[str]:
     queue = func.unnest(Worker.queues).label("queue")
     without = Worker.load["gpus"] == literal([], JSONB)
     return frozenset(session.scalars(select(queue).where(is_live(), without).distinct()))
+
+
+def queues_with_no_gpu(session: Session) -> frozenset[str]:
+    """Return the queues with live workers of which none has an NVIDIA GPU.
+
+    A worker that has not reported its load yet may have one.
+    """
+    queue = func.unnest(Worker.queues).label("queue")
+    without = func.coalesce(Worker.load["gpus"] == literal([], JSONB), false())
+    each = select(queue, without.label("without")).where(is_live()).subquery()
+    query = select(each.c.queue).group_by(each.c.queue).having(func.bool_and(each.c.without))
+    return frozenset(session.scalars(query))
 
 
 def is_live() -> ColumnElement[bool]:

@@ -11,6 +11,7 @@ from typing import Self, TypeVar
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.figures import counted
 from adaptlab.specs.resolve import family_shape
 from adaptlab.specs.resolved import (
     Resolved,
@@ -19,6 +20,7 @@ from adaptlab.specs.resolved import (
     ResolvedTheory,
     Trained,
 )
+from adaptlab.specs.stored_files import saved_bytes, stored_bytes
 from adaptlab_db.session import informed
 from adaptlab_services.settings import Settings
 
@@ -37,6 +39,7 @@ class Sizes:
     max_batch_tokens: int
     max_attention_bytes: int
     max_check_tokens: int
+    max_job_bytes: int
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -46,6 +49,7 @@ class Sizes:
             settings.max_batch_tokens,
             settings.max_attention_bytes,
             settings.max_check_tokens,
+            settings.max_job_bytes,
         )
 
     def problems(self, resolved: Resolved) -> Iterator[Problem]:
@@ -62,6 +66,7 @@ class Sizes:
         if resolved.training is not None:
             yield from self._of_batch(resolved)
             yield from self._of_attention(resolved)
+            yield from self._of_files(resolved)
 
     def _of_model(
         self, pointer: str, resolved: ResolvedPretrain | ResolvedImport
@@ -88,6 +93,20 @@ class Sizes:
         what, most = "The attention maps take", self.max_attention_bytes
         pointer = "/capture/attention"
         yield from _above(pointer, "capture_too_large", what, STORED_BYTES * numbers, most, "bytes")
+
+    def _of_files(self, resolved: Trained) -> Iterator[Problem]:
+        stored, saved = stored_bytes(resolved), saved_bytes(resolved)
+        if (size := stored + saved) <= self.max_job_bytes:
+            return
+        replicates = len(resolved.seeds) * len(resolved.trials)
+        detail = (
+            f"The job stores {size:,} bytes: {stored:,} in checkpoints of "
+            f"{counted(len(resolved.seeds), 'seed')} and {saved:,} in a saved state of "
+            f"{counted(replicates, 'replicate')}. This server allows {self.max_job_bytes:,}. Use "
+            "fewer seeds or trials, or a method that trains fewer parameters."
+        )
+        pointer = "/family" if resolved.method is None else "/method"
+        yield Problem(pointer, "files_too_large", detail, nearest=(self.max_job_bytes,))
 
     def _of_checks(self, resolved: ResolvedTheory) -> Iterator[Problem]:
         measured = sum(len(adaptation.seeds) for adaptation in resolved.adaptations)

@@ -151,6 +151,7 @@ def _facts(name: str, row: Any, pointer: str) -> BaseModelFacts:  # a row of `_L
             replicates=row.replicates,
             has_tokeniser=row.folder is None or _has_tokeniser(row.folder["files"]),
             folder=row.folder,
+            is_stored=row.is_stored,
         )
     except InvalidSpec as error:
         detail = (
@@ -168,6 +169,9 @@ _LOOK = (
         Job.resolved_spec["task"].label("task"),
         func.jsonb_array_length(Job.resolved_spec["seeds"]).label("replicates"),
         Job.resolved_spec["model_folder"].label("folder"),
+        exists()
+        .where(Checkpoint.job_id == Job.id, Checkpoint.attempt == Job.attempt)
+        .label("is_stored"),
     )
     .join(BaseModel, BaseModel.job_id == Job.id)
     .where(BaseModel.name == bindparam("name"), BaseModel.project_id == bindparam("project_id"))

@@ -1,14 +1,15 @@
 """Deletion of uploaded model folders that nothing needs any more."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from adaptlab.specs.spec import UPLOADED
+from adaptlab_answers.models import ModelFolderView
 from adaptlab_db.job_states import ACTIVE_STATES, LOST_STATES
 from adaptlab_db.tables import BaseModel, Job, UploadedFolder
-from adaptlab_services.errors import Conflict, NotFound
+from adaptlab_services.errors import Conflict, Forbidden, NotFound
 from adaptlab_services.models.dataset_deletion import named
 from adaptlab_services.models.uploaded_folders import KIND
 from adaptlab_services.people import access
@@ -41,6 +42,25 @@ def delete_folder(session: Session, name: str) -> None:
             "the files that it was imported from. Cancel jobs that you no longer need."
         )
     session.execute(delete(UploadedFolder).where(*mine))
+
+
+def may_delete(session: Session, folders: Iterable[ModelFolderView]) -> frozenset[str]:
+    """Return the names of the listed folders that the caller may delete.
+
+    Those that base models need are left out; an unfinished job may need one of the others.
+    """
+    unused = {folder.name for folder in folders if not folder.base_models}
+    columns = UploadedFolder.name, UploadedFolder.project_id, UploadedFolder.owner_id
+    rows = session.execute(select(*columns).where(UploadedFolder.name.in_(unused)))
+    return frozenset(row.name for row in rows if _may_change(session, row.owner_id, row.project_id))
+
+
+def _may_change(session: Session, owner_id: int, project_id: int) -> bool:
+    try:
+        access.check_change(session, owner_id, project_id)
+    except Forbidden:
+        return False
+    return True
 
 
 def _uses(session: Session, project_id: int, name: str) -> Iterator[str]:

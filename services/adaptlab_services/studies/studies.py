@@ -41,12 +41,13 @@ from adaptlab_answers.studies import (
 )
 from adaptlab_db.tables import Project, Study, StudyJob, User
 from adaptlab_services import paging
-from adaptlab_services.jobs import jobs, study_lock
+from adaptlab_services.jobs import gpu_needs, jobs, slow_precision, study_lock
 from adaptlab_services.jobs.annotations import changed_columns
 from adaptlab_services.jobs.estimates import estimate
+from adaptlab_services.jobs.gpu_needs import GpuNeeds
 from adaptlab_services.lifecycle import webhook_events
 from adaptlab_services.limits import limits, quotas, sizes
-from adaptlab_services.models import base_models, datasets
+from adaptlab_services.models import base_models, datasets, folder_changes
 from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_services.models.token_checks import LONGEST_SECONDS, check_each
 from adaptlab_services.paging import Cursor
@@ -382,11 +383,15 @@ def _plan(
 
     Raises `InvalidSpec` for more or larger jobs than are allowed.
     """
+    for index, base in enumerate(bases):
+        folder_changes.check_base(base, rules.roots, f"/base_models/{index}")
     known = datasets.known(session)
     # Takes seconds for many jobs on deep models, while the session is idle in its transaction.
     session.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{LONGEST_COMPUTING}'"))
     plan = expand(spec, bases, rules.most_jobs, known)
-    sizes.check_each(session, [one.resolved for one in (*plan.jobs, *plan.checks)])
+    planned = [(one.resolved, one.spec.resources.queue) for one in (*plan.jobs, *plan.checks)]
+    sizes.check_each(session, [resolved for resolved, _ in planned])
+    gpu_needs.check_each(session, planned)
     session.execute(text("SET LOCAL idle_in_transaction_session_timeout TO DEFAULT"))
     _check_texts(session, spec, bases, plan, rules)
     return plan
@@ -480,15 +485,13 @@ def _preview(
     new_bases = {base.facts.name: base.job for base in bases if base.job is not None}
     queues = {job.spec.resources.queue for job in (*assignment.new, *checks.new)}
     queues |= {queue for _, queue in new_bases.values()}
-    rounded = {
-        queue
-        for resolved, queue in (
-            *((job.resolved, job.spec.resources.queue) for job in assignment.new),
-            *new_bases.values(),
-        )
-        if resolved.precision == "tf32"
-    }
-    warnings = jobs.queue_warnings(session, queues, rounded)
+    trained = (
+        *((job.resolved, job.spec.resources.queue) for job in assignment.new),
+        *new_bases.values(),
+    )
+    needs = GpuNeeds.of((job.training, queue) for job, queue in trained if job.training)
+    warnings = jobs.queue_warnings(session, queues, needs)
+    warnings += slow_precision.warnings(session, trained)
     warnings += _check_texts(session, spec, facts, plan, rules)
     estimated = {name: estimate(session, *job) for name, job in new_bases.items()}
     return study_preview(session, spec.name, plan, assignment, checks, estimated, warnings)

@@ -201,6 +201,8 @@ def _training_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
         ("Gradient clip", significant(training.gradient_clip)),
         ("Precision", training.precision),
     ]
+    if training.base_weights != "stored":
+        facts.append(("Base weights", training.base_weights))
     if _vary(spec, "initial_scale"):
         facts.append(("Initial scale", _tried(trial.initial_scale for trial in training.trials)))
     if len(training.trials) > 1:

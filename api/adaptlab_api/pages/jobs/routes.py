@@ -30,6 +30,7 @@ from adaptlab_api.requests.rules import needs
 from adaptlab_services import short_ids
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
 from adaptlab_services.jobs import annotations, control, job_deletion, jobs
+from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.people.tokens import Principal
 
 NAVIGATION = NavigationEntry(1, "Jobs", "/")
@@ -102,7 +103,8 @@ def job_list_routes(renderer: Renderer) -> APIRouter:
         back: str = "",
     ) -> Response:
         try:
-            done = apply(session, principal, act, fields, opened.settings.max_queued_jobs)
+            most, roots = opened.settings.max_queued_jobs, opened.model_roots
+            done = apply(session, principal, act, fields, most, roots)
         except (InvalidSpec, Refused) as refusal:
             return _refused(renderer, principal, refusal)
         background.add_task(opened.bell.ring, done.queues)  # after the commit
@@ -208,7 +210,7 @@ def _add_control(router: APIRouter, renderer: Renderer) -> None:
         try:
             # The page about a refusal commits, so what was written before it is rolled back here.
             with session.begin_nested():
-                done = _controlled(session, principal, job_id, verb, most)
+                done = _controlled(session, principal, job_id, verb, most, opened.model_roots)
         except NotFound:
             return _no_job(renderer, principal)
         except Conflict:  # the state has changed meanwhile: show it
@@ -220,12 +222,17 @@ def _add_control(router: APIRouter, renderer: Renderer) -> None:
 
 
 def _controlled(
-    session: Session, principal: Principal, job_id: UUID, verb: Control, most: int | None
+    session: Session,
+    principal: Principal,
+    job_id: UUID,
+    verb: Control,
+    most: int | None,
+    roots: ModelRoots,
 ) -> control.Controlled:
     if verb == "pause":
         return control.pause(session, principal, job_id)
     change = control.resume if verb == "resume" else control.retry
-    return change(session, principal, job_id, most_queued=most)
+    return change(session, principal, job_id, most_queued=most, roots=roots)
 
 
 def job_chart_routes() -> APIRouter:

@@ -13,6 +13,7 @@ from adaptlab.specs.annotations import JobAnnotations
 from adaptlab_api.pages.rendering.annotation_form import changed_labels
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
 from adaptlab_services.jobs import annotations, control, jobs
+from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.people import audit
 from adaptlab_services.people.tokens import Principal
 
@@ -51,13 +52,14 @@ def apply(
     act: Act,
     fields: Mapping[str, Sequence[str]],
     most_queued: int | None,
+    roots: ModelRoots,
 ) -> Outcome:
     """Change every selected job that can be changed.
 
     Raises `InvalidSpec` if none is selected, an id is invalid, or the label is.
     """
     selected = _selected(fields)
-    change = _change(session, principal, act, fields, most_queued)
+    change = _change(session, principal, act, fields, most_queued, roots)
     changed: list[UUID] = []
     refused: list[Problem] = []
     queues: list[str] = []
@@ -90,6 +92,7 @@ def _change(
     act: Act,
     fields: Mapping[str, Sequence[str]],
     most_queued: int | None,
+    roots: ModelRoots,
 ) -> Callable[[UUID], tuple[str, ...]]:
     """Return the function that changes one job and returns the queues to ring."""
 
@@ -100,7 +103,8 @@ def _change(
         return ()
 
     def retry(job_id: UUID) -> tuple[str, ...]:
-        return control.retry(session, principal, job_id, most_queued=most_queued).queues
+        copied = control.retry(session, principal, job_id, most_queued=most_queued, roots=roots)
+        return copied.queues
 
     def annotate(changes: JobAnnotations, job_id: UUID) -> tuple[str, ...]:
         annotations.annotate(session, job_id, changes)

@@ -33,7 +33,7 @@ LIKE_THE_BASE = ("length", "alphabet")
 TRAINING = ("steps", "batch_size", "learning_rate")
 MORE_TRAINING = (
     *("schedule", "warmup_fraction", "weight_decay", "gradient_clip", "precision", "validations"),
-    *("accumulation", "early_stopping"),
+    *("base_weights", "accumulation", "early_stopping"),
 )
 MORE_TUNING = (
     *("learning_rate_range", "weight_decays", "initial_scales", "selection", "validation_samples"),
@@ -51,6 +51,7 @@ HINTS = {
     "/training/weight_decay": "pull of the weights towards 0",
     "/training/gradient_clip": "largest norm of a replicate's gradient",
     "/training/precision": "number format of the computation",
+    "/training/base_weights": "nf4: a published base in four bits, on a GPU only",
     "/training/validations": "evaluations on the validation split during training",
     "/training/accumulation": "parts into which a batch is divided to save memory",
     "/tuning/selection": "how the trial of each seed is chosen",

@@ -159,9 +159,12 @@ def new_job_routes(renderer: Renderer) -> APIRouter:
         base_model: NameDep = "",
         method: NameDep = "",
         dataset: NameDep = "",
+        folder: NameDep = "",
     ) -> Response:
         if asked.lacks:
             return _closed(renderer, asked)
+        if folder:
+            return _job_page(renderer, asked, _job_of_folder(asked, kind, folder))
         try:
             if dataset:
                 draft = _job_of_dataset(asked, kind, dataset, base_model, method)
@@ -276,6 +279,20 @@ def _opened_job(asked: Asking, kind: str, like: str, base_model: str, method: st
     project = job.project if job.project in asked.projects else project
     document = {"kind": job.kind, **job.spec}
     return _job_draft(document, _around(asked, project), project)
+
+
+def _job_of_folder(asked: Asking, kind: str, folder: str) -> Draft:
+    """Return a new form that imports a model, or evaluates an adapter, in a folder.
+
+    The kind `adapt` is that of an adapter. A model is named after the folder's last part.
+    """
+    offered = _around(asked, asked.project)
+    document: Document = {"kind": "import", "name": folder.split("/")[-1], "folder": folder}
+    if kind == "adapt":
+        plain = first_document(offered, kind, "", "")
+        kept = ("kind", "base_model", "task")  # an adapter has no settings of training
+        document = {name: plain[name] for name in kept if name in plain} | {"adapter": folder}
+    return _job_draft(document, offered, asked.project)
 
 
 def _job_of_dataset(asked: Asking, kind: str, dataset: str, base_model: str, method: str) -> Draft:

@@ -161,5 +161,7 @@ def _estimate_rows(whose: str, estimate: "Estimate | None") -> list[tuple[str, o
     return [
         (f"{whose}run time", f"about {timedelta(seconds=round(estimate.seconds))} (h:mm:ss)"),
         (f"{whose}memory", f"about {estimate.memory_bytes / 2**20:,.0f} MiB"),
+        (f"{whose}checkpoints", f"{estimate.stored_bytes:,} bytes"),
+        (f"{whose}saved state", f"{estimate.saved_bytes:,} bytes until the job ends"),
         (f"{whose}estimate", estimate.explanation),
     ]
