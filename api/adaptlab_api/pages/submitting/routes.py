@@ -284,7 +284,8 @@ def _opened_job(asked: Asking, kind: str, like: str, base_model: str, method: st
 def _job_of_folder(asked: Asking, kind: str, folder: str) -> Draft:
     """Return a new form that imports a folder.
 
-    It evaluates the adapter in it if the kind is `adapt`. A model is named after the folder's last part.
+    It evaluates the adapter in it if the kind is `adapt`. A model is named after the folder's last
+    part.
     """
     offered = _around(asked, asked.project)
     document: Document = {"kind": "import", "name": folder.split("/")[-1], "folder": folder}
