@@ -181,7 +181,7 @@ def both(
 
 @pytest.mark.parametrize("name", ["phi3", "gpt-neox", "mixtral", "opt", "modernbert"])
 def test_fused_matrices_experts_and_encoders_read_four_bits(name: str, tmp_path: Path) -> None:
-    """Matrices side by side, and tokens in one axis, as these architectures have them."""
+    """Some have matrices side by side, or the tokens of all items in one axis."""
     both = pair(MODELS[name], tmp_path / "model", double=True)
     family, tokens = both.ours.family, both.tokens().unsqueeze(0)
     shape = family.shape()

@@ -282,9 +282,10 @@ def _opened_job(asked: Asking, kind: str, like: str, base_model: str, method: st
 
 
 def _job_of_folder(asked: Asking, kind: str, folder: str) -> Draft:
-    """Return a new form that imports a model, or evaluates an adapter, in a folder.
+    """Return a new form that imports a folder.
 
-    The kind `adapt` is that of an adapter. A model is named after the folder's last part.
+    It evaluates the adapter in it if the kind is `adapt`. A model is named after the folder's last
+    part.
     """
     offered = _around(asked, asked.project)
     document: Document = {"kind": "import", "name": folder.split("/")[-1], "folder": folder}
