@@ -55,7 +55,9 @@ class ExpectedAnswers:
         if not isinstance(task, RecordsTask):
             return cls(shown, None, {})
         splits = task.reference_to_records().splits
-        words = task.listed_answers() if isinstance(task, TextTask) else {}
+        words: Mapping[str, str | None] = {}
+        if isinstance(task, TextTask):
+            words = task.listed_answers()
         return cls(shown, splits.train + splits.validation + splits.test, words)
 
     def items(self, at: str, items: Sequence[ShownItem]) -> Iterator[Problem]:
