@@ -1,5 +1,6 @@
 """The catalogue: the registered methods, tasks and families."""
 
+from functools import cache
 from typing import TypedDict, TypeVar
 
 from adaptlab.plugins.family import FAMILIES, Family
@@ -97,5 +98,11 @@ def _description(name: str, entry: type[Method] | type[Task] | type[Family]) -> 
         "title": entry.title,
         "summary": entry.summary,
         "reference": entry.reference,
-        "knobs": entry.model_json_schema(),
+        "knobs": _knobs(entry),
     }
+
+
+@cache  # it depends on the code alone, and took a quarter of a form's time
+def _knobs(entry: type[Method] | type[Task] | type[Family]) -> dict[str, object]:
+    """Return the schema of a plug-in, which nobody may change."""
+    return entry.model_json_schema()

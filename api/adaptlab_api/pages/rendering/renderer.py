@@ -65,6 +65,7 @@ class Renderer:
         environment = TemplateEnvironment(
             loader=PackageLoader("adaptlab_api.pages", "templates"),
             autoescape=True,
+            auto_reload=False,  # files of an installed version stay as they are
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
