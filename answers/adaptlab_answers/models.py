@@ -141,11 +141,16 @@ class DatasetView(Value):
     longest word, beginning with one; `characters` are all characters that occur. A dataset of
     `records` has `records`, of which `copies` are equal to an earlier one, and their `fields`. The
     members of the other kind are null.
+
+    A dataset that another project shares has its name in `shared_from`. `shared_with` are the
+    projects that have it from this one; it is empty in lists.
     """
 
     name: str
     object: Literal["dataset"] = "dataset"
     project: str | None
+    shared_from: str | None = None
+    shared_with: tuple[str, ...] = ()
     source: Source
     kind: DatasetKind = "words"
     digest: str

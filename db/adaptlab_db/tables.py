@@ -479,10 +479,15 @@ class Dataset(Table):
     characters of their longest form. For records, `fields` has the facts about each field except
     its values with their counts (`field_values`) and its buckets, which have a row of numbers per
     field. These two are large, and loaded only when needed.
+
+    A project with which a dataset is shared has a row of its own with the same content, so that
+    everything that looks a dataset up finds it there. `shared_from` is then the project of origin.
     """
 
     __tablename__ = "datasets"
     __table_args__ = (
+        Index("ix_datasets_shared_from", "shared_from", "name",
+              postgresql_where=text("shared_from IS NOT NULL")),
         CheckConstraint(
             "CASE kind "
             "WHEN 'words' THEN num_nonnulls(triples, characters, lengths) = 3 "
@@ -492,7 +497,7 @@ class Dataset(Table):
             "ELSE false END",
             name="kind",
         ),
-    )
+    )  # fmt: skip
 
     project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"), primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
@@ -511,6 +516,7 @@ class Dataset(Table):
     )
     sources: Mapped[list[Any]] = mapped_column(JSONB)
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    shared_from: Mapped[int | None] = mapped_column(ForeignKey("projects.id"))
 
 
 class UploadedFolder(Table):

@@ -221,6 +221,26 @@ def test_what_may_be_changed(
 
 
 @pytest.mark.parametrize("role", ROLES)
+def test_who_shares_and_deletes(
+    anonymous: TestClient, sessions: Sessions, ours: Things, theirs: Things, role: str
+) -> None:
+    header = person(sessions, "asker", {OURS: role, "elsewhere": "reader"})
+    changed = {"reader": 403, "submitter": 403, "operator": 403, "admin": 200}[role]
+    shares, body = "/v1/datasets/words/shares", {"project": "elsewhere"}
+    assert anonymous.post(shares, json=body, headers=header).status_code == changed
+    gone = anonymous.delete(f"/v1/jobs/{theirs.job}", headers=header)
+    assert gone.status_code == (403 if role in ("reader", "submitter") else 404)
+    anonymous.delete(f"{shares}/elsewhere", headers=header)
+    strangers = person(sessions, "asker", {OURS: role})
+    unseen = anonymous.post(shares, json={"project": THEIRS}, headers=strangers)
+    nowhere = anonymous.post(shares, json={"project": "nowhere"}, headers=strangers)
+    assert unseen.status_code == nowhere.status_code
+    assert unseen.json()["detail"].replace(THEIRS, "nowhere") == nowhere.json()["detail"]
+    finished = anonymous.delete(f"/v1/jobs/{ours.job}", headers=header)
+    assert finished.status_code == (204 if changed == 200 else 403)
+
+
+@pytest.mark.parametrize("role", ROLES)
 def test_who_may_make_something(
     anonymous: TestClient, sessions: Sessions, ours: Things, theirs: Things, role: str
 ) -> None:

@@ -20,6 +20,7 @@ from tests.making import a_base_model, a_job, an_adapt_document
 from typer.testing import CliRunner
 
 from adaptlab_client import Client
+from adaptlab_client.cli import questions
 from adaptlab_client.cli.main import application
 
 SPEC = yaml.safe_dump(an_adapt_document())
@@ -213,14 +214,22 @@ def test_one_job_is_named_at_a_time(invoke: Invoke, base: None) -> None:
     assert "Rename one at a time" in refused.stderr
 
 
-def test_deleting_asks_first(invoke: Invoke, base: None, sessions: sessionmaker[Session]) -> None:
-    job = ended(sessions, "failed")
-    unsure = invoke("jobs", "delete", job)
+def test_deleting_asks_first(
+    invoke: Invoke, base: None, sessions: sessionmaker[Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = ended(sessions, "failed"), ended(sessions, "failed")
+    unsure = invoke("jobs", "delete", first)
     assert unsure.exit_code == 2
     assert "Give --yes to delete the job" in unsure.stderr
-    assert invoke("jobs", "show", job).exit_code == 0
-    assert "deleted job" in invoke("jobs", "delete", job, "--yes").stderr
-    assert invoke("jobs", "show", job).exit_code == 5
+    assert "deleted job" in invoke("jobs", "delete", first, "--yes").stderr
+    assert invoke("jobs", "show", first).exit_code == 5
+
+    monkeypatch.setattr(questions, "is_terminal", lambda _: True)
+    refused = invoke("jobs", "delete", second, given="n\n")
+    assert "This cannot be undone. [y/N]" in refused.stderr
+    assert invoke("jobs", "show", second).exit_code == 0
+    invoke("jobs", "delete", second, given="y\n")
+    assert invoke("jobs", "show", second).exit_code == 5
 
 
 def test_tables_name_what_there_is(invoke: Invoke, base: None) -> None:

@@ -137,6 +137,7 @@ def variables(
     finished, _ = a_finished_job(client, sessions, tmp_path)
     other, _ = a_finished_job(client, sessions, tmp_path)
     client.datasets.upload_file("words", str(folder / "words.tsv"))
+    client.projects.create("robotics")
     client.model_folders.upload("my-llama", folder / "llama")
     client.studies.create(a_study_document(name="ended", seeds=1))
     run_all(sessions, lambda _: Run(right=300))
@@ -287,6 +288,7 @@ def test_whatever_is_printed_can_be_chosen() -> None:
         "studies delete",
         "uploads delete",
         "datasets delete",
+        "datasets take-back",
         "model-folders delete",
         "webhooks delete",
     }

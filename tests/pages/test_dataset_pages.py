@@ -131,6 +131,22 @@ def test_a_dataset_is_deleted_by_its_button_unless_something_needs_it(visitor: T
     assert visitor.get("/datasets/lines").status_code == 404
 
 
+def test_a_dataset_is_shared_and_taken_back_on_its_page(visitor: TestClient):
+    visitor.post("/v1/projects", json={"name": "other"}, headers=forms.HERE)
+    shared = visitor.post("/datasets/reviews/share", data={"project": "other"}, headers=forms.HERE)
+    assert shared.headers["location"] == "/datasets/reviews"
+    assert "Take back" in visitor.get("/datasets/reviews").text
+    assert "from <bdi>default</bdi>" in visitor.get("/datasets").text
+    there = visitor.get("/datasets/reviews?project=other").text
+    assert "shared by <bdi>default</bdi>" in there
+
+    form = {"project": "other"}
+    visitor.post("/datasets/reviews/take-back", data=form, headers=forms.HERE)
+    assert "Take back" not in visitor.get("/datasets/reviews").text
+    refused = visitor.post("/datasets/reviews/take-back", data=form, headers=forms.HERE)
+    assert (refused.status_code, "not changed" in refused.text) == (404, True)
+
+
 def test_strangers_datasets_have_no_button(
     browser: TestClient, visitor: TestClient, sessions: forms.Sessions
 ):

@@ -29,10 +29,12 @@ from adaptlab_api.routes.files import file_route
 from adaptlab_api.routes.jobs import PageSize, PageToken
 from adaptlab_services.models import (
     dataset_deletion,
+    dataset_sharing,
     dataset_uploads,
     datasets,
     record_datasets,
 )
+from adaptlab_services.models.dataset_sharing import NewShare
 from adaptlab_services.models.dataset_uploads import DatasetFromUpload
 from adaptlab_services.models.datasets import NewDataset, Uploaded
 from adaptlab_services.models.record_datasets import (
@@ -155,6 +157,26 @@ def get_dataset(name: Named, session: SessionDep) -> Response:
 def delete_dataset(name: Named, session: SessionDep, _: SubmitterDep) -> Response:
     """Delete a dataset that no base model, study or unfinished job needs."""
     dataset_deletion.delete_dataset(session, name)
+    return Response(status_code=204, headers=NO_STORE)
+
+
+@router.post("/{name}/shares", response_model=DatasetView, responses=failures(404, 409, *WITH_BODY))
+@needs("submitter")
+def share_dataset(
+    name: Named, body: Annotated[Body[NewShare], json_body(NewShare)], session: SessionDep
+) -> Response:
+    """Share a dataset with another project of yours, which can use it; safe to repeat.
+
+    Its owner, or an admin of its project, can do this.
+    """
+    return json_answer(dataset_sharing.share(session, name, body.read()))
+
+
+@router.delete("/{name}/shares/{project}", status_code=204, responses=failures(404, 409))
+@needs("submitter")
+def take_dataset_back(name: Named, project: Named, session: SessionDep) -> Response:
+    """Stop sharing a dataset with a project that does not need it."""
+    dataset_sharing.take_back(session, name, project)
     return Response(status_code=204, headers=NO_STORE)
 
 

@@ -91,6 +91,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adaptlab datasets upload words words.tsv --kind words",
     ),
     "datasets download": ("adaptlab datasets download words words.jsonl",),
+    "datasets share": ("adaptlab datasets share words robotics",),
+    "datasets take-back": ("adaptlab datasets take-back words robotics",),
     "datasets delete": ("adaptlab datasets delete words",),
     "datasets import-dictionaries": (
         "adaptlab datasets import-dictionaries --german de-en.txt --spanish en-es.txt",

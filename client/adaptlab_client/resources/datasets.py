@@ -44,6 +44,23 @@ class Datasets:
         """
         self._connection.send(Request("DELETE", path_of("datasets", name)))
 
+    def share(self, name: str, project: str) -> DatasetView:
+        """Share a dataset with another project of yours; safe to repeat.
+
+        Its owner, or an admin of its project, can do this. The other project can use it, and
+        cannot delete it. Raises `Conflict` if the other project has a dataset of that name.
+        """
+        request = Request("POST", path_of("datasets", name, "shares"), body={"project": project})
+        return self._connection.ask(request, DatasetView)
+
+    def take_back(self, name: str, project: str) -> None:
+        """Stop sharing a dataset with a project.
+
+        Raises `Conflict` if a base model, a study that was not cancelled or an unfinished job of
+        that project needs it.
+        """
+        self._connection.send(Request("DELETE", path_of("datasets", name, "shares", project)))
+
     def upload(
         self,
         name: str,

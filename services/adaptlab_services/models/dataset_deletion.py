@@ -1,9 +1,9 @@
 """Deletion of datasets that nothing needs any more."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, cast, delete, func, literal, select
+from sqlalchemy import ColumnElement, Select, cast, delete, func, literal, select
 from sqlalchemy.dialects.postgresql import JSONB, JSONPATH
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
@@ -12,7 +12,9 @@ from adaptlab.plugins.dataset import AnyReference
 from adaptlab.plugins.generated_words import NAME as GENERATED
 from adaptlab_db.job_states import ACTIVE_STATES, LOST_STATES
 from adaptlab_db.tables import BaseModel, Dataset, Job, Json, Study
+from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services.errors import Conflict, Forbidden, NotFound
+from adaptlab_services.models import datasets
 from adaptlab_services.people import access
 
 MOST_NAMED = 3
@@ -30,6 +32,7 @@ class _Place(NamedTuple):
     name: str
     owner_id: int
     digest: str
+    shared_from: int | None = None
 
 
 def delete_dataset(session: Session, name: str) -> None:
@@ -41,7 +44,8 @@ def delete_dataset(session: Session, name: str) -> None:
     Raises:
         NotFound: no project, or several other projects, have such a dataset.
         Forbidden: the caller may not change it.
-        Conflict: a base model, a study or an unfinished job needs it, or it is the generated one.
+        Conflict: a base model, a study or an unfinished job needs it, it is shared, or it is the
+            generated one.
     """
     if name == GENERATED:
         raise Conflict(
@@ -50,7 +54,15 @@ def delete_dataset(session: Session, name: str) -> None:
         )
     place = _place(session, name)
     access.check_change(session, place.owner_id, place.project_id)
+    if place.shared_from is not None:
+        raise Conflict(
+            f"The dataset {name!r} is shared by another project. Its owner there can take it back."
+        )
     has_twin = _lock(session, place)
+    if shared := datasets.shared_with(session, place.project_id, name):
+        raise Conflict(
+            f"The dataset {name!r} is shared with {', '.join(shared)}. Take it back first."
+        )
     # After the lock, so that jobs of simultaneous requests are there or do not find the dataset.
     uses = tuple(_uses(session, place, has_twin=has_twin))
     if uses:
@@ -60,6 +72,20 @@ def delete_dataset(session: Session, name: str) -> None:
     )
 
 
+def uses_in(session: Session, project_id: int, name: str, digest: str) -> tuple[str, ...]:
+    """Return what needs a dataset in a project, in words.
+
+    The project need not be visible.
+    """
+    place = _Place(project_id, name, 0, digest)
+    twins = (
+        Dataset.project_id == project_id, Dataset.artifact_sha256 == digest, Dataset.name != name
+    )  # fmt: skip
+    query = select(Dataset.name).where(*twins)
+    has_twin = session.scalars(query, execution_options=ACROSS_PROJECTS).first() is not None
+    return tuple(_uses(session, place, has_twin=has_twin))
+
+
 def may_delete(session: Session, name: str) -> bool:
     """Return True if the caller may delete a dataset, for pages with a button."""
     try:
@@ -67,7 +93,7 @@ def may_delete(session: Session, name: str) -> bool:
         access.check_change(session, place.owner_id, place.project_id)
     except (NotFound, Forbidden):
         return False
-    return True
+    return place.shared_from is None
 
 
 def check_present(session: Session, datasets: Sequence[AnyReference], pointer: str) -> None:
@@ -96,9 +122,11 @@ def check_present(session: Session, datasets: Sequence[AnyReference], pointer: s
 
 
 def _place(session: Session, name: str) -> _Place:
-    columns = (Dataset.project_id, Dataset.name, Dataset.owner_id, Dataset.artifact_sha256)
+    owned = (Dataset.project_id, Dataset.name, Dataset.owner_id)
+    columns = (*owned, Dataset.artifact_sha256, Dataset.shared_from)
     rows = session.execute(select(*columns).where(Dataset.name == name))
-    place = access.nearest(session, [(row[0], _Place(*row)) for row in rows])
+    places = [_Place(*row) for row in rows]
+    place = datasets.nearest(session, [(one.project_id, one.shared_from, one) for one in places])
     if place is None:
         raise NotFound("dataset", name)
     return place
@@ -146,11 +174,16 @@ def _uses(session: Session, place: _Place, *, has_twin: bool) -> Iterator[str]:
         .where(_mentions(Job.resolved_spec, _BY_DIGEST, place))
         .order_by(Job.created_at, Job.id)
     )
+
+    # The project is given, and need not be one that the session sees.
+    def names(query: Select[Any]) -> Iterator[str]:  # Any: a name, or an id
+        return map(str, session.scalars(query, execution_options=ACROSS_PROJECTS))
+
     if not has_twin:
-        yield from named(session.scalars(bases), "base model", "base models")
-    yield from named(session.scalars(studies), "study", "studies")
+        yield from named(names(bases), "base model", "base models")
+    yield from named(names(studies), "study", "studies")
     if not has_twin:
-        yield from named(map(str, session.scalars(jobs)), "unfinished job", "unfinished jobs")
+        yield from named(names(jobs), "unfinished job", "unfinished jobs")
 
 
 def _mentions(

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 from sqlalchemy import Select, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.orm import Session, undefer
+from sqlalchemy.orm import Session, aliased, undefer
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.dataset import (
@@ -37,6 +37,7 @@ from adaptlab_answers.models import (
 from adaptlab_answers.paging import Page
 from adaptlab_db.artifacts import ArtifactStore, StoredArtifact
 from adaptlab_db.tables import Artifact, Dataset, Project
+from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services import paging
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.limits import quotas
@@ -64,6 +65,9 @@ class NewDataset(Value):
     triples: Annotated[
         tuple[Triple, ...], Field(min_length=FEWEST_TRIPLES, max_length=MOST_TRIPLES)
     ]
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +190,11 @@ def get(session: Session, name: str) -> DatasetView:
         return _generated_view()
     whole = _rows().options(undefer(Dataset.field_values))
     rows = session.execute(whole.where(Dataset.name == name)).all()
-    row = access.nearest(session, [(candidate.Dataset.project_id, candidate) for candidate in rows])
+    row = nearest(session, [(one.Dataset.project_id, one.Dataset.shared_from, one) for one in rows])
     if row is None:
         raise NotFound("dataset", name)
-    return _view(*row, values=row.Dataset.field_values)
+    shared = shared_with(session, row.Dataset.project_id, name)
+    return _view(*row, values=row.Dataset.field_values, shared=shared)
 
 
 def fitting_task(session: Session, name: str, context: int | None = None) -> JsonObject | None:
@@ -209,7 +214,7 @@ def fitting_task(session: Session, name: str, context: int | None = None) -> Jso
         return {"name": "word_translation", "dataset": name}
     whole = (undefer(Dataset.field_values), undefer(Dataset.buckets))
     rows = session.scalars(select(Dataset).where(Dataset.name == name).options(*whole))
-    row = access.nearest(session, [(row.project_id, row) for row in rows])
+    row = nearest(session, [(row.project_id, row.shared_from, row) for row in rows])
     assert row is not None
     facts = _records_facts(row)
     roles = roles_of(facts, {field.name: field.longest for field in facts.fields})
@@ -241,6 +246,20 @@ def mean_bytes(session: Session) -> MeanBytes:
         return {name: total / row.records for name, total in totals.items()}
 
     return means
+
+
+def nearest(session: Session, found: Sequence[tuple[int, int | None, T]]) -> T | None:
+    """Return the match of a name as `access.nearest` does.
+
+    `found` has the project of each match, and the one that shares it. Outside the request's own
+    project, what is shared gives way to its original.
+    """
+    matches = [(project_id, match) for project_id, _, match in found]
+    own = access.nearest(session, matches)
+    if own is not None:
+        return own
+    originals = [(project_id, match) for project_id, origin, match in found if origin is None]
+    return access.nearest(session, originals)
 
 
 def page(session: Session, page_size: int, page_token: str | None = None) -> Page[DatasetView]:
@@ -299,11 +318,13 @@ def _place(listed: tuple[int, DatasetView]) -> tuple[str, int]:
     return view.name, project_id
 
 
-def _rows() -> Select[Dataset, int, str]:
+def _rows() -> Select[*tuple[Any, ...]]:  # a dataset, its size, its project and that of origin
+    origin = aliased(Project)
     return (
-        select(Dataset, Artifact.size, Project.name)
+        select(Dataset, Artifact.size, Project.name, origin.name)
         .join(Artifact, Artifact.sha256 == Dataset.artifact_sha256)
         .join(Project, Project.id == Dataset.project_id)
+        .outerjoin(origin, origin.id == Dataset.shared_from)
     )
 
 
@@ -360,13 +381,32 @@ def _facts(row: Dataset) -> DatasetFacts:
     )
 
 
+def shared_with(session: Session, project_id: int, name: str) -> tuple[str, ...]:
+    """Return the names of the projects with which a dataset is shared."""
+    query = (
+        select(Project.name)
+        .join_from(Dataset, Project, Project.id == Dataset.project_id)
+        .where(Dataset.shared_from == project_id, Dataset.name == name)
+        .order_by(Project.name)
+    )
+    return tuple(session.scalars(query, execution_options=ACROSS_PROJECTS))
+
+
 def _view(
-    row: Dataset, size: int, project: str, values: Sequence[Any] | None = None
+    row: Dataset,
+    size: int,
+    project: str,
+    origin: str | None,
+    *,
+    values: Sequence[Any] | None = None,
+    shared: tuple[str, ...] = (),
 ) -> DatasetView:
     """Return the view of a dataset; `values` are those of its fields."""
     return DatasetView(
         name=row.name,
         project=project,
+        shared_from=origin,
+        shared_with=shared,
         source="imported",
         kind="records" if row.kind == "records" else "words",
         digest=row.artifact_sha256,

@@ -16,7 +16,7 @@ from adaptlab.values import Value
 from adaptlab_db.session import one_by_one
 from adaptlab_db.tables import PROJECT_ROLES, Membership, Project
 from adaptlab_db.visibility import VISIBLE
-from adaptlab_services.errors import Forbidden
+from adaptlab_services.errors import Forbidden, NotFound
 from adaptlab_services.people.tokens import Principal
 
 Role = Literal["reader", "submitter", "operator", "admin"]
@@ -203,6 +203,32 @@ def check_admin(session: Session, project_id: int) -> None:
             "This requires the role `admin` in the project, and a token with the scope `admin`. "
             "Ask an admin of the project."
         )
+
+
+def check_owner(session: Session, owner_id: int, project_id: int) -> None:
+    """Raise `Forbidden` unless the caller owns a resource, or is an admin."""
+    access = _access(session)
+    if access is None:
+        return
+    role = access.role_in(project_id)
+    owns = owner_id == access.user_id and is_at_least(role, "submitter")
+    if not owns and not is_at_least(role, "admin"):
+        raise Forbidden("Only its owner or an admin of its project can do this.")
+
+
+def joined_project(session: Session, name: str) -> int:
+    """Return a project of which the caller is a member.
+
+    The request need not show it.
+
+    Raises:
+        NotFound: there is no such project, or the caller is no member of it.
+    """
+    project_id = session.scalars(select(Project.id).where(Project.name == name)).one_or_none()
+    access = _access(session)
+    if project_id is None or (access is not None and access.role_in(project_id) is None):
+        raise NotFound("project", name)
+    return project_id
 
 
 def nearest(session: Session, found: Sequence[tuple[int, T]]) -> T | None:

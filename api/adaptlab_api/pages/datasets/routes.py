@@ -1,28 +1,43 @@
 """Routes of the list of datasets and of one dataset."""
 
-from fastapi import APIRouter, Request
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import RedirectResponse, Response
+from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
+from adaptlab.errors import InvalidSpec
+from adaptlab_api.answers.problems import Refused, status_of
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.rendering.formats import pretty
+from adaptlab_api.pages.rendering.forms import small_form_fields
 from adaptlab_api.pages.rendering.navigation import MODELS, NavigationEntry
 from adaptlab_api.pages.rendering.parameters import ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
-from adaptlab_api.requests.dependencies import SessionDep, SubmitterDep
+from adaptlab_api.requests.dependencies import SessionDep, SubmitterDep, valid
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_services.errors import Conflict, Forbidden, NotFound
-from adaptlab_services.models import dataset_deletion, datasets
+from adaptlab_services.models import dataset_deletion, dataset_sharing, datasets
+from adaptlab_services.models.dataset_sharing import NewShare
+from adaptlab_services.people.tokens import Principal
 
 HERE = "/datasets"
 NAVIGATION = NavigationEntry(7, "Datasets", HERE, MODELS)
 PAGE_SIZE = 50
 MOST_VALUES = 12
 """Values of a field that are listed with their counts; further ones are counted."""
+NOT_SHARED = "The sharing was not changed"
 NEEDED = "This dataset is still needed"
 NOT_ALLOWED = "You may not delete this dataset"
 NO_DATASET = "No dataset of your projects has this name. The name may be mistyped."
+
+FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(small_form_fields)]
+_NEW_SHARE = TypeAdapter(NewShare)
 
 
 def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
@@ -50,6 +65,7 @@ def dataset_routes(renderer: Renderer) -> APIRouter:
             return renderer.fault(404, "There is no such dataset", NO_DATASET, shown)
         values = {"found": found, "most": MOST_VALUES, "task": task and pretty(task)}
         may_delete = found.source == "imported" and dataset_deletion.may_delete(session, name)
+        values["may_share"] = dataset_sharing.may_share(session, name)
         return renderer.page("dataset.html", {**shown, **values, "may_delete": may_delete})
 
     @router.post("/{name}/delete")
@@ -68,7 +84,61 @@ def dataset_routes(renderer: Renderer) -> APIRouter:
             return renderer.fault(403, NOT_ALLOWED, str(refusal), shown)
         return noted(session, request, RedirectResponse(HERE, 303))
 
+    _add_sharing(router, renderer)
     return router
+
+
+def _add_sharing(router: APIRouter, renderer: Renderer) -> None:
+    """Add the forms that share a dataset and take it back."""
+
+    @router.post("/{name}/share")
+    @needs("submitter")
+    def share_dataset(  # pyright: ignore[reportUnusedFunction] - the router keeps it
+        name: str,
+        fields: FieldsDep,
+        request: Request,
+        session: SessionDep,
+        principal: SubmitterDep,
+    ) -> Response:
+        document = json.dumps({"project": fields.get("project", ("",))[0].strip()})
+
+        def share() -> None:
+            dataset_sharing.share(session, name, valid(_NEW_SHARE, document.encode()))
+
+        return _shared(renderer, request, session, principal, name, share)
+
+    @router.post("/{name}/take-back")
+    @needs("submitter")
+    def take_dataset_back(  # pyright: ignore[reportUnusedFunction] - the router keeps it
+        name: str,
+        fields: FieldsDep,
+        request: Request,
+        session: SessionDep,
+        principal: SubmitterDep,
+    ) -> Response:
+        project = fields.get("project", ("",))[0].strip()
+
+        def take_back() -> None:
+            dataset_sharing.take_back(session, name, project)
+
+        return _shared(renderer, request, session, principal, name, take_back)
+
+
+def _shared(
+    renderer: Renderer,
+    request: Request,
+    session: Session,
+    principal: Principal,
+    name: str,
+    change: Callable[[], None],
+) -> Response:
+    """Change the sharing of a dataset, and return to its page."""
+    shown: dict[str, object] = {"principal": principal, "here": HERE}
+    try:
+        change()
+    except (NotFound, Conflict, Forbidden, InvalidSpec, Refused) as refusal:
+        return renderer.fault(status_of(refusal), NOT_SHARED, str(refusal), shown)
+    return noted(session, request, RedirectResponse(f"{HERE}/{quote(name)}", 303))
 
 
 def _listed(session: Session, page_token: str) -> dict[str, object]:

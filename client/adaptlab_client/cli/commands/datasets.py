@@ -38,6 +38,7 @@ MOST_OF_FIELDS = 30
 NameArgument = Annotated[
     str, typer.Argument(help="Name of a dataset.", autocompletion=suggestions.datasets)
 ]
+OtherArgument = Annotated[str, typer.Argument(metavar="PROJECT", help="Name of the project.")]
 FileArgument = Annotated[
     Path,
     typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="CSV, TSV, JSONL, Parquet."),
@@ -208,6 +209,24 @@ def delete(context: typer.Context, name: NameArgument) -> None:
     say(f"deleted dataset {one_line(name)}")
 
 
+def share(
+    context: typer.Context,
+    name: NameArgument,
+    other: OtherArgument,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Share a dataset with another project of yours, which can then use it."""
+    with open_client(context) as client:
+        print_one(client.datasets.share(name, other), COLUMNS, _row, output, "name")
+
+
+def take_back(context: typer.Context, name: NameArgument, other: OtherArgument) -> None:
+    """Stop sharing a dataset with a project that does not need it."""
+    with open_client(context) as client:
+        client.datasets.take_back(name, other)
+    say(f"took dataset {one_line(name)} back from {one_line(other)}")
+
+
 def import_dictionaries(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the dataset.")] = "dictionaries",
@@ -252,6 +271,8 @@ def application() -> typer.Typer:
             "upload": upload,
             "download": download,
             "delete": delete,
+            "share": share,
+            "take-back": take_back,
             "import-dictionaries": import_dictionaries,
         },
     )
