@@ -7,7 +7,7 @@ import httpx2
 import pytest
 import redis
 from fastapi.testclient import TestClient
-from sqlalchemy import delete, func, select, text
+from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model, a_pretrain_document, an_adapt_document
 from tests.watching import statements
@@ -192,11 +192,25 @@ def test_a_base_model_that_the_database_forgot_is_looked_for_again(
     assert api.post("/v1/jobs", json=an_adapt_document()).status_code == 201
     with sessions.begin() as session:
         session.execute(delete(BaseModel))
+    for _ in range(2):
+        unknown = api.post("/v1/jobs", json=an_adapt_document())
+        assert unknown.status_code == 422
+        assert unknown.json()["errors"][0]["code"] == "unknown_base_model"
+    assert jobs_stored(sessions) == 2  # the one that made it, and the first adaptation
+
+
+def test_a_base_model_that_was_replaced_is_refused_once(
+    api: TestClient, base: None, sessions: Sessions
+) -> None:
+    assert api.post("/v1/jobs", json=an_adapt_document()).status_code == 201
+    with sessions.begin() as session:
+        other = a_base_model(session, name="other")
+        session.execute(delete(BaseModel).where(BaseModel.name == "other"))
+        session.execute(update(BaseModel).values(job_id=other))
     refused = api.post("/v1/jobs", json=an_adapt_document())
     assert (refused.status_code, refused.json()["detail"]) == (409, FORGOTTEN)
-    assert jobs_stored(sessions) == 2  # the one that made it, and the first adaptation
-    unknown = api.post("/v1/jobs", json=an_adapt_document())
-    assert unknown.json()["errors"][0]["code"] == "unknown_base_model"
+    assert jobs_stored(sessions) == 3
+    assert api.post("/v1/jobs", json=an_adapt_document()).status_code == 201
 
 
 def test_a_base_model_is_remembered_for_its_own_project(api: TestClient, base: None) -> None:

@@ -74,9 +74,10 @@ def verified(folder: Path, *units: str) -> str:
 
 
 def test_systemd_accepts_every_line(folder: Path, tmp_path: Path) -> None:
-    installed = str(Path(sys.prefix) / "bin" / "adaptlab")
+    installed = tmp_path / "adaptlab"  # a path without a space, as in the units
+    installed.symlink_to(Path(sys.prefix) / "bin" / "adaptlab")
     for unit in UNITS:
-        (tmp_path / unit).write_text((folder / unit).read_text().replace(BINARY, installed))
+        (tmp_path / unit).write_text((folder / unit).read_text().replace(BINARY, str(installed)))
     with_gpu = tmp_path / "adaptlab.service.d"
     with_gpu.mkdir()
     shutil.copy(folder / "gpu.conf", with_gpu)

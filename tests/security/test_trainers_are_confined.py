@@ -102,7 +102,8 @@ def test_a_trainer_is_given_no_secret_and_no_address(confined: Confined) -> None
     assert CANARY not in given
     assert confined.settings.database_url not in given
     assert confined.settings.broker_url not in given
-    assert [name for name in environment if name.startswith("ADAPTLAB_")] == []
+    own = {name for name in environment if name.startswith("ADAPTLAB_")}
+    assert own <= {"ADAPTLAB_COMPILE"}, "which opens nothing"
 
 
 @needs_linux
