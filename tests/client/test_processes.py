@@ -141,21 +141,19 @@ def test_studies_are_waited_for_together(
 
 
 @pytest.mark.parametrize(
-    ("url", "code"),
-    [
-        ("http://127.0.0.1:9", 69),
-        ("ftp://127.0.0.1", 69),
-        ("nonsense", 69),
-        ("http://[::1", 69),
-        ("http://127.0.0.1:many", 69),
-        ("http://no host", 69),
-    ],
+    "url",
+    ["http://127.0.0.1:9", "ftp://127.0.0.1", "nonsense", "http://[::1", "http://no host"],
 )
 def test_a_wrong_address_is_told_in_one_line_before_the_next_step(
-    tmp_path: Path, url: str, code: int
+    shared_invoke: Invoke, url: str
 ) -> None:
+    done = shared_invoke("--url", url, "jobs", "list")
+    assert_told(done.exit_code, done.stdout, done.stderr)
+
+
+def test_a_process_tells_it_too(tmp_path: Path) -> None:
     done = subprocess.run(
-        [*PROGRAM, "--url", url, "jobs", "list"],
+        [*PROGRAM, "--url", "http://127.0.0.1:many", "jobs", "list"],
         env=environment(None, HOME=str(tmp_path)),
         cwd=tmp_path,
         capture_output=True,
@@ -163,8 +161,12 @@ def test_a_wrong_address_is_told_in_one_line_before_the_next_step(
         timeout=120,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (code, "")
-    assert done.stderr.startswith("adaptlab: ")
-    _, *steps = done.stderr.splitlines()
+    assert_told(done.returncode, done.stdout, done.stderr)
+
+
+def assert_told(code: int, printed: str, told: str) -> None:
+    assert (code, printed) == (69, "")
+    assert told.startswith("adaptlab: ")
+    _, *steps = told.splitlines()
     assert len(steps) <= 1
     assert all("adaptlab up" in step for step in steps)
