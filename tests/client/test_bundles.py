@@ -21,6 +21,7 @@ from typer.testing import CliRunner, Result
 from adaptlab.bundle import bounds
 from adaptlab.bundle.bounds import pairs_of
 from adaptlab.bundle.contents import Evidence, TableEvidence
+from adaptlab.bundle.decision import plain
 from adaptlab.errors import BrokenBundle
 from adaptlab.statistics import Scores
 from adaptlab_client import Client, Conflict, DigestMismatch
@@ -128,6 +129,14 @@ def test_text_and_plots_are_drawn_again_to_the_byte(bundle: Path, tmp_path: Path
     assert plots == {name for name in members if name.startswith("plots/")}
     # Drawn on the same machine, they are the same to the byte.
     assert all((folder / name).read_bytes() == members[name] for name in plots)
+
+
+def test_the_decision_starts_with_its_verdict(bundle: Path) -> None:
+    members = members_of(bundle)
+    (table,) = json.loads(members["claim.json"])["tables"]
+    title, verdict, *_ = members["decision.md"].decode().split("\n\n")
+    assert title.startswith("# Decision of the study ")
+    assert verdict == f"**{plain(table['comparison']['sentence'])}**"
 
 
 def test_nothing_is_drawn_into_a_folder_that_is_not_empty(bundle: Path, tmp_path: Path) -> None:
@@ -419,7 +428,7 @@ def deep(bundle: Path) -> None:
 
 def other_format(bundle: Path) -> None:
     members = members_of(bundle)
-    in_json("manifest.json", lambda m: m.update(format=5))(members)
+    in_json("manifest.json", lambda m: m.update(format=4))(members)
     write(bundle, members)
 
 
@@ -517,7 +526,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a lie about the size": ("evidence.json", a_lie_about_the_size),
     "a bad checksum": ("claim.json: this member cannot be read", bad_checksum),
     "deep nesting": ("claim.json: it cannot be read", deep),
-    "another format": ("manifest.json: the bundle has the format 5", other_format),
+    "another format": ("manifest.json: the bundle has the format 4", other_format),
     "fewer tables": ("evidence.json: it has outcomes for 0 tables", fewer_tables),
     "a job less": ("specs/jobs.jsonl: the job", a_job_less),
     "a rate that cannot be": ("claim.json: it cannot be written out", no_rate),

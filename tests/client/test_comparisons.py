@@ -61,8 +61,8 @@ def test_a_single_best_has_a_corrected_score(
     assert (cell.chosen.candidates, cell.chosen.corrected) == (3, 1.0)
     assert cell.chosen.score.low < cell.rows[1].score.low
     result = invoke("compare", "small")
-    assert "full_finetuning is the best: 100.0 % (95 % interval" in result.stdout
-    assert "after correction for the choice among 3 methods." in result.stdout
+    assert "Full fine-tuning is the best over all seeds: 100.0 % (95 % interval" in result.stdout
+    assert "corrected for the choice among 3 methods." in result.stdout
 
 
 def test_a_comparison_from_python(shared_client: Client, shared_study: str) -> None:
@@ -74,7 +74,7 @@ def test_a_comparison_from_python(shared_client: Client, shared_study: str) -> N
     assert small.best == ("full_finetuning", "lora at 32")
     assert large.best == ("full_finetuning", "lora at 64")
     assert small.best_successful == ("full_finetuning",)
-    assert small.sentence.startswith("full_finetuning (")
+    assert small.sentence.startswith("Full fine-tuning (")
     findings = {(v.pair.first, v.pair.second): v.finding for v in small.verdicts}
     assert findings["full_finetuning", "lora at 32"] == "not_known"
     assert findings["frozen", "full_finetuning"] == "worse"

@@ -6,6 +6,8 @@ from tests.core.scoring import drawn
 
 from adaptlab.comparisons.comparability import SettingDifference
 from adaptlab.comparisons.comparison import compare, corrected_choice
+from adaptlab.comparisons.comparison_warnings import ComparisonWarning
+from adaptlab.comparisons.row_names import method_in_sentence
 from adaptlab.comparisons.verdict_sentence import seeds_to_settle
 from adaptlab.statistics import Scores, chosen_best, mean_interval
 
@@ -22,33 +24,86 @@ def rows() -> list[Scores]:
 def test_it_says_what_works_what_does_not_and_what_is_not_known():
     found = compare("add", rows())
     works, *order = found.sentence.split(". ")
-    partly, never = works.split("; ")[-2:]
-    assert works.startswith("full_finetuning (99.0 %, 95 % interval 98.6 to 99.2 %; 0 of 5 seeds")
-    assert "failed) and lora (90" in works
-    assert "seeds failed) work; " in works
-    assert partly == "adapter (3 of 5 seeds failed) fails on most seeds"
-    assert never == "prefix_tuning (0.0 %) does not work"
-    assert order[0].startswith("Among seeds that do not fail, full_finetuning is better than lora")
     assert re.fullmatch(
-        "With 5 seeds, the order of full_finetuning, lora and adapter over all seeds is not known; "
-        r"at least [0-9]+ more seeds? should settle it\.",
+        r"Full fine-tuning \(99\.0 %, 95 % interval 98\.6 to 99\.2\) and LoRA "
+        r"\(90\.\d %, 8\d\.\d to 9\d\.\d\) work; prefix-tuning does not \(0\.0 %\); "
+        "bottleneck adapter fails on 3 of 5 seeds",
+        works,
+    )
+    assert order[0] == "Among seeds that do not fail, full fine-tuning is better than LoRA"
+    assert re.fullmatch(
+        "With 5 seeds, it remains open which of full fine-tuning, LoRA and bottleneck adapter is "
+        r"the best over all seeds; at least [0-9]+ more should settle it\.",
         order[1],
     )
     assert found.sentence == found.cells[0].sentence
+
+
+def test_seeds_that_failed_are_counted_only_where_some_did():
+    some = drawn([0.9, 0.9, 0.9, 0.9, 0.0], method="lora", key=2)
+    works, *_ = compare("add", [rows()[0], some, rows()[3]]).sentence.split("; prefix")
+    assert works.startswith("Full fine-tuning (99.0 %, 95 % interval 98.6 to 99.2) and LoRA (")
+    assert works.endswith("; 1 of 5 seeds failed) work")
+
+
+def test_many_methods_have_a_range_of_scores_and_very_many_a_number():
+    def methods(count: int) -> list[Scores]:
+        return [drawn([0.9 - n / 20] * 3, method=f"method {n}", key=n) for n in range(count)]
+
+    few, many = (compare("add", methods(count)).sentence for count in (5, 9))
+    assert few.startswith("method 0, method 1, method 2, method 3 and method 4 work (7")
+    assert re.match(r"9 methods work \(\d\d\.\d to \d\d\.\d %\)\.", many)
+
+
+def test_one_open_pair_is_asked_which_is_better():
+    close = [drawn([0.99] * 3, method="lora", key=1), drawn([0.97] * 3, method="bitfit", key=2)]
+    said = compare("add", close).sentence
+    assert "With 3 seeds, it remains open which of LoRA and BitFit is better over all" in said
+
+
+def test_titles_are_in_lower_case_within_a_sentence_unless_they_are_names():
+    names = ("full_finetuning", "pinned_finetuning", "layernorm_tuning", "ia3", "frozen")
+    assert [method_in_sentence(name) for name in names] == [
+        *("full fine-tuning", "fine-tuning with pinned attention"),
+        *("LayerNorm tuning", "IA3", "the frozen base"),
+    ]
+
+
+def test_labels_of_users_and_methods_that_are_not_installed_stay_as_they_are():
+    labels = ("our_way", "lora(rank=2)", "lora on base-b", "Mine", "LoRA", "lora")
+    given = [drawn([0.0] * 3, method=label, key=n) for n, label in enumerate(labels)]
+    given.append(drawn([0.9] * 3, method="ours", key=9))
+    assert compare("add", given).sentence.startswith("ours works (9")
+    assert (
+        compare("add", given)
+        .sentence.partition("; ")[2]
+        .startswith("our_way, LoRA (rank=2), LoRA on base-b, Mine, LoRA and lora do not (0.0 %).")
+    )
 
 
 def test_it_names_nothing_that_works_where_every_seed_failed():
     zeros = [drawn([0.0] * 5, method=name, key=1) for name in ("lora", "adapter")]
     found = compare("add", zeros, chance=0.001)
     assert found.sentence == (
-        "Nothing measured works: the best, lora, scores 0.0 %, and chance is 0.1 %."
+        "Nothing measured works: the best, LoRA, scores 0.0 %; chance is 0.1 %."
     )
     assert found.cells[0].best_successful == ()
+    alone = compare("add", [drawn([0.0] * 5, method="prefix_tuning")], chance=0.001)
+    assert alone.sentence == "Prefix-tuning does not work: it scores 0.0 %; chance is 0.1 %."
+
+
+def test_a_base_that_has_not_learned_its_task_is_the_first_thing_to_change():
+    unlearned = [ComparisonWarning(kind="base_not_learned", text=f"base {n}") for n in range(2)]
+    advice = "The base model has not learned its own task: adapt a better one first."
+    assert compare("add", rows(), of_bases=unlearned[:1]).sentence.endswith(advice)
+    assert compare("add", rows()[3:], of_bases=unlearned[:1]).sentence.endswith(advice)
+    two = "2 base models have not learned their own tasks: adapt better ones first."
+    assert compare("add", rows(), of_bases=unlearned).sentence.endswith(two)
 
 
 def test_chance_is_no_success():
     guesses = [drawn([0.25] * 5, method=name, key=1) for name in ("lora", "adapter")]
-    assert "seeds failed) work." in compare("add", guesses).sentence
+    assert " work." in compare("add", guesses).sentence
     assert compare("add", guesses, chance=0.3).sentence.startswith("Nothing measured works")
 
 
@@ -70,9 +125,9 @@ def test_a_best_over_all_seeds_is_named_with_its_score_corrected_for_the_choice(
     # A choice that no seed and no item would change keeps its mean; the limits are those of two.
     wider = mean_interval(best, 1 - 0.05 / 2)
     assert found.sentence.endswith(
-        f"Over all seeds, full_finetuning is the best: {100 * wider.mean:.1f} % (95 % interval "
-        f"{100 * wider.low:.1f} to {100 * wider.high:.1f} %) after correction for the choice "
-        "among 2 methods."
+        f"Full fine-tuning is the best over all seeds: {100 * wider.mean:.1f} % (95 % interval "
+        f"{100 * wider.low:.1f} to {100 * wider.high:.1f}), corrected for the choice among 2 "
+        "methods."
     )
     assert found.cells[0].chosen == chosen_best([best, none])
 
@@ -85,7 +140,7 @@ def test_the_limits_of_the_best_of_several_are_those_of_all_that_it_was_chosen_a
     assert (cell.chosen.label, cell.chosen.candidates) == ("method 0", 6)
     assert cell.chosen.score == mean_interval(table[0], 1 - 0.05 / 6)
     assert cell.chosen.score.low < cell.rows[0].score.low
-    assert "after correction for the choice among 6 methods." in cell.sentence
+    assert "corrected for the choice among 6 methods." in cell.sentence
 
 
 def test_only_a_best_that_is_named_has_a_corrected_score():
@@ -118,8 +173,8 @@ def test_budgets_are_named_where_their_sentences_differ():
         drawn([0.99] * 5, method="prefix_tuning", key=4, budget=1000),
     ]
     said = compare("add", table).sentence
-    assert said.startswith("At a budget of 100: lora at 100 (9")
-    assert "At a budget of 1,000: lora at 1,000 (9" in said
+    assert said.startswith("At a budget of 100: LoRA works (9")
+    assert "At a budget of 1,000: LoRA (9" in said
 
 
 def test_the_seeds_that_should_settle_the_best_are_those_of_its_open_pairs():

@@ -128,7 +128,7 @@ def test_the_best_is_shown_with_its_score_corrected_for_the_choice(
     assert cell.chosen is not None
     score, corrected = cell.chosen.score, f"{100 * cell.chosen.corrected:.1f} %"
     page = unescape(visitor.get(f"/compare?jobs={','.join(map(str, jobs))}").text)
-    assert f"Over all seeds, full_finetuning is the best: {corrected} (95 % interval" in page
+    assert f"Full fine-tuning is the best over all seeds: {corrected} (95 % interval" in page
     figures = f"{percent(cell.chosen.corrected)}, {percent(score.low)} to {percent(score.high)}"
     assert f"corrected, best of 2: {figures}" in page
     assert page.count("corrected, best of") == 1

@@ -115,7 +115,7 @@ def test_the_button_is_in_the_block_of_the_sentence_that_it_settles(
 ) -> None:
     page = signed_in.get(f"/studies/{study.name}").text
     (block,) = re.findall(r'<div class="panel answer">(.*?)</div>', page, re.DOTALL)
-    assert "more seeds" in text_of(block)
+    assert "more should settle" in text_of(block)
     assert f'action="/studies/{study.id}/extend"' in block
     assert page.count('class="more-seeds"') == 1
 

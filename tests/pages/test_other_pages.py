@@ -81,6 +81,7 @@ def test_a_recommendation_says_that_nothing_works_and_what_is_thin(
     assert "Nothing measured works for sort_descending on sort-asc-1l within 400" in said
     assert "the best, prefix_tuning at 400, scores 0.2 % (95 % interval 0.0 % to 14.9 %" in said
     assert "which scored" not in said
+    assert page.text.index("Nothing measured works") < page.text.index('<form class="filters')
     assert "Weak evidence" in said
     assert "5 jobs, validated but not submitted" in said
 

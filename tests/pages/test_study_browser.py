@@ -5,7 +5,15 @@ from playwright.sync_api import expect
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import run_all
 from tests.pages.made_up_studies import METHODS, a_base, a_study, failing, ordinary
-from tests.pages.visitors import HOSTILE_LABEL, OPPOSITES, Visitor, draw_everything, look_like
+from tests.pages.visitors import (
+    HOSTILE_LABEL,
+    NARROW,
+    OPPOSITES,
+    WIDE,
+    Visitor,
+    draw_everything,
+    look_like,
+)
 
 from adaptlab.studies.study import StudyExtension
 from adaptlab_services.people import tokens
@@ -87,10 +95,15 @@ def test_drawings_that_show_the_same_stay_when_the_rest_changes(
 def test_jobs_are_ticked_in_the_list_and_compared(
     visitor: Visitor, sessions: Sessions, admin: Principal
 ) -> None:
-    a_study(sessions, admin, name="done", methods=["frozen", "lora", "prefix_tuning"])
+    name = "a-study-whose-name-is-wider-than-its-column-in-a-narrow-window"
+    a_study(sessions, admin, name=name, methods=["frozen", "lora", "prefix_tuning"])
     run_all(sessions, ordinary)
     visitor.sign_in("/?method=lora")
     expect(visitor.page.locator('input[name="job"]')).to_have_count(2)
+    look_like(visitor.page, NARROW, "light")
+    link = visitor.page.get_by_role("link", name=name).first
+    assert link.evaluate("link => link.scrollWidth <= link.clientWidth"), "it is not cut there"
+    look_like(visitor.page, WIDE, "light")
     visitor.page.get_by_label("all on this page").check()
     visitor.page.get_by_label("Label for the selected jobs").fill("not = sent")
     visitor.page.get_by_role("button", name="Compare", exact=True).click()

@@ -214,6 +214,19 @@ def test_a_study_shows_ties_and_never_sorts_by_score(six_seeds_page: str) -> Non
     assert re.search(r'<td class="rank" rowspan="3">4 to 6<small>tied</small>', page)
 
 
+def test_the_verdict_follows_the_title_and_is_not_repeated(six_seeds_page: str) -> None:
+    parts = ("</h1>", 'id="verdicts"', "should settle", 'class="more-seeds"', 'class="facts"')
+    places = [six_seeds_page.index(part) for part in (*parts, 'id="table-0"')]
+    assert places == sorted(places)
+    assert "should settle" not in six_seeds_page[places[-2] :]
+
+
+def test_the_verdicts_of_several_tables_name_them(whole_page: str) -> None:
+    top = text_of(whole_page.partition('id="verdicts"')[2].partition('class="facts"')[0])
+    for way in ("ascending", "descending"):
+        assert re.search(rf"sort_{way}\(length=3, alphabet=4\) on tiny-sort Budget 32 :", top)
+
+
 def test_verdicts_are_grouped_and_name_the_better_one_first(six_seeds_page: str) -> None:
     page = six_seeds_page
     verdicts = text_of(page.partition('id="table-0-1-verdicts"')[2].partition("</table>")[0])
@@ -251,7 +264,7 @@ def test_warnings_stand_above_the_table(
     run_all(sessions, of_two_versions)
     page = signed_in.get("/studies/holes").text
     above, _, below = page.partition('class="scores"')
-    assert "Not comparable" in above
+    assert page.index("Not comparable") < page.index('class="facts"')
     assert "/environment/code_version" in above or "code version" in above.replace("_", " ")
     assert "Few seeds" in above
     assert "Scores are missing" in above

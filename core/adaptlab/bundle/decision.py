@@ -1,4 +1,4 @@
-"""The text of a decision: warnings, question, verdicts and limits.
+"""The text of a decision: findings, warnings, question, verdicts, limits.
 
 A change of the text needs another `contents.FORMAT`, because checks compare it.
 """
@@ -17,7 +17,7 @@ from adaptlab.comparisons.table_comparison import (
 )
 from adaptlab.comparisons.verdict_sentence import ITEMS_ONLY
 from adaptlab.figures import percent
-from adaptlab.plugins.sizing import LIMITED, UNITS, BudgetAxis
+from adaptlab.plugins.sizing import LIMITED, UNITS
 from adaptlab.statistics import Interval
 from adaptlab.statistics.curves import Candidate
 from adaptlab.studies.study import stored_axis
@@ -36,6 +36,7 @@ def decision_text(
     """
     parts: tuple[Lines, ...] = (
         [f"# Decision of the study {plain(study.name)}"],
+        _findings(claim),
         _state(study, claim),
         _warnings(claim),
         _question(study, claim),
@@ -49,6 +50,14 @@ def decision_text(
 def plain(text: object) -> str:
     """Return a text escaped for Markdown, on one line."""
     return _MARKUP.sub(r"\\\1", _BREAKS.sub(" ", str(text)))
+
+
+def _findings(claim: Claim) -> Iterator[str]:
+    """Yield the sentence of every table, with its place if there are several."""
+    for table in claim.tables:
+        found = "No scores." if table.comparison is None else table.comparison.sentence
+        place = f"{plain(table.task)} on {plain(table.base_model)}: "
+        yield f"{place if len(claim.tables) > 1 else ''}**{plain(found)}**"
 
 
 def _state(study: FrozenStudy, claim: Claim) -> Iterator[str]:
@@ -106,7 +115,7 @@ def _table(table: TableComparison) -> Iterator[str]:
         yield "No scores."
     else:
         for cell in comparison.cells:
-            yield from _cell(cell, comparison.axis, table.methods)
+            yield from _cell(comparison, cell, table.methods)
             yield from _verdicts(comparison, cell)
         yield from _over_budgets(comparison)
     yield from _section("Diagnosis", (plain(row.diagnosis.text) for row in table.diagnoses))
@@ -116,12 +125,13 @@ def _table(table: TableComparison) -> Iterator[str]:
 
 
 def _cell(
-    cell: ComparisonCell, axis: BudgetAxis, methods: Sequence[ComparedMethod]
+    comparison: Comparison, cell: ComparisonCell, methods: Sequence[ComparedMethod]
 ) -> Iterator[str]:
-    budget = "Without a budget" if cell.budget is None else f"At {cell.budget:,} {UNITS[axis]}"
-    yield f"### {budget}"
+    units = UNITS[comparison.axis]
+    yield f"### {'Without a budget' if cell.budget is None else f'At {cell.budget:,} {units}'}"
     references = {row.label for row in methods if row.role == "reference"}
-    yield f"**{plain(cell.sentence)}**"
+    if cell.sentence != comparison.sentence:  # which is at the top of the document
+        yield f"**{plain(cell.sentence)}**"
     head = "| method | trained parameters | score | interval | ranks | seeds | trials |"
     lines = [_row(row, is_reference=row.label in references) for row in cell.rows]
     yield "\n".join([head, "| --- | ---: | ---: | --- | --- | ---: | ---: |", *lines])
@@ -139,7 +149,7 @@ def _row(row: ComparisonRow, *, is_reference: bool) -> str:
 
 def _verdicts(comparison: Comparison, cell: ComparisonCell) -> Iterator[str]:
     if comparison.voided:
-        return  # the sentence above the table states it
+        return  # the sentence at the top states it
     yield from _section("Verdicts", (plain(verdict.text) for verdict in cell.verdicts))
 
 

@@ -16,7 +16,7 @@ outcomes in here, says whether they agree, and draws text and plots again.
 
 | member | what it is |
 | --- | --- |
-| `decision.md` | warnings, question, verdicts with intervals, limits of the evidence |
+| `decision.md` | findings, warnings, question, verdicts with intervals, limits of the evidence |
 | `claim.json` | the same for programs, as the server's comparison of the study |
 | `evidence.json` | which test items every seed of every row got right |
 | `specs/study.json` | the study as it was sent, and with every default written out (`resolved`) |

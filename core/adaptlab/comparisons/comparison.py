@@ -155,7 +155,8 @@ def compare(
 
     voided = any(difference.weight == "voids" for difference in differences)
     below = failing_below(rows, chance, counting)
-    parts = _Parts(level, chance, below, counting)
+    unlearned = sum(warning.kind == "base_not_learned" for warning in of_bases)
+    parts = _Parts(level, chance, below, counting, unlearned)
     silent = voided or bool(answers)
     pair_verdicts = () if silent else _verdicts(rows, parts, margin, false_better)
     seeds = min(len(row.seeds) for row in rows)
@@ -210,12 +211,13 @@ def corrected_choice(
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The rule of failing seeds and the counts, shared by all pairs."""
+    """The rule of failing seeds, counts and bases, shared by all pairs."""
 
     level: float
     chance: float
     below: float
     counting: Counting
+    unlearned_bases: int
 
     def successful(self, row: Scores) -> tuple[int, ...]:
         return successful(row, self.below, self.counting)
@@ -297,7 +299,13 @@ def _cell(
         chosen=chosen,
         verdicts=tuple(ours),
         sentence=cell_sentence(
-            table_rows, ours, best, chosen=chosen, chance=parts.chance, voided=voided
+            table_rows,
+            ours,
+            best,
+            chosen=chosen,
+            chance=parts.chance,
+            voided=voided,
+            unlearned_bases=parts.unlearned_bases,
         ),
     )
 

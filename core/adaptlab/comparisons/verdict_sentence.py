@@ -6,6 +6,7 @@ The dashboard, the command line, bundles and recommendations all quote it.
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from adaptlab.comparisons.row_names import NamedRow, RowNames
 from adaptlab.comparisons.verdict import MOST_SEEDS, Verdict
 from adaptlab.figures import counted, listed, percent
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis, in_units
@@ -14,7 +15,9 @@ from adaptlab.statistics.failing import FailingSeeds
 from adaptlab.statistics.intervals import Interval
 
 MOST_NAMED = 3
-"""Pairs named in one sentence; the rest are counted."""
+"""Pairs or candidates named in one sentence; more are counted."""
+MOST_SCORED, MOST_LISTED = 4, 8
+"""Methods with a score each, and methods with a name each; more are summarised."""
 ITEMS_ONLY = "Intervals over items only, because every seed has the same score: {}."
 """The note on rows whose interval is not over seeds."""
 VOIDED = (
@@ -23,13 +26,8 @@ VOIDED = (
 )
 
 
-class SentenceRow(Protocol):
+class SentenceRow(NamedRow, Protocol):
     """The members of a method's row that the sentence quotes."""
-
-    @property
-    def label(self) -> str:
-        """The name of the row."""
-        ...
 
     @property
     def score(self) -> Interval:
@@ -50,6 +48,7 @@ def cell_sentence(
     chosen: ChosenBest | None = None,
     chance: float = 0.0,
     voided: bool = False,
+    unlearned_bases: int = 0,
 ) -> str:
     """Return the finding at one budget, fit to be pasted into a paper.
 
@@ -62,12 +61,16 @@ def cell_sentence(
         chosen: the corrected score of the method that is named the best.
         chance: the accuracy of guessing.
         voided: True if the settings differ so that nothing can be concluded.
+        unlearned_bases: base models of these rows that have not learned their own tasks.
     """
     if voided:
         return VOIDED
+    names = RowNames(rows)
     if _all_fail(rows):
-        return _nothing_works(rows, chance)
-    return " ".join([_works(rows), *_order(rows, verdicts, best, chosen)])
+        found = [_nothing_works(rows, names, chance)]
+    else:
+        found = [_works(rows, names), *_order(rows, names, verdicts, best, chosen)]
+    return " ".join([*found, *_unlearned(unlearned_bases)])
 
 
 def named_best(rows: Sequence[SentenceRow], best: Sequence[str]) -> str | None:
@@ -78,13 +81,13 @@ def named_best(rows: Sequence[SentenceRow], best: Sequence[str]) -> str | None:
     return best[0] if len(best) == 1 and len(rows) > 1 and not _all_fail(rows) else None
 
 
-def _best(label: str, chosen: ChosenBest | None) -> str:
+def _best(label: str, names: RowNames, chosen: ChosenBest | None) -> str:
+    best = names.starting(f"{names.of(label)} is the best over all seeds", label)
     if chosen is None:
-        return f"Over all seeds, {label} is the best."
+        return f"{best}."
     return (
-        f"Over all seeds, {label} is the best: {percent(chosen.corrected)} "
-        f"({_limits(chosen.score, chosen.level)}) after correction for the choice among "
-        f"{chosen.candidates} methods."
+        f"{best}: {percent(chosen.corrected)} ({_limits(chosen.score, chosen.level)}), corrected "
+        f"for the choice among {chosen.candidates} methods."
     )
 
 
@@ -114,65 +117,98 @@ def _all_fail(rows: Sequence[SentenceRow]) -> bool:
     return all(row.failing.failing == row.failing.seeds for row in rows)
 
 
-def _nothing_works(rows: Sequence[SentenceRow], chance: float) -> str:
+def _nothing_works(rows: Sequence[SentenceRow], names: RowNames, chance: float) -> str:
     best = max(rows, key=lambda row: row.score.mean)
-    return (
-        f"Nothing measured works: the best, {best.label}, scores {percent(best.score.mean)}, and "
-        f"chance is {percent(chance)}."
-    )
+    scores = f"scores {percent(best.score.mean)}; chance is {percent(chance)}."
+    name = names.of(best.label)
+    if len(rows) == 1:
+        return names.starting(f"{name} does not work: it {scores}", best.label)
+    return f"Nothing measured works: the best, {name}, {scores}"
 
 
-def _works(rows: Sequence[SentenceRow]) -> str:
+def _unlearned(bases: int) -> Iterator[str]:
+    if bases == 1:
+        yield "The base model has not learned its own task: adapt a better one first."
+    elif bases:
+        yield f"{bases} base models have not learned their own tasks: adapt better ones first."
+
+
+def _works(rows: Sequence[SentenceRow], names: RowNames) -> str:
     working = [row for row in rows if 2 * row.failing.failing <= row.failing.seeds]
     never = [row for row in rows if row.failing.failing == row.failing.seeds]
     partly = [row for row in rows if row not in working and row not in never]
     clauses: list[str] = []
     if working:
-        names = listed([f"{row.label} ({_score(row)})" for row in working])
-        clauses.append(f"{names} {'works' if len(working) == 1 else 'work'}")
-    if partly:
-        names = listed([f"{row.label} ({_seeds(row)})" for row in partly])
-        clauses.append(f"{names} {'fails' if len(partly) == 1 else 'fail'} on most seeds")
+        scores = [_score(row, is_first=row is working[0]) for row in working]
+        clauses.append(_clause(working, names, ("works", "work"), scores))
     if never:
-        names = listed([f"{row.label} ({percent(row.score.mean)})" for row in never])
-        clauses.append(f"{names} {'does' if len(never) == 1 else 'do'} not work")
-    return f"{'; '.join(clauses)}."
+        verbs = ("does not", "do not") if working else ("does not work", "do not work")
+        clauses.append(_clause(never, names, verbs, [percent(row.score.mean) for row in never]))
+    if partly:
+        count, *rest = [
+            f"{names.of(row.label)}{' fails' if row is partly[0] else ''} on {_of_seeds(row)}"
+            for row in partly
+        ]
+        clauses.append(listed([f"{count} seeds", *rest]))
+    first = [*working, *never, *partly][0]
+    return names.starting(f"{'; '.join(clauses)}.", first.label)
 
 
-def _score(row: SentenceRow) -> str:
-    limits = _limits(row.score, row.score.level)
-    return f"{percent(row.score.mean)}, {limits}; {_seeds(row)}"
+def _clause(
+    rows: Sequence[SentenceRow], names: RowNames, verbs: tuple[str, str], scores: Sequence[str]
+) -> str:
+    """Return "a (90 %) and b (80 %) work", with a range for many scores."""
+    verb = verbs[len(rows) > 1]
+    who = [names.of(row.label) for row in rows]
+    if len({*scores}) == 1:
+        return f"{listed(who)} {verb} ({scores[0]})"
+    if len(rows) <= MOST_SCORED:
+        each = [f"{name} ({score})" for name, score in zip(who, scores, strict=True)]
+        return f"{listed(each)} {verb}"
+    means = [row.score.mean for row in rows]
+    subject = listed(who) if len(who) <= MOST_LISTED else f"{len(who)} methods"
+    return f"{subject} {verb} ({100 * min(means):.1f} to {percent(max(means))})"
+
+
+def _score(row: SentenceRow, *, is_first: bool) -> str:
+    """Return a score with its interval, whose level only the first one states."""
+    limits = f"{100 * row.score.low:.1f} to {100 * row.score.high:.1f}"
+    if is_first:
+        limits = _limits(row.score, row.score.level)
+    failed = f"; {_of_seeds(row)} seeds failed" if row.failing.failing else ""
+    return f"{percent(row.score.mean)}, {limits}{failed}"
 
 
 def _limits(score: Interval, level: float) -> str:
-    return f"{100 * level:.0f} % interval {100 * score.low:.1f} to {percent(score.high)}"
+    return f"{100 * level:.0f} % interval {100 * score.low:.1f} to {100 * score.high:.1f}"
 
 
-def _seeds(row: SentenceRow) -> str:
-    return f"{row.failing.failing} of {counted(row.failing.seeds, 'seed')} failed"
+def _of_seeds(row: SentenceRow) -> str:
+    return f"{row.failing.failing} of {row.failing.seeds}"
 
 
 def _order(
     rows: Sequence[SentenceRow],
+    names: RowNames,
     verdicts: Sequence[Verdict],
     best: Sequence[str],
     chosen: ChosenBest | None,
 ) -> Iterator[str]:
     working = [row.label for row in rows if row.failing.failing < row.failing.seeds]
     if (label := named_best(rows, best)) is not None:
-        yield _best(label, chosen)
+        yield _best(label, names, chosen)
     among = [
         one
         for one in verdicts
         if one.successful is not None and one.successful.finding in ("better", "worse")
     ]
-    yield from _better_among(among, working)
-    ordered = any(one.finding in ("better", "worse") for one in verdicts)
-    contested = _contested(verdicts, best)
-    yield from _not_known(contested, of_all=not ordered and len(best) == len(rows))
+    yield from _better_among(among, names, working)
+    yield from _not_known(_contested(verdicts, best), names, candidates=len(rows))
 
 
-def _better_among(among: Sequence[Verdict], working: Sequence[str]) -> Iterator[str]:
+def _better_among(
+    among: Sequence[Verdict], names: RowNames, working: Sequence[str]
+) -> Iterator[str]:
     pairs = [
         (one.pair.first, one.pair.second)
         if one.successful is not None and one.successful.finding == "better"
@@ -180,29 +216,33 @@ def _better_among(among: Sequence[Verdict], working: Sequence[str]) -> Iterator[
         for one in among
         if one.pair.first in working and one.pair.second in working
     ]
-    if pairs:
-        orders = listed(
-            [f"{better} is better than {worse}" for better, worse in pairs[:MOST_NAMED]]
-        )
-        rest = len(pairs) - MOST_NAMED
-        more = f" (and {counted(rest, 'more pair')})" if rest > 0 else ""
-        yield f"Among seeds that do not fail, {orders}{more}."
+    if not pairs:
+        return
+    worse: dict[str, list[str]] = {}
+    for better, other in pairs[:MOST_NAMED]:
+        worse.setdefault(better, []).append(names.of(other))
+    orders = [f"{names.of(one)} is better than {listed(others)}" for one, others in worse.items()]
+    rest = len(pairs) - MOST_NAMED
+    more = f"; {counted(rest, 'more pair')} {'differs' if rest == 1 else 'differ'}"
+    yield f"Among seeds that do not fail, {', and '.join(orders)}{more if rest > 0 else ''}."
 
 
-def _not_known(contested: Sequence[Verdict], *, of_all: bool) -> Iterator[str]:
-    """Yield a sentence on open pairs and the seeds to settle them.
-
-    With `of_all`, no pair of all rows has a known order, and they are not all named again.
-    """
+def _not_known(contested: Sequence[Verdict], names: RowNames, *, candidates: int) -> Iterator[str]:
+    """Yield a sentence on the best method and the seeds to find it."""
     if not contested:
         return
-    names = [*dict.fromkeys(name for one in contested for name in _labels(one))]
-    seeds = counted(min(one.pair.seeds for one in contested), "seed")
-    if of_all and len(names) > MOST_NAMED:
-        yield f"With {seeds}, no order over all seeds is known; {_settled(contested)}."
-        return
+    labels = [*dict.fromkeys(name for one in contested for name in _labels(one))]
+    seeds = min(one.pair.seeds for one in contested)
+    if len(labels) == 2:
+        which = f"which of {listed([names.of(label) for label in labels])} is better"
+    elif len(labels) <= MOST_NAMED:
+        which = f"which of {listed([names.of(label) for label in labels])} is the best"
+    elif len(labels) == candidates:
+        which = "which method is the best"
+    else:
+        which = f"which of {len(labels)} methods is the best"
     yield (
-        f"With {seeds}, the order of {listed(names)} over all seeds is not known; "
+        f"With {counted(seeds, 'seed')}, it remains open {which} over all seeds; "
         f"{_settled(contested)}."
     )
 
@@ -223,13 +263,12 @@ def _labels(verdict: Verdict) -> tuple[str, str]:
 def _settled(contested: Sequence[Verdict]) -> str:
     lows = [one.more_seeds_low for one in contested if one.more_seeds_low is not None]
     if not lows:
-        return f"{MOST_SEEDS} seeds are not expected to settle it"
+        return f"{MOST_SEEDS} are not expected to settle it"
     highs = [one.more_seeds_high for one in contested if one.more_seeds is not None]
     numbers = [high for high in highs if high is not None]
     some = "it" if len(lows) == len(contested) else "part of it"
     least = min(lows)
     if len(numbers) < len(highs):
-        return f"at least {counted(least, 'more seed')} should settle {some}"
+        return f"at least {least} more should settle {some}"
     most = max(numbers)
-    number = counted(most, "more seed")
-    return f"{number if least == most else f'{least} to {number}'} should settle {some}"
+    return f"{least if least == most else f'{least} to {most}'} more should settle {some}"

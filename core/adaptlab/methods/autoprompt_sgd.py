@@ -18,6 +18,7 @@ class AutoPromptSGD(HardPrompt):
     """
 
     title: ClassVar[str] = "AutoPrompt, projected SGD"
+    phrase: ClassVar[str | None] = "AutoPrompt with projected SGD"
     summary: ClassVar[str] = "Tokens found by gradient steps that end on embeddings."
     formula: ClassVar[str] = "P ← Proj_E(P - η ∇L(P) + √(2ηβ) ε)"
     reference: ClassVar[str] = "Wen et al. (NeurIPS 2023), baseline; Shi et al. (2023), noise"

@@ -16,6 +16,7 @@ class FromScratch(Method):
     """
 
     title: ClassVar[str] = "From scratch"
+    phrase: ClassVar[str | None] = "training from scratch"
     summary: ClassVar[str] = "A new model of the base's shape, trained without its weights."
     formula: ClassVar[str] = "W ← W₀ + ΔW for every W, with W₀ drawn as in pretraining"
     reference: ClassVar[str] = "control for Petrov, Torr, Bibi (ICLR 2024), section 5.2"

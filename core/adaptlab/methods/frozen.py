@@ -11,6 +11,7 @@ class Frozen(Method):
     """Train nothing and add nothing."""
 
     title: ClassVar[str] = "Frozen base"
+    phrase: ClassVar[str | None] = "the frozen base"
     summary: ClassVar[str] = "The base model without any adaptation, as the baseline."
     formula: ClassVar[str] = "ΔW = 0"
     reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), tables 1 to 3, first rows"

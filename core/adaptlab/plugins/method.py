@@ -54,6 +54,8 @@ class Method(Value, ABC):
     """
 
     title: ClassVar[str]
+    phrase: ClassVar[str | None] = None
+    """The method within a sentence; None for its title, in lower case unless it is a name."""
     summary: ClassVar[str]
     formula: ClassVar[str]
     reference: ClassVar[str]
@@ -100,6 +102,16 @@ class Method(Value, ABC):
     """The nearest configuration that PEFT has; it matters for methods without a PEFT form."""
 
     name: PluginName
+
+    @classmethod
+    def in_sentence(cls) -> str:
+        """Return the method within a sentence: "full fine-tuning", "LoRA"."""
+        if cls.phrase is not None:
+            return cls.phrase
+        first = cls.title.partition(" ")[0]
+        return (
+            cls.title if first[1:] != first[1:].lower() else cls.title[:1].lower() + cls.title[1:]
+        )
 
     @abstractmethod
     def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:

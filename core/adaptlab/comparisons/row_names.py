@@ -1,0 +1,60 @@
+"""Names of compared rows within sentences: "full fine-tuning", "LoRA"."""
+
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+from adaptlab.errors import UnknownName
+from adaptlab.plugins.method import METHODS
+
+_NAMED = re.compile(r"([a-z0-9_]+)(?: ?([(].*)|( on .*))?", re.DOTALL)
+"""The name of a method, then the knobs, base model or job that distinguish its row."""
+
+
+class NamedRow(Protocol):
+    """The members of a row that its name depends on."""
+
+    @property
+    def method(self) -> str:
+        """The name of the row without its budget."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """The name of the row with its budget."""
+        ...
+
+
+class RowNames:
+    """The names of rows at one budget within a sentence, by their labels.
+
+    Labels that users gave stay as they are. Rows that would share a name keep their labels.
+    """
+
+    def __init__(self, rows: Sequence[NamedRow]) -> None:
+        names = {row.label: method_in_sentence(row.method) for row in rows}
+        shared = [*names.values()]
+        self._given = {row.label: (row.label, row.method) for row in rows}
+        self._names = {
+            label: label if shared.count(name) > 1 else name for label, name in names.items()
+        }
+
+    def of(self, label: str) -> str:
+        """Return the name of a row."""
+        return self._names[label]
+
+    def starting(self, text: str, label: str) -> str:
+        """Return a sentence that starts with the name of a row, with its capital."""
+        is_title = self._names[label] not in self._given[label]
+        return text[:1].upper() + text[1:] if is_title else text
+
+
+def method_in_sentence(label: str) -> str:
+    """Return the name within a sentence: "LoRA (rank=4)" for "lora(rank=4)"."""
+    if (parts := _NAMED.fullmatch(label)) is None:
+        return label
+    try:
+        name = METHODS.get(parts[1]).in_sentence()
+    except UnknownName:
+        return label
+    return f"{name} {parts[2]}" if parts[2] else f"{name}{parts[3] or ''}"
