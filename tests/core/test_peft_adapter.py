@@ -365,7 +365,7 @@ def test_every_byte_counts_for_the_fingerprint(tmp_path: Path) -> None:
     with pytest.raises(BadAdapter, match=f"models/lora is not as it was .*: {ADAPTER_WEIGHTS}"):
         placed.read()
     (folder / ADAPTER_CONFIG).write_text(json.dumps({**LORA, "lora_alpha": 5}))
-    with pytest.raises(BadAdapter, match=f"{ADAPTER_CONFIG}, {ADAPTER_WEIGHTS}"):
+    with pytest.raises(BadAdapter, match=rf"{ADAPTER_CONFIG} \(.*, {ADAPTER_WEIGHTS} \("):
         placed.read()
 
 
