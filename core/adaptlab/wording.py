@@ -39,6 +39,8 @@ _KINDS: Mapping[str, str] = {
     "model_attributes_type": "a mapping of names to values",
     "none_required": "null",
 }
+_IN_JSON: Mapping[str, str] = {"True": "true", "False": "false", "None": "null"}
+"""The only values that a member can have, as Python and as JSON write them."""
 UNKNOWN = "unknown_"
 """The first part of the codes of a registry's errors, whose messages are sentences."""
 MOST_OF_A_VALUE = 40
@@ -59,7 +61,7 @@ def demand(error: ErrorDetails) -> str | None:
     if length := _LENGTH.match(message):
         return f"{length[1]} long" if "character" in length[1] else f"a list of {length[1]}"
     wanted = message.removeprefix("Input should be ").removeprefix("a valid ")
-    return None if wanted == message else wanted
+    return None if wanted == message else _IN_JSON.get(wanted, wanted)
 
 
 def sentence(name: str, error: ErrorDetails) -> str:
@@ -80,8 +82,9 @@ def sentence(name: str, error: ErrorDetails) -> str:
 
 def value_excerpt(value: object) -> str:
     """Return a wrong value for a message: as JSON, shortened, on one line."""
-    is_single = value is None or isinstance(value, str | float | bool)
-    return shortened(json.dumps(value) if is_single else "a list", MOST_OF_A_VALUE)
+    if value is None or isinstance(value, str | float | int):
+        return shortened(json.dumps(value), MOST_OF_A_VALUE)
+    return "a mapping" if isinstance(value, Mapping) else "a list"
 
 
 def shortened(text: str, most: int) -> str:

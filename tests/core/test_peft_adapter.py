@@ -262,6 +262,8 @@ def test_what_has_no_form_is_refused_by_name(name: str, llama: Family, tmp_path:
         ({"num_transformer_submodules": 2}, (3, 16), "num_transformer_submodules must be 1"),
         ({"task_type": None}, (3, 16), "task_type must be 'CAUSAL_LM'"),
         ({"num_virtual_tokens": 0}, (0, 16), "has 0 learned positions"),
+        ({"num_attention_heads": {}}, (3, 16), "must be a whole number, not a mapping"),
+        ({"num_transformer_submodules": 3}, (3, 16), "submodules must be 1, not 3"),
         ({"num_virtual_tokens": 4097}, (4097, 16), r"has 4,097 learned positions.* 1 to 4,096\."),
         ({"modules_to_save": ["lm_head"]}, (3, 16), "modules_to_save, which are trained copies"),
     ],
@@ -363,7 +365,7 @@ def test_every_byte_counts_for_the_fingerprint(tmp_path: Path) -> None:
     with pytest.raises(BadAdapter, match=f"models/lora is not as it was .*: {ADAPTER_WEIGHTS}"):
         placed.read()
     (folder / ADAPTER_CONFIG).write_text(json.dumps({**LORA, "lora_alpha": 5}))
-    with pytest.raises(BadAdapter, match=f"{ADAPTER_CONFIG} .*, {ADAPTER_WEIGHTS} "):
+    with pytest.raises(BadAdapter, match=rf"{ADAPTER_CONFIG} \(.*, {ADAPTER_WEIGHTS} \("):
         placed.read()
 
 

@@ -49,9 +49,12 @@ def test_sites_follow_from_headers_and_what_is_not_used_is_left_out(folder: Path
     [
         ({"mask_token_id": None}, "has no mask_token_id. Add the id"),
         ({"mask_token_id": 12}, "mask_token_id is 12 in a vocabulary of 12"),
-        ({"tie_word_embeddings": False}, "tie_word_embeddings: Input should be True"),
-        ({"is_decoder": True}, "is_decoder: Input should be False"),
-        ({"position_embedding_type": "relative_key"}, "position_embedding_type: "),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings must be true, not false"),
+        ({"is_decoder": True}, "is_decoder must be false, not true"),
+        (
+            {"position_embedding_type": "relative_key"},
+            "embedding_type must be 'absolute', not ",
+        ),
     ],
 )
 def test_configurations_of_other_models_are_refused(

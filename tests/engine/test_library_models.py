@@ -6,6 +6,7 @@ Each way in which a foreign model can be misread silently has a test here: no ma
 does not go through our function, tied weights, fused matrices, windows and positions.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -241,8 +242,38 @@ def test_rows_that_are_asked_for_are_those_of_all(tmp_path: Path):
     tokens, prompt = both.tokens().unsqueeze(0), 0.3 * torch.ones(1, 2, 24)
     for attached in (Attachments(), Attachments(prompt=prompt)):
         every = forward(family_of(both), base, tokens, attached, slice(None))
-        some = forward(family_of(both), base, tokens, attached, slice(4, 9))
+        at_head: list[int] = []
+
+        def counted(x: Tensor, y: Tensor, at_head: list[int] = at_head) -> Tensor:
+            at_head.append(x.shape[2])
+            return y
+
+        watched = replace(attached, outputs={"unembed": counted})
+        some = forward(family_of(both), base, tokens, watched, slice(4, 9))
         assert torch.allclose(some, every[:, :, 4:9], atol=1e-5)
+        assert at_head == [5], "logits of other rows would take most of the memory"
+
+
+@pytest.mark.parametrize("name", ["phi3", "modernbert"])
+def test_the_parts_of_a_fused_matrix_are_queries_keys_and_values(name: str, tmp_path: Path):
+    both = pair(MODELS[name], tmp_path, double=False)
+
+    def pattern(part: str | None) -> Tensor:
+        """Return the first pattern where a part is zero at the last position."""
+        recorder, site = Recorder(), f"blocks.0.attn.{part}"
+        cut = Attachments(
+            outputs={site: lambda _, y: torch.cat([y[:, :, :-1], 0 * y[:, :, -1:]], 2)}
+        )
+        both.logits(Attachments() if part is None else cut, recorder)
+        return recorder.patterns[0][0]  # B, H, T, T
+
+    plain, by_query, by_key, by_value = map(pattern, (None, "q", "k", "v"))
+    assert torch.equal(by_value, plain)
+    assert torch.equal(by_query[..., :-1, :], plain[..., :-1, :])
+    seen = by_query[..., -1, :]
+    assert torch.allclose(seen[seen > 0], 1 / (seen > 0).sum(-1).max().float()), "indifferent"
+    assert (by_key[..., -1, :] - plain[..., -1, :]).abs().max() > 1e-3
+    assert (by_key[..., -1, :] - by_query[..., -1, :]).abs().max() > 1e-3
 
 
 def test_attention_that_does_not_pass_our_function_is_refused(monkeypatch: pytest.MonkeyPatch):

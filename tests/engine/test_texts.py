@@ -24,9 +24,10 @@ from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.engine.run import run
 from adaptlab.engine.starting import initial_trainables
-from adaptlab.engine.texts import STEPS_SORTED, text_items, texts_of
+from adaptlab.engine.texts import STEPS_SORTED, right_choices, text_items, texts_of
 from adaptlab.errors import InvalidSpec, TrainingStopped
 from adaptlab.measurements.results import Evaluated, TrainingSaved
+from adaptlab.plugins.splits import Split
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import PretrainSpec
 
@@ -188,6 +189,15 @@ def test_a_step_has_records_of_training_in_no_order_of_the_file(data: Stored):
     for split in ("validation", "test"):
         places = texts.of_split[split]
         assert not torch.equal(places, places.sort().values)
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_the_first_items_of_a_file_sorted_by_class_have_all_classes(split: Split, tmp_path: Path):
+    by_class = sorted(reviews(300), key=lambda record: record["label"])
+    task = stored(tmp_path, by_class).task(TASKS["signs"])
+    first = right_choices(task, split, 8)
+    assert len(first) == 8
+    assert first.unique().tolist() == [0, 1]
 
 
 def test_equal_seeds_read_equal_items_and_others_do_not(data: Stored):

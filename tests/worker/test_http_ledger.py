@@ -22,6 +22,7 @@ from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.settings import Settings
 from adaptlab_worker import http_ledger
 from adaptlab_worker.api_connection import ApiConnection, open_connections
+from adaptlab_worker.errors import UnexpectedAnswer
 from adaptlab_worker.http_ledger import HttpLedger, batches
 
 Sessions = sessionmaker[Session]
@@ -173,6 +174,19 @@ def test_what_is_too_much_for_one_request_goes_in_several(
         assert session.scalars(select(TrainingState.artifact_sha256)).one() == sha256
     ledger.record(claim, [Progress(phase="training", step=6, total=9)])
     assert job(sessions, claim.job_id).step == 6
+
+
+def test_a_file_that_is_too_large_names_the_setting(
+    settings: Settings, sessions: Sessions, token: str
+) -> None:
+    narrow = settings.model_copy(update={"max_upload_bytes": 2**20})
+    new_job(sessions)
+    with TestClient(create_app(narrow), raise_server_exceptions=False) as app:
+        ledger, _ = by(app, token)
+        claim = a_claim(ledger)
+        assert ledger.put_artifact(claim, [bytes(2**20)]).size == 2**20
+        with pytest.raises(UnexpectedAnswer, match=r"1048576 bytes.*ADAPTLAB_MAX_UPLOAD_BYTES"):
+            ledger.put_artifact(claim, [bytes(2**20), b"x"])
 
 
 def test_batches_keep_the_order_and_none_is_larger_than_it_must_be() -> None:

@@ -114,7 +114,12 @@ class HttpLedger:
     def put_artifact(self, lease: Lease, chunks: Iterable[bytes]) -> StoredArtifact:
         """See `Ledger`."""
         sent = _Counted(chunks)
-        answer = self._connection.upload(_path(lease, "artifacts"), sent.pieces(), lease)
+        try:
+            answer = self._connection.upload(_path(lease, "artifacts"), sent.pieces(), lease)
+        except UnexpectedAnswer as refused:
+            if refused.status != HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+                raise
+            raise UnexpectedAnswer(f"{refused} {_TOO_LARGE}", refused.status) from refused
         stored = _read(StoredContent, answer)
         if (stored.sha256, stored.size) != (sent.sha256, sent.size):
             raise LedgerUnreachable(
@@ -222,6 +227,12 @@ def _path(lease: Lease, what: str) -> str:
 
 def _json(value: Value) -> bytes:
     return value.model_dump_json().encode()
+
+
+_TOO_LARGE = (
+    "The server stores no larger file of a worker by the API: raise ADAPTLAB_MAX_UPLOAD_BYTES "
+    "there, or leave the job to a worker next to the database."
+)
 
 
 @contextmanager

@@ -17,8 +17,9 @@ from pydantic_core import ErrorDetails
 from adaptlab.errors import BadModelFolder, InvalidSpec
 from adaptlab.plugins.family import FAMILIES, Family
 from adaptlab.plugins.images import Preprocessor
+from adaptlab.validation import error_text
 from adaptlab.weights.folder_files import FolderFiles
-from adaptlab.wording import shortened, value_excerpt
+from adaptlab.wording import demand, shortened, value_excerpt
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
@@ -119,7 +120,7 @@ class Description:
         try:
             published = self.family.from_published(self.architecture, self.config, stored)
         except ValidationError as error:
-            details = "; ".join(map(_detail, error.errors()))
+            details = _details(error.errors())
             raise BadModelFolder(
                 f"{CONFIG} describes a {self.architecture} that adaptlab does not support. "
                 f"{shortened(details, LONGEST_DETAIL)}"
@@ -129,23 +130,42 @@ class Description:
         return published
 
 
-def _detail(error: ErrorDetails) -> str:
-    """Return one error with its member; one of the whole model has none."""
-    place, text = ".".join(map(str, error["loc"])), error["msg"].removeprefix("Value error, ")
-    return f"{place}: {text}" if place else text
+def _details(errors: Sequence[ErrorDetails]) -> str:
+    """Return errors as sentences; those about one member are one."""
+    by_place: dict[str, list[ErrorDetails]] = {}
+    for error in errors:
+        by_place.setdefault(".".join(map(str, error["loc"])), []).append(error)
+    return " ".join(_sentence(place or CONFIG, here) for place, here in by_place.items())
+
+
+def _sentence(place: str, errors: Sequence[ErrorDetails]) -> str:
+    """Return the errors of one member, with its value where one is wrong."""
+    text = error_text(place, errors)
+    if demand(errors[0]) is None:
+        return text
+    return f"{text.rstrip('.')}, not {value_excerpt(errors[0]['input'])}."
 
 
 def read_description(files: FolderFiles) -> Description:
     """Return what the `config.json` of a folder says.
 
     Raises:
-        BadModelFolder: there is none, its weights are quantised, or no family supports the
-            architecture.
+        BadModelFolder: there is none, it names code of its own, its weights are quantised, or no
+            family supports the architecture.
     """
     config = read_json_object(files, CONFIG)
+    if config.get("auto_map") is not None:
+        raise BadModelFolder(_OWN_CODE)
     if config.get("quantization_config") is not None:
         raise BadModelFolder(_quantised(config["quantization_config"]))
     return Description(*_known_architecture(config), config)
+
+
+_OWN_CODE = (
+    f"{CONFIG} has an auto_map, which names code that comes with the model. adaptlab never runs "
+    "such code. If transformers computes this model without trust_remote_code, remove auto_map "
+    f"from {CONFIG}; otherwise choose a model that needs no code of its own."
+)
 
 
 def _quantised(how: object) -> str:
