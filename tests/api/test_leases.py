@@ -18,8 +18,11 @@ from tests.making import (
     a_claim,
     a_job,
     a_ledger,
+    a_pretrain_document,
     a_project,
+    a_study_document,
     a_token,
+    a_worker,
     metric_points,
     weights_content,
 )
@@ -301,3 +304,28 @@ def test_content_and_requests_are_limited(narrow: TestClient, sessions: Sessions
     refused = next(answer for answer in beats if answer.status_code != 200)
     assert refused.status_code == 429
     assert refused.headers["retry-after"]
+
+
+def test_a_plan_warns_of_files_that_the_workers_of_its_queue_cannot_store(
+    settings: Settings, sessions: Sessions, token: str
+) -> None:
+    app = create_app(settings.model_copy(update={"max_upload_bytes": 2**10}))
+    with TestClient(app, headers={"Authorization": f"Bearer {token}"}) as client:
+        with sessions.begin() as session:
+            a_base_model(session)
+
+        def warned(path: str, document: Json) -> bool:
+            answer = client.post(f"{path}?validate_only=true", json=document)
+            assert answer.status_code == 200, answer.text
+            return any("ADAPTLAB_MAX_UPLOAD_BYTES" in text for text in answer.json()["warnings"])
+
+        def of_all() -> list[bool]:
+            job = a_pretrain_document(name="other")
+            plans = (("/v1/jobs", job), ("/v1/studies", a_study_document()))
+            return [warned(*plan) for plan in plans]
+
+        assert of_all() == [False, False], "no worker serves the queue"
+        Cluster(client, a_worker_token(sessions))
+        assert of_all() == [True, True]
+        a_worker(a_ledger(sessions))
+        assert of_all() == [False, False], "a worker next to the database has no such limit"

@@ -38,7 +38,7 @@ from adaptlab_answers.jobs import JobView, Preview
 from adaptlab_db.job_states import TERMINAL_STATES, UNCLAIMED_STATES
 from adaptlab_db.tables import Job
 from adaptlab_services.errors import Conflict, NotFound
-from adaptlab_services.jobs import estimates, gpu_needs, slow_precision
+from adaptlab_services.jobs import estimates, gpu_needs, slow_precision, transit_sizes
 from adaptlab_services.jobs.gpu_needs import NO_NEEDS, GpuNeeds
 from adaptlab_services.jobs.rows import NewJob, insert_job
 from adaptlab_services.jobs.views import (
@@ -435,6 +435,7 @@ def _previews(session: Session, resolved: Sequence[tuple[Spec, Resolved]]) -> li
                 *_queue_warnings(_queues_of(spec), served),
                 *needed.warnings(frozenset(served), without_gpu),
                 *slow_precision.warnings(session, [(job, spec.resources.queue)]),
+                *transit_sizes.warnings(session, [(job, spec.resources.queue)]),
                 *estimates.warnings(estimate, spec.resources.max_seconds),
                 *_equal_job_warnings(done.get(digest)),
             ),

@@ -40,6 +40,7 @@ class Sizes:
     max_attention_bytes: int
     max_check_tokens: int
     max_job_bytes: int
+    max_upload_bytes: int | None = None
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -50,6 +51,7 @@ class Sizes:
             settings.max_attention_bytes,
             settings.max_check_tokens,
             settings.max_job_bytes,
+            settings.max_upload_bytes,
         )
 
     def problems(self, resolved: Resolved) -> Iterator[Problem]:
@@ -131,6 +133,12 @@ def checked(session: Session, resolved: R) -> R:
     if problems:
         raise InvalidSpec(*problems)
     return resolved
+
+
+def most_content(session: Session) -> int | None:
+    """Return the most bytes of a file by the API, None if any may come."""
+    sizes = session.info.get(_SIZES)
+    return sizes.max_upload_bytes if isinstance(sizes, Sizes) else None
 
 
 def check_each(session: Session, resolved: Sequence[Resolved]) -> None:

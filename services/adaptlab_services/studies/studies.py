@@ -41,7 +41,7 @@ from adaptlab_answers.studies import (
 )
 from adaptlab_db.tables import Project, Study, StudyJob, User
 from adaptlab_services import paging
-from adaptlab_services.jobs import gpu_needs, jobs, slow_precision, study_lock
+from adaptlab_services.jobs import gpu_needs, jobs, slow_precision, study_lock, transit_sizes
 from adaptlab_services.jobs.annotations import changed_columns
 from adaptlab_services.jobs.estimates import estimate
 from adaptlab_services.jobs.gpu_needs import GpuNeeds
@@ -492,6 +492,7 @@ def _preview(
     needs = GpuNeeds.of((job.training, queue) for job, queue in trained if job.training)
     warnings = jobs.queue_warnings(session, queues, needs)
     warnings += slow_precision.warnings(session, trained)
+    warnings += transit_sizes.warnings(session, trained)
     warnings += _check_texts(session, spec, facts, plan, rules)
     estimated = {name: estimate(session, *job) for name, job in new_bases.items()}
     return study_preview(session, spec.name, plan, assignment, checks, estimated, warnings)
