@@ -24,7 +24,7 @@ DATA_DIR ?=
 PORT ?=
 ARGS ?=
 # Files of tests that run at the same time: more than there are cores, since most wait for processes.
-TEST_PROCESSES ?= 3
+TEST_PROCESSES ?= 4
 UPGRADE ?=
 SBOM ?= sbom.json
 # Which build of torch: `auto` looks for a GPU; `none` takes whatever the registry serves first.
