@@ -19,6 +19,8 @@ from adaptlab.engine.library_model import Float64
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.families.transformers import Transformers
 from adaptlab.plugins.method import Method
+from adaptlab.weights.model_folder import check_folder, fingerprint
+from adaptlab.weights.placed_folder import PlacedFolder
 
 CLASSES = 5
 IMAGES: dict[str, Callable[[], PreTrainedModel]] = {
@@ -41,6 +43,23 @@ IMAGES: dict[str, Callable[[], PreTrainedModel]] = {
         ),
     )
 }
+
+
+def a_tiny_vit(path: Path, channels: int) -> PlacedFolder:
+    """A ViT for images of 8 × 8 pixels with random weights, in a new folder."""
+    make = architecture(
+        "ViTForImageClassification",
+        "ViTConfig",
+        vocab_size=None,
+        num_key_value_heads=None,
+        max_position_embeddings=None,
+        image_size=8,
+        patch_size=4,
+        num_channels=channels,
+        qkv_bias=False,  # a bias of all keys changes no pattern, so it would not be moved
+    )
+    randomised(make, double=False).save_pretrained(path)
+    return PlacedFolder(path=path, name="vit", files=fingerprint(check_folder(path)))
 
 
 @dataclass(frozen=True)

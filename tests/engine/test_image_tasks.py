@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.engine.library_models import architecture
+from tests.engine.image_models import a_tiny_vit
 from tests.engine.making import Remembering, trainables
-from tests.engine.published import randomised
 from torch import Tensor
 from transformers import ViTForImageClassification
 
@@ -38,7 +37,7 @@ from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import ResolvedAdapt
 from adaptlab.specs.spec import AdaptSpec
 from adaptlab.tasks.digit_images import DigitImages
-from adaptlab.weights.model_folder import check_folder, fingerprint
+from adaptlab.weights.model_folder import check_folder
 from adaptlab.weights.placed_folder import PlacedFolder
 
 METHODS: Mapping[str, dict[str, Any]] = {
@@ -60,20 +59,7 @@ each_method = pytest.mark.parametrize("name", METHODS)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> PlacedFolder:
-    path = tmp_path_factory.mktemp("vit")
-    make = architecture(
-        "ViTForImageClassification",
-        "ViTConfig",
-        vocab_size=None,
-        num_key_value_heads=None,
-        max_position_embeddings=None,
-        image_size=8,
-        patch_size=4,
-        num_channels=1,
-        qkv_bias=False,  # a bias of all keys changes no pattern, so it would not be moved
-    )
-    randomised(make, double=False).save_pretrained(path)
-    return PlacedFolder(path=path, name="vit", files=fingerprint(check_folder(path)))
+    return a_tiny_vit(tmp_path_factory.mktemp("vit"), channels=1)
 
 
 def job(family: Family, **changes: Any) -> ResolvedAdapt:

@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.engine.library_models import architecture
+from tests.engine.image_models import a_tiny_vit
 from tests.engine.making import Remembering
-from tests.engine.published import randomised
 from tests.pictures import drawn, image_records
 from tests.texts import Stored, stored
 
@@ -24,7 +23,7 @@ from adaptlab.specs.resolve import BaseModelFacts, resolve, resolve_task
 from adaptlab.specs.resolved import ResolvedAdapt
 from adaptlab.specs.spec import AdaptSpec, Choice
 from adaptlab.tasks.image_classification import ImageClassification
-from adaptlab.weights.model_folder import check_folder, fingerprint
+from adaptlab.weights.model_folder import check_folder
 from adaptlab.weights.placed_folder import PlacedFolder
 
 CPU = torch.device("cpu")
@@ -110,20 +109,7 @@ def test_without_pillow_it_is_named(trees: Stored, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def folder(tmp_path: Path) -> PlacedFolder:
-    path = tmp_path / "vit"
-    make = architecture(
-        "ViTForImageClassification",
-        "ViTConfig",
-        vocab_size=None,
-        num_key_value_heads=None,
-        max_position_embeddings=None,
-        image_size=8,
-        patch_size=4,
-        num_channels=3,
-        qkv_bias=False,
-    )
-    randomised(make, double=False).save_pretrained(path)
-    return PlacedFolder(path=path, name="vit", files=fingerprint(check_folder(path)))
+    return a_tiny_vit(tmp_path / "vit", channels=3)
 
 
 def test_a_job_scores_them_and_shows_patches(folder: PlacedFolder, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_datasets_are_listed_and_shown(visitor: TestClient):
 def test_images_have_their_size_and_their_task(visitor: TestClient):
     upload(visitor, "trees", [*image_records(20), {"image": "none", "label": "elm"}])
     shown = html.unescape(text_of(visitor.get("/datasets/trees").text))
-    assert "images of 1 × 8 × 8, and 1 other values, the first in record 21" in shown
+    assert "images of 1 × 8 × 8, and 1 other value, the first in record 21" in shown
     upload(visitor, "woods", image_records(20))
     task = forms.shown_json(visitor.get("/studies/new?dataset=woods").text)["tasks"][0]
     assert (task["name"], task["label"]) == ("image_classification", {"field": "label"})

@@ -3,7 +3,7 @@
 import io
 import json
 import tempfile
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -69,9 +69,9 @@ def is_of_images(path: Path) -> bool:
 def image_records(path: Path, size: Size | None, *, grey: bool = False) -> Generator[Path]:
     """Yield a temporary file with images as JSON lines, from a folder or .npz.
 
-    In a folder, images lie in a folder for each label, which may lie in folders for splits. Images
-    are grey if none has colour, or with `grey`. With `size`, each is cut to its proportions around
-    the middle and made of that size.
+    A folder has a folder of images for each label, optionally inside folders for splits. Images
+    become grey if none has colour, or with `grey`. With `size`, each is cropped around its middle
+    and resized.
 
     Raises:
         NoImages: Pillow is not installed, or the images cannot be used.
@@ -79,12 +79,17 @@ def image_records(path: Path, size: Size | None, *, grey: bool = False) -> Gener
     """
     if find_spec("PIL") is None:  # an extra
         raise NoImages("Images need Pillow: install adaptlab[images] here.")
-    read = _of_folder if path.is_dir() else _of_arrays
-    grey = grey or all(labelled.image.mode in GREY for labelled in read(path))
+    if path.is_dir():
+        found = _of_folder(path)
+        is_grey = all(labelled.image.mode in GREY for labelled in _of_folder(path))
+    else:
+        parts = _parts_of(path)
+        found = _of_arrays(parts)
+        is_grey = all(part.images.ndim == 3 or part.images.shape[-1] == 1 for part in parts)
     with tempfile.TemporaryDirectory(prefix="adaptlab-") as folder:
         target = Path(folder) / "records.jsonl"
         with target.open("wb") as lines:
-            lines.writelines(Gatherer(path.name).lines(_records(read(path), size, grey=grey)))
+            lines.writelines(Gatherer(path.name).lines(_records(found, size, grey=grey or is_grey)))
         yield target
 
 
@@ -96,7 +101,7 @@ def _records(
     first: tuple[int, int] | None = None
     for image, label, split, place in found:
         if image.mode in DEEP:
-            raise NoImages(f"{place} has levels beyond 8 and 16 bits. Save it with 8 bits.")
+            raise NoImages(f"{place} has more than 16 bits per channel. Save it with 8.")
         try:
             made = ImageOps.exif_transpose(image).convert("L" if grey else "RGB")
         except (OSError, SyntaxError) as error:
@@ -153,36 +158,53 @@ def _of_folder(folder: Path) -> Iterator[Labelled]:
         )
 
 
-def _of_arrays(path: Path) -> Iterator[Labelled]:
-    """Yield the images of an .npz, in the order of its arrays."""
+class _Part(NamedTuple):
+    """Images of one array with their labels, and the split that they are in."""
+
+    split: str | None
+    name: str
+    images: Any  # arrays of numpy, which is loaded late
+    labels: Any
+
+
+def _of_arrays(parts: Iterable[_Part]) -> Iterator[Labelled]:
+    """Yield the images of arrays, in their order."""
     import numpy as np
     from PIL import Image
 
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            read = {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError) as error:
-        raise NoImages(f"{path.name} cannot be read as an npz without objects: {error}.") from error
-    parts = list(_parts(read))
-    if not parts:
-        listed = ", ".join(sorted(read)[:MOST_TOLD]) or "no array"
-        raise NoImages(
-            f"{path.name} has {listed}. Name the arrays images and labels, or x and y, alone or "
-            "with a split: x_train, y_train, x_test, y_test."
-        )
     for split, name, images, labels in parts:
-        _check(path, name, images, labels)
         for place, (levels, label) in enumerate(zip(images, labels.reshape(-1), strict=True)):
             flat = levels[..., 0] if levels.ndim == 3 and levels.shape[-1] == 1 else levels
             image = Image.fromarray(np.ascontiguousarray(flat))
             yield Labelled(image, str(label), split, f"{name}[{place}]")
 
 
-def _parts(arrays: Mapping[str, Any]) -> Iterator[tuple[str | None, str, Any, Any]]:
-    """Yield split, name, images and labels of the arrays with usual names."""
+def _parts_of(path: Path) -> Sequence[_Part]:
+    """Return the arrays of an .npz with usual names, checked."""
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            read = {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError) as error:
+        detail = f"{path.name} cannot be read as an npz without objects: {error}."
+        raise NoImages(detail) from error
+    parts = tuple(_named_parts(read))
+    if not parts:
+        listed = ", ".join(sorted(read)[:MOST_TOLD]) or "no array"
+        raise NoImages(
+            f"{path.name} has {listed}. Name the arrays images and labels, or x and y, alone or "
+            "with a split: x_train, y_train, x_test, y_test."
+        )
+    for part in parts:
+        _check(path, part.name, part.images, part.labels)
+    return parts
+
+
+def _named_parts(arrays: Mapping[str, Any]) -> Iterator[_Part]:
     for images, labels in ARRAYS:
         if images in arrays and labels in arrays:
-            yield None, images, arrays[images], arrays[labels]
+            yield _Part(None, images, arrays[images], arrays[labels])
             return
     for images, labels in ARRAYS:
         for word, split in NAMES_OF_SPLITS.items():
@@ -190,7 +212,7 @@ def _parts(arrays: Mapping[str, Any]) -> Iterator[tuple[str | None, str, Any, An
                 name = form.format(part=images, split=word)
                 other = form.format(part=labels, split=word)
                 if name in arrays and other in arrays:
-                    yield split, name, arrays[name], arrays[other]
+                    yield _Part(split, name, arrays[name], arrays[other])
 
 
 def _check(path: Path, name: str, images: Any, labels: Any) -> None:

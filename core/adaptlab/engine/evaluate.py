@@ -28,7 +28,8 @@ class Judged:
         right: a mask of the correct ones.
         given: the places of the chosen labels, None if the task does not choose from a list.
         expected: the places of the right labels, likewise.
-        loss: the mean cross-entropy of all counted tokens in nats; None if the task chooses.
+        loss: the mean cross-entropy of all counted tokens in nats; None if the task chooses, or
+            if it was not asked for.
     """
 
     right: Bool[Tensor, "R N"]
@@ -52,10 +53,11 @@ def judged(
     replicates: int,
     *,
     attached: bool = True,
+    with_loss: bool = True,
 ) -> Judged:
     """Return the answers to the first `samples` items.
 
-    Without `attached`, the base model answers alone.
+    Without `attached`, the base model answers alone. Without `with_loss`, no loss is computed.
     """
     shape, device = (replicates, samples), model.plan.device
     expected = right_places(task, split, samples)
@@ -69,8 +71,9 @@ def judged(
         for places, items in scored_parts(model, task, split, samples, replicates):
             logits = answer(items)
             right[:, places] = lifted(items.right(logits, answer), replicates)
-            losses.add(items, logits)
-        return Judged(right, loss=losses.mean())
+            if with_loss:
+                losses.add(items, logits)
+        return Judged(right, loss=losses.mean() if with_loss else None)
     given = torch.zeros(shape, dtype=torch.int64, device=device)
     for places, items in scored_parts(model, task, split, samples, replicates):
         chosen = items.choose(answer)
@@ -89,7 +92,8 @@ def outcomes(
     attached: bool = True,
 ) -> Bool[Tensor, "{replicates} {samples}"]:
     """Return the mask of correct answers that `judged` returns."""
-    return judged(model, task, split, samples, replicates, attached=attached).right
+    answers = judged(model, task, split, samples, replicates, attached=attached, with_loss=False)
+    return answers.right
 
 
 @torch.no_grad()

@@ -31,7 +31,7 @@ class PictureSize(NamedTuple):
 
 
 class NotAPicture(ValueError):
-    """A value that is no picture; the text continues a sentence about it."""
+    """A value that is not a picture; the text says why: "is a damaged PNG"."""
 
 
 def picture_text(png: bytes) -> str:
@@ -89,7 +89,7 @@ def _size_of(kind: bytes, header: bytes) -> PictureSize:
     width, height = int.from_bytes(header[:4]), int.from_bytes(header[4:8])
     channels = _CHANNELS.get(header[9])
     if header[8] != 8 or channels is None:
-        raise NotAPicture("is a PNG that has not 8 bits per channel in grey or in red, green, blue")
+        raise NotAPicture("is a PNG without 8 bits per channel in greyscale or RGB")
     if not (0 < width <= MOST_SIDE and 0 < height <= MOST_SIDE):
-        raise NotAPicture(f"has {width:,} × {height:,} pixels, more than {MOST_SIDE:,} in a row")
+        raise NotAPicture(f"has {width:,} × {height:,} pixels, more than {MOST_SIDE:,} per side")
     return PictureSize(channels, height, width)

@@ -152,7 +152,7 @@ class ImageClassification(RecordsTask, ImageTask):
         if found is None:
             allowed = tuple(one.name for one in facts.fields if one.pictures)
             detail = (
-                f"The field {self.image_field!r} of {facts.name!r} does not begin with an image. "
+                f"The first {self.image_field!r} of {facts.name!r} is not an image. "
                 "`adaptlab datasets upload` makes such a dataset of a folder or an .npz."
             )
             yield Problem("/image_field", "no_images", detail, allowed=allowed)
@@ -162,7 +162,7 @@ class ImageClassification(RecordsTask, ImageTask):
             detail = (
                 f"The first image is {size}, and {counted(found.others, 'record')} of "
                 f"{facts.name!r}, the first of them record {found.first_other}, have another size "
-                "or no image. Upload it again with `--size`, which makes all alike."
+                "or no image. Upload them again with `--size`, which resizes all of them."
             )
             yield Problem("/image_field", "images_differ", detail)
         if (levels := size.tokens * facts.records) > MOST_LEVELS:

@@ -133,9 +133,9 @@ def upload(
     ] = None,
     form: FormatOption = None,
     size: Annotated[
-        str | None, typer.Option(help="Make all images of this size, such as 32 or 32x48.")
+        str | None, typer.Option(help="Crop and resize all images, such as to 32 or 32x48.")
     ] = None,
-    grey: Annotated[bool, typer.Option("--grey", help="Leave the colours of images out.")] = False,
+    grey: Annotated[bool, typer.Option("--grey", help="Convert images to greyscale.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Upload a file; after an interruption, run it again to send the rest.
