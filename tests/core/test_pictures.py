@@ -37,6 +37,11 @@ def refused(facts: RecordsFacts, **members: Any) -> tuple[str, str, str]:
     return problem.pointer, problem.code, problem.detail
 
 
+def flipped(png: bytes, place: int) -> bytes:
+    """The same bytes but for one bit."""
+    return png[:place] + bytes([png[place] ^ 1]) + png[place + 1 :]
+
+
 def header(**changes: int) -> bytes:
     """A PNG whose header says something else than its pixels."""
     known = {"width": 8, "height": 8, "depth": 8, "colour": 0} | changes
@@ -60,6 +65,7 @@ def test_the_size_is_read_without_the_pixels(size: tuple[int, int, int]) -> None
         (picture_text(a_png(1)[:-1]), "damaged"),
         (picture_text(a_png(1) + b"more"), "damaged"),
         (picture_text(a_png(1)[:33] + a_png(1)[-12:]), "damaged"),
+        (picture_text(flipped(a_png(1), 50)), "damaged"),
         (picture_text(a_png(1).replace(b"IDAT", b"IDAX")), "damaged"),
         (picture_text(header(depth=16)), "8 bits per channel"),
         (picture_text(header(colour=3)), "8 bits per channel"),
