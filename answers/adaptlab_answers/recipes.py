@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from adaptlab.reproductions.claim import Claim, Versions, version_words
-from adaptlab.reproductions.recipe import Preset, PublishedTable
+from adaptlab.reproductions.claim import Claim, Preset, Versions, version_words
+from adaptlab.reproductions.needs import Need
+from adaptlab.reproductions.recipe import PublishedTable
 from adaptlab.reproductions.recipe_report import RecipeReport
 from adaptlab.values import Value
 from adaptlab_answers.comparisons import StudyName
@@ -35,10 +36,14 @@ class Recipes(Value):
 
 
 class RecipePreset(Value):
-    """A preset: its study, and how and why it differs from the paper."""
+    """A preset: its study, and how and why it differs from the paper.
+
+    `needs` are the base models and datasets that have to exist beforehand.
+    """
 
     preset: Preset
     note: str
+    needs: tuple[Need, ...] = ()
     spec: JsonObject
 
 

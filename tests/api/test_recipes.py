@@ -122,7 +122,7 @@ def test_a_misspelt_name_brings_the_nearest_ones(api: TestClient) -> None:
     assert found["nearest"][0] == TABLE_1
     assert TABLE_1 in found["allowed"]
     found = fault(api.post("/v1/studies", json=QUICK | {"preset": "quik"}))
-    assert found["allowed"] == ["quick", "small", "faithful", "fair"]
+    assert found["allowed"] == ["quick", "small", "faithful", "fair", "text"]
 
 
 def test_a_recipe_and_a_spec_in_one_body_are_refused_member_by_member(api: TestClient) -> None:

@@ -220,3 +220,17 @@ def test_scores_stand_beside_each_other() -> None:
     cell = ReportCell(column="c", state="measured", published=published, measured=measured)
     assert beside(cell) == "91 ± 5 | 99.96 [99.9, 100]"
     assert beside(ReportCell(column="c", state="absent")) == "– | not run"
+
+
+def test_a_preset_on_texts_says_what_is_missing_and_takes_other_names(invoke: Invoke) -> None:
+    done = invoke("recipes", "run", "wen2023/hard-prompts", "--preset", "text")
+    assert done.exit_code == 2
+    assert "needs a base model named 'smollm2', which is not here" in words(done.stderr)
+    assert "adaptlab datasets upload short-polarity" in words(done.stderr)
+    names = ("--base-model", "mine", "--dataset", "tweets")
+    done = invoke("recipes", "run", "wen2023/hard-prompts", "--preset", "text", *names)
+    assert "named 'mine'" in words(done.stderr)
+    assert "named 'tweets'" in words(done.stderr)
+    assert "'smollm2'" not in words(done.stderr)
+    shown = invoke("recipes", "show", "wen2023/hard-prompts")
+    assert "It needs the dataset 'short-polarity'" in words(shown.stdout)

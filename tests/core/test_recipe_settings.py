@@ -13,7 +13,7 @@ from tests.core.planning import planned, pretrained
 
 from adaptlab.plugins.registry import as_json
 from adaptlab.reproductions.claim import CheckHolds, EveryTrialAtMost, ScoreAbove
-from adaptlab.reproductions.recipe import PRESETS, RECIPES, Preset, Recipe
+from adaptlab.reproductions.recipe import RECIPES, Preset, Recipe
 from adaptlab.reproductions.recipe_study import recipe_named
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt, ResolvedPretrain
@@ -91,7 +91,7 @@ def test_sizes_of_the_paper_are_equal_where_it_says_so() -> None:
     assert LAYERS * RANK_1_OF_MLP == 10_240 == LAYERS * 10 * WIDTH
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", recipe_named(f"{PAPER}/lora-vs-prefix").presets)
 def test_lora_and_prefix_are_equal_in_every_preset(preset: Preset) -> None:
     pairs = [("LoRA", "prefix-tuning")]
     if preset != "faithful":

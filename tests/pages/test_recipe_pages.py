@@ -68,6 +68,13 @@ def test_the_list_asks_each_question_and_starts_it(reader: TestClient) -> None:
     assert 'aria-current="page"' in page
 
 
+def test_a_preset_shows_what_it_needs_with_the_commands(reader: TestClient) -> None:
+    presets = section(reader.get("/recipes/wen2023/hard-prompts").text, "presets-title")
+    assert "It needs smollm2, smollm2-reviews, short-polarity" in presets
+    assert "adaptlab datasets upload short-polarity" in presets
+    assert "It needs" not in section(reader.get(ADDRESS).text, "presets-title")
+
+
 def test_a_recipe_shows_what_is_published_claimed_and_asked(reader: TestClient) -> None:
     page = reader.get(ADDRESS).text
     assert "pretrained on ascending 91 ± 5 0 ± 0" in section(page, "published-1")

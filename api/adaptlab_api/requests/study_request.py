@@ -13,7 +13,7 @@ from adaptlab_api.requests import strict_json
 from adaptlab_api.requests.dependencies import valid
 from adaptlab_services.studies.studies import Rules
 
-ONLY_OF_RECIPES = RecipeRequest.model_fields.keys() - StudySpec.model_fields.keys()
+ONLY_OF_RECIPES = {"recipe", "preset"}
 ONLY_OF_SPECS = StudySpec.model_fields.keys() - RecipeRequest.model_fields.keys()
 
 _SPEC = TypeAdapter(StudySpec)

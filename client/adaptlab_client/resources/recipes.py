@@ -40,16 +40,19 @@ class Recipes:
         name: str | None = None,
         resources: Mapping[str, object] | BaseModel | None = None,
         labels: Mapping[str, str] | None = None,
+        base_models: Sequence[str] = (),
+        dataset: str | None = None,
         idempotency_key: str | None = None,
     ) -> StudyView:
         """Create the study of a recipe.
 
         Wait for it with `Client.studies.wait`, and read it with `Client.studies.report`. The
         default name consists of recipe and preset, with a number if it is taken. `seeds` and
-        `resources` replace those of the preset. Raises `InvalidRequest` for an unknown recipe or
-        preset, with the nearest names.
+        `resources` replace those of the preset, `base_models` and `dataset` the names of those that
+        it needs. Raises `InvalidRequest` for an unknown recipe or preset, with the nearest names,
+        and for a base model or dataset that is missing, with the commands that provide it.
         """
-        body = _request(recipe, preset, seeds, name, resources, labels)
+        body = _request(recipe, preset, seeds, name, resources, labels, base_models, dataset)
         return self._studies.create(body, idempotency_key=idempotency_key)
 
     def preview(
@@ -61,9 +64,12 @@ class Recipes:
         name: str | None = None,
         resources: Mapping[str, object] | BaseModel | None = None,
         labels: Mapping[str, str] | None = None,
+        base_models: Sequence[str] = (),
+        dataset: str | None = None,
     ) -> StudyPreview:
         """Return the study that `run` would create, with its jobs and their time."""
-        return self._studies.preview(_request(recipe, preset, seeds, name, resources, labels))
+        body = _request(recipe, preset, seeds, name, resources, labels, base_models, dataset)
+        return self._studies.preview(body)
 
 
 def _request(
@@ -73,6 +79,8 @@ def _request(
     name: str | None,
     resources: Mapping[str, object] | BaseModel | None,
     labels: Mapping[str, str] | None,
+    base_models: Sequence[str],
+    dataset: str | None,
 ) -> Mapping[str, object]:
     """Return the body of the request, without members left to the preset."""
     if isinstance(resources, BaseModel):
@@ -84,5 +92,7 @@ def _request(
         "name": name,
         "resources": resources and dict(resources),
         "labels": labels and dict(labels),
+        "base_models": [*base_models] or None,
+        "dataset": dataset,
     }
     return {member: value for member, value in members.items() if value is not None}

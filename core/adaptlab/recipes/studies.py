@@ -42,7 +42,7 @@ def method(label: str, name: str, **given: object) -> Members:
 def study(
     name: str,
     *,
-    bases: Sequence[Members],
+    bases: Sequence[Members | str],
     tasks: Sequence[Members],
     methods: Sequence[Members],
     budget: int | Members,

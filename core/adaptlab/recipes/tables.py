@@ -9,16 +9,20 @@ from adaptlab.specs.spec import Choice
 
 
 def columns(
-    labels: Iterable[str], tasks: Iterable[Members], *, on: str | None = None
+    labels: Iterable[str],
+    tasks: Iterable[Members],
+    *,
+    on: str | None = None,
+    instead: Iterable[Members] = (),
 ) -> tuple[TableColumn, ...]:
     """Return the columns of a table, one per task.
 
-    They are on the other base model `on`, if given.
+    They are on the other base model `on`, if given. Other presets have one of the tasks `instead`.
     """
-    pairs = zip(labels, tasks, strict=True)
+    others = tuple(map(Choice.model_validate, instead))
     return tuple(
-        TableColumn(label=label, task=Choice.model_validate(task), base_model=on)
-        for label, task in pairs
+        TableColumn(label=label, task=Choice.model_validate(task), instead=others, base_model=on)
+        for label, task in zip(labels, tasks, strict=True)
     )
 
 

@@ -8,6 +8,7 @@ from pydantic import Field
 from adaptlab.specs.spec import NamedChoice
 from adaptlab.values import Name, Value
 
+Preset = Literal["quick", "small", "faithful", "fair", "text"]
 Share = Annotated[float, Field(ge=0, le=1)]
 RowLabel = Annotated[str, Field(min_length=1, max_length=120)]
 ColumnLabel = Annotated[str, Field(min_length=1, max_length=60)]

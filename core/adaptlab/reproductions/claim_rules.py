@@ -37,7 +37,7 @@ DeclaredRows = Mapping[str, DeclaredRow]
 
 
 def trained_columns(
-    of: RowSelector, columns: Mapping[str, Choice], tasks: Sequence[Choice]
+    of: RowSelector, columns: Mapping[str, Sequence[Choice]], tasks: Sequence[Choice]
 ) -> frozenset[str]:
     """Return the columns that show a row on a task that it is trained on.
 
@@ -48,8 +48,10 @@ def trained_columns(
     trained = tasks if of.task is None else (of.task,)
     return frozenset(
         label
-        for label, column in columns.items()
-        if any(_matches(column, task) or _matches(task, column) for task in trained)
+        for label, shown in columns.items()
+        if any(
+            _matches(column, task) or _matches(task, column) for column in shown for task in trained
+        )
     )
 
 

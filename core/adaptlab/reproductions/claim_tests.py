@@ -32,7 +32,6 @@ from adaptlab.reproductions.recipe_results import (
     stands_for,
 )
 from adaptlab.reproductions.rest import unrest
-from adaptlab.reproductions.task_matching import agrees
 from adaptlab.statistics import (
     Interval,
     Scores,
@@ -133,7 +132,7 @@ def _trains(row: MeasuredRow, recipe: Recipe, label: str, column: str) -> bool:
 
     A row of a base model does not have the base's tasks, so any column may be one of them.
     """
-    return row.task is None or agrees(recipe.column(label, column).task, row.task)
+    return row.task is None or recipe.column(label, column).shows(row.task)
 
 
 def _above(test: ScoreAbove, recipe: Recipe, measured: Measured) -> Decision:

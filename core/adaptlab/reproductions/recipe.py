@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -14,6 +14,7 @@ from adaptlab.reproductions.claim import (
     ColumnLabel,
     NoLarger,
     PlainTest,
+    Preset,
     RowLabel,
     RowSelector,
     ScoreAbove,
@@ -24,6 +25,8 @@ from adaptlab.reproductions.claim import (
     plain_tests,
 )
 from adaptlab.reproductions.claim_rules import DeclaredRow, missing_controls, trained_columns
+from adaptlab.reproductions.needs import Need, datasets_of
+from adaptlab.reproductions.task_matching import TaskConfiguration, agrees
 from adaptlab.specs.spec import (
     BaseSpec,
     Choice,
@@ -38,12 +41,12 @@ from adaptlab.specs.spec import (
 from adaptlab.studies.study import StudySpec
 from adaptlab.values import AUTO, Name, Value
 
-Preset = Literal["quick", "small", "faithful", "fair"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
-"""Minutes on two cores; hours on two cores, to a verdict; the paper's settings; equal effort.
+"""Minutes on two cores; hours, to a verdict; the paper's settings; equal effort; real texts.
 
-A recipe has the `quick` preset and may lack others, such as `faithful` where the paper's model and
-data cannot be included.
+`text` runs on a published model and public data, which have to be provided. A recipe has the
+`quick` preset and may lack others, such as `faithful` where the paper's model and data cannot be
+included.
 """
 
 
@@ -64,13 +67,19 @@ class PublishedScore(Value):
 class TableColumn(Value):
     """A task that every row is scored on; missing knobs match any value.
 
-    With `base_model`, the recipe's word for another base model, it is scored on that one: a method
-    with what it has found on its own, and a base model alone as itself.
+    `instead` are tasks that presets with other data have in its place. With `base_model`, the
+    recipe's word for another base model, it is scored on that one: a method with what it has found
+    on its own, and a base model alone as itself.
     """
 
     label: ColumnLabel
     task: NamedChoice
+    instead: tuple[NamedChoice, ...] = ()
     base_model: str | None = None
+
+    def shows(self, task: TaskConfiguration) -> bool:
+        """Return True if the column shows scores on a task."""
+        return any(agrees(wanted, task) for wanted in (self.task, *self.instead))
 
 
 class TableRow(Value):
@@ -115,7 +124,8 @@ class Recipe(Value):
     the base models, in the order in which every preset lists them; a preset may leave out the last
     ones. Row selectors use these words, because every preset has its own base models. Row labels
     are unique over all tables, because claims refer to them. `notes` state for each preset what
-    differs from the paper and why, and how long it takes.
+    differs from the paper and why, and how long it takes. `needs` are the base models and datasets
+    that a preset takes from outside.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*/[a-z0-9][a-z0-9-]*$", max_length=120)]
@@ -128,6 +138,7 @@ class Recipe(Value):
     tables: tuple[PublishedTable, ...] = ()
     claims: Annotated[tuple[Claim, ...], Field(min_length=1)]
     notes: Mapping[Preset, str]
+    needs: Mapping[Preset, tuple[Need, ...]] = Field(default_factory=dict[Preset, tuple[Need, ...]])
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -136,11 +147,7 @@ class Recipe(Value):
         if "quick" not in self.presets or set(self.presets) != set(self.notes):
             raise ValueError(f"{self.name} needs a quick preset, and a note on every preset.")
         for preset, spec in self.presets.items():
-            if len(spec.base_models) > len(self.base_models):
-                raise ValueError(
-                    f"{self.name} has words for {len(self.base_models)} base models and its "
-                    f"{preset} preset has {len(spec.base_models)}; give each a word."
-                )
+            self._check_bases(preset, spec)
         columns = (column for table in self.tables for column in table.columns)
         for base in (one.base_model for one in (*self._selectors(), *columns)):
             if base not in (None, *self.base_models):
@@ -178,7 +185,7 @@ class Recipe(Value):
                 of=row.of.model_copy(update={"base_model": row.of.base_model or first}),
                 trained=trained_columns(
                     row.of,
-                    {c.label: c.task for c in table.columns if c.base_model is None},
+                    {c.label: (c.task, *c.instead) for c in table.columns if c.base_model is None},
                     tasks,
                 ),
             )
@@ -249,6 +256,27 @@ class Recipe(Value):
     def study_name(self, preset: Preset) -> Name:
         """Return the default name of a study of the preset."""
         return f"{self.name.replace('/', '-')}-{preset}"
+
+    def _check_bases(self, preset: Preset, spec: StudySpec) -> None:
+        """Raise `ValueError` for base models without words, or missing needs.
+
+        Only a preset with needs has to declare all that it names.
+        """
+        if len(spec.base_models) > len(self.base_models):
+            raise ValueError(
+                f"{self.name} has words for {len(self.base_models)} base models and its {preset} "
+                f"preset has {len(spec.base_models)}; give each a word."
+            )
+        needs = self.needs.get(preset, ())
+        named = {base for base in spec.base_models if isinstance(base, str)}
+        wanted = {(need.kind, need.name) for need in needs}
+        there = {("base_model", name) for name in named}
+        there |= {("dataset", name) for name in datasets_of(spec)}
+        if needs and wanted != there:
+            raise ValueError(
+                f"{self.name} needs {sorted(wanted)} for its {preset} preset, which names "
+                f"{sorted(there)}."
+            )
 
     def _place(self, row: str) -> tuple[PublishedTable, TableRow]:
         for table in self.tables:

@@ -137,7 +137,7 @@ def scores_of_cell(
         row = next((one for one in alone if one.base_model == shown.base_model), row)
     is_carried = shown.base_model not in (None, row.base_model)
     scored = row.carried.get(shown.base_model or "", ()) if is_carried else row.scores
-    matches = [scores for task, scores in scored if agrees(shown.task, task)]
+    matches = [scores for task, scores in scored if shown.shows(task)]
     if len(matches) == 1:
         return row, matches[0]
     if matches:

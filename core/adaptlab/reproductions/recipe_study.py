@@ -5,9 +5,11 @@ from typing import Annotated, TypeVar
 
 from pydantic import Field
 
-from adaptlab.reproductions.recipe import RECIPES, Preset, Recipe, RecipeRef
+from adaptlab.reproductions.claim import Preset
+from adaptlab.reproductions.needs import Need, datasets_of, replaced_names, with_datasets
+from adaptlab.reproductions.recipe import RECIPES, Recipe, RecipeRef
 from adaptlab.specs.spec import Label, LabelName, Labels, PretrainSpec, ResourcesSpec, Seeds
-from adaptlab.studies.study import StudyCheck, StudyMethod, StudySpec
+from adaptlab.studies.study import MOST_BASE_MODELS, StudyCheck, StudyMethod, StudySpec
 from adaptlab.values import Name, Value
 
 T = TypeVar("T", StudyMethod, StudyCheck)
@@ -20,7 +22,8 @@ class RecipeRequest(Value):
 
     Without a `name`, the study is named after recipe and preset, with a number if that is taken.
     `seeds` and `resources` replace those of the preset, and of base models that are pretrained for
-    it. A single base model that all seeds share stays single.
+    it. A single base model that all seeds share stays single. `base_models` and `dataset` replace
+    the names of those that the preset takes from outside, in the order of the recipe's needs.
     """
 
     recipe: Annotated[str, Field(max_length=120)]
@@ -29,6 +32,8 @@ class RecipeRequest(Value):
     seeds: Seeds | None = None
     resources: ResourcesSpec | None = None
     labels: Labels = Field(default_factory=dict[LabelName, Label])
+    base_models: Annotated[tuple[Name, ...], Field(max_length=MOST_BASE_MODELS)] = ()
+    dataset: Name | None = None
 
     def reference(self) -> RecipeRef:
         """Return the recipe and preset, to be stored with the study."""
@@ -46,15 +51,37 @@ def recipe_named(name: str, pointer: str = "/recipe") -> Recipe:
 def study_of(request: RecipeRequest) -> StudySpec:
     """Return the requested study, before it is checked which names are taken.
 
-    Raises `UnknownName` for the recipe, and `InvalidSpec` for a preset or seeds it cannot have.
+    Raises `UnknownName` for the recipe, and `InvalidSpec` for a preset, seeds or names that it
+    cannot have.
     """
-    return recipe_named(request.recipe).study(
+    recipe = recipe_named(request.recipe)
+    spec = recipe.study(
         request.preset,
         name=request.name,
         seeds=request.seeds,
         resources=request.resources,
         labels=request.labels,
     )
+    bases, datasets = _replaced(recipe, request)
+    return with_datasets(with_base_names(spec, bases), datasets)
+
+
+def needs_of(request: RecipeRequest) -> tuple[Need, ...]:
+    """Return what the study takes from outside, by the requested names."""
+    recipe = recipe_named(request.recipe)
+    bases, datasets = _replaced(recipe, request)
+    names = {"base_model": bases, "dataset": datasets}
+    return tuple(
+        need.model_copy(update={"name": names[need.kind].get(need.name, need.name)})
+        for need in recipe.needs.get(request.preset, ())
+    )
+
+
+def _replaced(
+    recipe: Recipe, request: RecipeRequest
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    needs = recipe.needs.get(request.preset, ())
+    return replaced_names(needs, request.base_models, request.dataset)
 
 
 def with_base_names(spec: StudySpec, names: Mapping[str, str]) -> StudySpec:
@@ -80,9 +107,11 @@ def departures(recipe: Recipe, preset: Preset, spec: StudySpec) -> tuple[str, ..
     """Return the members in which a study differs from its recipe.
 
     It was extended, or cloned with changes, or created by an earlier version of the recipe. Name,
-    seeds, resources and labels are not compared.
+    seeds, resources, labels and the names of base models and datasets are not compared.
     """
     declared = recipe.preset(preset)
+    datasets = dict(zip(datasets_of(spec), datasets_of(declared), strict=False))
+    spec = with_datasets(spec, datasets)
     names = [base if isinstance(base, str) else base.name for base in spec.base_models]
     declared_names = [base if isinstance(base, str) else base.name for base in declared.base_models]
     actual = _compared(with_base_names(spec, dict(zip(names, declared_names, strict=False))))

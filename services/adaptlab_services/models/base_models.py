@@ -198,6 +198,12 @@ def _has_tokeniser(files: Any) -> bool:  # those of an import, as JSON
     return any(file["name"] == TOKENISER for file in files)
 
 
+def is_taken(session: Session, name: str) -> bool:
+    """Return True if the project has a base model of that name, ready or not."""
+    found = select(BaseModel.name).where(*_named(session, name))
+    return session.scalars(found).one_or_none() is not None
+
+
 def is_ready(session: Session, name: str) -> bool:
     """Return True if a base model's weights exist."""
     state = select(Job.state).join(BaseModel, BaseModel.job_id == Job.id)

@@ -21,7 +21,7 @@ from adaptlab.reproductions.recipe_results import (
 from adaptlab.reproductions.task_matching import TaskConfiguration
 from adaptlab.statistics import Scores, scores_of
 from adaptlab.studies.study import StudySpec, base_names
-from adaptlab_answers.studies import StudyCell, StudyCheckView, StudyView
+from adaptlab_answers.studies import StudyBase, StudyCell, StudyCheckView, StudyView
 from adaptlab_services.results.scored_jobs import ScoredJob, adapted_scores, scored_jobs
 
 LONGEST_ERROR = 200
@@ -52,7 +52,7 @@ def measured(session: Session, view: StudyView, recipe: Recipe) -> Measured:
     words = _words(view, recipe)
     facts = _facts(session, adaptations | others, words)
     alone: dict[str | Place, MeasuredRow] = {
-        base.name: _row(words[base.name], [facts.jobs[base.job.id]], facts)
+        base.name: _row(words[base.name], _alone(base, view.cells, facts), facts)
         for base in view.base_models
     }
     cells = dict(_cells(view, words, facts))
@@ -75,6 +75,25 @@ def _words(view: StudyView, recipe: Recipe) -> dict[str, str]:
     names = [name if name in existing else next(others, name) for name in requested]
     words = dict(zip(names, recipe.base_models, strict=False))
     return {name: words.get(name, name) for name in existing}
+
+
+def _alone(base: StudyBase, cells: Sequence[StudyCell], facts: _Facts) -> Sequence[ScoredJob]:
+    """Return the jobs that score a base model alone.
+
+    A base model that was scored when it was created has its own job. For others, such as published
+    models, it is the cells of a method that trains and adds nothing.
+    """
+    own = facts.jobs[base.job.id]
+    if facts.evaluations.get(own.id):
+        return [own]
+    ids = {job.id: None for cell in cells if cell.base_model == base.name for job in cell.jobs}
+    jobs = [facts.jobs[job] for job in ids]
+    return [job for job in jobs if _adds_nothing(job)] or [own]
+
+
+def _adds_nothing(job: ScoredJob) -> bool:
+    budget = job.spec.budget
+    return not budget.trainable_parameters and not budget.extra_context_tokens
 
 
 def _cells(

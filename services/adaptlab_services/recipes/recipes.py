@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from adaptlab.errors import UnknownName
-from adaptlab.reproductions.recipe import PRESETS, RECIPES, Preset, Recipe, RecipeRef
+from adaptlab.errors import InvalidSpec, UnknownName
+from adaptlab.reproductions.claim import Preset
+from adaptlab.reproductions.needs import Need, missing
+from adaptlab.reproductions.recipe import PRESETS, RECIPES, Recipe, RecipeRef
 from adaptlab.reproductions.recipe_report import recipe_report
 from adaptlab.reproductions.recipe_study import (
     RecipeRequest,
     departures,
+    needs_of,
     recipe_named,
     study_of,
     with_base_names,
@@ -33,7 +36,7 @@ from adaptlab_db.job_states import LOST_STATES
 from adaptlab_db.tables import BaseModel, Job, Study
 from adaptlab_services.errors import Conflict, NoReport, NotFound
 from adaptlab_services.jobs import jobs, study_lock
-from adaptlab_services.models import base_models
+from adaptlab_services.models import base_models, datasets
 from adaptlab_services.models.model_folders import NO_ROOTS
 from adaptlab_services.people import access
 from adaptlab_services.recipes.recipe_measurements import measured
@@ -71,6 +74,7 @@ def get(name: str) -> RecipeView:
             RecipePreset(
                 preset=preset,
                 note=recipe.notes.get(preset, ""),
+                needs=recipe.needs.get(preset, ()),
                 spec=recipe.study(preset).model_dump(mode="json", exclude_unset=True),
             )
             for preset in _presets(recipe)
@@ -87,10 +91,13 @@ def requested(session: Session, request: RecipeRequest) -> RequestedStudy:
     unit of work ends, so that the names stay free.
 
     Raises:
-        InvalidSpec: the study is invalid.
+        InvalidSpec: the study is invalid, or lacks a base model or dataset that it needs.
         UnknownName: there is no such recipe; the error has the nearest names.
     """
     spec = study_of(request)
+    absent = tuple(need for need in needs_of(request) if not _is_there(session, need))
+    if absent:
+        raise InvalidSpec(*missing(absent, request.preset))
     study_lock.take(session)
     if request.name is None:
         spec = spec.model_copy(update={"name": _free_study_name(session, spec.name)})
@@ -125,6 +132,12 @@ def report(session: Session, study: str) -> StudyReport:
             recipe=f"/v1/recipes/{recipe.name}",
         ),
     )
+
+
+def _is_there(session: Session, need: Need) -> bool:
+    if need.kind == "dataset":
+        return need.name in datasets.known(session)
+    return base_models.is_taken(session, need.name)
 
 
 def _existing(name: str) -> Recipe:

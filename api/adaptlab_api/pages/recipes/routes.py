@@ -6,7 +6,7 @@ from fastapi import APIRouter, BackgroundTasks, Request
 from fastapi.responses import RedirectResponse, Response
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.reproductions.recipe import Preset
+from adaptlab.reproductions.claim import Preset
 from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.recipes.page import recipe_list, recipe_page

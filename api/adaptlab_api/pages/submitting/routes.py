@@ -16,7 +16,7 @@ from fastapi.responses import RedirectResponse, Response
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import AdaptlabError, InvalidSpec
-from adaptlab.reproductions.recipe import Preset
+from adaptlab.reproductions.claim import Preset
 from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab_api.answers.problems import status_of
 from adaptlab_api.answers.state import Resources

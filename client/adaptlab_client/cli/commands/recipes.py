@@ -57,7 +57,7 @@ PresetOption = Annotated[
     typer.Option(
         help=(
             "quick: minutes on two cores; small: hours; faithful: the paper's settings; fair: "
-            "equal effort."
+            "equal effort; text: a published model and public data."
         )
     ),
 ]
@@ -103,6 +103,20 @@ def run(
         str | None, typer.Option(help="Name of the study. Default: named after the recipe.")
     ] = None,
     queue: Annotated[str | None, typer.Option(help="Queue of the workers that run it.")] = None,
+    base_model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Base model instead of one that the preset needs, in their order; repeatable.",
+            autocompletion=suggestions.base_models,
+        ),
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            help="Dataset instead of the one that the preset needs.",
+            autocompletion=suggestions.datasets,
+        ),
+    ] = None,
     idempotency_key: KeyOption = None,
     detach: Annotated[
         bool, typer.Option("--detach", help="Return at once instead of waiting for the end.")
@@ -113,10 +127,17 @@ def run(
 ) -> None:
     """Create the study of a recipe, wait for it, and report; exit with 1 if a job failed."""
     resources = None if queue is None else {"queue": queue}
+    bases = base_model or ()
     with open_client(context) as client:
         if validate_only:
             preview = client.recipes.preview(
-                recipe, preset=preset, seeds=seeds, name=name, resources=resources
+                recipe,
+                preset=preset,
+                seeds=seeds,
+                name=name,
+                resources=resources,
+                base_models=bases,
+                dataset=dataset,
             )
             print_preview(preview, _of_a_preview(output))
             return
@@ -126,6 +147,8 @@ def run(
             seeds=seeds,
             name=name,
             resources=resources,
+            base_models=bases,
+            dataset=dataset,
             idempotency_key=idempotency_key,
         )
         if detach:
@@ -194,6 +217,11 @@ def _print(recipe: "RecipeView") -> None:
     for preset in recipe.presets:
         print()
         say_wrapped(f"{preset.preset}: {preset.note}")
+        for need in preset.needs:
+            noun = need.kind.replace("_", " ")
+            say_wrapped(f"It needs the {noun} {need.name!r}: {need.description}.", "  ")
+            for command in need.commands:
+                print(f"    {command}")
     for table in recipe.tables:
         print()
         published = [row for row in table.rows if row.published]
