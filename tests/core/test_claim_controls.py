@@ -223,26 +223,34 @@ def test_nothing_is_reproduced_where_everything_has_a_quarter_right(recipe: Reci
     ] == []
 
 
-def ideal(claim: Claim, wording: Wording) -> dict[Cell, float]:
+def ideal(claim: Claim, wording: Wording, preset: Preset = "quick") -> dict[Cell, float]:
     """Return scores with which a claim is true and its controls are met.
 
     Where none is named, the score is 0.
     """
     return {
         (test.row, test.column): 1.0
-        for test in (*plain_tests(wording.test), *claim.given, *claim.controls)
+        for test in (*plain_tests(wording.test), *claim.premises(preset), *claim.controls)
         if isinstance(test, ScoreAtLeast | ScoreAbove)
     }
 
 
-def verdict_on(recipe: Recipe, claim: Claim, wording: str, measured: Measured) -> ClaimVerdict:
+def verdict_on(
+    recipe: Recipe, claim: Claim, wording: str, measured: Measured, preset: Preset = "quick"
+) -> ClaimVerdict:
     """Return the verdict on one claim in one wording.
 
     The claim stands alone, so the others are not computed.
     """
     alone = recipe.model_copy(update={"claims": (claim,)})
-    (found,) = [one for one in claim_verdicts(alone, measured) if one.wording == wording]
+    (found,) = [one for one in claim_verdicts(alone, measured, preset) if one.wording == wording]
     return found
+
+
+def presets_of(recipe: Recipe, claim: Claim) -> set[Preset]:
+    """The presets that test a claim with different premises."""
+    presets: set[Preset] = {"quick" if claim.presets is None else claim.presets[0]}
+    return presets | {preset for preset in claim.given_in if preset in recipe.presets}
 
 
 def moving(found: Measured, claim: Claim, recipe: Recipe) -> Measured:
@@ -270,28 +278,32 @@ def test_every_control_is_needed(recipe: Recipe) -> None:
 
     It is not reproduced without any one of them.
     """
-    for claim in recipe.claims:
-        for name, wording in claim.wordings.items():
-            if not recipe.tables or claim.id == "base-knows-all":
-                continue
-            scores = ideal(claim, wording)
-            found = moving(invented(recipe, scores), claim, recipe)
-            assert verdict_on(recipe, claim, name, found).finding == "reproduced", claim.id
-            for control in (*claim.given, *claim.controls):
-                worse = found
-                if isinstance(control, NoLarger):
-                    method = recipe.row(control.row).of.method
-                    rows = [
-                        replace(row, parameters=200) if row.method == method else row
-                        for row in found.rows
-                    ]
-                    worse = replace(found, rows=tuple(rows))
-                elif isinstance(control, CheckHolds):
-                    worse = failing(found, control)
-                else:
-                    changed = without(control, scores)
-                    worse = moving(invented(recipe, changed), claim, recipe)
-                assert verdict_on(recipe, claim, name, worse).finding != "reproduced", control
+    wordings = [
+        (claim, name, wording, preset)
+        for claim in recipe.claims
+        for name, wording in claim.wordings.items()
+        for preset in presets_of(recipe, claim)
+        if recipe.tables and claim.id != "base-knows-all"
+    ]
+    for claim, name, wording, preset in wordings:
+        scores = ideal(claim, wording, preset)
+        found = moving(invented(recipe, scores), claim, recipe)
+        assert verdict_on(recipe, claim, name, found, preset).finding == "reproduced", claim.id
+        for control in (*claim.premises(preset), *claim.controls):
+            worse = found
+            if isinstance(control, NoLarger):
+                method = recipe.row(control.row).of.method
+                rows = [
+                    replace(row, parameters=200) if row.method == method else row
+                    for row in found.rows
+                ]
+                worse = replace(found, rows=tuple(rows))
+            elif isinstance(control, CheckHolds):
+                worse = failing(found, control)
+            else:
+                changed = without(control, scores)
+                worse = moving(invented(recipe, changed), claim, recipe)
+            assert verdict_on(recipe, claim, name, worse, preset).finding != "reproduced", control
 
 
 def test_every_failure_has_a_success_beside_it(recipe: Recipe) -> None:

@@ -226,7 +226,7 @@ def test_a_check_of_every_replicate_has_the_seeds_of_its_base(
     scores = {"episodes": 0}
     run_all(sessions, lambda spec: Run(scores, checks=reports if spec.kind == "theory" else ()))
     evidence = {one.claim: one.evidence for one in report(sessions, study).claims}
-    assert f"on {seeds} seeds of trained weights" in evidence["text-to-labels-first"]
+    assert f"on {seeds} replicates" in evidence["text-to-labels-first"]
     assert ("2 seeds are too few" in evidence["text-to-labels-first"]) is not decided
 
 

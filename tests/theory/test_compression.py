@@ -13,15 +13,15 @@ from adaptlab.measurements.theory_report import Check
 from adaptlab.plugins.family import Family
 from adaptlab.tasks.episodes import Episodes
 from adaptlab.theory import demonstrated
+from adaptlab.theory.asking import Asked, asked_episodes
 from adaptlab.theory.checks import compression as check_of_compression
 from adaptlab.theory.compression import (
     kept_places,
     logits,
     overlap,
-    random_places,
+    random_words,
     text_logits,
 )
-from adaptlab.theory.isolation import asked
 from adaptlab.theory.observation import FrozenBase, random_base
 from adaptlab.theory.subject import Subject
 from adaptlab.theory_checks.compression import Compression
@@ -47,32 +47,32 @@ def plain(base: FrozenBase, tokens: list[int], kept: list[int] | None = None) ->
 
 @pytest.mark.parametrize("kind", ["anchors", "formatting", "labels", "breaks", "random"])
 def test_queries_read_the_states_of_kept_tokens_only(kind: str):
-    base, items = a_base(), asked(TASK, ITEMS, 0).items
-    places = {**kept_places(TASK, ITEMS), "random": random_places(TASK, ITEMS, 0, 3)}[kind]
-    given = logits(base, TASK, items, places)
+    base, shown = a_base(), asked_episodes(TASK, ITEMS, 0)
+    places = {**kept_places(shown), "random": random_words(shown, 0, 3)}[kind]
+    given = logits(base, shown, places)
     for item in range(ITEMS):
-        tokens = items.tokens[0, item].tolist()
+        tokens = shown.tokens[item].tolist()
         expected = plain(base, tokens, places[item].tolist())
         torch.testing.assert_close(given[item], expected, rtol=1e-9, atol=1e-12)
-    assert not torch.allclose(given, logits(base, TASK, items))
+    assert not torch.allclose(given, logits(base, shown))
 
 
 @pytest.mark.parametrize("name", ["minigpt", "gpt2", "llama"])
 def test_nothing_changes_if_everything_is_kept(name: str):
-    base, items = a_base(SMALL_OF_EACH[name]), asked(TASK, ITEMS, 0).items
+    base, shown = a_base(SMALL_OF_EACH[name]), asked_episodes(TASK, ITEMS, 0)
     everything = torch.arange(QUERY).expand(ITEMS, -1)
-    whole = logits(base, TASK, items)
-    kept = logits(base, TASK, items, everything)
+    whole = logits(base, shown)
+    kept = logits(base, shown, everything)
     torch.testing.assert_close(kept, whole, rtol=1e-9, atol=1e-12)
-    text = text_logits(base, TASK, items, everything)
+    text = text_logits(base, shown, everything)
     torch.testing.assert_close(text, whole, rtol=1e-9, atol=1e-12)
 
 
 def test_a_text_of_the_anchors_is_a_text_of_its_own():
-    base, items = a_base(), asked(TASK, ITEMS, 0).items
-    given = text_logits(base, TASK, items, kept_places(TASK, ITEMS)["anchors"])
+    base, shown = a_base(), asked_episodes(TASK, ITEMS, 0)
+    given = text_logits(base, shown, kept_places(shown)["anchors"])
     for item in range(ITEMS):
-        tokens = items.tokens[0, item].tolist()
+        tokens = shown.tokens[item].tolist()
         text = [
             tokens[place] for start in range(0, QUERY, 5) for place in range(start + 2, start + 5)
         ]
@@ -81,8 +81,8 @@ def test_a_text_of_the_anchors_is_a_text_of_its_own():
 
 
 def test_kept_tokens_are_of_their_kind():
-    tokens = asked(TASK, 40, 0).items.tokens[0]
-    places = kept_places(TASK, 40)
+    shown = asked_episodes(TASK, 40, 0)
+    tokens, places = shown.tokens, kept_places(shown)
     sizes = {kind: at.shape for kind, at in places.items()}
     assert sizes == {
         "anchors": (40, 12),
@@ -97,16 +97,17 @@ def test_kept_tokens_are_of_their_kind():
 
 
 def test_draws_are_as_many_tokens_and_none_is_kept_from_the_draw_before():
-    draws = [random_places(TASK, 40, 0, draw) for draw in range(20)]
-    tokens = asked(TASK, 40, 0).items.tokens[0]
+    shown = asked_episodes(TASK, 40, 0)
+    draws = [random_words(shown, 0, draw) for draw in range(20)]
+    tokens = shown.tokens
     assert {draw.shape for draw in draws} == {(40, 12)}
     for draw in draws:
         words = tokens.gather(1, draw) < TASK.first_label
         assert bool((words.sum(1) == 4).all())
         assert all(len(set(row)) == 12 for row in draw.tolist())
     assert len({str(draw.tolist()) for draw in draws}) == 20
-    assert torch.equal(draws[3], random_places(TASK, 40, 0, 3))
-    assert not torch.equal(draws[3], random_places(TASK, 40, 1, 3))
+    assert torch.equal(draws[3], random_words(shown, 0, 3))
+    assert not torch.equal(draws[3], random_words(shown, 1, 3))
 
 
 def test_word_loyalty_is_the_overlap_of_the_five_likeliest_tokens():
@@ -126,10 +127,10 @@ def measured(
     is the share of wrong answers with true labels.
     """
     check = Compression(task=TASK, samples=100, draws=draws)
-    right = asked(TASK, 100, 0).items.targets[0, :, 0]
-    places = kept_places(TASK, 100)
+    shown = asked_episodes(TASK, 100, 0)
+    right, places = shown.words[shown.right], kept_places(shown)
     kinds = {str(at.tolist()): kind for kind, at in places.items()}
-    kinds |= {str(random_places(TASK, 100, 0, d).tolist()): f"random-{d}" for d in range(draws)}
+    kinds |= {str(random_words(shown, 0, d).tolist()): f"random-{d}" for d in range(draws)}
 
     def given(share: float) -> Tensor:
         answers = right.clone()
@@ -138,12 +139,13 @@ def measured(
         answers[changed] = TASK.first_label + 1
         return torch.nn.functional.one_hot(answers, TASK.vocabulary()).double()
 
-    def answered(base: Any, task: Any, items: Any, kept: Tensor | None = None) -> Tensor:
+    def answered(base: Any, shown: Any, kept: Tensor | None = None) -> Tensor:
         return given(0 if kept is None else changed[kinds[str(kept.tolist())]])
 
-    def premise(base: Any, task: Episodes, items: Any) -> Tensor:
-        answers = items.targets[0, :, 0].clone()
-        answers[: round(100 * (0.5 if task.labels == "permuted" else wrong))] = 0
+    def premise(base: Any, given: Asked) -> Tensor:
+        is_permuted = not torch.equal(given.tokens, shown.tokens)
+        answers = given.right.clone()
+        answers[: round(100 * (0.5 if is_permuted else wrong))] += 1
         return answers
 
     monkeypatch.setattr(check_of_compression, "logits", answered)

@@ -12,8 +12,8 @@ from adaptlab.families.minigpt import MiniGPT
 from adaptlab.measurements.theory_report import Check
 from adaptlab.tasks.episodes import Episodes
 from adaptlab.theory import demonstrated
+from adaptlab.theory.asking import Asked, asked_episodes
 from adaptlab.theory.checks import error_diagnosis as check_of_errors
-from adaptlab.theory.isolation import asked
 from adaptlab.theory.label_keys import Observed, Pairs, observed, pairs_of_classes
 from adaptlab.theory.observation import FrozenBase, random_base
 from adaptlab.theory.subject import Subject
@@ -51,11 +51,11 @@ def plainly(base: FrozenBase, tokens: list[int]) -> tuple[list[Tensor], list[Ten
 
 
 def test_keys_queries_and_logits_are_those_of_a_plain_model():
-    base, items = a_base(), asked(TASK, 100, 0).items.part(slice(5))
-    seen = observed(base, TASK, items)
+    base, shown = a_base(), asked_episodes(TASK, 5, 0)
+    seen = observed(base, shown)
     places = list(TASK.also_trained())
     for item in range(5):
-        keys, queries, logits = plainly(base, items.tokens[0, item].tolist())
+        keys, queries, logits = plainly(base, shown.tokens[item].tolist())
         torch.testing.assert_close(seen.logits[item], logits, rtol=1e-9, atol=1e-12)
         for layer in range(LAYERS):
             own = seen.keys[layer, item]
@@ -97,11 +97,11 @@ def by_hand(seen: Observed, tokens: np.ndarray, right: list[int]) -> dict[tuple[
 
 
 def test_pairs_have_the_distances_and_confusions_of_loops():
-    base, items = a_base(), asked(TASK, 100, 0).items
-    seen = observed(base, TASK, items)
-    pairs = pairs_of_classes(TASK, items, seen, DIRECTIONS)
-    right = items.targets[0, :, 0].tolist()
-    expected = by_hand(seen, items.tokens[0].numpy(), right)
+    base, shown = a_base(), asked_episodes(TASK, 100, 0)
+    seen = observed(base, shown)
+    pairs = pairs_of_classes(TASK, shown, seen, DIRECTIONS)
+    right = shown.words[shown.right].tolist()
+    expected = by_hand(seen, shown.tokens.numpy(), right)
     assert len(expected) == pairs.confusion.shape[0] == 10
     assert len(set(pairs.episodes.tolist())) > 1
     for place, pair in enumerate(sorted(expected)):
@@ -117,9 +117,10 @@ def measured(
 ) -> dict[str, Check]:
     """Return the reports if replicates' layer 2 has these signs of rho."""
 
-    def premise(base: FrozenBase, task: Episodes, items: object) -> Tensor:
-        answers = asked(task, 100, 0).items.targets[0, :, 0].clone()
-        answers[: round(100 * (0.66 if task.labels == "permuted" else wrong))] = 0
+    def premise(base: FrozenBase, shown: Asked) -> Tensor:
+        is_permuted = not torch.equal(shown.tokens, asked_episodes(TASK, 100, 0).tokens)
+        answers = shown.right.clone()
+        answers[: round(100 * (0.66 if is_permuted else wrong))] += 1
         return answers
 
     generator = torch.Generator().manual_seed(1)

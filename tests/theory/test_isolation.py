@@ -9,14 +9,14 @@ from tests.engine.making import SMALL_OF_EACH
 from tests.engine.plain import plain_logits
 from torch import Tensor
 
-from adaptlab.engine.items import Items
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.measurements.theory_report import Check
 from adaptlab.plugins.family import Family
 from adaptlab.tasks.episodes import Episodes
 from adaptlab.theory import demonstrated
+from adaptlab.theory.asking import Asked, asked_episodes
 from adaptlab.theory.checks import isolation
-from adaptlab.theory.isolation import asked, scores
+from adaptlab.theory.isolation import scores
 from adaptlab.theory.observation import FrozenBase, random_base
 from adaptlab.theory.over_replicates import difference_of_shares, mean_limits, share_limits
 from adaptlab.theory.subject import Subject
@@ -37,8 +37,8 @@ def a_base(family: Family | None = None, **changes: int) -> FrozenBase:
 def test_scores_are_those_of_a_plain_model_whose_rows_see_only_themselves(
     kind: str, layers: tuple[int, ...]
 ):
-    base, shown = a_base(), asked(TASK, 12, 0)
-    given = scores(base, TASK, shown.items, shown.places[kind], layers)
+    base, shown = a_base(), asked_episodes(TASK, 12, 0)
+    given = scores(base, shown, shown.places[kind], layers)
     weights = {name: tensor[0] for name, tensor in base.weights.items()}
     assert isinstance(base.family, MiniGPT)
     for item in range(12):
@@ -46,12 +46,12 @@ def test_scores_are_those_of_a_plain_model_whose_rows_see_only_themselves(
         logits = plain_logits(
             base.family,
             weights,
-            shown.items.tokens[0, item].tolist(),
+            shown.tokens[item].tolist(),
             isolated=dict.fromkeys(layers, rows),
         )
         labels = logits[-1, TASK.first_label : TASK.separator]
         torch.testing.assert_close(given[item], labels, rtol=1e-9, atol=1e-12)
-    plain = scores(base, TASK, shown.items)
+    plain = scores(base, shown)
     assert torch.allclose(given, plain) == (layers == (3,)), (
         "nothing reads the last layer's outputs"
     )
@@ -59,19 +59,19 @@ def test_scores_are_those_of_a_plain_model_whose_rows_see_only_themselves(
 
 @pytest.mark.parametrize("name", ["minigpt", "gpt2", "llama"])
 def test_the_first_token_is_always_isolated(name: str):
-    base, shown = a_base(SMALL_OF_EACH[name]), asked(TASK, 100, 0)
+    base, shown = a_base(SMALL_OF_EACH[name]), asked_episodes(TASK, 100, 0)
     layers = range(base.family.shape().layers)
-    plain = scores(base, TASK, shown.items)
+    plain = scores(base, shown)
     first = torch.zeros(100, 1, dtype=torch.int64)
-    alone = scores(base, TASK, shown.items, first, layers)
+    alone = scores(base, shown, first, layers)
     torch.testing.assert_close(alone, plain, rtol=1e-9, atol=1e-12)
-    labels = scores(base, TASK, shown.items, shown.places["labels"], layers)
+    labels = scores(base, shown, shown.places["labels"], layers)
     assert not torch.allclose(labels, plain)
 
 
 def test_controls_are_as_many_tokens_of_their_kind():
-    shown = asked(TASK, 300, 0)
-    tokens = {kind: shown.items.tokens[0].gather(1, at) for kind, at in shown.places.items()}
+    shown = asked_episodes(TASK, 300, 0)
+    tokens = {kind: shown.tokens.gather(1, at) for kind, at in shown.places.items()}
     assert {at.shape for at in shown.places.values()} == {(300, 4)}
     labels, words = tokens["labels"], tokens["random"]
     assert bool(((labels >= TASK.first_label) & (labels < TASK.separator)).all())
@@ -80,7 +80,7 @@ def test_controls_are_as_many_tokens_of_their_kind():
     assert bool((tokens["separators"] == TASK.separator).all())
     assert bool((tokens["after"] == TASK.line_break).all())
     assert int(shown.places["random"].max()) < 20, "words of demonstrations, not of the query"
-    other = asked(TASK, 300, 1).places["random"]
+    other = asked_episodes(TASK, 300, 1).places["random"]
     assert not torch.equal(other, shown.places["random"])
 
 
@@ -130,27 +130,24 @@ def measured(
     """
     bases = tuple(a_base() for _ in range(replicates))
     check = Isolation(task=TASK, layers=layers, samples=100)
-    shown = asked(TASK, 100, 0)
+    shown = asked_episodes(TASK, 100, 0)
     places = {id(at): kind for kind, at in shown.places.items()}
 
     def answered(
-        base: FrozenBase,
-        task: Episodes,
-        items: Items,
-        at: Tensor | None = None,
-        some: Collection[int] = (),
+        base: FrozenBase, given: Asked, at: Tensor | None = None, some: Collection[int] = ()
     ) -> Tensor:
-        kind = task.labels if at is None else f"{places[id(at)]}-{'first' if 0 in some else 'last'}"
-        given = items.targets[0, :, 0].clone()
+        kind = "random" if given is shown else "permuted"
+        if at is not None:
+            kind = f"{places[id(at)]}-{'first' if 0 in some else 'last'}"
+        answers = given.right.clone()
         own = {**wrong, **(last or {})} if base is bases[-1] else wrong
-        given[: round(100 * own.get(kind, 0.0))] = 0
-        return given
+        answers[: round(100 * own.get(kind, 0.0))] += 1
+        return answers
 
     for module in (isolation, demonstrated):
         monkeypatch.setattr(module, "answers", answered)
-    monkeypatch.setattr(
-        isolation, "asked", lambda task, *_: shown if task == TASK else asked(task, 100, 0)
-    )
+    permuted = asked_episodes(TASK, 100, 0, permuted=True)
+    monkeypatch.setattr(demonstrated, "asked", lambda *_, **given: permuted if given else shown)
     subject = Subject(replicates=bases, seed=0)
     return {report.name: report for report in isolation.measure(check, subject)}
 
@@ -219,7 +216,7 @@ def test_one_replicate_of_three_decides_no_order(monkeypatch: pytest.MonkeyPatch
         (MiniGPT(layers=3), {"layers": 2}, ("/check/layers", "layers_overlap")),
         (MiniGPT(layers=2), {"task": TASK.model_copy(update={"labels": "permuted"})},
          ("/check/task", "no_random_labels")),
-        (MiniGPT(layers=2), {"task": Episodes(ways=9)}, ("/check/task", "too_many_ways")),
+        (MiniGPT(layers=2), {"task": Episodes(ways=9)}, ("/check/task/ways", "too_many_ways")),
     ],
     ids=lambda value: value[1] if isinstance(value, tuple) else "",
 )  # fmt: skip

@@ -9,8 +9,8 @@ from torch import Tensor
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.measurements.theory_report import Check
 from adaptlab.tasks.episodes import Episodes
+from adaptlab.theory.asking import Asked, asked_episodes
 from adaptlab.theory.checks import label_attention as check_of_attention
-from adaptlab.theory.isolation import asked
 from adaptlab.theory.label_attention import cumulative_share, label_auc
 from adaptlab.theory.observation import FrozenBase, random_base
 from adaptlab.theory.subject import Subject
@@ -67,11 +67,11 @@ def by_hand(base: FrozenBase, tokens: list[int]) -> tuple[list[dict[int, float]]
 
 
 def test_auc_is_that_of_the_attention_of_a_plain_model():
-    base, items = a_base(), asked(TASK, 100, 0).items
-    found = label_auc(base, TASK, items.part(slice(20)))
+    base, shown = a_base(), asked_episodes(TASK, 20, 0)
+    found = label_auc(base, shown)
     compared = 0
     for item in range(20):
-        layers, answer = by_hand(base, items.tokens[0, item].tolist())
+        layers, answer = by_hand(base, shown.tokens[item].tolist())
         for layer, scores in enumerate(layers):
             given = float(found[layer, item])
             if answer not in scores:
@@ -99,9 +99,10 @@ def measured(
     """Return the reports on a base with these AUC by layer."""
     from adaptlab.theory import demonstrated
 
-    def premise(base: FrozenBase, task: Episodes, items: object) -> Tensor:
-        answers = asked(task, 100, 0).items.targets[0, :, 0].clone()
-        answers[: round(100 * (0.6 if task.labels == "permuted" else wrong))] = 0
+    def premise(base: FrozenBase, shown: Asked) -> Tensor:
+        is_permuted = not torch.equal(shown.tokens, asked_episodes(TASK, 100, 0).tokens)
+        answers = shown.right.clone()
+        answers[: round(100 * (0.6 if is_permuted else wrong))] += 1
         return answers
 
     auc = torch.stack([(torch.arange(100) < round(100 * share)).double() for share in shares])

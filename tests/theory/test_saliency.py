@@ -9,8 +9,8 @@ from torch.nn import functional
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.measurements.theory_report import Check
 from adaptlab.tasks.episodes import Episodes
+from adaptlab.theory.asking import asked_episodes
 from adaptlab.theory.checks import saliency as check_of_saliency
-from adaptlab.theory.isolation import asked
 from adaptlab.theory.observation import FrozenBase, random_base
 from adaptlab.theory.saliency import flows, saliencies
 from adaptlab.theory.subject import Subject
@@ -46,19 +46,19 @@ def by_hand(base: FrozenBase, tokens: list[int], right: int) -> Tensor:
 
 
 def test_saliencies_are_those_of_a_plain_model():
-    base, items = a_base(), asked(TASK, 100, 0).items.part(slice(3))
-    found = saliencies(base, TASK, items)
+    base, shown = a_base(), asked_episodes(TASK, 3, 0)
+    found = saliencies(base, shown)
     for item in range(3):
-        tokens, (right,) = items.tokens[0, item].tolist(), items.targets[0, item].tolist()
-        plain = by_hand(base, tokens, right)
+        right = TASK.first_label + int(shown.right[item])
+        plain = by_hand(base, shown.tokens[item].tolist(), right)
         torch.testing.assert_close(found[:, item], plain, rtol=1e-8, atol=1e-14)
         assert float(plain.max()) > 0
 
 
 def test_flows_are_means_over_their_pairs():
-    base, items = a_base(), asked(TASK, 100, 0).items.part(slice(3))
-    found, saliency = flows(base, TASK, items), saliencies(base, TASK, items)
-    labels, last = TASK.also_trained(), items.tokens.shape[-1] - 1
+    base, shown = a_base(), asked_episodes(TASK, 3, 0)
+    found, saliency = flows(base, shown), saliencies(base, shown)
+    labels, last = TASK.also_trained(), shown.tokens.shape[-1] - 1
     for layer in range(LAYERS):
         for item in range(3):
             kinds: dict[str, list[float]] = {"into": [], "out": [], "others": [], "beside": []}

@@ -66,7 +66,14 @@ def demonstrations(plan: Plan, chosen_for: Plan | None = None) -> Context | Near
 
 @lru_cache(maxsize=4)
 def _context(method: Demonstrations, task: Task, chooser: Task, seeds: tuple[int, ...]) -> Context:
-    rows = [_of_seed(method, task, chooser, seed) for seed in seeds]
+    return written_context([of_seed(method, task, chooser, seed) for seed in seeds], _begun(task))
+
+
+def written_context(rows: Sequence[Sequence[Demonstration]], begun: int) -> Context:
+    """Return the demonstrations of every row, one after the other.
+
+    Their first tokens, as many as `begun`, begin a text.
+    """
     lengths = [sum(map(len, row)) for row in rows]
     longest = max(lengths)
     tokens = [[*_tokens(row), *[0] * (longest - sum(map(len, row)))] for row in rows]
@@ -76,7 +83,7 @@ def _context(method: Demonstrations, task: Task, chooser: Task, seeds: tuple[int
         torch.tensor(lengths),
         shortest=min(lengths),
         labels=torch.tensor(labels),
-        begun=_begun(task),
+        begun=begun,
     )
 
 
@@ -154,7 +161,7 @@ def _begun(task: Task) -> int:
     return begun(task.source().tokeniser) if isinstance(task, TextTask) else 0
 
 
-def _of_seed(method: Demonstrations, task: Task, chooser: Task, seed: int) -> list[Demonstration]:
+def of_seed(method: Demonstrations, task: Task, chooser: Task, seed: int) -> list[Demonstration]:
     """Return the demonstrations of a seed, in order."""
     if isinstance(task, TextTask):
         assert isinstance(chooser, TextTask)

@@ -1,14 +1,16 @@
 """Declaration of a theory check without torch."""
 
-from collections.abc import Iterable
-from typing import Annotated, ClassVar
+from collections.abc import Iterable, Mapping
+from typing import Annotated, ClassVar, Self
 from uuid import UUID
 
 from adaptlab.errors import Problem
+from adaptlab.plugins.dataset import Datasets
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.method import AnyMethod
 from adaptlab.plugins.registry import ByName, Registry
 from adaptlab.plugins.task import AnyTask
+from adaptlab.text.source import TextSource
 from adaptlab.values import PluginName, Value
 
 
@@ -61,6 +63,18 @@ class TheoryCheck(Value):
         It is their number per adaptation, or per replicate of a base if each is measured.
         """
         return 0
+
+    def own_tasks(self) -> tuple[AnyTask, ...]:
+        """Return the tasks whose items it measures, beside those of adaptations."""
+        return ()
+
+    def settled(self, datasets: Datasets) -> Self:
+        """Return the check with the datasets of its tasks looked up."""
+        return self
+
+    def with_texts(self, sources: Mapping[str, TextSource]) -> Self:
+        """Return the check with the records of its tasks."""
+        return self
 
     def problems(self, base: Family) -> tuple[Problem, ...]:
         """Return the reasons against a base model, with pointers to `/base_model`."""

@@ -7,6 +7,7 @@ from adaptlab.reproductions.claim import (
     CheckHolds,
     Claim,
     PlainTest,
+    Preset,
     ScoreAbove,
     ScoreAtLeast,
     ScoreAtMost,
@@ -23,14 +24,21 @@ def claim(
     in_paper: bool = True,
     given: Sequence[PlainTest] = (),
     controls: Sequence[PlainTest] = (),
+    on_texts: Sequence[PlainTest] | None = None,
+    presets: Sequence[Preset] | None = None,
 ) -> Claim:
-    """Return a claim with one wording, that of a version of the paper."""
+    """Return a claim with one wording, that of a version of the paper.
+
+    `on_texts` are its premises in the preset `text`, if they are others.
+    """
     return Claim(
         id=name,
         wordings={version: wording(text, *tests)},
         in_paper=in_paper,
         given=tuple(given),
         controls=tuple(controls),
+        given_in={} if on_texts is None else {"text": tuple(on_texts)},
+        presets=None if presets is None else tuple(presets),
     )
 
 

@@ -178,7 +178,8 @@ class Claim(Value):
     says the same as the latest that has one. `given` are premises, such as that a task was learned
     before forgetting is considered: unless all are shown, the claim is undecided. `controls` must
     be shown before a failure counts, such as that another method learned the same task: without
-    them, the claim can be refuted but not reproduced.
+    them, the claim can be refuted but not reproduced. `given_in` has the premises of presets whose
+    base or data are others, in place of `given`. With `presets`, only these test the claim.
     """
 
     id: Name
@@ -186,6 +187,18 @@ class Claim(Value):
     in_paper: bool = True
     given: tuple[PlainTest, ...] = ()
     controls: tuple[PlainTest, ...] = ()
+    given_in: Mapping[Preset, tuple[PlainTest, ...]] = Field(
+        default_factory=dict[Preset, tuple[PlainTest, ...]]
+    )
+    presets: tuple[Preset, ...] | None = None
+
+    def premises(self, preset: Preset) -> tuple[PlainTest, ...]:
+        """Return the premises in a preset."""
+        return self.given_in.get(preset, self.given)
+
+    def is_tested_in(self, preset: Preset) -> bool:
+        """Return True if a preset tests the claim."""
+        return self.presets is None or preset in self.presets
 
 
 def plain_tests(test: ClaimTest) -> tuple[PlainTest, ...]:

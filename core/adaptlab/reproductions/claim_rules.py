@@ -66,13 +66,14 @@ def missing_controls(claim: Claim, rows: DeclaredRows) -> Iterator[str]:
     - A row that is claimed to be ahead must have learned its own task, unless the lead is at least
       `LEARNED`.
     """
-    shown = (*claim.given, *claim.controls)
-    for wording in claim.wordings.values():
-        tests = plain_tests(wording.test)
-        for test in tests:
-            missing = _missing(test, claim, (*shown, *tests), rows)
-            if missing is not None:
-                yield f"Claim {claim.id!r} needs {missing}."
+    for given in (claim.given, *claim.given_in.values()):
+        shown = (*given, *claim.controls)
+        for wording in claim.wordings.values():
+            tests = plain_tests(wording.test)
+            for test in tests:
+                missing = _missing(test, claim, given, (*shown, *tests), rows)
+                if missing is not None:
+                    yield f"Claim {claim.id!r} needs {missing}."
 
 
 def is_failure(test: PlainTest, rows: DeclaredRows) -> bool:
@@ -83,7 +84,11 @@ def is_failure(test: PlainTest, rows: DeclaredRows) -> bool:
 
 
 def _missing(
-    test: PlainTest, claim: Claim, shown: Sequence[PlainTest], rows: DeclaredRows
+    test: PlainTest,
+    claim: Claim,
+    given: Sequence[PlainTest],
+    shown: Sequence[PlainTest],
+    rows: DeclaredRows,
 ) -> str | None:
     match test:
         case EveryTrialAtMost():
@@ -95,7 +100,7 @@ def _missing(
         case ScoreAtLeast() if not rows[test.row].is_base:
             return _nothing_to_learn(test, shown, rows)
         case ScoreAbove():
-            return _nothing_learned(test, claim.given, rows)
+            return _nothing_learned(test, given, rows)
         case _:
             return None
 

@@ -255,7 +255,7 @@ def _check(test: CheckHolds, recipe: Recipe, measured: Measured) -> Decision:
     failed = [one for one in reports if one.verdict == "fails" and one not in unclear]
     shown = (*failed, *unclear, *reports)[0]
     seeds = [one.seeds for one in checks if one.seeds is not None]
-    over = f", on {counted(min(seeds), 'seed')} of trained weights" if seeds else ""
+    over = f", on {counted(min(seeds), 'replicate')}" if seeds else ""
     text = (
         f"check {test.check}: {_held(len(reports), len(failed), len(unclear))}{over}; "
         f"{shown.name} measured {_estimate(shown):.3g}{_interval_of(shown)}, claimed: "

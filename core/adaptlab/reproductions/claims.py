@@ -13,6 +13,7 @@ from adaptlab.reproductions.claim import (
     ClaimTest,
     EveryTrialAtMost,
     PlainTest,
+    Preset,
     ScoreAtLeast,
     ScoreAtMost,
     VersionName,
@@ -45,25 +46,33 @@ class ClaimVerdict(Decision):
     controls: tuple[Decision, ...] = ()
 
 
-def claim_verdicts(recipe: Recipe, measured: Measured) -> tuple[ClaimVerdict, ...]:
-    """Return a verdict for every claim in each wording with its own test.
+def claim_verdicts(
+    recipe: Recipe, measured: Measured, preset: Preset = "quick"
+) -> tuple[ClaimVerdict, ...]:
+    """Return a verdict for every claim of a preset, in each wording.
 
     Each verdict stands alone, at a confidence of 95 %, without correction for the number of claims.
     """
     return tuple(
-        _verdict(claim, name, wording, recipe, measured)
+        _verdict(claim, name, wording, claim.premises(preset), recipe, measured)
         for claim in recipe.claims
+        if claim.is_tested_in(preset)
         for name, wording in claim.wordings.items()
     )
 
 
 def _verdict(
-    claim: Claim, name: VersionName, wording: Wording, recipe: Recipe, measured: Measured
+    claim: Claim,
+    name: VersionName,
+    wording: Wording,
+    premises: Sequence[PlainTest],
+    recipe: Recipe,
+    measured: Measured,
 ) -> ClaimVerdict:
     """Return the finding of a wording, undecided without its premises."""
     tests = plain_tests(wording.test)
     decision = decide(wording.test, recipe, measured)
-    given = tuple(decide_test(test, recipe, measured) for test in claim.given)
+    given = tuple(decide_test(test, recipe, measured) for test in premises)
     controls = tuple(_control(test, tests, recipe, measured) for test in claim.controls)
     needed = (*given, *controls) if decision.finding == "reproduced" else given
     if decision.finding in ("reproduced", "not_reproduced", "reversed"):

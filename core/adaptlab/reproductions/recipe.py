@@ -175,6 +175,8 @@ class Recipe(Value):
             for wording in claim.wordings.values():
                 yield from plain_tests(wording.test)
             yield from (*claim.given, *claim.controls)
+            for premises in claim.given_in.values():
+                yield from premises
 
     def declared_rows(self) -> dict[str, DeclaredRow]:
         """Return the rows of all tables, with the columns that they train."""

@@ -125,7 +125,7 @@ def recipe_report(recipe: Recipe, preset: Preset, measured: Measured) -> RecipeR
         note=recipe.notes.get(preset, ""),
         level=LEVEL,
         tables=tuple(_table(recipe, table, measured) for table in recipe.tables),
-        claims=claim_verdicts(recipe, measured),
+        claims=claim_verdicts(recipe, measured, preset),
     )
 
 

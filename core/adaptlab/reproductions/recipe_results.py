@@ -84,7 +84,8 @@ class MeasuredCheck:
 
     `check` is its name and `label` its label in the study. `of` is the row that it measured, None
     for a check that builds its own model or measures several rows. `seeds` is the number of seeds
-    whose trained weights it measured, None for constructions and the first seed of a base.
+    whose trained weights or demonstrations it measured, None for constructions and the first seed
+    of a base.
     """
 
     check: str

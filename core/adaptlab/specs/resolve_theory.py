@@ -7,6 +7,7 @@ from uuid import UUID
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.families.formal import Formal
+from adaptlab.plugins.dataset import NO_DATASETS, Datasets
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.plugins.theory_check import THEORY_CHECKS, Measured, TheoryCheck
 from adaptlab.specs.resolve import BaseModelFacts, configured, family_shape, whole_model
@@ -18,7 +19,10 @@ BUILT = Formal(vocabulary=4, context=4)
 
 
 def resolve_theory(
-    spec: TheorySpec, base: BaseModelFacts | None, adaptations: Sequence[Measured] = ()
+    spec: TheorySpec,
+    base: BaseModelFacts | None,
+    adaptations: Sequence[Measured] = (),
+    datasets: Datasets = NO_DATASETS,
 ) -> ResolvedTheory:
     """Return the job of a spec of theory checks.
 
@@ -26,13 +30,14 @@ def resolve_theory(
         spec: the spec as submitted.
         base: the base model that `measured_base` names, if any.
         adaptations: the adaptations that the spec names, in its order.
+        datasets: the uploaded datasets that tasks of checks may name.
 
     Raises:
         InvalidSpec: a check is not registered or cannot run.
     """
     kept = _kept(spec, base, adaptations)
     family = BUILT if base is None else base.family
-    checks = _all(base, kept) if spec.checks == "all" else _chosen(spec, base, kept)
+    checks = _all(base, kept) if spec.checks == "all" else _chosen(spec, base, kept, datasets)
     return ResolvedTheory(
         base_model=None if base is None else base.name,
         base_digest=None if base is None else base.digest,
@@ -127,14 +132,18 @@ def _all(base: BaseModelFacts | None, adaptations: Sequence[Measured]) -> tuple[
 
 
 def _chosen(
-    spec: TheorySpec, base: BaseModelFacts | None, adaptations: Sequence[Measured]
+    spec: TheorySpec,
+    base: BaseModelFacts | None,
+    adaptations: Sequence[Measured],
+    datasets: Datasets,
 ) -> tuple[TheoryCheck, ...]:
     checks: list[TheoryCheck] = []
     problems: list[Problem] = []
     assert spec.checks != "all"
     for index, choice in enumerate(spec.checks):
         pointer = f"/checks/{index}"
-        check = configured(THEORY_CHECKS.get(choice.name, f"{pointer}/name"), choice, pointer)
+        kind = THEORY_CHECKS.get(choice.name, f"{pointer}/name")
+        check = configured(kind, choice, pointer).settled(datasets)
         checks.append(check)
         problems += (
             _below(pointer, problem) for problem in _reasons_against(check, base, adaptations)
@@ -161,6 +170,9 @@ def _reasons_against(
     if base is None:
         detail = f"The check {check.name!r} measures a base model. Name one in base_model."
         return (Problem("/base_model", "base_model_needed", detail),)
+    if not base.has_tokeniser and any(isinstance(task, TextTask) for task in check.own_tasks()):
+        detail = f"{base.name!r} was imported without a tokeniser, so it cannot read texts."
+        return (Problem("/base_model", "no_tokeniser", detail),)
     problems = check.problems(base.family)
     if problems or not check.needs_adaptation:
         return problems

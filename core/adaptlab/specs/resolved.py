@@ -362,8 +362,10 @@ def scored_tasks(resolved: Resolved) -> tuple[AnyTask, ...]:
 
 
 def tasks_of(resolved: Resolved) -> tuple[AnyTask, ...]:
-    """Return the job's own task, if it has one, and those that are scored."""
-    return (*(() if resolved.task is None else (resolved.task,)), *scored_tasks(resolved))
+    """Return the job's own task, those that are scored, and those of checks."""
+    own = () if resolved.task is None else (resolved.task,)
+    of_checks = (task for check in resolved.checks for task in check.own_tasks())
+    return (*own, *scored_tasks(resolved), *of_checks)
 
 
 def datasets_of(resolved: Resolved) -> tuple[AnyReference, ...]:

@@ -65,7 +65,7 @@ def planned_checks(
     """
     by_digest: dict[str, PlannedCheck] = {}
     for entry in _entries(spec, [entry.label for entry in entries], datasets):
-        for check in _planned(spec, entry, bases, cells, jobs):
+        for check in _planned(spec, entry, bases, cells, jobs, datasets):
             same = by_digest.setdefault(spec_digest(check.resolved), check)
             if same is not check:
                 detail = f"{check.label} measures the same as {same.label}. Leave one of them out."
@@ -178,9 +178,10 @@ def _planned(
     bases: Sequence[BaseModelFacts],
     cells: Sequence[Cell],
     jobs: Mapping[str, PlannedJob],
+    datasets: Datasets,
 ) -> Iterator[PlannedCheck]:
     if not entry.check.needs_base and not entry.check.needs_adaptation:
-        yield _check(spec, entry, None, (), jobs)
+        yield _check(spec, entry, None, (), jobs, datasets)
         return
     is_empty = True
     for place in entry.bases:
@@ -188,7 +189,7 @@ def _planned(
         groups = _groups(spec, entry, base, cells) if entry.check.needs_adaptation else ((),)
         for group in groups:
             is_empty = False
-            yield _check(spec, entry, base, group, jobs)
+            yield _check(spec, entry, base, group, jobs, datasets)
     if is_empty:
         what = "adaptation" if entry.check.needs_adaptation else "base model"
         detail = f"The study has no {what} for this check to measure. Leave the check out."
@@ -224,12 +225,13 @@ def _check(
     base: BaseModelFacts | None,
     cells: tuple[Cell, ...],
     jobs: Mapping[str, PlannedJob],
+    datasets: Datasets,
 ) -> PlannedCheck:
     adaptations = [provisional_adaptation(jobs[cell.digest]) for cell in cells]
     name = None if base is None else base.name
     job_spec = theory_spec(spec, entry.given, name, [one.job for one in adaptations])
     try:
-        resolved = resolve_theory(job_spec, base, adaptations)
+        resolved = resolve_theory(job_spec, base, adaptations, datasets)
     except InvalidSpec as error:
         problems = (_at(problem, entry, adaptations) for problem in error.problems)
         raise InvalidSpec(*problems) from error

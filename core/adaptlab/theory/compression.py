@@ -11,14 +11,10 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments, MixHook, OutputHook
-from adaptlab.engine.counter import constant, random_bits, stream
-from adaptlab.engine.items import Items
 from adaptlab.engine.plugins import ENGINE_FAMILIES
-from adaptlab.tasks.episodes import Episodes
+from adaptlab.theory.asking import Asked, random_places
 from adaptlab.theory.observation import FrozenBase
 
-AT_ONCE = 256
-"""Items of one pass."""
 WORDS = 5
 """Likeliest tokens that word loyalty compares."""
 
@@ -34,62 +30,54 @@ class _Latest:
         self.pattern = pattern
 
 
-def kept_places(task: Episodes, samples: int) -> Mapping[str, Tensor]:
+def kept_places(shown: Asked) -> Mapping[str, Tensor]:
     """Return the places [B, K] of kept tokens by kind."""
-    labels = torch.tensor(task.also_trained())
-    formatting = torch.cat([labels - 1, labels + 1])
-    kinds = {
-        "anchors": torch.cat([labels, formatting]).sort().values,
-        "formatting": formatting.sort().values,
+    labels, breaks = shown.places["labels"], shown.places["after"]
+    formatting = torch.cat([shown.places["separators"], breaks], 1)
+    return {
+        "anchors": torch.cat([labels, formatting], 1).sort(1).values,
+        "formatting": formatting.sort(1).values,
         "labels": labels,
-        "breaks": labels + 1,
+        "breaks": breaks,
     }
-    return {kind: places.expand(samples, -1) for kind, places in kinds.items()}
 
 
-def random_places(task: Episodes, samples: int, seed: int, draw: int) -> Tensor:
+def random_words(shown: Asked, seed: int, draw: int) -> Tensor:
     """Return the formatting and as many random words as labels, [B, K]."""
-    labels = task.also_trained()
-    words = torch.tensor(
-        [place for label in labels for place in range(label - task.phrase - 1, label - 1)]
-    )
-    cpu = torch.device("cpu")
-    order = random_bits(
-        constant(stream("compression/random"), cpu),
-        constant(seed, cpu),
-        constant(draw, cpu),
-        torch.arange(samples).unsqueeze(1),
-        torch.arange(len(words)),
-    ).argsort(-1)
-    chosen = words[order[:, : len(labels)]]
-    return torch.cat([kept_places(task, samples)["formatting"], chosen], 1).sort(1).values
+    count = shown.demonstrations
+    chosen = random_places("compression/random", shown.text, shown.count, count, seed, draw)
+    return torch.cat([kept_places(shown)["formatting"], chosen], 1).sort(1).values
 
 
 @torch.no_grad()
-def logits(base: FrozenBase, task: Episodes, items: Items, kept: Tensor | None = None) -> Tensor:
+def logits(base: FrozenBase, shown: Asked, kept: Tensor | None = None) -> Tensor:
     """Return the logits [B, V] of the answers.
 
     With `kept` [B, K], queries read only the states of these tokens of the demonstrations.
     """
     parts: list[Tensor] = []
-    for first in range(0, items.tokens.shape[1], AT_ONCE):
-        part = slice(first, first + AT_ONCE)
+    for part in shown.parts(base):
         recorder = _Latest()
         attached = NOTHING_ATTACHED
         if kept is not None:
-            attached = _compressing(base, task, kept[part], recorder)
-        parts.append(_last(base, items.tokens[:, part], attached, recorder))
+            attached = _compressing(base, shown.query, kept[part], recorder)
+        tokens = shown.tokens[part].unsqueeze(0)
+        parts.append(_last(base, tokens, shown.ends[part], attached, recorder))
     return torch.cat(parts)
 
 
 @torch.no_grad()
-def text_logits(base: FrozenBase, task: Episodes, items: Items, kept: Tensor) -> Tensor:
+def text_logits(base: FrozenBase, shown: Asked, kept: Tensor) -> Tensor:
     """Return the logits [B, V] of answers after a text of the kept tokens."""
-    length = items.tokens.shape[-1]
-    query = torch.arange(_query(task), length).expand(len(kept), -1)
-    tokens = items.tokens[0].gather(1, torch.cat([kept, query], 1)).unsqueeze(0)
-    parts = tokens.split(AT_ONCE, 1)
-    return torch.cat([_last(base, part, NOTHING_ATTACHED, _Latest()) for part in parts])
+    query = torch.arange(shown.query, shown.tokens.shape[1]).expand(len(kept), -1)
+    tokens = shown.tokens.gather(1, torch.cat([kept, query], 1)).unsqueeze(0)
+    ends = shown.ends - shown.query + kept.shape[1]
+    return torch.cat(
+        [
+            _last(base, tokens[:, part], ends[part], NOTHING_ATTACHED, _Latest())
+            for part in shown.parts(base)
+        ]
+    )
 
 
 def overlap(first: Tensor, second: Tensor) -> Tensor:
@@ -102,20 +90,20 @@ def overlap(first: Tensor, second: Tensor) -> Tensor:
     return shared / (2 * WORDS - shared)
 
 
-def _query(task: Episodes) -> int:
-    """Return the place of the query's first token."""
-    return task.demonstrations * task.demonstration_length
-
-
-def _last(base: FrozenBase, tokens: Tensor, attached: Attachments, recorder: _Latest) -> Tensor:
+def _last(
+    base: FrozenBase, tokens: Tensor, ends: Tensor, attached: Attachments, recorder: _Latest
+) -> Tensor:
     forward = ENGINE_FAMILIES.get(base.family.name)
     given = forward(base.family, base.weights, tokens, attached, slice(None), recorder)
-    return given[0, :, -1]
+    return given[0, torch.arange(len(ends)), ends]
 
 
-def _compressing(base: FrozenBase, task: Episodes, kept: Tensor, recorder: _Latest) -> Attachments:
-    """Return hooks by which queries read only tokens at `kept` [B, K]."""
-    shape, query = base.family.shape(), _query(task)
+def _compressing(base: FrozenBase, query: int, kept: Tensor, recorder: _Latest) -> Attachments:
+    """Return hooks by which queries, from `query` on, read tokens at `kept`.
+
+    Of the demonstrations, they read nothing else; `kept` is [B, K].
+    """
+    shape = base.family.shape()
     values: dict[int, Tensor] = {}
 
     def hear(layer: int) -> OutputHook:

@@ -1,37 +1,61 @@
 """Premises of claims about demonstrations: that a base uses them."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from adaptlab.measurements.theory_report import Check, Detail
 from adaptlab.tasks.episodes import Episodes
-from adaptlab.theory.isolation import answers, asked
+from adaptlab.theory.asking import Asked, asked
+from adaptlab.theory.isolation import answers
 from adaptlab.theory.observation import FrozenBase
 from adaptlab.theory.over_replicates import share_limits
-from adaptlab.theory_checks.on_episodes import OnEpisodes
+from adaptlab.theory.subject import Subject
+from adaptlab.theory_checks.on_demonstrations import OnDemonstrations
 
 
-def used(
-    check: OnEpisodes, replicates: Sequence[FrozenBase], name: str, seed: int
-) -> Iterator[Check]:
+@dataclass(frozen=True)
+class View:
+    """A base with a set of demonstrations before its items.
+
+    `permuted` are the same with their labels shuffled.
+    """
+
+    base: FrozenBase
+    shown: Asked
+    permuted: Asked
+
+
+def views(check: OnDemonstrations, subject: Subject) -> tuple[View, ...]:
+    """Return every replicate of the base with every set of demonstrations."""
+    sets = 1 if isinstance(check.task, Episodes) else check.demonstration_sets
+    return tuple(
+        View(base, shown, permuted)
+        for seed in range(subject.seed, subject.seed + sets)
+        for shown, permuted in [(asked(check, seed), asked(check, seed, permuted=True))]
+        for base in subject.replicates
+    )
+
+
+def used(check: OnDemonstrations, replicates: Sequence[View], name: str) -> Iterator[Check]:
     """Check that accuracy beats chance and that with permuted labels.
 
     Each of `replicates` has to. `name` is that of the check.
     """
-    permuted_task = check.task.model_copy(update={"labels": "permuted"})
-    right = [_right(check, base, check.task, seed) for base in replicates]
-    permuted = [_right(check, base, permuted_task, seed) for base in replicates]
-    lows, highs = zip(*share_limits(right, check.samples), strict=True)
-    permuted_lows, permuted_highs = zip(*share_limits(permuted, check.samples), strict=True)
+    samples = replicates[0].shown.count
+    right = [_right(view.base, view.shown) for view in replicates]
+    permuted = [_right(view.base, view.permuted) for view in replicates]
+    lows, highs = zip(*share_limits(right, samples), strict=True)
+    permuted_lows, permuted_highs = zip(*share_limits(permuted, samples), strict=True)
     details: dict[str, Detail] = {
-        "samples": check.samples,
+        "samples": samples,
         "replicates": len(replicates),
-        "accuracy": tuple(count / check.samples for count in right),
+        "accuracy": tuple(count / samples for count in right),
         "accuracy_low": lows,
         "accuracy_high": highs,
-        "accuracy_permuted": tuple(count / check.samples for count in permuted),
+        "accuracy_permuted": tuple(count / samples for count in permuted),
         "permuted_low": permuted_lows,
         "permuted_high": permuted_highs,
         "chance": check.task.chance(),
@@ -63,7 +87,6 @@ def by_replicate(values: Tensor) -> tuple[float, ...]:
     return tuple(values.double().mean(1).tolist())
 
 
-def _right(check: OnEpisodes, base: FrozenBase, task: Episodes, seed: int) -> int:
+def _right(base: FrozenBase, shown: Asked) -> int:
     """Return the number of test items that the base answers correctly."""
-    items = asked(task, check.samples, seed).items
-    return int(torch.eq(answers(base, task, items), items.targets[0, :, 0]).sum())
+    return int(torch.eq(answers(base, shown), shown.right).sum())

@@ -4,23 +4,15 @@ Source: Wang et al. (EMNLP 2023), section 2.2. Their code lets the whole weight 
 fall on itself; so its attention output is its own value.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection
 
 import torch
 from torch import Tensor
 
 from adaptlab.engine.attachments import Attachments, MixHook, OutputHook
-from adaptlab.engine.counter import constant, random_bits, stream
-from adaptlab.engine.digits import make_items
-from adaptlab.engine.items import Items
-from adaptlab.engine.making import ITEM_SEED
 from adaptlab.engine.plugins import ENGINE_FAMILIES
-from adaptlab.tasks.episodes import Episodes
+from adaptlab.theory.asking import Asked
 from adaptlab.theory.observation import FrozenBase
-
-AT_ONCE = 256
-"""Items of one pass."""
 
 
 class _Unrecorded:
@@ -30,76 +22,30 @@ class _Unrecorded:
         """Forget the patterns."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Test episodes, and as many tokens of each kind to isolate.
-
-    Attributes:
-        items: the items [1, B, ...].
-        places: positions [B, D] by kind: `labels`, `random`, `separators`, `after`.
-    """
-
-    items: Items
-    places: Mapping[str, Tensor]
-
-
-def asked(task: Episodes, samples: int, seed: int) -> Asked:
-    """Return the first test episodes; random words are drawn by `seed`."""
-    items = make_items(task, "test", torch.tensor([ITEM_SEED]), 0, samples)
-    labels = torch.tensor(task.also_trained()).expand(samples, -1)
-    words = torch.tensor(
-        [
-            place
-            for label in task.also_trained()
-            for place in range(label - task.phrase - 1, label - 1)
-        ]
-    )
-    cpu = torch.device("cpu")
-    order = random_bits(
-        constant(stream("isolation/random"), cpu),
-        constant(seed, cpu),
-        torch.arange(samples).unsqueeze(1),
-        torch.arange(len(words)),
-    ).argsort(-1)
-    random = words[order[:, : task.demonstrations]]
-    kinds = {"labels": labels, "random": random, "separators": labels - 1, "after": labels + 1}
-    return Asked(items, kinds)
-
-
 def answers(
-    base: FrozenBase,
-    task: Episodes,
-    items: Items,
-    places: Tensor | None = None,
-    layers: Collection[int] = (),
+    base: FrozenBase, shown: Asked, places: Tensor | None = None, layers: Collection[int] = ()
 ) -> Tensor:
-    """Return the likeliest label [B] of every item; see `scores`."""
-    return task.first_label + scores(base, task, items, places, layers).argmax(-1)
+    """Return the place of the likeliest label [B] of every item; see `scores`."""
+    return scores(base, shown, places, layers).argmax(-1)
 
 
 @torch.no_grad()
 def scores(
-    base: FrozenBase,
-    task: Episodes,
-    items: Items,
-    places: Tensor | None = None,
-    layers: Collection[int] = (),
+    base: FrozenBase, shown: Asked, places: Tensor | None = None, layers: Collection[int] = ()
 ) -> Tensor:
-    """Return the logits [B, L] of all labels as the answer to every item.
+    """Return the logits [B, K] of all labels as the answer to every item.
 
     Tokens at `places` [B, D] are isolated in these layers.
     """
-    tokens = items.tokens
     chosen: list[Tensor] = []
-    for first in range(0, tokens.shape[1], AT_ONCE):
-        part = slice(first, first + AT_ONCE)
+    for part in shown.parts(base):
         own = None if places is None else places[part]
         attached = Attachments() if own is None else isolating(base, own, layers)
         forward = ENGINE_FAMILIES.get(base.family.name)
-        logits = forward(
-            base.family, base.weights, tokens[:, part], attached, slice(None), _Unrecorded()
-        )
-        chosen.append(logits[0, :, -1, task.first_label : task.separator])
+        tokens = shown.tokens[part].unsqueeze(0)
+        logits = forward(base.family, base.weights, tokens, attached, slice(None), _Unrecorded())
+        rows = torch.arange(tokens.shape[1])
+        chosen.append(logits[0, rows, shown.ends[part]][:, shown.words])
     return torch.cat(chosen)
 
 

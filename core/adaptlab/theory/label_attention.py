@@ -1,7 +1,7 @@
 """Attention of a query to label words, as a score of the model's answer.
 
 Source: Wang et al. (EMNLP 2023), section 2.3. There the labels are the same in all inputs, and AUC
-is over all of them. Labels of episodes differ, so AUC is within an episode, averaged over episodes.
+is over all of them. Labels of episodes differ, so AUC is within an item, averaged over items.
 """
 
 import torch
@@ -9,39 +9,32 @@ from torch import Tensor
 
 from adaptlab.engine.attachments import NOTHING_ATTACHED
 from adaptlab.engine.capture import Recorder
-from adaptlab.engine.items import Items
 from adaptlab.engine.plugins import ENGINE_FAMILIES
-from adaptlab.tasks.episodes import Episodes
+from adaptlab.theory.asking import Asked
 from adaptlab.theory.observation import FrozenBase
-
-AT_ONCE = 128
-"""Items of one pass."""
 
 
 @torch.no_grad()
-def label_auc(base: FrozenBase, task: Episodes, items: Items) -> Tensor:
-    """Return the AUC of every layer and episode, [L, B].
+def label_auc(base: FrozenBase, shown: Asked) -> Tensor:
+    """Return the AUC of every layer and item, [L, B].
 
-    It is the share of other labels in the episode that have less attention than the model's answer;
-    equal attention counts half. It is ½ if the answer is no label of the episode.
+    It is the share of other labels in the item that have less attention than the model's answer;
+    equal attention counts half. It is ½ if the answer is no label of the item.
     """
-    parts = [
-        _of_tokens(base, task, items.tokens[:, first : first + AT_ONCE])
-        for first in range(0, items.tokens.shape[1], AT_ONCE)
-    ]
-    return torch.cat(parts, 1)
+    return torch.cat([_of_part(base, shown, part) for part in shown.parts(base)], 1)
 
 
-def _of_tokens(base: FrozenBase, task: Episodes, tokens: Tensor) -> Tensor:
-    recorder = Recorder()
+def _of_part(base: FrozenBase, asked: Asked, part: slice) -> Tensor:
+    recorder, tokens, ends = Recorder(), asked.tokens[part].unsqueeze(0), asked.ends[part]
     forward = ENGINE_FAMILIES.get(base.family.name)
     logits = forward(base.family, base.weights, tokens, NOTHING_ATTACHED, slice(None), recorder)
-    answer = task.first_label + logits[0, :, -1, task.first_label : task.separator].argmax(-1)
-    places = list(task.also_trained())
-    shown = tokens[0][:, places]  # B, D
+    rows = torch.arange(len(ends))
+    answer = asked.words[logits[0, rows, ends][:, asked.words].argmax(-1)]
+    places = asked.places["labels"][part]
+    shown = tokens[0].gather(1, places)  # B, D
     length = tokens.shape[-1]
-    patterns = [pattern[0, :, :, -1, -length:].sum(1) for pattern in recorder.patterns]
-    to_labels = torch.stack(patterns)[..., places]  # L, B, D
+    patterns = [pattern[0, rows, :, ends, -length:].sum(1) for pattern in recorder.patterns]
+    to_labels = torch.stack(patterns).gather(-1, places.expand(len(patterns), -1, -1))  # L, B, D
     same = shown.unsqueeze(2) == shown.unsqueeze(1)  # B, D, D
     score = (to_labels.unsqueeze(2) * same).sum(-1)  # of the label at each place
     is_answer = shown == answer.unsqueeze(1)

@@ -11,13 +11,10 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.attachments import Attachments, OutputHook
-from adaptlab.engine.items import Items
 from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.tasks.episodes import Episodes
+from adaptlab.theory.asking import Asked
 from adaptlab.theory.observation import FrozenBase
-
-AT_ONCE = 256
-"""Items of one pass."""
 
 
 class _Unrecorded:
@@ -37,7 +34,7 @@ class Observed:
 
 
 @torch.no_grad()
-def observed(base: FrozenBase, task: Episodes, items: Items) -> Observed:
+def observed(base: FrozenBase, shown: Asked) -> Observed:
     """Return keys and queries of all layers, heads side by side.
 
     They are those before rotary positions.
@@ -54,13 +51,14 @@ def observed(base: FrozenBase, task: Episodes, items: Items) -> Observed:
 
     names = [f"blocks.{layer}.attn.{part}" for layer in range(shape.layers) for part in "kq"]
     attached = Attachments(outputs={name: hear(name) for name in names})
-    places = list(task.also_trained())
+    places = shown.places["labels"][0]  # the same in all episodes
     keys: list[Tensor] = []
     queries: list[Tensor] = []
     logits: list[Tensor] = []
     forward = ENGINE_FAMILIES.get(base.family.name)
-    for part in items.tokens.split(AT_ONCE, 1):
-        given = forward(base.family, base.weights, part, attached, slice(None), _Unrecorded())
+    for part in shown.parts(base):
+        tokens = shown.tokens[part].unsqueeze(0)
+        given = forward(base.family, base.weights, tokens, attached, slice(None), _Unrecorded())
         logits.append(given[0, :, -1])
         ends = [heard[f"blocks.{layer}.attn.q"][0, :, -1] for layer in range(shape.layers)]
         width = ends[0].shape[-1]
@@ -101,16 +99,16 @@ class Pairs:
     episodes: Tensor
 
 
-def pairs_of_classes(task: Episodes, items: Items, seen: Observed, directions: int) -> Pairs:
+def pairs_of_classes(task: Episodes, shown: Asked, seen: Observed, directions: int) -> Pairs:
     """Return the pairs of classes that occur together in some episode.
 
     Closeness is the negative mean distance of their labels' keys.
     """
-    tokens = items.tokens[0]
+    tokens = shown.tokens
     places = torch.tensor(task.also_trained())
     labels = tokens[:, places]
     classes = tokens[:, places - task.phrase - 1] // task.words
-    right = items.targets[0, :, 0]
+    right = shown.words[shown.right]
     asked = tokens[:, -task.phrase - 1] // task.words
     weights = torch.stack(
         [weighted(k, q, directions) for k, q in zip(seen.keys, seen.queries, strict=True)]

@@ -37,7 +37,7 @@ def run_checks(
 
 def _reports(plan: Plan, subject: Subject) -> Iterator[Check]:
     for check in plan.spec.checks:
-        yield from MEASURES.get(check.name)(check, subject)
+        yield from MEASURES.get(check.name)(check.with_texts(plan.texts), subject)
 
 
 def _subject(plan: Plan, base: BaseWeights, adapters: tuple[AdapterFile, ...]) -> Subject:

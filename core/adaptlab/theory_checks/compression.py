@@ -4,16 +4,12 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from adaptlab.plugins.family import Family
 from adaptlab.plugins.theory_check import THEORY_CHECKS
-from adaptlab.theory_checks.on_episodes import OnEpisodes
-
-PASSES = 6
-"""Two to see whether the base uses demonstrations, and four of compressed ones, without draws."""
+from adaptlab.theory_checks.on_demonstrations import OnDemonstrations
 
 
 @THEORY_CHECKS.register("compression")
-class Compression(OnEpisodes):
+class Compression(OnDemonstrations):
     """Label words as anchors: the states that stand for demonstrations.
 
     The demonstrations are read in full, and the query then attends to the states of some of their
@@ -30,10 +26,12 @@ class Compression(OnEpisodes):
 
     title: ClassVar[str] = "Compressed demonstrations"
     summary: ClassVar[str] = "States of labels and formatting stand for whole demonstrations."
+    passes: ClassVar[int] = 6
+    """Two to see whether the base uses demonstrations, and four of compressed ones."""
 
     name: Literal["compression"] = "compression"
     draws: int = Field(default=20, ge=1, le=50)
 
-    def tokens(self, base: Family) -> int:
-        """Return the tokens of all samples in all passes."""
-        return (PASSES + self.draws) * self.samples * self.task.sequence_length()
+    def all_passes(self) -> int:
+        """Return the passes of all items, with one per draw of random words."""
+        return self.passes + self.draws

@@ -7,16 +7,15 @@ from pydantic import Field
 from adaptlab.errors import Problem
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.theory_check import THEORY_CHECKS
-from adaptlab.theory_checks.on_episodes import OnEpisodes
+from adaptlab.tasks.episodes import Episodes
+from adaptlab.theory_checks.on_demonstrations import OnDemonstrations
 
-PASSES = 3
-"""Two to see whether the base uses demonstrations, and one that is observed."""
 FEWEST_PAIRS = 10
 """Pairs of classes, below which a rank correlation says little."""
 
 
 @THEORY_CHECKS.register("error_diagnosis")
-class ErrorDiagnosis(OnEpisodes):
+class ErrorDiagnosis(OnDemonstrations):
     """Label words as anchors: whether classes with similar keys are confused.
 
     In each layer, the keys at the labels of two classes are compared along the `directions` main
@@ -32,14 +31,12 @@ class ErrorDiagnosis(OnEpisodes):
 
     title: ClassVar[str] = "Error diagnosis by keys"
     summary: ClassVar[str] = "Classes whose labels have similar keys are confused more often."
+    passes: ClassVar[int] = 3
+    """Two to see whether the base uses demonstrations, and one that is observed."""
 
     name: Literal["error_diagnosis"] = "error_diagnosis"
     directions: int = Field(default=10, ge=1, le=512)
     layer: int | None = Field(default=None, ge=0, le=255)
-
-    def tokens(self, base: Family) -> int:
-        """Return the tokens of all samples in all passes."""
-        return PASSES * self.samples * self.task.sequence_length()
 
     def layer_of(self, layers: int) -> int:
         """Return the layer whose rho decides."""
@@ -49,6 +46,12 @@ class ErrorDiagnosis(OnEpisodes):
         """Return the problems of the base, of few classes and of the layer."""
         if faults := super().problems(base):
             return faults
+        if not isinstance(self.task, Episodes):
+            detail = (
+                "Keys are compared over pairs of many classes, of which each item shows some. Use "
+                "episodes."
+            )
+            return (Problem("/check/task", "only_episodes", detail),)
         pairs, layers = self.task.kinds * (self.task.kinds - 1) // 2, base.shape().layers
         if pairs < FEWEST_PAIRS:
             detail = (

@@ -7,14 +7,11 @@ from pydantic import Field
 from adaptlab.errors import Problem
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.theory_check import THEORY_CHECKS
-from adaptlab.theory_checks.on_episodes import OnEpisodes
-
-PASSES = 10
-"""Two to see whether the base uses demonstrations, and eight with isolated tokens."""
+from adaptlab.theory_checks.on_demonstrations import OnDemonstrations
 
 
 @THEORY_CHECKS.register("isolation")
-class Isolation(OnEpisodes):
+class Isolation(OnDemonstrations):
     """Label words as anchors: what a base loses if they cannot read the text.
 
     On test items of `task`, the labels of the demonstrations may attend to nothing but themselves,
@@ -32,13 +29,11 @@ class Isolation(OnEpisodes):
 
     title: ClassVar[str] = "Isolated label words"
     summary: ClassVar[str] = "Labels of demonstrations gather the text in the first layers."
+    passes: ClassVar[int] = 10
+    """Two to see whether the base uses demonstrations, and eight with isolated tokens."""
 
     name: Literal["isolation"] = "isolation"
     layers: int = Field(default=1, ge=1, le=64)
-
-    def tokens(self, base: Family) -> int:
-        """Return the tokens of all samples in all passes."""
-        return PASSES * self.samples * self.task.sequence_length()
 
     def problems(self, base: Family) -> tuple[Problem, ...]:
         """Return the problems of the base model, and of too many layers."""

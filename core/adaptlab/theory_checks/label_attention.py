@@ -2,16 +2,12 @@
 
 from typing import ClassVar, Literal
 
-from adaptlab.plugins.family import Family
 from adaptlab.plugins.theory_check import THEORY_CHECKS
-from adaptlab.theory_checks.on_episodes import OnEpisodes
-
-PASSES = 4
-"""Two to see whether the base uses demonstrations, one for answers and one for attention."""
+from adaptlab.theory_checks.on_demonstrations import OnDemonstrations
 
 
 @THEORY_CHECKS.register("label_attention")
-class LabelAttention(OnEpisodes):
+class LabelAttention(OnDemonstrations):
     """Label words as anchors: attention to the label that is answered.
 
     The attention of the query's end to a label is summed over heads and over the demonstrations
@@ -25,9 +21,7 @@ class LabelAttention(OnEpisodes):
 
     title: ClassVar[str] = "Attention to label words"
     summary: ClassVar[str] = "In deep layers, the query attends to the label that it answers."
+    passes: ClassVar[int] = 4
+    """Two to see whether the base uses demonstrations, one for answers and one for attention."""
 
     name: Literal["label_attention"] = "label_attention"
-
-    def tokens(self, base: Family) -> int:
-        """Return the tokens of all samples in all passes."""
-        return PASSES * self.samples * self.task.sequence_length()

@@ -2,16 +2,12 @@
 
 from typing import ClassVar, Literal
 
-from adaptlab.plugins.family import Family
 from adaptlab.plugins.theory_check import THEORY_CHECKS
-from adaptlab.theory_checks.on_episodes import OnEpisodes
-
-PASSES = 5
-"""Two to see whether the base uses demonstrations, and one forward and backward."""
+from adaptlab.theory_checks.on_demonstrations import OnDemonstrations
 
 
 @THEORY_CHECKS.register("saliency")
-class Saliency(OnEpisodes):
+class Saliency(OnDemonstrations):
     """Label words as anchors: where attention matters, layer by layer.
 
     The saliency of an attention weight is its product with the gradient of the loss over labels,
@@ -26,9 +22,7 @@ class Saliency(OnEpisodes):
 
     title: ClassVar[str] = "Saliency of label words"
     summary: ClassVar[str] = "Saliency flows into labels first, and from them in the last layer."
+    passes: ClassVar[int] = 5
+    """Two to see whether the base uses demonstrations, and one forward and backward."""
 
     name: Literal["saliency"] = "saliency"
-
-    def tokens(self, base: Family) -> int:
-        """Return the tokens of all samples in all passes."""
-        return PASSES * self.samples * self.task.sequence_length()

@@ -304,7 +304,8 @@ def _resolved_theory(session: Session, spec: TheorySpec) -> ResolvedTheory:
     measured = adaptations.facts(session, spec.adaptations)
     base = measured_base(spec, measured)
     facts = None if base is None else base_models.facts(session, base)
-    resolved = sizes.checked(session, resolve_theory(spec, facts, measured))
+    known = datasets.known(session)
+    resolved = sizes.checked(session, resolve_theory(spec, facts, measured, known))
     check_present(session, datasets_of(resolved), "/adaptations")
     return resolved
 

@@ -230,7 +230,7 @@ def _checks(
         name = str(done[0].spec.checks[0]["name"])
         seeds = [min(len(a.seeds) for a in own) for job in done if (own := job.spec.adaptations)]
         if THEORY_CHECKS.get(name).each_replicate:
-            seeds = [len(job.spec.base_replicates) for job in done]
+            seeds = [_replicates(check, facts.jobs[job_id]) for job_id, check in group.items()]
         yield MeasuredCheck(
             check=name,
             label=label,
@@ -239,6 +239,16 @@ def _checks(
             reports=tuple(report for check in group.values() for report in check.reports),
             missing=tuple(_why(job) for job in done if job.state != "succeeded"),
         )
+
+
+def _replicates(check: StudyCheckView, job: ScoredJob) -> int:
+    """Return the replicates that a check of each has measured.
+
+    These are more than those of the base if there are several sets of demonstrations.
+    """
+    stated = [report.details.get("replicates") for report in check.reports]
+    counts = [count for count in stated if isinstance(count, int)]
+    return max(counts, default=len(job.spec.base_replicates))
 
 
 def _place(check: StudyCheckView) -> str | Place | None:

@@ -7,6 +7,8 @@ from adaptlab.reproductions.recipe import RECIPES, Recipe
 CHECK = "isolation"
 LAYERS = 2
 """Layers that are isolated at either end; the paper isolates 5 of 48, and 1, 3 and 7."""
+LAYERS_OF_TEXTS = 3
+"""Of 30 layers."""
 
 
 @RECIPES.register("wang2023/isolation")
@@ -21,16 +23,21 @@ def isolation() -> Recipe:
         base_models=("episodes",),
         presets={
             "quick": paper.quick("wang2023-isolation", {"name": CHECK, "layers": LAYERS}),
+            "text": paper.text("wang2023-isolation", {"name": CHECK, "layers": LAYERS_OF_TEXTS}),
         },
         tables=paper.accuracies(),
-        claims=(*paper.in_context_claims(), *_claims()),
+        claims=(*paper.in_context_claims(CHECK), *_claims()),
         notes={
             "quick": f"{paper.QUICK_NOTE}The first and the last two of four layers are isolated, "
             "where the paper isolates five of 48. Loyalty is that of labels; word loyalty is left "
             "out, because the answers here are labels alone. Controls that the paper lacks isolate "
             "the separators before the labels, and the line breaks after them. About 8 minutes on "
             "two busy cores; the base is shared with wang2023/saliency.",
+            "text": f"{paper.TEXT_NOTE}"
+            "The first and the last three of 30 layers are isolated, a tenth of them as in the "
+            "paper. About 45 minutes on two cores.",
         },
+        needs={"text": paper.NEEDS},
     )
 
 

@@ -17,15 +17,22 @@ def label_attention() -> Recipe:
         source=f"{paper.SOURCE}, section 2.3 and figure 5",
         versions=paper.VERSIONS,
         base_models=("episodes",),
-        presets={"quick": paper.quick("wang2023-label-attention", {"name": CHECK})},
+        presets={
+            "quick": paper.quick("wang2023-label-attention", {"name": CHECK}),
+            "text": paper.text("wang2023-label-attention", {"name": CHECK}),
+        },
         tables=paper.accuracies(),
-        claims=(*paper.in_context_claims(), *_claims()),
+        claims=(*paper.in_context_claims(CHECK), *_claims()),
         notes={
             "quick": f"{paper.QUICK_NOTE}In the paper, AUCROC is about 0.8 in deep layers. It is "
             "over the labels of all inputs there, and here within each episode, because episodes "
             "differ in their labels. About 8 minutes on two busy cores; the base is shared with "
             "wang2023/isolation.",
+            "text": f"{paper.TEXT_NOTE}"
+            "Here, too, AUC is within each item: of both labels, one has more attention. About 30 "
+            "minutes on two cores.",
         },
+        needs={"text": paper.NEEDS},
     )
 
 

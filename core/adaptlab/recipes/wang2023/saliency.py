@@ -17,16 +17,21 @@ def saliency() -> Recipe:
         source=f"{paper.SOURCE}, section 2.1 and figure 3",
         versions=paper.VERSIONS,
         base_models=("episodes",),
-        presets={"quick": paper.quick("wang2023-saliency", {"name": CHECK})},
+        presets={
+            "quick": paper.quick("wang2023-saliency", {"name": CHECK}),
+            "text": paper.text("wang2023-saliency", {"name": CHECK}),
+        },
         tables=paper.accuracies(),
-        claims=(*paper.in_context_claims(), *_claims()),
+        claims=(*paper.in_context_claims(CHECK), *_claims()),
         notes={
             "quick": f"{paper.QUICK_NOTE}Four layers are few for a crossover in the middle. In the "
             "last layer only the query's end has a gradient, so labels are compared there with the "
             "other tokens that the query reads, and the fall of the flow into labels ends at the "
             "layer before it. About 8 minutes on two busy cores; the base is shared with "
             "wang2023/isolation.",
+            "text": f"{paper.TEXT_NOTE}About 30 minutes on two cores.",
         },
+        needs={"text": paper.NEEDS},
     )
 
 

@@ -7,10 +7,8 @@ import torch
 from torch import Tensor
 
 from adaptlab.measurements.theory_report import Check, Detail
-from adaptlab.theory.compression import kept_places, logits, overlap, random_places, text_logits
-from adaptlab.theory.demonstrated import by_replicate, used
-from adaptlab.theory.isolation import asked
-from adaptlab.theory.observation import FrozenBase
+from adaptlab.theory.compression import kept_places, logits, overlap, random_words, text_logits
+from adaptlab.theory.demonstrated import View, by_replicate, used, views
 from adaptlab.theory.over_replicates import mean_limits
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.subject import Subject
@@ -38,11 +36,12 @@ class Kept:
 @MEASURES.register("compression")
 def measure(check: Compression, subject: Subject) -> Iterable[Check]:
     """Report whether demonstrations are used; if so, compressed ones."""
-    premises = tuple(used(check, subject.replicates, "compression", subject.seed))
+    replicates = views(check, subject)
+    premises = tuple(used(check, replicates, "compression"))
     yield from premises
     if not all(premise.holds for premise in premises):
         return
-    parts = [_of_base(check, base, subject.seed) for base in subject.replicates]
+    parts = [_of_base(check, view, subject.seed) for view in replicates]
     every = {
         kind: Kept(
             torch.stack([part[kind].loyalty for part in parts]),
@@ -54,33 +53,30 @@ def measure(check: Compression, subject: Subject) -> Iterable[Check]:
     yield from _claims(every, {**premises[0].details})
 
 
-def _of_base(check: Compression, base: FrozenBase, seed: int) -> Mapping[str, Kept]:
+def _of_base(check: Compression, view: View, seed: int) -> Mapping[str, Kept]:
     """Return what one replicate keeps by kind, [B] each."""
-    items = asked(check.task, check.samples, seed).items
-    task, samples = check.task, check.samples
-    full, places = logits(base, task, items), kept_places(task, samples)
+    base, shown = view.base, view.shown
+    full, places, labels = logits(base, shown), kept_places(shown), shown.words
 
     def compared(given: Tensor) -> Kept:
-        labels = slice(task.first_label, task.separator)
         answer = given[:, labels].argmax(-1)
-        right = items.targets[0, :, 0] - task.first_label
         return Kept(
             (answer == full[:, labels].argmax(-1)).double(),
             overlap(given, full),
-            (answer == right).double(),
+            (answer == shown.right).double(),
         )
 
     draws = [
-        compared(logits(base, task, items, random_places(task, samples, seed, draw)))
+        compared(logits(base, shown, random_words(shown, seed, draw)))
         for draw in range(check.draws)
     ]
     return {
-        ANCHOR: compared(logits(base, task, items, places["anchors"])),
-        TEXT: compared(text_logits(base, task, items, places["anchors"])),
+        ANCHOR: compared(logits(base, shown, places["anchors"])),
+        TEXT: compared(text_logits(base, shown, places["anchors"])),
         RANDOM: _mean(draws),
         TOP: max(draws, key=lambda draw: float(draw.loyalty.mean())),
-        "hidden_labels": compared(logits(base, task, items, places["labels"])),
-        "hidden_breaks": compared(logits(base, task, items, places["breaks"])),
+        "hidden_labels": compared(logits(base, shown, places["labels"])),
+        "hidden_breaks": compared(logits(base, shown, places["breaks"])),
     }
 
 

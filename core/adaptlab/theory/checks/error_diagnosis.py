@@ -6,8 +6,8 @@ import torch
 
 from adaptlab.measurements.theory_report import Check, Detail
 from adaptlab.statistics.correlation import rho_limits, spearman
-from adaptlab.theory.demonstrated import used
-from adaptlab.theory.isolation import asked
+from adaptlab.tasks.episodes import Episodes
+from adaptlab.theory.demonstrated import used, views
 from adaptlab.theory.label_keys import Pairs, observed, pairs_of_classes
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.subject import Subject
@@ -20,14 +20,15 @@ LEAST = 1e-6
 @MEASURES.register("error_diagnosis")
 def measure(check: ErrorDiagnosis, subject: Subject) -> Iterable[Check]:
     """Report whether demonstrations are used; if so, rho."""
-    premises = tuple(used(check, subject.replicates, "error_diagnosis", subject.seed))
+    replicates = views(check, subject)
+    premises = tuple(used(check, replicates, "error_diagnosis"))
     yield from premises
     if not all(premise.holds for premise in premises):
         return
-    items = asked(check.task, check.samples, subject.seed).items
+    assert isinstance(check.task, Episodes)
     pairs = [
-        pairs_of_classes(check.task, items, observed(base, check.task, items), check.directions)
-        for base in subject.replicates
+        pairs_of_classes(check.task, view.shown, observed(view.base, view.shown), check.directions)
+        for view in replicates
     ]
     yield _claim(check, pairs, {**premises[0].details})
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from adaptlab.measurements.theory_report import Check, Detail
-from adaptlab.theory.demonstrated import by_replicate, used
-from adaptlab.theory.isolation import Asked, answers, asked
-from adaptlab.theory.observation import FrozenBase
+from adaptlab.theory.asking import Asked
+from adaptlab.theory.demonstrated import View, by_replicate, used, views
+from adaptlab.theory.isolation import answers
 from adaptlab.theory.over_replicates import difference_of_shares
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.subject import Subject
@@ -24,32 +24,26 @@ CONTROLS = {
 @MEASURES.register("isolation")
 def measure(check: Isolation, subject: Subject) -> Iterable[Check]:
     """Report whether demonstrations are used and, if so, what labels do."""
-    replicates, shown = subject.replicates, asked(check.task, check.samples, subject.seed)
-    premises = tuple(used(check, replicates, "isolation", subject.seed))
+    replicates = views(check, subject)
+    premises = tuple(used(check, replicates, "isolation"))
     yield from premises
     if not all(premise.holds for premise in premises):
         return
-    count = replicates[0].family.shape().layers
+    count = subject.measured_base.family.shape().layers
     layers = {"first": range(check.layers), "last": range(count - check.layers, count)}
-    plain = _answers(check, replicates, shown)
+    plain = torch.stack([answers(view.base, view.shown) for view in replicates])
     isolated = {
-        (where, kind): _answers(check, replicates, shown, places, some)
+        (where, kind): _isolated(replicates, kind, some)
         for where, some in layers.items()
-        for kind, places in shown.places.items()
+        for kind in replicates[0].shown.places
     }
-    yield from _claims(check, shown, plain, isolated)
+    yield from _claims(check, replicates[0].shown, plain, isolated)
 
 
-def _answers(
-    check: Isolation,
-    replicates: Sequence[FrozenBase],
-    shown: Asked,
-    places: Tensor | None = None,
-    layers: Collection[int] = (),
-) -> Tensor:
-    """Return the answers [R, B] of all replicates."""
+def _isolated(replicates: Sequence[View], kind: str, layers: Collection[int]) -> Tensor:
+    """Return the answers [R, B] while tokens of a kind read only themselves."""
     return torch.stack(
-        [answers(base, check.task, shown.items, places, layers) for base in replicates]
+        [answers(view.base, view.shown, view.shown.places[kind], layers) for view in replicates]
     )
 
 
@@ -57,9 +51,9 @@ def _claims(
     check: Isolation, shown: Asked, plain: Tensor, isolated: Mapping[tuple[str, str], Tensor]
 ) -> Iterator[Check]:
     """Compare the answers that isolation of labels changes with controls."""
-    right = shown.items.targets[0, :, 0]
-    details: dict[str, Detail] = {"samples": check.samples, "replicates": len(plain)}
-    details |= {"layers": check.layers, "tokens": check.task.demonstrations}
+    right = shown.right
+    details: dict[str, Detail] = {"samples": shown.count, "replicates": len(plain)}
+    details |= {"layers": check.layers, "tokens": shown.demonstrations}
     details["accuracy"] = by_replicate(plain == right)
     for (where, kind), given in isolated.items():
         details[f"loyalty_{where}_{kind}"] = by_replicate(given == plain)
@@ -85,5 +79,5 @@ def _claims(
         more: dict[str, Detail] = {"difference": found.difference}
         more |= {"low": found.seen_low, "high": found.seen_high, "opposite": 0.0}
         # The lower limit has to exceed one item of all.
-        least = 1 / check.samples
+        least = 1 / shown.count
         yield Check.at_least(name, claim, found.seen_low, least, **details, **more)

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from adaptlab.measurements.theory_report import Check, Detail
-from adaptlab.theory.demonstrated import used
-from adaptlab.theory.isolation import asked
+from adaptlab.theory.demonstrated import used, views
 from adaptlab.theory.label_attention import cumulative_share, label_auc
 from adaptlab.theory.over_replicates import mean_limits
 from adaptlab.theory.plugins import MEASURES
@@ -21,12 +20,12 @@ LEAST = 1e-6
 @MEASURES.register("label_attention")
 def measure(check: LabelAttention, subject: Subject) -> Iterable[Check]:
     """Report whether demonstrations are used; if so, attention to labels."""
-    premises = tuple(used(check, subject.replicates, "label_attention", subject.seed))
+    replicates = views(check, subject)
+    premises = tuple(used(check, replicates, "label_attention"))
     yield from premises
     if not all(premise.holds for premise in premises):
         return
-    items = asked(check.task, check.samples, subject.seed).items
-    auc = torch.stack([label_auc(base, check.task, items) for base in subject.replicates])
+    auc = torch.stack([label_auc(view.base, view.shown) for view in replicates])
     yield from _claims(auc, {**premises[0].details})
 
 

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from adaptlab.measurements.theory_report import Check, Detail
-from adaptlab.theory.demonstrated import used
-from adaptlab.theory.isolation import asked
+from adaptlab.theory.demonstrated import used, views
 from adaptlab.theory.over_replicates import mean_limits
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.saliency import FLOWS, flows
@@ -21,12 +20,12 @@ LEAST = 1e-6
 @MEASURES.register("saliency")
 def measure(check: Saliency, subject: Subject) -> Iterable[Check]:
     """Report whether demonstrations are used; if so, flows of saliency."""
-    premises = tuple(used(check, subject.replicates, "saliency", subject.seed))
+    replicates = views(check, subject)
+    premises = tuple(used(check, replicates, "saliency"))
     yield from premises
     if not all(premise.holds for premise in premises):
         return
-    items = asked(check.task, check.samples, subject.seed).items
-    shares = torch.stack([flows(base, check.task, items) for base in subject.replicates])
+    shares = torch.stack([flows(view.base, view.shown) for view in replicates])
     yield from _claims(shares, {**premises[0].details})
 
 
