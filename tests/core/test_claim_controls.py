@@ -39,7 +39,7 @@ from adaptlab.reproductions.claim import (
 )
 from adaptlab.reproductions.claim_rules import is_failure
 from adaptlab.reproductions.claims import ClaimVerdict, claim_verdicts
-from adaptlab.reproductions.recipe import RECIPES, Preset, PublishedTable, Recipe, TableRow
+from adaptlab.reproductions.recipe import PRESETS, RECIPES, Preset, PublishedTable, Recipe, TableRow
 from adaptlab.reproductions.recipe_results import (
     Measured,
     MeasuredCheck,
@@ -247,10 +247,11 @@ def verdict_on(
     return found
 
 
-def presets_of(recipe: Recipe, claim: Claim) -> set[Preset]:
+def presets_of(recipe: Recipe, claim: Claim) -> list[Preset]:
     """The presets that test a claim with different premises."""
-    presets: set[Preset] = {"quick" if claim.presets is None else claim.presets[0]}
-    return presets | {preset for preset in claim.given_in if preset in recipe.presets}
+    first: Preset = "quick" if claim.presets is None else claim.presets[0]
+    others = claim.given_in.keys() & recipe.presets.keys()
+    return [preset for preset in PRESETS if preset == first or preset in others]
 
 
 def moving(found: Measured, claim: Claim, recipe: Recipe) -> Measured:
@@ -278,7 +279,7 @@ def test_every_control_is_needed(recipe: Recipe) -> None:
 
     It is not reproduced without any one of them.
     """
-    wordings = [
+    wordings: list[tuple[Claim, str, Wording, Preset]] = [
         (claim, name, wording, preset)
         for claim in recipe.claims
         for name, wording in claim.wordings.items()
