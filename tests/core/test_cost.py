@@ -173,3 +173,33 @@ def test_scores_on_other_base_models_are_counted_as_those_on_its_own() -> None:
     assert two.evaluation == own.evaluation * 3
     assert own.training == one.training == two.training
     assert own.memory_bytes == two.memory_bytes, "one base model is in memory at a time"
+
+
+def in_context(choice: str, *, samples: int = 100, seeds: int = 1) -> Work:
+    family = {"name": "minigpt", "layers": 2, "heads": 2, "width": 16}
+    base = base_facts(a_pretrain_spec(family=family, task={"name": "episodes", "kinds": 3}))
+    method: dict[str, object] = {"name": "frozen"}
+    if choice:
+        method = {"name": "in_context", "demonstrations": 2, "choice": choice}
+    spec = an_adapt_spec(
+        base_model=base.name,
+        task={"name": "episodes", "kinds": 3, "shots": 0, "labels": "fixed"},
+        method=method,
+        budget={},
+        seeds=seeds,
+        evaluation={"samples": samples},
+    )
+    return work(resolve(spec, base.model_copy(update={"task": None, "replicates": 1})))
+
+
+def test_the_choice_of_the_nearest_reads_every_item_and_the_pool_alone() -> None:
+    """A frozen base reads the same items twice: as adapted, and as the base."""
+    once = in_context("").evaluation.flops / 2
+    for seeds in (1, 3):
+        more = (
+            in_context("nearest", seeds=seeds).evaluation.flops
+            - in_context("balanced", seeds=seeds).evaluation.flops
+        )
+        assert more == pytest.approx(once * (1 + seeds * 512 / 100))
+    few = in_context("nearest", samples=10).evaluation.flops
+    assert few > in_context("balanced", samples=10).evaluation.flops + 5 * once

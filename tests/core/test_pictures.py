@@ -126,3 +126,5 @@ def test_a_wide_image_is_written_in_few_characters() -> None:
     task = resolved(facts_of(image_records(40, channels=3, height=50, width=100)))
     lines = task.written([0] * 5000 + [255] * 5000 + [255] * 5000).split("\n")
     assert (len(lines), {len(line) for line in lines}) == (10, {20})
+    assert task.written([255] * 15000).strip() == "", "white is light, unlike the ink of digits"
+    assert set(task.written([0] * 15000)) == {"█", "\n"}

@@ -19,15 +19,13 @@ from adaptlab.engine.plan import Plan
 from adaptlab.engine.tensors import Int
 from adaptlab.engine.texts import Texts, texts_of
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.plugins.demonstrations import Demonstrations
+from adaptlab.plugins.demonstrations import POOL, Demonstrations
 from adaptlab.plugins.task import DigitTask, Task
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.text.encoding import begun, separating
 
 ITEMS_PER_DEMONSTRATION = 16
 """Generated training items per demonstration that are looked at."""
-POOL = 512
-"""The most training items of a seed of which the nearest are chosen."""
 
 T = TypeVar("T")
 

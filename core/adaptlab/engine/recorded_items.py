@@ -181,6 +181,7 @@ class _Images(RecordedItems):
         items = image_items(task, "test", seeds, 0, samples)
         self._items = items.each(lambda tensor: tensor.expand(replicates, -1, -1).contiguous())
         self._classes, self._right = task.class_values(), _rows_of(items.targets[0])
+        self._is_light = task.levels_are_light
         rows, columns = plan.family.patches()
         self.content, self.start, self.is_content = rows * columns + 1, 0, None
         self._places = [
@@ -216,7 +217,7 @@ class _Images(RecordedItems):
     def _words(self, levels: Sequence[int]) -> Iterator[str]:
         """Yield the shade and place of each patch, counted from 1."""
         for level, place in zip(levels, self._places, strict=True):
-            yield f"{shade(level)} {place}"
+            yield f"{shade(level, is_light=self._is_light)} {place}"
 
 
 def _right_answers(task: TextTask, items: Items, samples: int) -> list[list[int]]:

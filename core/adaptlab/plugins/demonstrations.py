@@ -18,6 +18,8 @@ from adaptlab.values import AUTO, Auto
 LONGEST = 4096
 """Limit in tokens of all demonstrations."""
 MOST = 128
+POOL = 512
+"""The most training items of a seed of which the nearest are chosen."""
 
 Separator = Annotated[str, StringConstraints(min_length=1, max_length=20)]
 

@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 from adaptlab.plugins.images import LEVELS, ImageSize
 from adaptlab.plugins.splits import Split
@@ -14,6 +15,9 @@ class ImageTask(Task, ABC):
 
     The tokens of an item are the levels of its pixels.
     """
+
+    levels_are_light: ClassVar[bool]
+    """True if the highest level is white, as in photographs; False if it is ink."""
 
     @abstractmethod
     def image(self) -> ImageSize:

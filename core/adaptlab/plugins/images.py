@@ -11,9 +11,13 @@ LEVELS = 256
 SHADES = (" ", "\N{LIGHT SHADE}", "\N{MEDIUM SHADE}", "\N{DARK SHADE}", "\N{FULL BLOCK}")
 
 
-def shade(level: int) -> str:
-    """Return a character that is darker for a higher level."""
-    return SHADES[level * len(SHADES) // LEVELS]
+def shade(level: int, *, is_light: bool = False) -> str:
+    """Return a character that is darker for a higher level.
+
+    If levels are light, as in photographs, it is darker for a lower one.
+    """
+    ink = LEVELS - 1 - level if is_light else level
+    return SHADES[ink * len(SHADES) // LEVELS]
 
 
 class ImageSize(NamedTuple):

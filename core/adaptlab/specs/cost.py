@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from adaptlab.plugins.demonstrations import POOL, Demonstrations
 from adaptlab.plugins.hard_prompt import HardPrompt
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.task import Task
@@ -247,6 +248,7 @@ class _Job:
         total = Load()
         for task, samples in _evaluated(self.spec):
             total += self._scored(task, samples, len(self.spec.seeds))
+            total += self._chosen(task, samples)
             if self.spec.method is not None:
                 total += self._scored(task, samples, self.bases)
         return total
@@ -261,7 +263,30 @@ class _Job:
 
     def _scored(self, task: Task, samples: int, replicates: int) -> Load:
         """Return the load of scoring `samples` items, the same for all replicates."""
-        batch = self._scoring(samples, replicates, self._usual_lengths(task))
+        return self._read(task, samples, replicates, self._usual_lengths(task)) * (
+            1 + task.passes_of_choices()
+        )
+
+    def _chosen(self, task: Task, samples: int) -> Load:
+        """Return the load of choosing the nearest demonstrations for items.
+
+        The base reads every item alone, and once what each seed chooses from.
+        """
+        method = self.spec.method
+        if not isinstance(method, Demonstrations) or task != self.spec.task:
+            return Load()
+        if not method.is_chosen_by_item():
+            return Load()
+        tokens, answers = self._usual_lengths(task)
+        alone = tokens - self._shown(task), answers
+        pool = min(POOL, task.available("train") or POOL)
+        base = replace(self, trainable=trainable_by_itself({}, self.shape))
+        questions = base._read(task, samples, self.bases, alone) * (1 + task.passes_of_choices())
+        return questions + base._read(task, pool, 1, alone) * len(self.spec.seeds)
+
+    def _read(self, task: Task, samples: int, replicates: int, lengths: tuple[int, int]) -> Load:
+        """Return the load of one forward pass of items of these lengths."""
+        batch = self._scoring(samples, replicates, lengths)
         forward = self._pass(batch)
         passes = -(-samples // self._at_once(task, replicates))
         return Load(
@@ -269,7 +294,7 @@ class _Job:
             traffic_bytes=self.scalar_bytes
             * (2 * forward.values + passes * self._read_as_floats()),
             kernels=passes * self._kernels(),
-        ) * (1 + task.passes_of_choices())
+        )
 
     def _trained_scalars(self) -> int:
         return self.replicates * self.trainable.scalars

@@ -36,6 +36,8 @@ class DigitImages(ImageTask):
     summary: ClassVar[str] = "Handwritten digits of 8 × 8 pixels, for models of images."
     reference: ClassVar[str] = "Alpaydin, Kaynak (UCI repository, 1998)"
 
+    levels_are_light: ClassVar[bool] = False
+
     name: Literal["digit_images"] = "digit_images"
     digits: Annotated[tuple[Digit, ...], Field(min_length=2, max_length=10)] = tuple(range(10))
 

@@ -62,6 +62,8 @@ class ImageClassification(RecordsTask, ImageTask):
     summary: ClassVar[str] = "Images of your own dataset with labels, for models of images."
     reference: ClassVar[str] = "Dosovitskiy et al. (ICLR 2021), the class token's head"
 
+    levels_are_light: ClassVar[bool] = True
+
     name: Literal["image_classification"] = "image_classification"
     image_field: FieldName = "image"
     label: ImageLabel = ImageLabel()
@@ -95,7 +97,7 @@ class ImageClassification(RecordsTask, ImageTask):
         return math.log(self.classes())
 
     def written(self, levels: Sequence[int]) -> str:
-        """Return the image as lines of characters, darker for higher levels.
+        """Return the image as lines of characters, darker for lower levels.
 
         Channels are averaged. Of a wide image, every second, third, … pixel is shown.
         """
@@ -106,7 +108,7 @@ class ImageClassification(RecordsTask, ImageTask):
         for row in range(0, height, step):
             places = range(row * width, (row + 1) * width, step)
             grey = (sum(levels[at::size][:channels]) // channels for at in places)
-            lines.append("".join(map(shade, grey)).rstrip())
+            lines.append("".join(shade(level, is_light=True) for level in grey).rstrip())
         return "\n".join(lines)
 
     def found_in(self, facts: RecordsFacts) -> "ImageClassification":

@@ -4,7 +4,7 @@ from adaptlab.recipes.claims import above, at_least, at_most, claim
 from adaptlab.recipes.studies import Members, method, study
 from adaptlab.recipes.tables import columns, row
 from adaptlab.recipes.wang2023 import settings as paper
-from adaptlab.reproductions.claim import Claim
+from adaptlab.reproductions.claim import Claim, NoLarger
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
 
@@ -16,6 +16,9 @@ LABELS = "four labels"
 IN_CONTEXT = "in-context, one demonstration per label"
 ALONE, THREE = "base alone", "in-context, 3 demonstrations"
 REWEIGHTED, REWEIGHTED_THREE = "re-weighted, 4 demonstrations", "re-weighted, 3 demonstrations"
+LORA = "LoRA, as many parameters, no demonstrations"
+LORA_SITE = "blocks.3.attn.v"
+"""At rank 1, a matrix of 32 × 32 has 64 parameters; so have 4 layers, heads and demonstrations."""
 
 
 @RECIPES.register("wang2023/reweighting")
@@ -36,7 +39,8 @@ def reweighting() -> Recipe:
             "with one demonstration per class, 46.87 with five (three for AGNews), which do not "
             "fit into the context here, and 68.64 with one and re-weighting. The paper trains on "
             "four items per class for ten epochs at one rate, 0.01; here, training items are "
-            "drawn without end for 400 steps of 16, at four rates. Four labels are more than the "
+            "drawn without end for 400 steps of 16, at four rates. LoRA at one matrix has the 64 "
+            "parameters of re-weighting. Four labels are more than the "
             "base was pretrained on. With three demonstrations of two labels, one label is shown "
             "twice. It took 12 minutes on two busy cores, and 35 for the base, which is shared "
             "with wang2023/isolation.",
@@ -54,6 +58,7 @@ def _tables() -> tuple[PublishedTable, ...]:
                 row(ALONE, of=ALONE, task=FOUR),
                 row(IN_CONTEXT, 51.90, of=paper.IN_CONTEXT, task=FOUR),
                 row(REWEIGHTED, 68.64, of=REWEIGHTED, task=FOUR),
+                row(LORA, of=LORA, task=FOUR),
             ),
         ),
         PublishedTable(
@@ -93,6 +98,19 @@ def _claims() -> tuple[Claim, ...]:
         ),
         claim(
             paper.VERSION,
+            "reweighting-beats-lora",
+            "Not tested in the paper, which has no other method that trains: re-weighting is "
+            "better than LoRA of as many trained parameters, which sees no demonstrations.",
+            above(REWEIGHTED, LORA, LABELS, 0.0),
+            in_paper=False,
+            given=[
+                *paper.USES_DEMONSTRATIONS,
+                at_least(REWEIGHTED, LABELS, 0.5),
+                NoLarger(row=REWEIGHTED, other=LORA),
+            ],
+        ),
+        claim(
+            paper.VERSION,
             "reweighting-balances",
             "Not tested in the paper, which shows each class equally often: re-weighting is better "
             "than in-context learning if one of two labels is shown twice.",
@@ -126,6 +144,14 @@ def _quick() -> StudySpec:
                 demonstrations=3,
                 tasks=[TWO],
                 tuning=rates,
+            ),
+            method(
+                LORA,
+                "lora",
+                rank=1,
+                sites=(LORA_SITE,),
+                tasks=[FOUR],
+                tuning={"learning_rates": [0.003, 0.01, 0.03, 0.1]},
             ),
         ],
         budget={"context_tokens": 20},
