@@ -1,4 +1,4 @@
-"""Checks on label words of texts, against plain models that read no padding."""
+"""Checks on label words of texts, against plain models of each item."""
 
 from collections import Counter
 from pathlib import Path

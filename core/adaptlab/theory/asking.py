@@ -152,7 +152,7 @@ def _asked_texts(check: OnDemonstrations, task: TextTask, seed: int, *, permuted
 
 
 def _places(shown: Sequence[Demonstration], start: int) -> tuple[Tensor, Tensor]:
-    """Return the places of label words, and of all before the token before them."""
+    """Return the places of label words, and of words of the text."""
     firsts = [0, *accumulate(map(len, shown))]
     labels = [first + one.label.start for first, one in zip(firsts, shown, strict=False)]
     begins = [start, *firsts[1:]]
@@ -165,7 +165,7 @@ def _places(shown: Sequence[Demonstration], start: int) -> tuple[Tensor, Tensor]
 
 
 def _check_words(text: Tensor, needed: int) -> None:
-    """Raise `InvalidSpec` if there are fewer words than labels to compare with."""
+    """Raise `InvalidSpec` if there are fewer words than labels."""
     if len(text) < needed:
         detail = (
             f"The demonstrations have {len(text)} tokens beside labels and formatting, fewer than "

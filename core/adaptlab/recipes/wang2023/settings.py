@@ -49,7 +49,7 @@ TEXT_NOTE = (
     "530 sentences of film reviews of at most about 12 tokens instead of SST-2: 100 test items, "
     "each with two demonstrations of each label, in five sets. There is one base model, so limits "
     "are over sets of demonstrations and items. The formatting is the token before each label, "
-    "*was*, and the line break after it. No claim about label words counts unless every set is "
+    "`was`, and the line break after it. No claim about label words counts unless every set is "
     "above chance, and worse with permuted labels. Not yet measured. "
 )
 NEEDS: tuple[Need, ...] = (decoder(), reviews())
