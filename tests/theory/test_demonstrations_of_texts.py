@@ -91,27 +91,31 @@ def read(shown: Asked, item: int) -> list[int]:
     return shown.tokens[item, : int(shown.ends[item]) + 1].tolist()
 
 
-def test_demonstrations_and_question_are_a_text_with_its_labels_in_place(check: Isolation) -> None:
+def test_demonstrations_and_question_are_a_text_before_the_right_label(check: Isolation) -> None:
     shown = asked(check, 0)
     assert shown.words.tolist() == [MINUS, PLUS]
     assert len({len(read(shown, item)) for item in range(shown.count)}) > 1, "some are padded"
     for item in range(5):
-        text = joined(read(shown, item))
-        *demonstrations, question = text.split("\n")
+        *demonstrations, question = joined(read(shown, item)).split("\n")
         assert len(demonstrations) == 4
         assert all(one.split(". It is")[1] in "+-" for one in demonstrations)
         assert question.endswith(". It is")
         is_good = any(word in question for word in ("fine", "lovely", "great", "warm"))
         assert int(shown.right[item]) == is_good, question
+
+
+def test_labels_and_controls_are_in_their_places(check: Isolation) -> None:
+    shown = asked(check, 0)
+    for item in range(5):
+        text = joined(read(shown, item))
         at = {kind: places[item].tolist() for kind, places in shown.places.items()}
         assert {text[place] for place in at["labels"]} == {"+", "-"}
         assert {text[place] for place in at["separators"]} == {"s"}
         assert {text[place] for place in at["after"]} == {"\n"}
-        assert len(set(at["random"])) == 4
-        assert max(at["random"]) < shown.query == text.rindex("\n") + 1
-        others = {*at["labels"], *at["separators"], *at["after"]}
-        assert not others & set(at["random"])
-        assert {*shown.text.tolist(), *others} == {*range(shown.query)}
+        random = {*at.pop("random")}
+        assert (len(random), shown.query) == (4, text.rindex("\n") + 1)
+        others = {place for places in at.values() for place in places}
+        assert random <= {*shown.text.tolist()} == {*range(shown.query)} - others
 
 
 def test_sets_have_other_demonstrations_before_the_same_items(check: Isolation) -> None:
