@@ -19,6 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # What may be given on the command line:
 #   make demo EXIT=1 DATA_DIR=… PORT=…    make test ARGS='tests/house -k torch'
 #   make generate UPGRADE=1               make setup TORCH_BACKEND=cpu
+#   make offline PYTHON_VERSION=3.12 TORCH=installed
 EXIT ?=
 DATA_DIR ?=
 PORT ?=
@@ -27,6 +28,11 @@ ARGS ?=
 TEST_PROCESSES ?= 4
 UPGRADE ?=
 SBOM ?= sbom.json
+# For `make offline`: the other machine's Python, its processor, and `TORCH=installed` if it has torch.
+PYTHON_VERSION ?= 3.11
+PROCESSOR ?= x86_64
+TORCH ?=
+OFFLINE := dist/offline-$(PYTHON_VERSION)-$(PROCESSOR)
 # Which build of torch: `auto` looks for a GPU; `none` takes whatever the registry serves first.
 TORCH_BACKEND ?= auto
 
@@ -38,7 +44,7 @@ LOCK := $(UV) pip compile -q pyproject.toml --extra server --universal -p 3.11 -
 	--no-header -c constraints.txt --generate-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup helm demo test walk kernels check generate bench sbom lint types imports drift audit
+.PHONY: help setup helm demo test walk kernels check generate bench sbom offline lint types imports drift audit
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -103,6 +109,22 @@ sbom: setup ## Write what is installed here to sbom.json, as CycloneDX (SBOM=…
 	$(UV) tool run --quiet --from cyclonedx-bom==$(CYCLONEDX_VERSION) --constraints constraints.txt \
 		cyclonedx-py environment --output-reproducible --pyproject pyproject.toml \
 		--mc-type application -o "$(SBOM)" $(PY)
+
+# The other machine needs glibc 2.28 or newer. pip takes wheels for it only by the exact tags given.
+offline: setup ## Put all wheels into dist/, for a machine without network (see docs/how-to)
+	rm -rf "$(OFFLINE)"
+	mkdir -p "$(OFFLINE)"
+	echo '$(if $(TORCH),torch)' > $(VENV)/excluded.txt
+	$(UV) pip compile -q pyproject.toml --extra worker --extra stack --extra images -c constraints.txt \
+		--python-version $(PYTHON_VERSION) --python-platform $(PROCESSOR)-manylinux_2_28 \
+		--excludes $(VENV)/excluded.txt --no-annotate --no-header -o "$(OFFLINE)/requirements.txt"
+	$(PY) -m pip download -q --disable-pip-version-check --no-deps --only-binary=:all: \
+		--implementation cp --python-version $(PYTHON_VERSION) \
+		$(foreach minor,28 27 26 25 24 17 12 5,--platform \
+		manylinux_2_$(minor)_$(PROCESSOR)) --platform manylinux2014_$(PROCESSOR) \
+		-r "$(OFFLINE)/requirements.txt" -d "$(OFFLINE)"
+	$(UV) build -q --wheel -o "$(OFFLINE)"
+	@echo "$(OFFLINE) holds $$(ls "$(OFFLINE)" | grep -c whl) wheels, $$(du -sh "$(OFFLINE)" | cut -f1)"
 
 bench: setup ## Measure speed and print the figures (ARGS=… goes to the benchmarks)
 	$(PY) -m bench $(ARGS)

@@ -1,5 +1,6 @@
 """`adaptlab demo`: start everything, run a real study, show its results."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -21,9 +22,14 @@ from adaptlab_stack import demo_study as study
 from adaptlab_stack.data_directory import DataDirectory
 from adaptlab_stack.errors import DemoFailed
 from adaptlab_stack.stack import Stack, stop
+from adaptlab_stack.supervisor_requests import WORKER
 
+UNCLAIMED = ("waiting", "queued")
+LINES_OF_A_LOG = 5
 PICTURE = "demo-attention.png"
 SECONDS_BETWEEN_LINES = 15
+PATIENCE = 120.0
+"""Seconds until a job has to run; a worker loads torch in a fraction of them."""
 
 
 def run_demo(*, data_dir: Path, port: int | None, exit_when_done: bool) -> None:
@@ -80,7 +86,7 @@ def _run(client: Client, console: Console, stack: Stack) -> "_Shown":
     run = study.begin(client)
     console.print(f"Study {run.name}: {progress_line(run.study)}")
     with progress(console) as show_progress:
-        ended = study.finish(client, run, show_progress)
+        ended = study.finish(client, run, Begun(show_progress, stack.log))
     jobs = study.jobs_by_method(client, ended)
     picture = stack.data_dir / PICTURE
     tokens = " ".join(str(digit) for digit in study.FIGURE_INPUT)
@@ -107,6 +113,42 @@ def progress(console: Console) -> "Generator[ShowProgress]":
             yield show_progress
     else:
         yield Lines(partial(console.print, highlight=False, soft_wrap=True))
+
+
+class Begun:
+    """Shows progress, and requires that a job runs within `PATIENCE`.
+
+    Args:
+        show: shows the study.
+        log_of: returns the last lines of a process's log.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        show: ShowProgress,
+        log_of: Callable[[str], str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._show = show
+        self._log_of = log_of
+        self._clock = clock
+        self._end = clock() + PATIENCE
+
+    def __call__(self, view: StudyView) -> None:
+        """Show the study.
+
+        Raises:
+            StudyFailed: no job has been claimed in time.
+        """
+        self._show(view)
+        if any(count for state, count in view.jobs.items() if state not in UNCLAIMED):
+            self._end = math.inf
+        if self._clock() > self._end:
+            last = "\n".join(self._log_of(WORKER).splitlines()[-LINES_OF_A_LOG:])
+            raise study.StudyFailed(
+                f"No worker has taken a job in {PATIENCE:.0f} s. The end of its log:\n{last}"
+            )
 
 
 class Lines:

@@ -25,7 +25,7 @@ from adaptlab_client import Client, Conflict, JobView
 from adaptlab_client.display.comparison_tables import StudyComparison
 from adaptlab_client.resources.study_run import StudyRun
 from adaptlab_stack import demo_study as study
-from adaptlab_stack.demo import demo_stack, percent, print_places, progress
+from adaptlab_stack.demo import Begun, demo_stack, percent, print_places, progress
 from adaptlab_stack.errors import DemoFailed
 from adaptlab_stack.package_files import PackageFile, fetched
 
@@ -107,7 +107,7 @@ def run_text_demo(*, data_dir: Path, port: int | None, exit_when_done: bool) -> 
             try:
                 run = _begun(client, records)
                 with progress(console) as show_progress:
-                    ended = study.finish(client, run, show_progress)
+                    ended = study.finish(client, run, Begun(show_progress, stack.log))
                 jobs = [job for job in client.studies.jobs(ended.id) if job.kind == "adapt"]
                 console.print(_table(client, jobs))
             except study.StudyFailed as error:

@@ -11,9 +11,9 @@ from tests.making import a_checkpoint, a_claim, a_made_up_ledger
 
 from adaptlab.measurements import results
 from adaptlab.specs.spec import ResolvedSpec
-from adaptlab_client import Client
+from adaptlab_client import Client, StudyView
 from adaptlab_stack import demo_study
-from adaptlab_stack.demo import SECONDS_BETWEEN_LINES, Lines
+from adaptlab_stack.demo import PATIENCE, SECONDS_BETWEEN_LINES, Begun, Lines
 
 if TYPE_CHECKING:
     pass
@@ -102,6 +102,26 @@ def test_without_a_terminal_progress_is_lines() -> None:
     assert [line.split("jobs: ")[1] for line in lines] == [
         "6 queued, 0 succeeded", "5 queued, 1 succeeded", "5 queued, 1 succeeded",
     ]  # fmt: skip
+
+
+def test_a_demo_without_a_worker_ends_with_the_end_of_its_log() -> None:
+    now = 0.0
+    shown: list[StudyView] = []
+    log = "\n".join(f"line {number}" for number in range(9))
+    tell = Begun(shown.append, {"worker": log}.__getitem__, lambda: now)
+    tell(a_study_answer(name="demo", jobs={"queued": 6, "running": 0}))
+    now = PATIENCE + 1
+    with pytest.raises(demo_study.StudyFailed, match=r"in 120 s\. The end of its log:\nline 4\n"):
+        tell(a_study_answer(name="demo", jobs={"queued": 6, "running": 0}))
+    assert len(shown) == 2
+
+
+def test_a_demo_waits_for_a_job_that_has_begun() -> None:
+    now = 0.0
+    tell = Begun(lambda _: None, {}.__getitem__, lambda: now)
+    tell(a_study_answer(name="demo", jobs={"queued": 5, "running": 1}))
+    now = PATIENCE + 1
+    tell(a_study_answer(name="demo", jobs={"queued": 6}))
 
 
 def the_pretraining_ends(sessions: Sessions, folder: Path) -> None:

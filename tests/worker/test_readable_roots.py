@@ -1,13 +1,18 @@
-"""A worker starts without the model roots that its trainers cannot read."""
+"""A worker starts without the model roots that its trainers cannot read.
+
+It does not start where no trainer could run.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from adaptlab_worker import trainer_user
+from adaptlab_services.settings import Settings
+from adaptlab_worker import slot_settings, trainer_user
 from adaptlab_worker.confinement import Limits
-from adaptlab_worker.errors import TrainerUserBarred
+from adaptlab_worker.errors import TorchMissing, TrainerUserBarred
+from adaptlab_worker.slot_settings import slot_options
 
 LIMITS = Limits(memory_bytes=2**30)
 
@@ -44,3 +49,18 @@ def test_a_worker_that_could_train_nothing_does_not_start(
     for some in (roots, {}):
         with pytest.raises(TrainerUserBarred):
             trainer_user.user_and_roots("barred", some, tmp_path, LIMITS)
+
+
+def test_a_worker_whose_python_has_no_torch_does_not_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(slot_settings.importlib.util, "find_spec", asked.append)
+    settings = Settings(
+        database_url="postgresql://unused@localhost/unused",
+        broker_url="redis://localhost",
+        data_dir=tmp_path,
+    )
+    with pytest.raises(TorchMissing, match=r"has no torch\. Install `adaptlab\[worker\]` there"):
+        slot_options(settings, 1, None)
+    assert asked == ["torch"]

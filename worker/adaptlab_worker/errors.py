@@ -1,5 +1,7 @@
 """Errors of the worker."""
 
+import sys
+
 from adaptlab.errors import AdaptlabError, Problem
 
 
@@ -18,8 +20,22 @@ class DamagedArtifact(AdaptlabError):
     """Fetched bytes do not have the SHA-256 of the requested artifact."""
 
 
-class TrainerUserBarred(AdaptlabError):
+class TrainersUnusable(AdaptlabError):
+    """No trainer can run here, so a worker would be of no use."""
+
+
+class TrainerUserBarred(TrainersUnusable):
     """The user for trainers does not exist or cannot run them."""
+
+
+class TorchMissing(TrainersUnusable):
+    """The Python that runs the worker has no torch."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"{sys.executable} has no torch. Install `adaptlab[worker]` there; `adaptlab up "
+            "--workers 0` starts a server without workers."
+        )
 
 
 class NoEndKnown(AdaptlabError):

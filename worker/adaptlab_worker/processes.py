@@ -30,7 +30,7 @@ from adaptlab_worker.app import (
     pending_doorbells,
 )
 from adaptlab_worker.confinement import close_to_others
-from adaptlab_worker.errors import TrainerUserBarred
+from adaptlab_worker.errors import TrainersUnusable
 from adaptlab_worker.launcher import Launcher
 from adaptlab_worker.maintenance import Maintenance
 from adaptlab_worker.reaper import Reaper
@@ -68,8 +68,8 @@ def run_worker(slots: int, runner: str | None, save_seconds: float | None = None
     bell = partial(ring, settings.broker_url)
     try:
         launcher = _launcher(settings, sessions, bell, slots, runner)
-    except TrainerUserBarred as barred:
-        log.error("the worker does not start: %s", barred)  # noqa: TRY400 - the message says it all
+    except TrainersUnusable as cause:
+        log.error("the worker does not start: %s", cause)  # noqa: TRY400 - the message says it all
         return 1
     haste = _Haste(launcher, save_seconds)
     reaper = Reaper(sessions, bell, settings.reap_seconds, settings.reaper_arm_seconds)

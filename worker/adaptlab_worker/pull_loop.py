@@ -21,7 +21,7 @@ from adaptlab_services.settings import Settings
 from adaptlab_worker.batch_job import allocation_of, seconds_until
 from adaptlab_worker.confinement import close_to_others
 from adaptlab_worker.doors import open_door
-from adaptlab_worker.errors import TrainerUserBarred
+from adaptlab_worker.errors import TrainersUnusable
 from adaptlab_worker.launcher import Launcher
 from adaptlab_worker.shift import REACH_SECONDS, Shift, ShiftLimits
 from adaptlab_worker.slot_settings import slot_options
@@ -140,8 +140,8 @@ def serve(
     shift = Shift(limits)
     try:
         slot = slot_options(settings, options.slots, options.runner)
-    except TrainerUserBarred as barred:
-        log.error("the worker does not start: %s", barred)  # noqa: TRY400 - the message says it all
+    except TrainersUnusable as cause:
+        log.error("the worker does not start: %s", cause)  # noqa: TRY400 - the message says it all
         return SICK
     slot = replace(
         slot,

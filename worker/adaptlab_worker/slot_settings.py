@@ -1,5 +1,6 @@
 """The shared options of a worker's slots, from its settings."""
 
+import importlib.util
 import logging
 import os
 from collections.abc import Mapping
@@ -8,6 +9,7 @@ from pathlib import Path
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.settings import Settings
 from adaptlab_worker.confinement import Limits, machine_memory
+from adaptlab_worker.errors import TorchMissing
 from adaptlab_worker.installation import file_rules, keep_compiled_python
 from adaptlab_worker.landlock import version
 from adaptlab_worker.patience import Patience
@@ -23,8 +25,11 @@ def slot_options(settings: Settings, slots: int, runner: str | None) -> SlotOpti
     """Return the shared options of a worker's slots.
 
     Raises:
+        TorchMissing: trainers have no torch.
         TrainerUserBarred: trainers cannot run as the configured user.
     """
+    if runner is None and importlib.util.find_spec("torch") is None:
+        raise TorchMissing
     threads = max(1, (os.cpu_count() or 1) // slots) if slots > 1 else None
     trainer, roots = _trainer_options(settings, threads, runner)
     return SlotOptions(
