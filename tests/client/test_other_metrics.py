@@ -79,6 +79,16 @@ def test_jobs_can_be_found_by_them(shared_client: Client, study: str) -> None:
         assert not [*shared_client.jobs.list(filter=f"metrics.{name}.mean < {mean - 0.001}")]
 
 
+def test_lists_name_the_dataset(shared_invoke: Invoke, study: str) -> None:
+    jobs = shared_invoke("jobs", "list", "-o", "csv").stdout
+    assert {line["task"] for line in csv.DictReader(io.StringIO(jobs))} == {
+        "text_completion of reviews",
+        "text_classification of reviews",
+    }
+    (line,) = csv.DictReader(io.StringIO(shared_invoke("studies", "list", "-o", "csv").stdout))
+    assert line["tasks"] == "text_completion of reviews; text_classification of reviews"
+
+
 def test_evaluations_have_it(shared_client: Client, shared_invoke: Invoke, study: str) -> None:
     (job, _) = shared_client.jobs.list(filter="metrics.token_f1.n = 3")
     measured = {one.seed: one.token_f1 for one in shared_client.jobs.evaluations(job.id)
