@@ -50,6 +50,8 @@ class Run:
     code_version: str = code_version()
     own_task: tuple[int, int] | None = None
     fails: bool = False
+    figures: Callable[[int], Mapping[str, Any]] = lambda _: {}
+    """Other members of a seed's score on its task."""
 
 
 def run_all(sessions: sessionmaker[Session], run_of: Callable[[ResolvedSpec], Run]) -> None:
@@ -92,7 +94,7 @@ def _events(spec: ResolvedSpec, run: Run) -> Iterator[results.Event]:
     for one in replicates:
         right = min(ITEMS, run.right + run.shift * one.seed)
         if one.selected:
-            yield _evaluated(one, spec.task, right)
+            yield _evaluated(one, spec.task, right, **run.figures(one.seed))
             yield _evaluated(one, spec.task, 7, attached=False)
             if run.own_task:
                 yield _evaluated(one, OWN_TASK, run.own_task[0], attached=False)
@@ -143,7 +145,12 @@ def _above(run: Run, trial: int) -> float:
 
 
 def _evaluated(
-    one: results.ReplicateResult, task: Mapping[str, object], right: int, *, attached: bool = True
+    one: results.ReplicateResult,
+    task: Mapping[str, object],
+    right: int,
+    *,
+    attached: bool = True,
+    **figures: Any,
 ) -> results.Evaluated:
     return results.Evaluated(
         evaluation=results.Evaluation(
@@ -155,6 +162,7 @@ def _evaluated(
             correct=right,
             total=ITEMS,
             outcomes=np.packbits(np.arange(ITEMS) < right).tobytes().hex(),
+            **figures,
         )
     )
 

@@ -91,6 +91,7 @@ class JobSummary(Value):
     added, so programs should test `terminal`. `retry_of` is the job that this one retries, and
     `checks` are the theory checks of a job of kind `theory`.
     `trainable_parameters` is the number of values that training changes in one replicate.
+    `dataset` is the name of the dataset with the records of its task, null for tasks without one.
     `accuracy` is the mean over seeds on the test items of its own task, of a job that has
     succeeded. `archived_at` is set for a job that lists leave out.
     """
@@ -129,11 +130,17 @@ class JobSummary(Value):
     accuracy: float | None = None
     notes: str | None = None
     archived_at: Moment | None = None
+    dataset: str | None = None
 
     @property
     def succeeded(self) -> bool:
         """True if the job has succeeded."""
         return self.state == "succeeded"
+
+    @property
+    def task_label(self) -> str | None:
+        """The task with its dataset, if it has one: `text_completion of capitals`."""
+        return self.task if self.dataset is None else f"{self.task} of {self.dataset}"
 
 
 class JobView(JobSummary):

@@ -79,7 +79,8 @@ class EvaluationView(Value):
     unless the task chooses among 2 to 32 labels. `macro_f1` is the mean F1 score of all labels that
     are right or given. `loss` is the mean cross-entropy of the tokens of the right answers in nats,
     each after the right ones before it, and `perplexity` its exponential; null if the task chooses,
-    and in results of earlier versions.
+    and in results of earlier versions. `token_f1` is the mean token F1 of the decoded answers, null
+    unless the task has `metric: token_f1`.
     """
 
     id: int
@@ -95,6 +96,7 @@ class EvaluationView(Value):
     confusion: Confusion | None = None
     loss: float | None = None
     perplexity: float | None = None
+    token_f1: float | None = None
     base_model: str | None = None
     links: EvaluationLinks
 

@@ -36,7 +36,8 @@ class StudySummary(Value):
     """A study as listed, without its cells.
 
     It is `running` until all its jobs have ended, then `succeeded` if all of them did. `jobs`
-    counts its jobs by state. `archived_at` is set for a study that lists leave out.
+    counts its jobs by state. `tasks` are the labels of its tasks, as in its tables. `archived_at`
+    is set for a study that lists leave out.
     """
 
     id: UUID
@@ -54,6 +55,7 @@ class StudySummary(Value):
     labels: dict[str, str] = Field(default_factory=dict[str, str])
     notes: str | None = None
     archived_at: Moment | None = None
+    tasks: tuple[str, ...] = ()
     links: StudyLinks
 
     @property

@@ -942,7 +942,8 @@ class Evaluation(Table):
     It is the base model's if not `attached`. `base_model` is another one on which it was measured,
     empty for the job's own. `confusion` has the counts of given labels by right
     label, with the labels; null unless the task chooses among few. `loss` is the mean
-    cross-entropy of counted tokens in nats; null if the task chooses.
+    cross-entropy of counted tokens in nats; null if the task chooses. `token_f1` is the mean token
+    F1 of decoded answers; null unless it is the task's metric.
     """
 
     __tablename__ = "evaluations"
@@ -971,6 +972,7 @@ class Evaluation(Table):
     total: Mapped[int]
     confusion: Mapped[Json | None] = mapped_column(JSONB(none_as_null=True))
     loss: Mapped[float | None]
+    token_f1: Mapped[float | None]
     base_model: Mapped[str] = mapped_column(server_default="")
 
 

@@ -14,8 +14,8 @@ from adaptlab.bundle.contents import MOST_PLOTS
 from adaptlab.bundle.reading import LARGEST_BUNDLE, LARGEST_MEMBER, MOST_MEMBERS
 from adaptlab.exchange import adapter_folder
 from adaptlab.measurements import reported_answers
-from adaptlab.measurements.results import MOST_CONFUSED
 from adaptlab.plugins.dataset import FEWEST_TRIPLES, MOST_TRIPLES
+from adaptlab.plugins.labels import MOST_CONFUSED
 from adaptlab.records import conversations, facts, gathering, record
 from adaptlab.specs import spec
 from adaptlab.text import chat, sandbox

@@ -10,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.api.rooted import with_a_root
 from tests.api.sending import sent
+from tests.chats import CHAT, chats
 from tests.folders import a_qwen3_folder
 from tests.texts import (
     CLASSIFICATION,
@@ -213,3 +214,35 @@ def test_a_hostile_tokeniser_neither_hangs_nor_fills_the_api(
     before = psutil.Process().memory_info().rss
     assert api.post("/v1/jobs", json=a_spec(REFUSED[1])).status_code == 201
     assert psutil.Process().memory_info().rss - before < 32 * 2**20
+
+
+READER = {
+    "kind": "pretrain",
+    "name": "talker",
+    "family": {"name": "minigpt", "layers": 1, "heads": 2, "width": 8},
+    "task": dict(CHAT),
+}
+
+
+def test_conversations_for_a_model_of_bytes_are_checked(api: TestClient, tmp_path: Path) -> None:
+    made = api.post("/v1/datasets", json={"name": "chats", "records": chats(90)})
+    assert made.status_code == 201, made.text
+    data = stored(tmp_path, chats(90), "chats")
+    for limits in ({"longest": 60, "answer": 20}, {"longest": 200, "answer": 4}):
+        task = {**CHAT, "tokens": limits}
+        with pytest.raises(InvalidSpec) as caught:
+            read_corpus(data.task(task))
+        expected = [(p.pointer, p.code, p.detail) for p in caught.value.problems]
+        assert said(api.post("/v1/jobs", json=READER | {"task": task})) == expected
+    fitting = READER | {"task": {**CHAT, "tokens": {"longest": 200, "answer": 20}}}
+    assert api.post("/v1/jobs", json=fitting).status_code == 201
+
+
+def test_a_template_of_a_model_is_not_run_here(
+    lab: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = lab.post("/v1/datasets", json={"name": "chats", "records": chats(90)})
+    assert made.status_code == 201, made.text
+    monkeypatch.setattr("adaptlab.text.chat._compiled", None)
+    task = {**CHAT, "tokens": {"longest": 60, "answer": 20}}
+    assert lab.post("/v1/jobs", json=a_spec(task)).status_code == 201

@@ -50,3 +50,18 @@ def test_a_resolved_task_is_named_by_its_dataset() -> None:
     assert scores.task_labels([task, dict(task)]) == [label, label]
     newer = {**task, "dataset": {**dataset, "digest": "cd"}}
     assert scores.task_labels([task, newer]) == [f"{label} (dataset=ab)", f"{label} (dataset=cd)"]
+
+
+def test_a_task_on_images_is_named_by_its_dataset() -> None:
+    as_given = {"name": "image_classification", "dataset": "leaves"}
+    resolved = {"name": "image_classification", "dataset": {"name": "leaves", "digest": "ab"}}
+    words = {"name": "word_translation", "dataset": {"name": "pairs", "digest": "ab"}}
+    assert labels(as_given) == ("image_classification of leaves",)
+    assert scores.task_labels([resolved]) == ["image_classification of leaves"]
+    assert scores.task_labels([words]) == ["word_translation"], "it has words, and no records"
+
+
+def test_a_task_that_is_not_installed_keeps_its_name() -> None:
+    assert labels({"name": "of_a_plug_in", "dataset": "leaves"}) == (
+        "of_a_plug_in(dataset=leaves)",
+    )

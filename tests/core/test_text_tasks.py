@@ -22,6 +22,7 @@ from adaptlab.families.minigpt import MiniGPT
 from adaptlab.plugins.generated_words import NAME as GENERATED
 from adaptlab.records.buckets import bucket_of
 from adaptlab.records.content import read_content
+from adaptlab.specs.cost import Work, work
 from adaptlab.specs.resolve import BaseModelFacts, resolve, resolve_task
 from adaptlab.specs.spec import AdaptSpec, Choice, PretrainSpec
 from adaptlab.studies.study import StudySpec
@@ -357,3 +358,43 @@ def test_the_base_s_own_tasks_are_not_scored_with_another_head(data: Stored):
     resolved = resolve(AdaptSpec.model_validate(spec), pretrained_on_texts(data), data.datasets)
     assert resolved.base_tasks == ()
     assert resolved.budget.tensors == {"unembed.weight": 16, "unembed.bias": 2}
+
+
+def many_labels(folder: Path, count: int) -> Stored:
+    records = [{"text": f"text {n}", "label": f"{n % count:02}"} for n in range(4 * count)]
+    return stored(folder, records)
+
+
+def test_macro_f1_needs_counts_of_labels(tmp_path: Path):
+    by_f1 = {**HEAD, "prompt": "{text}", "metric": "macro_f1"}
+    few, many = many_labels(tmp_path, 32), many_labels(tmp_path, 33)
+    assert few.task(by_f1).other_metric() == "macro_f1"
+    assert problems(many, by_f1) == {"/task/metric": "too_many_labels"}
+    assert many.task({**by_f1, "metric": "accuracy"}).other_metric() is None
+
+
+def test_token_f1_is_of_completions_and_takes_passes_of_decoding(data: Stored):
+    by_f1 = data.task({**COMPLETION, "metric": "token_f1"})
+    assert by_f1.other_metric() == "token_f1"
+    assert (by_f1.target_length(), by_f1.passes_of_decoding()) == (6, 3)
+    assert data.task(COMPLETION).passes_of_decoding() == 0
+    with pytest.raises(InvalidSpec):
+        data.task({**CLASSIFICATION, "metric": "token_f1"})
+
+
+def test_decoding_is_part_of_the_estimate(data: Stored):
+    family = MiniGPT.model_validate(MINIGPT).resolved(257, 64)
+    facts = pretrained_on_texts(data).model_copy(update={"family": family, "task": None})
+
+    def cost(metric: str) -> Work:
+        spec = {
+            "base_model": "base",
+            "task": {**COMPLETION, "metric": metric},
+            "method": "lora",
+            "budget": {"trainable_parameters": 200},
+        }
+        return work(resolve(AdaptSpec.model_validate(spec), facts, data.datasets))
+
+    plain, decoding = cost("exact_match"), cost("token_f1")
+    assert decoding.training == plain.training
+    assert decoding.evaluation.flops == 4 * plain.evaluation.flops

@@ -155,10 +155,10 @@ def test_the_list_says_how_far_each_study_is(
     page = signed_in.get("/studies").text
     live, holes, done = (text_of(row) for row in page.split("<tr>")[2:])
     # Two references and four methods at two budgets, and the job of the base model.
-    assert "succeeded done 11 of 11" in done
-    assert "incomplete holes 11 of 11" in holes
+    assert "succeeded done sort_descending(length=3, alphabet=4) 11 of 11" in done
+    assert "incomplete holes sort_descending(length=3, alphabet=4) 11 of 11" in holes
     assert "9 succeeded , 2 failed" in holes
-    assert "running live 1 of 11" in live
+    assert "running live sort_descending(length=3, alphabet=4) 1 of 11" in live
     assert "8 queued , 2 running , 1 succeeded" in live
     assert 'data-poll="5"' in page
 

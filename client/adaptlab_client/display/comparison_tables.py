@@ -4,7 +4,11 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
-from adaptlab.comparisons.table_comparison import ComparedMethod, TableComparison
+from adaptlab.comparisons.table_comparison import (
+    ComparedMethod,
+    MethodMetric,
+    TableComparison,
+)
 from adaptlab_answers import comparisons
 from adaptlab_client.display.comparison_pictures import PlotKind, plot
 from adaptlab_client.display.frames import frame
@@ -21,9 +25,11 @@ class JobComparison(comparisons.JobComparison):
         for table in self.tables:
             if table.comparison is not None:
                 behind = {method.label: method for method in table.methods}
+                metrics = {one.label: one for one in table.metrics}
                 for cell in table.comparison.cells:
                     for row in cell.rows:
-                        yield _row(table, table.comparison, cell, row, behind.get(row.label))
+                        scored = _row(table, table.comparison, cell, row, behind.get(row.label))
+                        yield scored | _metric(metrics.get(row.label))
 
     def to_pandas(self) -> Any:  # a pandas.DataFrame; pandas is optional
         """Return the rows as a data frame; raises `ImportError` without pandas."""
@@ -47,6 +53,15 @@ class JobComparison(comparisons.JobComparison):
 
 class StudyComparison(JobComparison, comparisons.StudyComparison):
     """The comparison of a study."""
+
+
+def _metric(metric: MethodMetric | None) -> dict[str, Cell]:
+    return {
+        "metric": None if metric is None else metric.metric,
+        "metric_mean": None if metric is None else metric.mean,
+        "metric_low": None if metric is None else metric.low,
+        "metric_high": None if metric is None else metric.high,
+    }
 
 
 def _row(

@@ -2,7 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from adaptlab.comparisons.comparison_warnings import WarningKind
 from adaptlab.comparisons.diagnosis import Diagnosis
 from adaptlab.comparisons.diagnosis_next import HIGHEST_RATE
 from adaptlab.comparisons.scores import ScoreChange
+from adaptlab.plugins.task import OtherMetric
 from adaptlab.specs.spec import HIGHEST_SCALE
 from adaptlab.studies.study_plan import Role
 from adaptlab.values import Value
@@ -55,7 +57,7 @@ class TriedTrial(Value):
 
 
 class SeedScore(Value):
-    """The share of test items that one seed got right."""
+    """The score of one seed, by default the share of test items it got right."""
 
     seed: int
     score: float
@@ -150,10 +152,38 @@ class MethodCarried(Value):
     chance: float
 
 
+class MethodMetric(Value):
+    """Another metric of the method in row `label` than the compared score.
+
+    `mean` is that of the scored seeds, with Student's interval over them, which covers other seeds
+    on the same items; None for one seed.
+    """
+
+    method: str
+    label: str
+    budget: int | None
+    metric: OtherMetric
+    mean: float
+    low: float | None
+    high: float | None
+    seed_scores: tuple[SeedScore, ...]
+
+
+METRIC_TITLES: Mapping[OtherMetric, str] = MappingProxyType(
+    {"macro_f1": "Macro-F1", "token_f1": "Token F1"}
+)
+METRIC_NOTE = (
+    "Scores, ranks and verdicts are about the share of right items. {} is measured beside it; its "
+    "interval covers other seeds, not other items."
+)
+
+
 class TableComparison(Value):
     """The methods on one task and base model.
 
     `comparison` is None until something is scored. `carried` has the scores on other base models.
+    `metrics` has the task's metric of every method if it is not the share of right items, which
+    ranks and verdicts are about.
     """
 
     base_model: str
@@ -164,6 +194,13 @@ class TableComparison(Value):
     forgetting: tuple[MethodForgetting, ...]
     methods: tuple[ComparedMethod, ...]
     carried: tuple[MethodCarried, ...] = ()
+    metrics: tuple[MethodMetric, ...] = ()
+
+
+def metric_note(table: TableComparison) -> str | None:
+    """Return which metric a table is about, if it shows two; otherwise None."""
+    titles = tuple(dict.fromkeys(METRIC_TITLES[one.metric] for one in table.metrics))
+    return METRIC_NOTE.format(*titles) if titles else None
 
 
 def table_warnings(tables: Sequence[TableComparison]) -> tuple[TableWarning, ...]:

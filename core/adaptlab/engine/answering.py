@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from adaptlab.engine.bases_alone import bases_alone
 from adaptlab.engine.evaluate import scored_parts
 from adaptlab.engine.grouped import lifted
 from adaptlab.engine.item_texts import ItemTexts, expected_tokens, item_texts, without_end
 from adaptlab.engine.items import Answer, Items
 from adaptlab.engine.model import Model
-from adaptlab.engine.scoring import bases_alone
 from adaptlab.engine.tensors import Int
 from adaptlab.measurements.results import AnswersGiven, AnswerText, ItemsShown, ReplicateResult
 from adaptlab.plugins.task import Task
@@ -87,6 +87,18 @@ def _answers(texts: ItemTexts, places: Tensor, items: Items, answer: Answer) -> 
             [texts.choice(item, place) for item, place in zip(places.tolist(), row, strict=True)]
             for row in choice.tolist()
         ]
+    return [
+        [texts.answer(tokens) for tokens in row] for row in decoded(texts, places, items, answer)
+    ]
+
+
+def decoded(
+    texts: ItemTexts, places: Int[Tensor, "B"], items: Items, answer: Answer
+) -> list[list[list[int]]]:
+    """Return the tokens of greedy decoding without the end, by row and item.
+
+    `places` are those of the items among the test items of their task.
+    """
     room = texts.room(places)
     draft = functional.pad(items.targets, (0, texts.width - items.targets.shape[-1]))
 
@@ -98,7 +110,7 @@ def _answers(texts: ItemTexts, places: Tensor, items: Items, answer: Answer) -> 
     expected = [expected_tokens(items, place) for place in range(len(places))]
     return [
         [
-            texts.answer(_ended(told, right, most, texts.end))
+            _ended(told, right, most, texts.end)
             for told, right, most in zip(row, expected, room.tolist(), strict=True)
         ]
         for row in tokens

@@ -46,8 +46,12 @@ class ItemTexts(ABC):
         """Return the most tokens of an answer to each item."""
 
     @abstractmethod
+    def written(self, tokens: Sequence[int]) -> str:
+        """Return the whole text of an answer without its end token."""
+
     def answer(self, tokens: Sequence[int]) -> AnswerText:
-        """Return the text of an answer without its end token."""
+        """Return the text of an answer without its end token, as it is kept."""
+        return answer_excerpt(self.written(tokens))
 
     @abstractmethod
     def choice(self, item: int, place: int) -> AnswerText:
@@ -85,8 +89,8 @@ class _OfDigits(ItemTexts):
     def room(self, places: Tensor) -> Tensor:
         return torch.full_like(places, self._task.target_length())
 
-    def answer(self, tokens: Sequence[int]) -> AnswerText:
-        return answer_excerpt(self._task.written(tokens))
+    def written(self, tokens: Sequence[int]) -> str:
+        return self._task.written(tokens)
 
     def choice(self, item: int, place: int) -> AnswerText:
         raise IndexError(f"{self._task.name} has no list of answers to choose from.")
@@ -116,8 +120,8 @@ class _OfImages(ItemTexts):
     def room(self, places: Tensor) -> Tensor:
         return torch.ones_like(places)
 
-    def answer(self, tokens: Sequence[int]) -> AnswerText:
-        return self.choice(0, tokens[0])
+    def written(self, tokens: Sequence[int]) -> str:
+        return self._task.class_values()[tokens[0]]
 
     def choice(self, item: int, place: int) -> AnswerText:
         return answer_excerpt(self._task.class_values()[place])
@@ -158,8 +162,8 @@ class _OfRecords(ItemTexts):
     def room(self, places: Tensor) -> Tensor:
         return self._texts.room(self._records[places])
 
-    def answer(self, tokens: Sequence[int]) -> AnswerText:
-        return answer_excerpt(self._tokeniser.text(tuple(tokens)))
+    def written(self, tokens: Sequence[int]) -> str:
+        return self._tokeniser.text(tuple(tokens))
 
     def choice(self, item: int, place: int) -> AnswerText:
         label, word = self._choices[place]

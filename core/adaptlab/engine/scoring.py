@@ -2,19 +2,17 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from adaptlab.engine.answer_f1 import token_f1s
+from adaptlab.engine.bases_alone import bases_alone
 from adaptlab.engine.evaluate import Judged, judged
 from adaptlab.engine.model import Model
-from adaptlab.measurements.results import (
-    MOST_CONFUSED,
-    Confusion,
-    Evaluation,
-    ReplicateResult,
-)
+from adaptlab.measurements.results import Confusion, Evaluation, ReplicateResult
+from adaptlab.plugins.labels import MOST_CONFUSED
 from adaptlab.plugins.task import Task
 
 
@@ -25,46 +23,40 @@ def score(model: Model, chosen: Sequence[ReplicateResult]) -> Iterator[Evaluatio
     and detached. Where the attached score is higher, something has been learned; where the detached
     score is higher, something has been forgotten.
     """
-    samples = model.plan.evaluation_samples
     for task in model.plan.evaluation_tasks():
-        answers = judged(model, task, "test", samples, len(chosen))
-        yield from _evaluations(chosen, task, answers, attached=True)
+        yield from _evaluations(chosen, task, _answers(model, task, len(chosen)), attached=True)
         if model.plan.method is not None:
-            answers = _detached(model, chosen, task, samples)
-            yield from _evaluations(chosen, task, answers, attached=False)
+            alone, rows = bases_alone(model, chosen)
+            answers = _answers(alone, task, len(set(rows)), attached=False)
+            yield from _evaluations(chosen, task, answers.rows(rows), attached=False)
 
 
-def _detached(model: Model, chosen: Sequence[ReplicateResult], task: Task, samples: int) -> Judged:
-    """Return the answers of the bases alone, by replicate.
+@dataclass(frozen=True)
+class _Answers:
+    """Answers to the test items, and their token F1 by replicate if asked for."""
 
-    Replicates of one base share them.
-    """
-    alone, rows = bases_alone(model, chosen)
-    answers = judged(alone, task, "test", samples, len(set(rows)), attached=False)
-    return answers.rows(rows)
+    judged: Judged
+    token_f1: list[float] | None
 
-
-def bases_alone(model: Model, chosen: Sequence[ReplicateResult]) -> tuple[Model, list[int]]:
-    """Return the bases alone, each once, and the place of every row's base."""
-    started_from = [_base_replicate(model, result) for result in chosen]
-    bases = list(dict.fromkeys(started_from))
-    first = [started_from.index(base) for base in bases]
-    alone = replace(
-        model,
-        base={name: t if t.shape[0] == 1 else t[first] for name, t in model.base.items()},
-        trained={},
-    )
-    return alone, [bases.index(base) for base in started_from]
+    def rows(self, rows: Sequence[int]) -> "_Answers":
+        """Return the answers of some replicates: those of one base share them."""
+        measured = None if self.token_f1 is None else [self.token_f1[row] for row in rows]
+        return _Answers(self.judged.rows(rows), measured)
 
 
-def _base_replicate(model: Model, result: ReplicateResult) -> int:
-    return model.plan.spec.base_replicates[result.replicate // model.plan.trials]
+def _answers(model: Model, task: Task, replicates: int, *, attached: bool = True) -> _Answers:
+    samples = model.plan.evaluation_samples
+    found = judged(model, task, "test", samples, replicates, attached=attached)
+    if task.other_metric() != "token_f1":
+        return _Answers(found, None)
+    return _Answers(found, token_f1s(model, task, found.right, attached=attached))
 
 
 def _evaluations(
-    chosen: Sequence[ReplicateResult], task: Task, answers: Judged, *, attached: bool
+    chosen: Sequence[ReplicateResult], task: Task, answers: _Answers, *, attached: bool
 ) -> Iterator[Evaluation]:
-    outcomes_of_rows = answers.right.to("cpu", torch.bool).numpy()
+    found = answers.judged
+    outcomes_of_rows = found.right.to("cpu", torch.bool).numpy()
     for row, result in enumerate(chosen):
         yield Evaluation(
             replicate=result.replicate,
@@ -75,8 +67,9 @@ def _evaluations(
             correct=int(outcomes_of_rows[row].sum()),
             total=outcomes_of_rows.shape[1],
             outcomes=np.packbits(outcomes_of_rows[row]).tobytes().hex(),
-            confusion=_confusion(task, answers, row),
-            loss=_loss(answers, row),
+            confusion=_confusion(task, found, row),
+            loss=_loss(found, row),
+            token_f1=None if answers.token_f1 is None else answers.token_f1[row],
         )
 
 

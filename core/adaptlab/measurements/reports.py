@@ -14,6 +14,7 @@ from typing import Self
 from adaptlab.errors import Problem
 from adaptlab.measurements import results
 from adaptlab.measurements.report_bounds import (
+    ROUNDING,
     brief,
     count,
     equal,
@@ -269,9 +270,27 @@ class Expected:
             yield from equal(f"{at}/total", evaluation.total, samples, "sample count")
         yield from _outcomes(at, evaluation)
         yield from number(f"{at}/loss", evaluation.loss, LEAST_LOSS, LARGEST_LOSS)
+        yield from self._token_f1(at, evaluation)
         if evaluation.confusion is not None and evaluation.task in self.tasks:
             labels = self.labels[self.tasks.index(evaluation.task)]
             yield from confusion_problems(at, evaluation, evaluation.confusion, labels)
+
+    def _token_f1(self, at: str, evaluation: results.Evaluation) -> Iterator[Problem]:
+        """Yield a problem unless token F1 is that of a task that measures it.
+
+        A right answer has a token F1 of 1, so the mean is not below the share of right ones.
+        """
+        at, measured = f"{at}/token_f1", evaluation.token_f1
+        if evaluation.task not in self.tasks:
+            return
+        is_metric = evaluation.task.get("metric") == "token_f1"
+        if measured is None and is_metric:
+            yield Problem(at, "missing", "Token F1 is the metric of this task. Send its mean.")
+        elif measured is not None and not is_metric:
+            detail = "Token F1 is not the metric of this task. Leave it out."
+            yield Problem(at, "not_asked_for", detail)
+        elif evaluation.total > 0 and 0 <= evaluation.correct <= evaluation.total:
+            yield from number(at, measured, evaluation.accuracy - ROUNDING, 1 + ROUNDING)
 
     def _not_carried(self, at: str, event: results.NotCarried) -> Iterator[Problem]:
         yield from self._replicate(at, event.replicate, event.seed)

@@ -113,10 +113,6 @@ class ReplicateResult(Value):
     prompt: FoundPrompt | None = None
 
 
-MOST_CONFUSED = 32
-"""Labels of a task whose confusion is kept; that of more is left out."""
-
-
 class Confusion(Value):
     """The number of items by their right label and by the given one.
 
@@ -135,6 +131,7 @@ class Evaluation(Value):
     as by `numpy.packbits` (big-endian) and written as hexadecimal digits. `confusion` is null
     unless the task chooses among 2 to 32 labels. `loss` is the mean cross-entropy of the tokens of
     the right answers in nats, each after the right ones before it; null if the task chooses.
+    `token_f1` is the mean token F1 of the decoded answers; null unless it is the task's metric.
     """
 
     replicate: int
@@ -147,6 +144,7 @@ class Evaluation(Value):
     outcomes: str
     confusion: Confusion | None = None
     loss: float | None = None
+    token_f1: float | None = None
     base_model: str | None = None
 
     @property

@@ -5,6 +5,19 @@ from collections.abc import Iterator, Sequence
 from adaptlab.errors import Problem
 from adaptlab.records.facts import MOST_VALUES, RecordsFacts
 
+MOST_CONFUSED = 32
+"""Labels of a task whose confusion is kept; that of more is left out."""
+
+
+def problem_of_macro_f1(labels: int) -> Iterator[Problem]:
+    """Yield the problem of too many labels for macro-F1, if there is one."""
+    if labels > MOST_CONFUSED:
+        detail = (
+            f"There are {labels} labels. Macro-F1 follows from the counts of given labels by right "
+            f"label, which are kept of at most {MOST_CONFUSED}. Use accuracy."
+        )
+        yield Problem("/metric", "too_many_labels", detail, allowed=("accuracy",))
+
 
 def problems_of_labels(
     facts: RecordsFacts,

@@ -5,7 +5,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -16,6 +16,9 @@ from adaptlab.plugins.registry import ByName, Registry
 from adaptlab.plugins.splits import Split, enough_length, scarce_splits
 from adaptlab.text.source import TextSource
 from adaptlab.values import PluginName, Value
+
+OtherMetric = Literal["macro_f1", "token_f1"]
+"""A metric beside the share of right items, which is always the score."""
 
 
 class Task(Value, ABC):
@@ -69,6 +72,13 @@ class Task(Value, ABC):
         """Return the most tokens of an item with its answer and a separator.
 
         The result is None if items of the task cannot be put before others.
+        """
+        return None
+
+    def other_metric(self) -> OtherMetric | None:
+        """Return the metric that is measured beside the share of right items.
+
+        Trials are chosen, and verdicts given, by that share.
         """
         return None
 
@@ -126,6 +136,14 @@ class Task(Value, ABC):
         depends on the tokeniser.
         """
         return 0
+
+    def passes_of_decoding(self) -> int:
+        """Return the usual passes in which test answers are decoded, if any.
+
+        Every pass settles at least one token of an answer. Half of the longest answer is counted,
+        because right answers need none, and others often end earlier.
+        """
+        return -(-self.target_length() // 2) if self.other_metric() == "token_f1" else 0
 
     def parts(self) -> "tuple[Task, ...]":
         """Return the tasks of a mixture, or the task itself."""

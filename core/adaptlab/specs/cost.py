@@ -247,10 +247,11 @@ class _Job:
         """Return the load of the scores on all tasks, of adapted and base model."""
         total = Load()
         for task, samples in _evaluated(self.spec):
-            total += self._scored(task, samples, len(self.spec.seeds))
+            passes = 1 + task.passes_of_decoding()
+            total += self._scored(task, samples, len(self.spec.seeds)) * passes
             total += self._chosen(task, samples)
             if self.spec.method is not None:
-                total += self._scored(task, samples, self.bases)
+                total += self._scored(task, samples, self.bases) * passes
         return total
 
     @cached_property

@@ -187,6 +187,9 @@ MOST_GIVEN = 20_000
 """The most given answers that one job records."""
 
 
+MOST_SAMPLES = 100_000
+
+
 class EvaluationSpec(Value):
     """Tasks to score on test items after training, by default the job's own.
 
@@ -195,7 +198,7 @@ class EvaluationSpec(Value):
     """
 
     tasks: Annotated[tuple[NamedChoice, ...], Field(max_length=16)] = ()
-    samples: int = Field(default=3200, ge=1, le=100_000)
+    samples: int = Field(default=3200, ge=1, le=MOST_SAMPLES)
     shown: int = Field(default=32, ge=0, le=MOST_SHOWN)
 
 

@@ -4,6 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from adaptlab.errors import UnknownName
+from adaptlab.plugins.records_task import RecordsTask
+from adaptlab.plugins.task import TASKS
+
 LONGEST_VALUE = 40
 """Characters of a member that two tasks differ in; longer ones are cut."""
 
@@ -13,8 +17,7 @@ def records_label(task: Mapping[str, object]) -> str | None:
 
     The task is as it was given or resolved.
     """
-    reads_records = "prompt" in task or "messages" in task
-    if not reads_records or (name := _dataset(task)) is None:
+    if not _reads_records(task) or (name := _dataset(task)) is None:
         return None
     return f"{task['name']} of {name}"
 
@@ -43,6 +46,19 @@ def numbered(labels: Sequence[str]) -> tuple[str, ...]:
         f"{label}, task {place}" if label in labels[: place - 1] else label
         for place, label in enumerate(labels, start=1)
     )
+
+
+def _reads_records(task: Mapping[str, object]) -> bool:
+    """Return True for a task on records.
+
+    Without its plug-in, one is known by its prompts or messages.
+    """
+    if "prompt" in task or "messages" in task:
+        return True
+    try:
+        return issubclass(TASKS.get(str(task.get("name"))), RecordsTask)
+    except UnknownName:
+        return False
 
 
 def _dataset(task: Mapping[str, object]) -> object:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from adaptlab.errors import Problem
-from adaptlab.plugins.task import TASKS
+from adaptlab.plugins.task import TASKS, OtherMetric
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.records.conversations import conversation_in
 from adaptlab.records.facts import RecordsFacts
@@ -31,6 +31,9 @@ class ChatCompletion(TextTask):
     plain one if it has none. The answer ends with the special token that the template writes after
     a turn, or else with the token that ends a text. An item is correct if greedy generation gives
     exactly this answer. Training minimises the loss on the last turn only.
+
+    With `metric: token_f1`, test answers are decoded and their token F1 is measured beside exact
+    match, as for `text_completion`.
     """
 
     title: ClassVar[str] = "Chat completion"
@@ -40,7 +43,10 @@ class ChatCompletion(TextTask):
 
     name: Literal["chat_completion"] = "chat_completion"
     messages: ConversationField
-    metric: Literal["exact_match"] = "exact_match"
+    metric: Literal["exact_match", "token_f1"] = "exact_match"
+
+    def other_metric(self) -> OtherMetric | None:
+        return None if self.metric == "exact_match" else self.metric
 
     def template(self) -> Template:
         """Return a prompt of the conversation alone.

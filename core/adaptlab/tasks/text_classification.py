@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from adaptlab.errors import Problem
-from adaptlab.plugins.labels import problems_of_labels
-from adaptlab.plugins.task import TASKS
+from adaptlab.plugins.labels import problem_of_macro_f1, problems_of_labels
+from adaptlab.plugins.task import TASKS, OtherMetric
 from adaptlab.plugins.text_task import PromptedTask
 from adaptlab.records.facts import MOST_VALUES, RecordsFacts
 from adaptlab.records.record import FieldName, Record
@@ -63,6 +63,9 @@ class TextClassification(PromptedTask):
     parameters are part of the budget. The base alone has an untrained head, which always answers
     the first class.
 
+    With `metric: macro_f1`, comparisons show macro-F1 of every method beside accuracy. Trials are
+    chosen, and verdicts given, by accuracy.
+
     Chance is the share of the most common label in the dataset, and 1 / number of choices where
     words have fields.
     """
@@ -76,7 +79,10 @@ class TextClassification(PromptedTask):
     label: Label
     score: Literal["label_words", "head"] = "label_words"
     calibration: Literal["none", "empty_input"] = "none"
-    metric: Literal["accuracy"] = "accuracy"
+    metric: Literal["accuracy", "macro_f1"] = "accuracy"
+
+    def other_metric(self) -> OtherMetric | None:
+        return None if self.metric == "accuracy" else self.metric
 
     def answer_text(self, record: Record) -> str:
         words = self.label.words or {}
@@ -127,6 +133,9 @@ class TextClassification(PromptedTask):
             place="classes" if by_head else "words",
             otherwise=", or the task text_completion",
         )
+        if self.metric == "macro_f1":
+            field = facts.field(self.label.field)
+            yield from problem_of_macro_f1(len((field and field.values) or ()))
 
     def found_in(self, facts: RecordsFacts) -> "TextClassification":
         """Return the task with the dataset's labels as classes of a head."""

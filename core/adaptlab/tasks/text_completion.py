@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from adaptlab.errors import Problem
-from adaptlab.plugins.task import TASKS
+from adaptlab.plugins.task import TASKS, OtherMetric
 from adaptlab.plugins.text_task import PromptedTask
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.records.record import FieldName, Record
@@ -27,6 +27,11 @@ class TextCompletion(PromptedTask):
 
     The answer ends with the token that ends a text, if the tokeniser has one. An item is correct if
     greedy generation gives exactly this answer. Training minimises the loss on the answer only.
+
+    With `metric: token_f1`, test answers are decoded and their token F1 is measured beside exact
+    match: the overlap of words, without case and punctuation. Trials are chosen, and verdicts
+    given, by exact match. Source: Rajpurkar et al. (EMNLP 2016), section 6.1; unlike there, English
+    articles count.
     """
 
     title: ClassVar[str] = "Text completion"
@@ -36,7 +41,10 @@ class TextCompletion(PromptedTask):
 
     name: Literal["text_completion"] = "text_completion"
     answer: AnswerField
-    metric: Literal["exact_match"] = "exact_match"
+    metric: Literal["exact_match", "token_f1"] = "exact_match"
+
+    def other_metric(self) -> OtherMetric | None:
+        return None if self.metric == "exact_match" else self.metric
 
     def answer_text(self, record: Record) -> str:
         return record[self.answer.field]

@@ -130,7 +130,7 @@ def _compiled(text: str) -> "tuple[Sandbox, Template]":
             f"The chat template has {len(text):,} characters. The limit is "
             f"{LONGEST_CHAT_TEMPLATE:,}."
         )
-    # Only the training process loads Jinja.
+    # Templates of models are run by the training process only, the plain one anywhere.
     from jinja2 import TemplateError
 
     from adaptlab.text.sandbox import Sandbox

@@ -18,15 +18,18 @@ from adaptlab.comparisons.table_comparison import (
     ComparedMethod,
     MethodCarried,
     MethodForgetting,
+    MethodMetric,
     MissingScores,
     SeedScore,
     TriedTrial,
 )
 from adaptlab.measurements.results import Evaluation
 from adaptlab.plugins.method import Passes, methods_without_base
+from adaptlab.plugins.task import OtherMetric
 from adaptlab.specs.resolve import model_shape
 from adaptlab.specs.resolved import ResolvedAdapt, UnreadSpec
 from adaptlab.statistics import Scores, scores_of
+from adaptlab.statistics.confusions import macro_f1, mean_over_seeds
 from adaptlab.studies.study_plan import Role
 from adaptlab_services.results.scored_jobs import ScoredJob
 
@@ -256,6 +259,36 @@ def forgetting(row: Row) -> MethodForgetting | None:
     if not changes:
         return None
     return MethodForgetting(method=row.method, label=row.label, budget=row.budget, changes=changes)
+
+
+def metric(row: Row) -> MethodMetric | None:
+    """Return the task's metric of a row, None if it is the compared score."""
+    resolved = row.jobs[0].resolved
+    name = resolved.task.other_metric() if isinstance(resolved, ResolvedAdapt) else None
+    if name is None:
+        return None
+    by_seed = sorted(row.evaluations(), key=lambda one: one.seed)
+    measured = ((one.seed, _measured(name, one)) for one in by_seed)
+    values = [(seed, value) for seed, value in measured if value is not None]
+    if not values:
+        return None
+    figures = mean_over_seeds([value for _, value in values])
+    return MethodMetric(
+        method=row.method,
+        label=row.label,
+        budget=row.budget,
+        metric=name,
+        mean=figures.mean,
+        low=figures.low,
+        high=figures.high,
+        seed_scores=tuple(SeedScore(seed=seed, score=value) for seed, value in values),
+    )
+
+
+def _measured(name: OtherMetric, evaluation: Evaluation) -> float | None:
+    if name == "token_f1":
+        return evaluation.token_f1
+    return None if evaluation.confusion is None else macro_f1(evaluation.confusion.counts)
 
 
 def carried(row: Row) -> Iterator[MethodCarried]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
 from adaptlab.comparisons.table_comparison import (
     ComparedMethod,
+    MethodMetric,
     MissingScores,
     TableComparison,
 )
@@ -30,6 +31,10 @@ COLUMNS: tuple[str, ...] = (
     "rank_low",
     "rank_high",
     "could_be_best",
+    "metric",
+    "metric_mean",
+    "metric_low",
+    "metric_high",
     "seeds",
     "items",
     "trials",
@@ -64,11 +69,13 @@ def csv_text(comparison: JobComparison) -> str:
 def _lines(table: TableComparison) -> Iterator[Line]:
     place: Line = {"base_model": table.base_model, "task": table.task}
     effort = {method.label: method for method in table.methods}
+    metrics = {one.label: one for one in table.metrics}
     if table.comparison is not None:
         warnings = "; ".join(dict.fromkeys(w.kind for w in table.comparison.warnings))
         for cell in table.comparison.cells:
             for row in cell.rows:
                 line = _scored(table.comparison, cell, row, effort[row.label])
+                line |= _metric(metrics.get(row.label))
                 yield place | line | {"warnings": warnings}
     for missing in table.missing:
         yield place | _missing(missing)
@@ -100,6 +107,17 @@ def _scored(
         "forward_passes": effort.forward_passes,
         "backward_passes": effort.backward_passes,
         "voided": _flag(comparison.voided),
+    }
+
+
+def _metric(metric: MethodMetric | None) -> Line:
+    if metric is None:
+        return {}
+    return {
+        "metric": metric.metric,
+        "metric_mean": metric.mean,
+        "metric_low": metric.low,
+        "metric_high": metric.high,
     }
 
 

@@ -35,6 +35,7 @@ from adaptlab_services.comparisons.comparison_rows import (
     compared_jobs,
     compared_method,
     forgetting,
+    metric,
     missing_scores,
     unread_warnings,
 )
@@ -233,6 +234,7 @@ def compared_table(table: ComparedTable, tables: int, strictness: Strictness) ->
     comparison = _comparison(table, reference, tables, strictness)
     missing = [gap for row in table.rows for gap in missing_scores(row)]
     forgotten = (forgetting(row) for row in table.rows)
+    metrics = (metric(row) for row in table.rows)
     return TableComparison(
         base_model=table.base_model,
         task=table.task,
@@ -242,6 +244,7 @@ def compared_table(table: ComparedTable, tables: int, strictness: Strictness) ->
         forgetting=tuple(change for change in forgotten if change is not None),
         methods=tuple(map(compared_method, table.rows)),
         carried=tuple(one for row in table.rows for one in carried(row)),
+        metrics=tuple(one for one in metrics if one is not None),
     )
 
 

@@ -14,6 +14,7 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
+from adaptlab.specs.evaluation_warnings import evaluation_warnings
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolve_theory import measured_base, resolve_theory
 from adaptlab.specs.resolved import (
@@ -438,6 +439,7 @@ def _previews(session: Session, resolved: Sequence[tuple[Spec, Resolved]]) -> li
                 *slow_precision.warnings(session, [(job, spec.resources.queue)]),
                 *transit_sizes.warnings(session, [(job, spec.resources.queue)]),
                 *estimates.warnings(estimate, spec.resources.max_seconds),
+                *_evaluation_warnings(spec, job),
                 *_equal_job_warnings(done.get(digest)),
             ),
         )
@@ -445,6 +447,10 @@ def _previews(session: Session, resolved: Sequence[tuple[Spec, Resolved]]) -> li
             resolved, documents, digests, times, needs, strict=True
         )
     ]
+
+
+def _evaluation_warnings(spec: Spec, job: Resolved) -> tuple[str, ...]:
+    return () if isinstance(spec, TheorySpec) else evaluation_warnings(spec.evaluation, (job,))
 
 
 def resolved_base(session: Session, spec: BaseSpec, roots: ModelRoots) -> ResolvedBase:

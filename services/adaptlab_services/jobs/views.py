@@ -23,6 +23,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, JSONPATH
 from sqlalchemy.orm import Session
 
+from adaptlab.plugins.records_task import RecordsTask
+from adaptlab.plugins.task import TASKS
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_answers.jobs import JobSummary, JobView
 from adaptlab_db.job_states import TERMINAL_STATES
@@ -45,6 +47,7 @@ def summary_rows() -> Select[*tuple[Any, ...]]:  # columns of several types
     page of jobs. It selects columns, because objects of the ORM took a third of that time.
     """
     names = cast("$.checks[*].name", JSONPATH)
+    dataset = Job.resolved_spec["task", "dataset", "name"].astext
     of_theory = func.jsonb_path_query_array(Job.resolved_spec, names, type_=JSONB)
     return (
         select(
@@ -58,6 +61,7 @@ def summary_rows() -> Select[*tuple[Any, ...]]:  # columns of several types
             Worker.host.label("host"),
             Attempt.first_step_at,
             JobMetric.mean.label("accuracy"),
+            case((Job.task.in_(_tasks_on_records()), dataset)).label("dataset"),
             func.clock_timestamp().label("now"),
         )
         .join(User, User.id == Job.owner_id)
@@ -66,6 +70,11 @@ def summary_rows() -> Select[*tuple[Any, ...]]:  # columns of several types
         .outerjoin(Attempt, (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt))
         .outerjoin(JobMetric, (JobMetric.job_id == Job.id) & (JobMetric.name == "accuracy"))
     )
+
+
+def _tasks_on_records() -> tuple[str, ...]:
+    """Return the names of the tasks whose specs are read for a dataset."""
+    return tuple(name for name in TASKS.names() if issubclass(TASKS.get(name), RecordsTask))
 
 
 @cache
@@ -130,10 +139,23 @@ def new_job_view(
     entity tag; it saves reading the job back.
     """
     checks = tuple(check["name"] for check in job["resolved_spec"]["checks"])
-    joined = {"name": job["spec"].get("name"), "checks": checks, "owner": owner, "project": project}
+    joined = {
+        "name": job["spec"].get("name"),
+        "checks": checks,
+        "owner": owner,
+        "project": project,
+        "dataset": _dataset(job["resolved_spec"]),
+    }
     run = {"host": None, "first_step_at": None, "accuracy": None, "now": job["created_at"]}
     columns = {**job, **joined, **run, "base_job_id": base_job_id}
     return current_view(session, columns)
+
+
+def _dataset(resolved: Columns) -> str | None:
+    task: Columns | None = resolved.get("task")
+    if task is None or task["name"] not in _tasks_on_records():
+        return None
+    return task["dataset"]["name"]
 
 
 def _summary(columns: Columns, position: int | None = None) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.measurements.results import is_loss
 from adaptlab.statistics import seed_limits
+from adaptlab.statistics.confusions import macro_f1
 from adaptlab.statistics.distributions import student_quantile
 from adaptlab_db.tables import Evaluation, Job, JobMetric, MetricPoint, Replicate
 
@@ -27,6 +28,8 @@ METRICS: Mapping[str, str] = MappingProxyType(
         "transfer_accuracy": "exact match on the job's own task of what was found, on other base "
         "models; their mean, for seeds with a score on all of them",
         "transfer_change": "transfer_accuracy minus the accuracy of those base models alone",
+        "macro_f1": "macro-F1 on these items, for tasks that choose among 2 to 32 labels",
+        "token_f1": "token F1 on these items, for tasks with this metric",
         "final_loss": "the final training loss",
         "train_loss": "the last point of the curve of this name",
         "validation_loss": "the last point of the curve of this name",
@@ -85,6 +88,7 @@ def keep(session: Session, job_ids: Collection[UUID]) -> None:
     for job_id, name, measured in (
         *_losses(chosen),
         *_scores(session, chosen),
+        *_other_metrics(session, chosen),
         *_last_points(session, chosen),
     ):
         if is_loss(measured.value):
@@ -186,6 +190,32 @@ def _scores(session: Session, chosen: Chosen) -> Values:
             yield job_id, name, Measured(seed, value, total)
         if attached and place in alone:
             yield job_id, names.change, Measured(seed, value - alone[place])
+
+
+def _other_metrics(session: Session, chosen: Chosen) -> Values:
+    """Yield macro-F1 and token F1 of the adapted model on the job's own task."""
+    row = Evaluation
+    rows = session.execute(
+        select(row.job_id, row.replicate, row.token_f1, row.confusion["counts"])
+        .join(Job, (Job.id == row.job_id) & (Job.attempt == row.attempt))
+        .where(
+            row.job_id.in_({job_id for job_id, _ in chosen}),
+            row.split == "test",
+            row.attached,
+            row.base_model == "",
+            row.task == Job.resolved_spec["task"],
+            row.token_f1.is_not(None) | row.confusion.is_not(None),
+        )
+        .order_by(row.job_id, row.replicate)
+    )
+    for job_id, replicate, measured, counts in rows:
+        if (job_id, replicate) not in chosen:
+            continue
+        seed = chosen[job_id, replicate].seed
+        if measured is not None:
+            yield job_id, "token_f1", Measured(seed, measured)
+        if counts is not None:
+            yield job_id, "macro_f1", Measured(seed, macro_f1(counts))
 
 
 def _last_points(session: Session, chosen: Chosen) -> Values:

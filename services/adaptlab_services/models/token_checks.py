@@ -92,8 +92,8 @@ def check_each(
     for pointer, task in tasks.items():
         if not isinstance(task, TextTask) or task in checked:
             continue
-        if task.conversations() is not None:
-            continue  # a chat template is a program, which only the training process runs
+        if task.conversations() is not None and base is not None and base.folder is not None:
+            continue  # its chat template is a program, which only the training process runs
         checked.append(task)
         found = _findings(session, base, task, roots)
         moved = (p.pointer.removeprefix("/task") for p in found.problems)

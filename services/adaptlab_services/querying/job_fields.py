@@ -28,7 +28,7 @@ STATISTICS: dict[str, str] = {
 }
 _PATH = re.compile(r"spec((?:\.[A-Za-z0-9_-]{1,64}){1,6})")
 _LABEL = re.compile(r"labels\.([A-Za-z0-9][A-Za-z0-9._/-]{0,62})")
-_METRIC = re.compile(r"metrics\.([a-z_]+)\.([a-z]+)")
+_METRIC = re.compile(r"metrics\.([a-z0-9_]+)\.([a-z]+)")
 
 
 @cache

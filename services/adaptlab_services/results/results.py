@@ -252,6 +252,7 @@ def _evaluation(row: Evaluation) -> EvaluationView:
         confusion=confusion,
         loss=row.loss,
         perplexity=perplexity(row.loss),
+        token_f1=row.token_f1,
         base_model=row.base_model or None,
         links=EvaluationLinks(outcomes=f"/v1/jobs/{row.job_id}/evaluations/{row.id}/outcomes"),
     )

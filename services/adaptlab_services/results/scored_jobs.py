@@ -11,7 +11,12 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Row, ScalarSelect, func, select
 from sqlalchemy.orm import Session, aliased
 
-from adaptlab.measurements.results import Environment, Evaluation, ReplicateResult
+from adaptlab.measurements.results import (
+    Confusion,
+    Environment,
+    Evaluation,
+    ReplicateResult,
+)
 from adaptlab.specs.resolved import Resolved, UnreadSpec, read_resolved
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_db import tables
@@ -200,8 +205,9 @@ def adapted_scores(
     """
     row = tables.Evaluation
     scores = (row.replicate, row.seed, row.task, row.correct, row.total, row.base_model)
+    others = (row.confusion, row.token_f1)
     rows = session.execute(
-        select(row.job_id, *scores, ItemOutcome.bits)
+        select(row.job_id, *scores, *others, ItemOutcome.bits)
         .join(Job, (Job.id == row.job_id) & (Job.attempt == row.attempt))
         .join(ItemOutcome, ItemOutcome.evaluation_id == row.id)
         .where(row.job_id.in_(job_ids), row.split == "test", row.attached, *conditions)
@@ -209,7 +215,7 @@ def adapted_scores(
         .order_by(row.job_id, row.replicate, row.id)
     )
     by_job: dict[UUID, list[Evaluation]] = defaultdict(list)
-    for job_id, replicate, seed, task, correct, total, base_model, bits in rows:
+    for job_id, replicate, seed, task, correct, total, base_model, confusion, f1, bits in rows:
         by_job[job_id].append(
             Evaluation(
                 replicate=replicate,
@@ -219,6 +225,8 @@ def adapted_scores(
                 correct=correct,
                 total=total,
                 outcomes=bits.hex(),
+                confusion=None if confusion is None else Confusion.model_validate(confusion),
+                token_f1=f1,
                 base_model=base_model or None,
             )
         )

@@ -16,6 +16,7 @@ from adaptlab.errors import InvalidSpec
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.reproductions.recipe import RecipeRef
 from adaptlab.specs.annotations import StudyAnnotations
+from adaptlab.specs.evaluation_warnings import evaluation_warnings
 from adaptlab.specs.resolve import BaseModelFacts
 from adaptlab.studies.study import (
     QuestionSpec,
@@ -493,6 +494,7 @@ def _preview(
     warnings = jobs.queue_warnings(session, queues, needs)
     warnings += slow_precision.warnings(session, trained)
     warnings += transit_sizes.warnings(session, trained)
+    warnings += evaluation_warnings(spec.evaluation, [job.resolved for job in plan.jobs])
     warnings += _check_texts(session, spec, facts, plan, rules)
     estimated = {name: estimate(session, *job) for name, job in new_bases.items()}
     return study_preview(session, spec.name, plan, assignment, checks, estimated, warnings)
@@ -512,6 +514,7 @@ def _preview_question(
     queues |= {queue for _, queue in new_bases.values()}
     facts = tuple(base.facts for base in bases)
     warnings = jobs.queue_warnings(session, queues)
+    warnings += evaluation_warnings(spec.evaluation, [job.resolved for job in plan.jobs])
     warnings += _check_texts(session, spec, facts, plan, rules)
     made = sum(estimate(session, *job).seconds for job in new_bases.values())
     cost = question_decisions.question_cost(session, question, plan)

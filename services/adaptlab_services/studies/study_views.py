@@ -13,7 +13,9 @@ from sqlalchemy.orm import Session
 
 from adaptlab.measurements.theory_report import Check, Finding
 from adaptlab.reproductions.recipe import RecipeRef
+from adaptlab.specs.spec import Choice
 from adaptlab.studies.study import stored_axis
+from adaptlab.studies.study_methods import task_labels
 from adaptlab.studies.study_plan import SkippedCell
 from adaptlab_answers.studies import (
     StudyBase,
@@ -82,6 +84,7 @@ def study_summary(study: Study, belonging: Belonging, counts: dict[str, int]) ->
         labels=study.labels,
         notes=study.notes,
         archived_at=study.archived_at,
+        tasks=task_labels([Choice.model_validate(task) for task in study.spec.get("tasks", ())]),
         links=_links(study.id),
     )
 

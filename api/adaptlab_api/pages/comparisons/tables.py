@@ -12,12 +12,15 @@ from adaptlab.charts.table_charts import compared_methods, ordered_rows
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
 from adaptlab.comparisons.scores import ScoreChange, task_labels
 from adaptlab.comparisons.table_comparison import (
+    METRIC_TITLES,
     ComparedMethod,
     MethodCarried,
     MethodDiagnosis,
+    MethodMetric,
     MissingScores,
     TableComparison,
     TableWarning,
+    metric_note,
 )
 from adaptlab.comparisons.verdict import Verdict
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
@@ -60,11 +63,15 @@ class WarningView:
 
 @dataclass(frozen=True, slots=True)
 class RowView:
-    """A method at a budget; `gap` is the unused part, None for a reference."""
+    """A method at a budget; `gap` is the unused part, None for a reference.
+
+    `metric` is the task's metric, if it is not the compared score.
+    """
 
     row: ComparisonRow
     behind: ComparedMethod
     gap: int | None
+    metric: MethodMetric | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +148,8 @@ class TableView:
     """One task and base model; `version` changes with its charts.
 
     `to_come` are missing scores that jobs will still produce, and `missing` the others. Skipped
-    cells are shown with the study, not with its tables.
+    cells are shown with the study, not with its tables. `metric` is the title of a metric beside
+    the compared score, and `metric_note` says which one the ranks are about; None if there is none.
     """
 
     number: int
@@ -159,6 +167,8 @@ class TableView:
     forgetting: ForgettingTable | None
     carried: tuple[MethodCarried, ...]
     has_curves: bool
+    metric: str | None
+    metric_note: str | None
 
 
 def shown_tables(
@@ -212,6 +222,8 @@ def _table(
         forgetting=_forgetting(table),
         carried=table.carried,
         has_curves=bool(comparison) and len(comparison.cells) > 1 and bool(comparison.curves),
+        metric=METRIC_TITLES[table.metrics[0].metric] if table.metrics else None,
+        metric_note=metric_note(table),
     )
 
 
@@ -230,12 +242,13 @@ def _budgets(
     table: TableComparison, comparison: Comparison, with_maps: Collection[UUID]
 ) -> Iterator[BudgetView]:
     behind = {method.label: method for method in table.methods}
+    metrics = {one.label: one for one in table.metrics}
     for number, cell in enumerate(comparison.cells):
         labels = {row.label for row in cell.rows}
         yield BudgetView(
             number=number,
             budget=cell.budget,
-            ties=tuple(_ties(cell, comparison.axis, behind)),
+            ties=tuple(_ties(cell, comparison.axis, behind, metrics)),
             findings=tuple(_findings(cell)),
             swept=any(len(behind[label].sweep) > 1 for label in labels),
             sentence=cell.sentence,
@@ -259,7 +272,10 @@ def _used(method: ComparedMethod, axis: BudgetAxis) -> int:
 
 
 def _ties(
-    cell: ComparisonCell, axis: BudgetAxis, behind: Mapping[str, ComparedMethod]
+    cell: ComparisonCell,
+    axis: BudgetAxis,
+    behind: Mapping[str, ComparedMethod],
+    metrics: Mapping[str, MethodMetric],
 ) -> Iterator[TiedRows]:
     groups: dict[tuple[bool, int, int], list[RowView]] = {}
     for row in ordered_rows(cell):
@@ -267,7 +283,7 @@ def _ties(
         limit = cell.budget if method.role == "method" else None
         gap = None if limit is None else limit - _used(method, axis)
         place = (row.could_be_best, row.rank.low, row.rank.high)
-        groups.setdefault(place, []).append(RowView(row, method, gap))
+        groups.setdefault(place, []).append(RowView(row, method, gap, metrics.get(row.label)))
     for (best, low, high), rows in groups.items():
         yield TiedRows(low, high, best, tuple(rows))
 

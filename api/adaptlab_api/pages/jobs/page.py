@@ -24,6 +24,7 @@ from adaptlab_api.pages.jobs.scores import (
     forgetting_rows,
     loss_rows,
     score_table,
+    token_f1_rows,
 )
 from adaptlab_api.pages.rendering.annotation_form import form_of
 from adaptlab_api.pages.rendering.formats import (
@@ -69,6 +70,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "scores": score_table(evaluations, tried, spec.task),
         "confusions": confusion_tables(evaluations, spec.task),
         "losses": loss_rows(evaluations, spec.task),
+        "token_f1": token_f1_rows(evaluations, spec.task),
         "forgetting": forgetting_rows(evaluations, spec),
         "carried": carried_rows(scored.data, spec),
         "not_carried": scored.not_carried,

@@ -1,6 +1,6 @@
 """The evaluations of a job as tables, by seed and by task."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
 
@@ -69,6 +69,18 @@ class LossRow:
 
     task: str
     adapted: float
+    alone: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenF1Row:
+    """The token F1 of decoded answers on one task.
+
+    `alone` is the mean of the base model alone, None if it is not known.
+    """
+
+    task: str
+    adapted: SeedMean
     alone: float | None
 
 
@@ -183,17 +195,47 @@ def loss_rows(
 
     Tasks that choose among labels have none.
     """
-    scored = [view for view in evaluations if view.split == SHOWN_SPLIT and view.loss is not None]
-    scored.sort(key=lambda view: view.task != own)
-    losses: dict[str, tuple[list[float], list[float]]] = {}
-    for label, view in zip(task_labels([view.task for view in scored]), scored, strict=True):
-        attached, alone = losses.setdefault(label, ([], []))
-        (attached if view.attached else alone).append(view.loss or 0.0)
     return tuple(
-        LossRow(task, fsum(attached) / len(attached), fsum(alone) / len(alone) if alone else None)
-        for task, (attached, alone) in losses.items()
-        if attached
+        LossRow(task, fsum(attached) / len(attached), _mean_of(alone))
+        for task, attached, alone in _adapted_and_alone(evaluations, own, lambda view: view.loss)
     )
+
+
+def token_f1_rows(
+    evaluations: Sequence[EvaluationView], own: Mapping[str, object] | None = None
+) -> tuple[TokenF1Row, ...]:
+    """Return the token F1 of tasks with this metric, that of `own` first."""
+    measured = _adapted_and_alone(evaluations, own, lambda view: view.token_f1)
+    return tuple(
+        TokenF1Row(task, mean_over_seeds(attached), _mean_of(alone))
+        for task, attached, alone in measured
+    )
+
+
+def _adapted_and_alone(
+    evaluations: Sequence[EvaluationView],
+    own: Mapping[str, object] | None,
+    figure: Callable[[EvaluationView], float | None],
+) -> Iterator[tuple[str, list[float], list[float]]]:
+    """Yield a figure by task, adapted and alone; that of `own` is first."""
+    scored = [
+        (view, value)
+        for view in evaluations
+        if view.split == SHOWN_SPLIT and (value := figure(view)) is not None
+    ]
+    scored.sort(key=lambda one: one[0].task != own)
+    figures: dict[str, tuple[list[float], list[float]]] = {}
+    labels = task_labels([view.task for view, _ in scored])
+    for label, (view, value) in zip(labels, scored, strict=True):
+        attached, alone = figures.setdefault(label, ([], []))
+        (attached if view.attached else alone).append(value)
+    for task, (attached, alone) in figures.items():
+        if attached:
+            yield task, attached, alone
+
+
+def _mean_of(values: Sequence[float]) -> float | None:
+    return fsum(values) / len(values) if values else None
 
 
 def forgetting_rows(

@@ -1,7 +1,6 @@
 """Titles of jobs."""
 
-from adaptlab.specs.task_labels import records_label
-from adaptlab_answers.jobs import JobSummary, JobView
+from adaptlab_answers.jobs import JobSummary
 from adaptlab_api.pages.rendering.formats import method_title, task_title
 
 MAKING_TITLES = {"pretrain": "Pretraining", "import": "Import of"}
@@ -13,16 +12,7 @@ def job_title(job: JobSummary) -> str:
         return f"{MAKING_TITLES[job.kind]} {job.name}"
     if job.kind == "theory":
         return theory_title(job)
-    return f"{method_title(job.method)} on {task_title(_task_label(job))}"
-
-
-def _task_label(job: JobSummary) -> str | None:
-    """Return the label of a job's task.
-
-    It has the dataset if the job comes with its specs.
-    """
-    task = job.resolved_spec.task if isinstance(job, JobView) else None
-    return job.task if task is None else records_label(task) or job.task
+    return f"{method_title(job.method)} on {task_title(job.task_label)}"
 
 
 def theory_title(job: JobSummary) -> str:

@@ -21,13 +21,15 @@ from adaptlab_client.cli.session import open_client
 
 if TYPE_CHECKING:
     from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
-    from adaptlab.comparisons.table_comparison import TableComparison
+    from adaptlab.comparisons.table_comparison import MethodMetric, TableComparison
     from adaptlab.statistics.curves import Candidate
     from adaptlab.statistics.intervals import Interval
     from adaptlab_answers.comparisons import ComparisonProgress
     from adaptlab_client.client import Client
     from adaptlab_client.display.comparison_tables import JobComparison
 
+METRIC_PLACE = 4
+"""The place of the task's metric among the columns, if it has one beside the score."""
 COLUMNS = ("method", "parameters", "score", "interval", "ranks", "best", "seeds", "trials")
 TAKEN = ("method", "context tokens", "stored bits", "forward passes", "backward passes")
 CARRIED = ("method", "base model", "alone", "with it", "change", "over seeds", "guessing")
@@ -146,7 +148,7 @@ def _print(comparison: "JobComparison", *, all_pairs: bool) -> None:
         if table.comparison is None:
             print("No scores yet.")
         else:
-            _print_cells(table.comparison, all_pairs=all_pairs)
+            _print_cells(table, table.comparison, all_pairs=all_pairs)
             _print_unseen(table.comparison)
             _print_lines("Over budgets", _curve_lines(table.comparison))
         _print_taken(table)
@@ -167,7 +169,11 @@ def _next_runs(table: "TableComparison") -> Iterator[str]:
             yield f"{entry.label}: {json.dumps(entry.diagnosis.next_run)}"
 
 
-def _print_cells(comparison: "Comparison", *, all_pairs: bool) -> None:
+def _print_cells(table: "TableComparison", comparison: "Comparison", *, all_pairs: bool) -> None:
+    from adaptlab.comparisons.table_comparison import (
+        METRIC_TITLES,
+        metric_note,
+    )
     from adaptlab.comparisons.verdict_sentence import (
         ITEMS_ONLY,  # loads pydantic, which `--help` does not need
     )
@@ -179,9 +185,15 @@ def _print_cells(comparison: "Comparison", *, all_pairs: bool) -> None:
         if cell.budget is not None:
             title = f"budget {in_units(cell.budget, comparison.axis)}"
         print(f"{title}, {percent(comparison.level, 0)} intervals; * could be best")
-        print_table(COLUMNS, [_row(row) for row in cell.rows])
+        metrics = {one.label: one for one in table.metrics}
+        rows = [_row(row, metrics.get(row.label), has_metric=bool(metrics)) for row in cell.rows]
+        other = {METRIC_TITLES[one.metric] for one in table.metrics}
+        titles = (*COLUMNS[:METRIC_PLACE], *other, *COLUMNS[METRIC_PLACE:])
+        print_table(titles, rows)
         if alike := [row.method for row in cell.rows if row.score.over_items_only]:
             print(one_line(ITEMS_ONLY.format(", ".join(alike))))
+        if (note := metric_note(table)) is not None:
+            print(one_line(note))
         if not comparison.voided:
             print(f"\n{one_line(cell.sentence)}")
         _print_lines("Verdicts", verdict_lines(comparison, cell, all_pairs))
@@ -198,15 +210,16 @@ def _print_unseen(comparison: "Comparison") -> None:
         print(f"fail where the {seeds} that were run all succeed.")
 
 
-def _row(row: "ComparisonRow") -> list[object]:
+def _row(row: "ComparisonRow", metric: "MethodMetric | None", *, has_metric: bool) -> list[object]:
     ranks = str(row.rank.low)
     if row.rank.high > row.rank.low:
         ranks += f" to {row.rank.high}"
     parameters = "" if row.parameters is None else f"{row.parameters:,}"
     best = "*" if row.could_be_best else ""
     score = f"{100 * row.score.mean:.1f} %"
-    return [row.method, parameters, score, _limits(row.score), ranks, best, row.score.seeds,
-            row.trials]  # fmt: skip
+    other = [] if not has_metric else ["" if metric is None else f"{100 * metric.mean:.1f} %"]
+    return [row.method, parameters, score, _limits(row.score), *other, ranks, best,
+            row.score.seeds, row.trials]  # fmt: skip
 
 
 def _limits(score: "Interval") -> str:

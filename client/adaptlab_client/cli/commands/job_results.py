@@ -28,8 +28,7 @@ E = TypeVar("E")
 EVENTS = ("sequence", "at", "type", "data")
 EVALUATIONS = (
     "id", "seed", "task", "split", "adaptation", "correct", "total", "accuracy", "macro-F1",
-    "perplexity",
-    "other base",
+    "perplexity", "token F1", "other base",
 )  # fmt: skip
 REPLICATES = (
     "replicate", "seed", "trial", "learning rate", "weight decay", "status", "selected", "steps",
@@ -194,6 +193,7 @@ def _evaluation_rows(evaluations: Sequence["EvaluationView"]) -> list[list[objec
             *(e.correct, e.total, Share(e.accuracy)),
             None if e.macro_f1 is None else Share(e.macro_f1),
             e.perplexity,
+            None if e.token_f1 is None else Share(e.token_f1),
             e.base_model,
         ]
         for label, e in zip(task_labels([e.task for e in evaluations]), evaluations, strict=True)

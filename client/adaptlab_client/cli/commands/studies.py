@@ -84,7 +84,9 @@ ValidateOption = Annotated[
 KeyOption = Annotated[
     str | None, typer.Option(help="Requests with the same key and spec create one study only.")
 ]
-COLUMNS = ("id", "name", "state", "jobs", "owner", "created")
+COLUMNS = ("id", "name", "state", "jobs", "tasks", "owner", "created")
+WANTED = ("id", "name", "state", "jobs", "created")
+"""The columns that a narrow terminal shows first."""
 CELLS = ("base model", "task", "budget", "method", "trainable", "role", "state", "seeds", "why")
 CHECKS = ("check", "base model", "of", "task", "budget", "state", "claims", "verdict", "why")
 
@@ -121,7 +123,7 @@ def list_studies(
         listed = client.studies.list(
             job=job, page_size=min(limit or 200, 200), archived=archived_of(archived)
         )
-        print_list(islice(listed, limit or None), COLUMNS, _row, output)
+        print_list(islice(listed, limit or None), COLUMNS, _row, output, wanted=WANTED)
 
 
 def show(context: typer.Context, study: StudyArgument, output: OutputOption = Output.TABLE) -> None:
@@ -149,7 +151,7 @@ def annotate(
             )
             for study in studies
         ]
-        print_list(changed, COLUMNS, _row, output)
+        print_list(changed, COLUMNS, _row, output, wanted=WANTED)
 
 
 def list_jobs(
@@ -342,7 +344,7 @@ def _print_ended(ended: "Sequence[StudyView]", output: Output, *, alone: bool) -
     if alone:
         _print(ended[0], output)
     elif output in (Output.TABLE, Output.CSV):
-        print_rows(COLUMNS, map(_row, ended), output)
+        print_rows(COLUMNS, map(_row, ended), output, WANTED)
     else:
         print_values(ended, output)
 
@@ -371,7 +373,7 @@ def _print(study: "StudyView", output: Output) -> None:
     if output is not Output.TABLE:
         print_value(study, output)
         return
-    print_table(COLUMNS, [_row(study)])
+    print_table(COLUMNS, [_row(study)], WANTED)
     if study.cells or not study.checks:
         print()
         print_table(CELLS, _cells(study))
@@ -399,4 +401,5 @@ def _cells(study: "StudyView") -> list[list[object]]:
 
 
 def _row(study: "StudySummary") -> list[object]:
-    return [study.id, study.name, study.state, counts(study), study.owner, study.created_at]
+    tasks = "; ".join(study.tasks)
+    return [study.id, study.name, study.state, counts(study), tasks, study.owner, study.created_at]

@@ -50,7 +50,7 @@ def row_of(job: "JobSummary") -> list[object]:
     progress = f"{job.progress.step}/{job.progress.total}" if job.progress.total else ""
     accuracy = "" if job.accuracy is None else f"{100 * job.accuracy:.1f} %"
     return [
-        job.id, job.state, job.kind, base, job.task, job.method,
+        job.id, job.state, job.kind, base, job.task_label, job.method,
         job.trainable_parameters, accuracy, progress, job.reason, job.owner, job.created_at,
     ]  # fmt: skip
 

@@ -1,0 +1,61 @@
+"""Warnings about test items that are there and not scored or not shown."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from adaptlab.plugins.registry import as_json
+from adaptlab.plugins.task import Task
+from adaptlab.specs.resolved import Resolved, ResolvedTheory, scored_tasks
+from adaptlab.specs.spec import MOST_GIVEN, MOST_SAMPLES, EvaluationSpec
+from adaptlab.specs.task_labels import label_among
+
+
+def evaluation_warnings(asked: EvaluationSpec, jobs: Iterable[Resolved]) -> tuple[str, ...]:
+    """Return the warnings about the evaluations of jobs, each once.
+
+    A number of items that the spec asks for needs none.
+    """
+    found = (warning for job in jobs for warning in _warnings(asked, job))
+    return tuple(dict.fromkeys(found))
+
+
+def _warnings(asked: EvaluationSpec, job: Resolved) -> Iterator[str]:
+    if isinstance(job, ResolvedTheory):
+        return
+    samples = job.evaluation_samples
+    counts = _test_items(scored_tasks(job))
+    larger = {label: count for label, count in counts.items() if count > samples}
+    if samples < asked.samples:
+        yield from _fewest(samples, counts, larger)
+    elif "samples" not in asked.model_fields_set:
+        for label, count in larger.items():
+            yield (
+                f"{samples:,} of the {count:,} test items of {label} are scored, unless "
+                f"evaluation.samples is set; it can be up to {min(count, MOST_SAMPLES):,}."
+            )
+    if job.evaluation_shown < (shown := min(asked.shown, samples)):
+        yield (
+            f"Answers to {job.evaluation_shown:,} test items per task are stored, not to "
+            f"{shown:,}: a job stores at most {MOST_GIVEN:,} over its seeds and tasks. Scores "
+            "do not depend on it."
+        )
+
+
+def _test_items(tasks: Sequence[Task]) -> Mapping[str, int]:
+    """Return the test items of tasks that have a number of them, by label."""
+    documents = [as_json(task) for task in tasks]
+    return {
+        label_among(document, documents) or task.name: count
+        for task, document in zip(tasks, documents, strict=True)
+        if (count := task.available("test")) is not None
+    }
+
+
+def _fewest(samples: int, counts: Mapping[str, int], larger: Mapping[str, int]) -> Iterator[str]:
+    """Yield a warning if a task with few test items limits those of others."""
+    limiting = [label for label, count in counts.items() if count == samples]
+    if larger and limiting:
+        others = ", ".join(f"{label} has {count:,}" for label, count in larger.items())
+        yield (
+            f"Every task is scored on {samples:,} test items, because {limiting[0]} has no more; "
+            f"{others}. Give the smaller one a larger test split, or score it in another job."
+        )

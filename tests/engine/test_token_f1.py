@@ -1,0 +1,147 @@
+"""Token F1 of jobs is that of the answers that they keep as text."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.engine.making import Remembering
+from tests.engine.text_jobs import pretraining
+from tests.texts import COMPLETION, Stored, reviews, stored
+
+from adaptlab.engine.run import run
+from adaptlab.measurements.reports import Expected
+from adaptlab.measurements.results import AnswersGiven, CheckpointWritten, Evaluated, ItemsShown
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolved import Resolved, spec_digest
+from adaptlab.specs.spec import AdaptSpec
+from adaptlab.text.token_f1 import answer_words, token_f1
+
+TASK: dict[str, Any] = {
+    **COMPLETION,
+    "answer": {"field": "told"},
+    "tokens": {"longest": 64, "answer": 12},
+    "metric": "token_f1",
+}
+ITEMS = 40
+SCORED = {"samples": ITEMS, "shown": ITEMS}
+TRAINING = {"steps": 150, "batch_size": 16, "learning_rate": 0.01}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    """Records whose answers have two words, so that they can be half right."""
+    records = [{**one, "told": f" {one['label']} {one['thing']}"} for one in reviews(300)]
+    return stored(tmp_path_factory.mktemp("data"), records)
+
+
+@pytest.fixture(scope="module")
+def base(data: Stored, tmp_path_factory: pytest.TempPathFactory) -> tuple[Resolved, Remembering]:
+    spec = pretraining(data, TASK, training=TRAINING, evaluation=SCORED)
+    return spec, ran(spec, data, tmp_path_factory.mktemp("base"))
+
+
+def ran(spec: Resolved, data: Stored, folder: Path, *bases: Path) -> Remembering:
+    watching = Remembering()
+    run(spec, bases, folder, watching, "cpu", datasets=(data.path,))
+    return watching
+
+
+def check(spec: Resolved, told: Remembering) -> list[float]:
+    """Check every score against the answers as text; return those scores."""
+    (shown,) = told.of(ItemsShown)
+    given = {(one.replicate, one.attached): one.answers for one in told.of(AnswersGiven)}
+    measured: list[float] = []
+    for event in told.of(Evaluated):
+        one = event.evaluation
+        scores = [
+            token_f1(answer_words(answer.text), answer_words(item.expected.text))
+            for answer, item in zip(given[one.replicate, one.attached], shown.items, strict=True)
+        ]
+        assert one.token_f1 is not None
+        assert one.token_f1 == pytest.approx(math.fsum(scores) / ITEMS, rel=1e-12)
+        assert one.token_f1 >= one.accuracy
+        measured.append(one.token_f1)
+    assert Expected.of(spec).problems(told.events) == ()
+    return measured
+
+
+def test_a_pretraining_measures_it(base: tuple[Resolved, Remembering]) -> None:
+    spec, told = base
+    measured = check(spec, told)
+    assert len(set(measured)) == 2, "seeds differ"
+    assert any(e.evaluation.accuracy < (e.evaluation.token_f1 or 0) for e in told.of(Evaluated))
+
+
+def adapting(data: Stored, base: Resolved) -> Resolved:
+    facts = BaseModelFacts(
+        name="base", digest=spec_digest(base), family=base.family, task=base.task, replicates=2
+    )
+    spec = {
+        "base_model": "base",
+        "task": TASK,
+        "method": "lora",
+        "budget": {"trainable_parameters": 600},
+        "training": {"precision": "float64", "steps": 30, "batch_size": 16, "learning_rate": 0.02},
+        "seeds": 4,
+        "evaluation": SCORED,
+    }
+    return resolve(AdaptSpec.model_validate(spec), facts, data.datasets)
+
+
+@pytest.mark.parametrize("at_once", [None, 7])
+def test_an_adaptation_measures_it_attached_and_alone(
+    data: Stored,
+    base: tuple[Resolved, Remembering],
+    at_once: int | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if at_once is not None:
+        monkeypatch.setattr("adaptlab.engine.evaluate.items_at_once", lambda *_: at_once)
+    spec = adapting(data, base[0])
+    bases = (written.path for written in base[1].of(CheckpointWritten))
+    told = ran(spec, data, tmp_path, *bases)
+    assert len(check(spec, told)) == 2 * 4
+    alone = {
+        e.evaluation.replicate: e.evaluation.token_f1
+        for e in told.of(Evaluated)
+        if not e.evaluation.attached
+    }
+    assert alone[0] == alone[2] != alone[1] == alone[3], "seeds on one base share its score"
+
+
+def test_another_metric_measures_none(data: Stored, tmp_path: Path) -> None:
+    spec = pretraining(
+        data, TASK | {"metric": "exact_match"}, training={"steps": 1}, evaluation=SCORED
+    )
+    told = ran(spec, data, tmp_path)
+    assert [event.evaluation.token_f1 for event in told.of(Evaluated)] == [None, None]
+
+
+def test_reports_of_it_must_fit_the_task_and_the_score(
+    base: tuple[Resolved, Remembering],
+) -> None:
+    spec, told = base
+    event = told.of(Evaluated)[0]
+
+    def codes(value: float | None) -> list[str]:
+        changed = event.evaluation.model_copy(update={"token_f1": value})
+        return [p.code for p in Expected.of(spec).problems([Evaluated(evaluation=changed)])]
+
+    accuracy = event.evaluation.accuracy
+    assert accuracy > 0
+    assert codes(1.0) == codes(accuracy) == []
+    assert codes(None) == ["missing"]
+    assert codes(accuracy - 0.01) == codes(1.01) == codes(math.nan) == ["out_of_range"]
+
+
+def test_reports_of_it_are_refused_where_it_is_not_measured(data: Stored) -> None:
+    spec = pretraining(data, TASK | {"metric": "exact_match"}, evaluation=SCORED)
+    score = {"correct": 0, "total": ITEMS, "outcomes": "00" * 5, "token_f1": 0.5}
+    document = {
+        "evaluation": {"replicate": 0, "seed": 0, "split": "test", **score}
+        | {"task": spec.task.model_dump(mode="json")}
+    }
+    (problem,) = Expected.of(spec).problems([Evaluated.model_validate(document)])
+    assert (problem.pointer, problem.code) == ("/events/0/evaluation/token_f1", "not_asked_for")
