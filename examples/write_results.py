@@ -7,6 +7,7 @@ verdict in full, every seed and every item. PLAN is the output of `adaptlab stud
 --validate-only -o json` from before the study, to compare the plan with the run.
 """
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -420,8 +421,9 @@ def _names(table: TableComparison) -> list[str]:
 
 def _picture(page: Path, name: str, chart: charts.Chart, words: str) -> str:
     """Draw a chart next to the page; return its Markdown."""
-    (page.parent / f"{name}.svg").write_text(charts.svg(chart) + "\n")
-    return f"![{words}]({name}.svg)"
+    file = f"{re.sub(r'[^a-z0-9_-]+', '-', name.lower())}.svg"
+    (page.parent / file).write_text(charts.svg(chart) + "\n")
+    return f"![{words}]({file})"
 
 
 def _percent(share: float) -> str:
