@@ -462,14 +462,27 @@ class BaseModel(Table):
 
     Its weights are the checkpoints of the job that created it. If that is an import without
     checkpoints, they are in the model folder of its resolved spec.
+
+    A project with which a base model is shared has a row of its own with the same job, so that
+    everything that looks a base model up finds it there. `shared_from` is then the project of
+    origin.
     """
 
     __tablename__ = "base_models"
+    __table_args__ = (
+        Index("ix_base_models_job", "job_id", unique=True,
+              postgresql_where=text("shared_from IS NULL")),
+        Index("ix_base_models_shared", "job_id", "project_id",
+              postgresql_where=text("shared_from IS NOT NULL")),
+        Index("ix_base_models_received", "project_id",
+              postgresql_where=text("shared_from IS NOT NULL")),
+    )  # fmt: skip
 
     project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"), primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
-    job_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("jobs.id"), unique=True)
+    job_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("jobs.id"))
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    shared_from: Mapped[int | None] = mapped_column(ForeignKey("projects.id"))
 
 
 class Dataset(Table):
@@ -594,6 +607,22 @@ class Study(Table):
     notes: Mapped[str | None]
     archived_at: Mapped[datetime | None]
     question_open: Mapped[bool] = mapped_column(Boolean, server_default=false())
+
+
+class StudyShare(Table):
+    """A project whose members can read a study of another project.
+
+    The view `shared_jobs` follows from these rows and from shared base models: it has the jobs that
+    a project can read besides its own.
+    """
+
+    __tablename__ = "study_shares"
+
+    project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"), primary_key=True)
+    study_id: Mapped[uuid.UUID] = mapped_column(
+        ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True, index=True
+    )
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
 
 
 class StudyDecision(Table):

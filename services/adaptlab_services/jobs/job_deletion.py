@@ -8,22 +8,23 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, Uuid, bindparam, func, or_, select, text
+from sqlalchemy import ColumnElement, Select, Uuid, bindparam, func, or_, select
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Session, aliased
 
 from adaptlab.errors import Problem
 from adaptlab_db.job_states import TERMINAL_STATES
-from adaptlab_db.tables import BaseModel, Job, Study, StudyJob, StudyPass
+from adaptlab_db.tables import BaseModel, Job, Project, Study, StudyJob, StudyPass
+from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services.errors import Conflict, NotFound, StillNeeded
 from adaptlab_services.jobs import study_lock
 from adaptlab_services.lifecycle import awaiting
 from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS
+from adaptlab_services.models import base_models
 from adaptlab_services.people import access, audit
 
 MOST_NEEDS = 100
 """Number of needs of each kind that a refusal lists."""
-LONGEST_WAIT = "5s"
 
 
 class Need(NamedTuple):
@@ -82,11 +83,8 @@ def lock(
     columns = (Job.id, Job.project_id, Job.kind, Job.state)
     query = select(*columns).where(Job.id.in_(job_ids))
     if any(job.kind in MAKE_BASE_MODELS for job in session.execute(query)):
-        # Creating an adaptation only reads this table. It is locked before the rows, in the order
-        # in which other units of work use them.
-        session.execute(text(f"SET LOCAL lock_timeout = '{LONGEST_WAIT}'"))
-        session.execute(text("LOCK TABLE base_models IN ACCESS EXCLUSIVE MODE"))
-        session.execute(text("SET LOCAL lock_timeout TO DEFAULT"))
+        # Before the rows, in the order in which other units of work use them.
+        base_models.lock_table(session)
     return session.execute(query.where(*conditions).order_by(Job.id).with_for_update()).all()
 
 
@@ -100,6 +98,12 @@ def needs_of(session: Session, job_ids: Collection[UUID]) -> Iterator[Need]:
     for job_id, name, other in session.execute(_on_base_models(job_ids)):
         detail = f"The job {other} uses the base model {name!r} that it created."
         yield Need(job_id, Problem("/path/job_id", "needed_by_job", detail))
+    for job_id, name, project in session.execute(
+        _shared(job_ids), execution_options=ACROSS_PROJECTS
+    ):
+        detail = f"The base model {name!r} that it created is shared with the project {project!r}."
+        problem = Problem("/path/job_id", "needed_by_share", f"{detail} Take it back first.")
+        yield Need(job_id, problem)
     for job_id, other in session.execute(_measuring(job_ids)):
         detail = f"The theory check {other} measures its adaptation."
         yield Need(job_id, Problem("/path/job_id", "needed_by_check", detail))
@@ -140,6 +144,16 @@ def _on_base_models(job_ids: Collection[UUID]) -> Select[UUID, str, UUID]:
         .join(user, (user.project_id == BaseModel.project_id) & uses)
         .where(BaseModel.job_id.in_(job_ids), user.id.not_in(job_ids))
         .order_by(user.created_at.desc(), user.id)
+        .limit(MOST_NEEDS)
+    )
+
+
+def _shared(job_ids: Collection[UUID]) -> Select[UUID, str, str]:
+    return (
+        select(BaseModel.job_id, BaseModel.name, Project.name)
+        .join(Project, Project.id == BaseModel.project_id)
+        .where(BaseModel.job_id.in_(job_ids), BaseModel.shared_from.is_not(None))
+        .order_by(Project.name)
         .limit(MOST_NEEDS)
     )
 
