@@ -4,7 +4,7 @@ Their results go with them. Content that only they referred to is collected late
 without a reference is.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from adaptlab.errors import Problem
 from adaptlab_db.job_states import TERMINAL_STATES
 from adaptlab_db.tables import BaseModel, Job, Project, Study, StudyJob, StudyPass
 from adaptlab_db.visibility import ACROSS_PROJECTS
-from adaptlab_services.errors import Conflict, NotFound, StillNeeded
+from adaptlab_services.errors import Conflict, Forbidden, NotFound, StillNeeded
 from adaptlab_services.jobs import study_lock
 from adaptlab_services.lifecycle import awaiting
 from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS
@@ -34,6 +34,13 @@ class Need(NamedTuple):
     problem: Problem
 
 
+class Selection(NamedTuple):
+    """The jobs of a selection that were deleted, and why others were not."""
+
+    deleted: tuple[UUID, ...]
+    refused: Mapping[UUID, str]
+
+
 def delete_job(session: Session, job_id: UUID) -> None:
     """Delete a job with its results.
 
@@ -44,6 +51,37 @@ def delete_job(session: Session, job_id: UUID) -> None:
         StillNeeded: a study, or another job, needs it.
     """
     study_lock.take(session)
+    job = _delete(session, job_id)
+    audit.note(session, kind=job.kind, state=job.state)
+
+
+def delete_selected(session: Session, job_ids: Collection[UUID]) -> Selection:
+    """Delete those of some jobs that can be deleted.
+
+    A job that only other selected ones need is deleted after them.
+    """
+    study_lock.take(session)
+    lock(session, job_ids)  # all, before any row of others is waited for
+    deleted: list[UUID] = []
+    kept: Mapping[UUID, str] = dict.fromkeys(job_ids, "")
+    while kept:
+        refused: dict[UUID, str] = {}
+        for job_id in kept:
+            try:
+                with session.begin_nested():
+                    _delete(session, job_id)
+            except (Conflict, Forbidden, NotFound) as refusal:
+                refused[job_id] = str(refusal)
+            else:
+                deleted.append(job_id)
+        if len(refused) == len(kept):
+            return Selection(tuple(deleted), refused)
+        kept = refused
+    return Selection(tuple(deleted), {})
+
+
+def _delete(session: Session, job_id: UUID) -> Any:  # the row of the job
+    """Delete a job; the caller holds the lock of studies."""
     (job,) = lock(session, [job_id]) or (None,)
     if job is None:
         raise NotFound("job", job_id)
@@ -52,8 +90,8 @@ def delete_job(session: Session, job_id: UUID) -> None:
         raise Conflict(f"The job {job_id} is {job.state}. Cancel it first.", job.state)
     if needs := tuple(needs_of(session, [job_id])):
         raise StillNeeded(f"The job {job_id}", [need.problem for need in needs])
-    audit.note(session, kind=job.kind, state=job.state)
     remove(session, [job_id])
+    return job
 
 
 def delete_unneeded(
