@@ -476,7 +476,7 @@ def test_later_seeds_join_their_row(sessions: Sessions, ada: Principal) -> None:
     extend(sessions, ada, seeds=5)
     table = only_table(compared(sessions))
     assert [(m.method, m.seeds, m.state) for m in table.missing] == [("lora", (3, 4), "queued")]
-    assert [m.text for m in table.missing] == ["lora at 64 (seeds 3, 4) is queued."]
+    assert [m.text for m in table.missing] == ["LoRA at 64 (seeds 3, 4) is queued."]
     run_all(sessions, lambda spec: Run(right=200, shift=10))
     table = only_table(compared(sessions))
     assert table.comparison is not None
@@ -520,7 +520,7 @@ def test_unequal_effort_and_other_steps_are_warned_of(sessions: Sessions, ada: P
     run_all(sessions, as_known)
     effort = compared_jobs(sessions, one, other)
     assert kinds(effort) == ["unequal_effort"]
-    assert "3 in lora at 64; 2 in prefix_tuning at 64" in effort.warnings[0].text
+    assert "3 in LoRA at 64; 2 in prefix-tuning at 64" in effort.warnings[0].text
     comparison = only_table(effort).comparison
     assert comparison is not None
     assert comparison.voided is False

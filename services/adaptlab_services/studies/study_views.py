@@ -26,9 +26,7 @@ from adaptlab_answers.studies import (
     StudyView,
 )
 from adaptlab_db.job_states import LOST_STATES, TERMINAL_STATES
-from adaptlab_db.tables import Job, Project, Study, StudyJob, StudyShare
-from adaptlab_db.visibility import ACROSS_PROJECTS
-from adaptlab_services.people import access
+from adaptlab_db.tables import Job, Study, StudyJob
 from adaptlab_services.results.theory_reports import reports_of
 from adaptlab_services.studies.question_views import question_view
 from adaptlab_services.studies.study_jobs import IN_CELLS
@@ -39,10 +37,16 @@ LONGEST_ERROR = 300
 
 @dataclass(frozen=True, slots=True)
 class Belonging:
-    """The names of a study's owner and project."""
+    """The names of a study's owner and projects.
+
+    `shared_with` are the projects that can read it. `shared_from` is its own project, if another
+    one is in view.
+    """
 
     owner: str
     project: str
+    shared_from: str | None = None
+    shared_with: tuple[str, ...] = ()
 
 
 def study_view(session: Session, study: Study, belonging: Belonging) -> StudyView:
@@ -52,8 +56,8 @@ def study_view(session: Session, study: Study, belonging: Belonging) -> StudyVie
     summary = study_summary(study, belonging, counts)
     return StudyView(
         **dict(summary),
-        shared_from=belonging.project if access.is_shared(session, study.project_id) else None,
-        shared_with=_shared_with(session, study),
+        shared_from=belonging.shared_from,
+        shared_with=belonging.shared_with,
         spec=study.spec,
         budget_axis=stored_axis(study.spec),
         base_models=tuple(
@@ -66,22 +70,6 @@ def study_view(session: Session, study: Study, belonging: Belonging) -> StudyVie
         skipped=tuple(SkippedCell.model_validate(cell) for cell in study.skipped),
         question=question_view(session, study) if "question" in study.spec else None,
     )
-
-
-def _shared_with(session: Session, study: Study) -> tuple[str, ...]:
-    """Return the names of the projects with which a study is shared.
-
-    Only members of its own project learn them.
-    """
-    if access.is_shared(session, study.project_id):
-        return ()
-    query = (
-        select(Project.name)
-        .join_from(StudyShare, Project, Project.id == StudyShare.project_id)
-        .where(StudyShare.study_id == study.id)
-        .order_by(Project.name)
-    )
-    return tuple(session.scalars(query, execution_options=ACROSS_PROJECTS))
 
 
 def study_summary(study: Study, belonging: Belonging, counts: dict[str, int]) -> StudySummary:
