@@ -149,7 +149,7 @@ def test_a_comparison_at_the_command_line(invoke: Invoke, study: str) -> None:
     for text in (
         f"sort_descending(length=3, alphabet=4) on {BASE}",
         "budget 32, 95 % intervals; * could be best",
-        "Intervals over items only, because every seed has the same score: frozen, full_finet",
+        "Intervals over items only, because every seed has the same score: the frozen base, full",
         "Over all seeds, frozen is worse than full_finetuning by 100.0 points",
         "Among seeds that do not fail, full_finetuning is better than lora at 32 by 25.0 points",
         "full_finetuning and lora at 64 cannot be told apart",

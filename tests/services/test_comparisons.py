@@ -244,7 +244,7 @@ def test_a_prefix_that_every_control_speaks_against_does_not_reach_the_task(
         "scores 1.0 % on the test items",
         "1.30 nats after 20 steps and 1.30 nats after 40",
         "a size of 64 parameters fails too",
-        "lora at 32 scores 75.0 %",
+        "LoRA at 32 scores 75.0 %",
         "not explained by a need for a new attention pattern",
         "pinned_finetuning scores 55.0 %",
     ):

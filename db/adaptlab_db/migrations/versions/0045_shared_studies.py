@@ -1,4 +1,4 @@
-"""Studies and base models that are shared with other projects."""
+"""Studies and base models that are shared, and indexes for deletions."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,6 +10,8 @@ depends_on = None
 
 KEY = "fk_base_models_shared_from"
 UNIQUE = "uq_base_models_job_id"
+BY_JOB = ("tokens", "idempotency_keys", "webhook_deliveries")
+"""Tables that the deletion of a job looks through, once per job without an index."""
 SHARED = "shared_from IS NOT NULL"
 # The jobs of shared studies, those of the base models that they adapt, and those of shared base
 # models. A view, so that jobs of an extension are shared from the moment at which they are linked.
@@ -67,12 +69,8 @@ def upgrade() -> None:
         unique=True,
         postgresql_where=sa.text("shared_from IS NULL"),
     )
-    op.create_index(
-        op.f("ix_base_models_shared"),
-        "base_models",
-        ["job_id", "project_id"],
-        postgresql_where=sa.text(SHARED),
-    )
+    # Partial indexes find no row by its job alone, as foreign keys and joins do.
+    op.create_index(op.f("ix_base_models_job_id"), "base_models", ["job_id"])
     op.create_index(
         op.f("ix_base_models_received"),
         "base_models",
@@ -80,13 +78,22 @@ def upgrade() -> None:
         postgresql_where=sa.text(SHARED),
     )
     op.execute(VIEW)
+    for table in BY_JOB:
+        op.create_index(
+            op.f(f"ix_{table}_job_id"),
+            table,
+            ["job_id"],
+            postgresql_where=sa.text("job_id IS NOT NULL"),
+        )
 
 
 def downgrade() -> None:
     """Drop them; nothing stays shared but datasets."""
+    for table in BY_JOB:
+        op.drop_index(op.f(f"ix_{table}_job_id"), table)
     op.execute("DROP VIEW shared_jobs")
     op.execute("DELETE FROM base_models WHERE shared_from IS NOT NULL")
-    for index in ("job", "shared", "received"):
+    for index in ("job", "job_id", "received"):
         op.drop_index(op.f(f"ix_base_models_{index}"), "base_models")
     op.create_unique_constraint(op.f(UNIQUE), "base_models", ["job_id"])
     op.drop_constraint(op.f(KEY), "base_models")
