@@ -150,11 +150,11 @@ def test_a_comparison_at_the_command_line(invoke: Invoke, study: str) -> None:
         f"sort_descending(length=3, alphabet=4) on {BASE}",
         "budget 32, 95 % intervals; * could be best",
         "Intervals over items only, because every seed has the same score: the frozen base, full",
-        "Over all seeds, frozen is worse than full_finetuning by 100.0 points",
-        "Among seeds that do not fail, full_finetuning is better than lora at 32 by 25.0 points",
-        "full_finetuning and lora at 64 cannot be told apart",
+        "Over all seeds, the frozen base is worse than full fine-tuning by 100.0 points",
+        "Among seeds that do not fail, full fine-tuning is better than LoRA at 32 by 25.0 points",
+        "full fine-tuning and LoRA at 64 cannot be told apart",
         "Cheapest that is shown to be within 1 point of full fine-tuning: LoRA with 64 parameters",
-        "The cause of the failure of prefix_tuning at 32 is undecided",
+        "The cause of the failure of prefix-tuning at 32 is undecided",
         "To decide it, extend the study by",
         '{"name": "pinned_finetuning"}',
         "The base's own tasks, before and after",
@@ -167,7 +167,7 @@ def test_a_comparison_at_the_command_line(invoke: Invoke, study: str) -> None:
     assert json.loads(invoke("compare", "--study", study, "-o", "json").stdout)["study"]
     assert invoke("compare", study, "-o", "csv").stdout.startswith("base_model,task,budget,")
     hidden = "more pairs, in which neither method could be best"
-    worst = "the order of frozen and prefix_tuning at 32 is not known"
+    worst = "the order of the frozen base and prefix-tuning at 32 is not known"
     assert (hidden in told.stdout, worst in told.stdout) == (True, False)
     everything = invoke("compare", study, "--all-pairs").stdout
     assert (hidden in everything, worst in everything) == (False, True)

@@ -246,7 +246,7 @@ def test_a_prefix_that_every_control_speaks_against_does_not_reach_the_task(
         "a size of 64 parameters fails too",
         "LoRA at 32 scores 75.0 %",
         "not explained by a need for a new attention pattern",
-        "pinned_finetuning scores 55.0 %",
+        "fine-tuning with pinned attention scores 55.0 %",
     ):
         assert said in prefix.text
     # No larger size was measured of the larger one.
