@@ -1,4 +1,4 @@
-"""Pages that no other test opens in a browser, and the deletion from the list."""
+"""Pages that no other test opens in a browser, and deletion from the list."""
 
 import pytest
 from playwright.sync_api import expect

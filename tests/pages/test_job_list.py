@@ -156,7 +156,7 @@ def test_selected_jobs_that_failed_are_retried(admin: TestClient, worker: MadeUp
 def test_selected_jobs_are_deleted_by_admins(
     admin: TestClient, jobs: list[str], sessions: Sessions
 ) -> None:
-    """A base model goes after the selected adaptations that need it, in whatever order."""
+    """A base model goes after the selected adaptations that need it."""
     with sessions.begin() as session:
         base = str(a_base_model(session, "gone"))
         adapted = str(a_job(session, state="succeeded", base_model="gone"))

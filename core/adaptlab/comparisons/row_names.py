@@ -50,14 +50,17 @@ class RowNames:
 
 
 def row_titles(names: Sequence[str]) -> Mapping[str, str]:
-    """Return the titles of rows; those that would share a title keep their names."""
+    """Return the titles of rows by their names.
+
+    Rows that would share a title keep their names.
+    """
     titles = {name: row_title(name) for name in names}
     shared = [*titles.values()]
     return {name: name if shared.count(title) > 1 else title for name, title in titles.items()}
 
 
 def row_title(label: str) -> str:
-    """Return the name in a table: "Full fine-tuning at 64" for "full_finetuning at 64"."""
+    """Return the name in a table: "LoRA at 64" for "lora at 64"."""
     return _named(label, lambda method: method.title)
 
 
