@@ -29,11 +29,16 @@ class BaseModelView(Value):
 
     `task` is the task that it was pretrained on, null for an imported model. `folder` is the model
     folder, below a model root, that workers read the weights from; null if they are stored.
+
+    A base model that another project shares has its name in `shared_from`. `shared_with` are the
+    projects that can use this one, for members of its project; it is empty in lists.
     """
 
     name: str
     object: Literal["base_model"] = "base_model"
     project: str
+    shared_from: str | None = None
+    shared_with: tuple[str, ...] = ()
     state: str
     ready: bool
     digest: str

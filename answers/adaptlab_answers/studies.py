@@ -120,8 +120,13 @@ class StudyView(StudySummary):
     `budget_axis` is what the budgets limit. `skipped` lists the methods that do not fit a budget.
     `question` is set if the study plans its own runs; its cells then have the jobs that count as
     evidence.
+
+    A study that another project shares has its name in `shared_from`. `shared_with` are the
+    projects that can read this one, for members of its project.
     """
 
+    shared_from: str | None = None
+    shared_with: tuple[str, ...] = ()
     spec: JsonObject
     budget_axis: BudgetAxis = PARAMETERS
     base_models: tuple[StudyBase, ...]

@@ -1,4 +1,4 @@
-"""Rights of the API and the workers on each table.
+"""Rights of the API and the workers on each table and view.
 
 All other rights belong to the owner, who migrates. Neither the API nor the workers own a table, so
 neither can alter, truncate or drop one, or disable a trigger. To tables that only grow, they can
@@ -18,17 +18,17 @@ PARTS: tuple[Part, ...] = ("api", "worker")
 _WORDS: Mapping[str, LiteralString] = {"r": "SELECT", "a": "INSERT", "w": "UPDATE", "d": "DELETE"}
 # As Postgres abbreviates them. Locking a row requires the right to update it.
 _OF_API = {
-    "r": "alembic_version",
+    "r": "alembic_version shared_jobs",
     "ra": "audit_entries job_events spec_numbers study_decisions",
     # Also results and workers, for workers that use the API; see `leases`.
-    "raw": """projects users tokens jobs base_models usage_counts study_passes
+    "raw": """projects users tokens jobs usage_counts study_passes
         attempts attempt_counts claim_counts workers replicates metric_points evaluations
         job_metrics item_outcomes shown_items given_answers attention_maps attention_summaries
         checkpoints theory_reports""",
-    "rawd": """memberships browser_sessions idempotency_keys datasets studies study_jobs artifacts
-        artifact_chunks uploads upload_chunks uploaded_folders uploaded_folder_files
-        training_states lease_artifacts comparison_results webhooks webhook_events
-        webhook_deliveries""",
+    "rawd": """memberships browser_sessions idempotency_keys base_models datasets studies study_jobs
+        study_shares artifacts artifact_chunks uploads upload_chunks uploaded_folders
+        uploaded_folder_files training_states lease_artifacts comparison_results webhooks
+        webhook_events webhook_deliveries""",
 }
 _OF_WORKER = {
     "r": """alembic_version projects datasets studies study_jobs uploaded_folders
@@ -41,7 +41,7 @@ _OF_WORKER = {
         lease_artifacts artifacts artifact_chunks uploads upload_chunks webhook_events
         webhook_deliveries comparison_results""",
     "": """users tokens memberships browser_sessions audit_entries idempotency_keys
-        usage_counts spec_numbers""",
+        usage_counts spec_numbers study_shares shared_jobs""",
 }
 
 

@@ -56,7 +56,8 @@ def grant_rights(connection: Psycopg, database: str) -> None:
     tables = [
         str(name)
         for (name,) in connection.execute(
-            "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename"
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'public' "
+            "UNION SELECT viewname FROM pg_views WHERE schemaname = 'public' ORDER BY 1"
         )
     ]
     for part in PARTS:

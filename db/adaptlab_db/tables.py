@@ -172,6 +172,10 @@ class Token(Table):
     """
 
     __tablename__ = "tokens"
+    __table_args__ = (
+        # The deletion of a job looks for its tokens, and most tokens have no job.
+        Index("ix_tokens_job_id", "job_id", postgresql_where=text("job_id IS NOT NULL")),
+    )
 
     id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
@@ -462,14 +466,25 @@ class BaseModel(Table):
 
     Its weights are the checkpoints of the job that created it. If that is an import without
     checkpoints, they are in the model folder of its resolved spec.
+
+    A project with which a base model is shared has a row of its own with the same job, so that
+    everything that looks a base model up finds it there. `shared_from` is then the project of
+    origin.
     """
 
     __tablename__ = "base_models"
+    __table_args__ = (
+        Index("ix_base_models_job", "job_id", unique=True,
+              postgresql_where=text("shared_from IS NULL")),
+        Index("ix_base_models_received", "project_id",
+              postgresql_where=text("shared_from IS NOT NULL")),
+    )  # fmt: skip
 
     project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"), primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
-    job_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("jobs.id"), unique=True)
+    job_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("jobs.id"), index=True)
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    shared_from: Mapped[int | None] = mapped_column(ForeignKey("projects.id"))
 
 
 class Dataset(Table):
@@ -596,6 +611,22 @@ class Study(Table):
     question_open: Mapped[bool] = mapped_column(Boolean, server_default=false())
 
 
+class StudyShare(Table):
+    """A project whose members can read a study of another project.
+
+    The view `shared_jobs` follows from these rows and from shared base models: it has the jobs that
+    a project can read besides its own.
+    """
+
+    __tablename__ = "study_shares"
+
+    project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"), primary_key=True)
+    study_id: Mapped[uuid.UUID] = mapped_column(
+        ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True, index=True
+    )
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+
+
 class StudyDecision(Table):
     """What a study with a question knew at one look, and decided.
 
@@ -712,7 +743,11 @@ class IdempotencyKey(Table):
     """
 
     __tablename__ = "idempotency_keys"
-    __table_args__ = (CheckConstraint("num_nonnulls(job_id, study_id) = 1", name="one_answer"),)
+    __table_args__ = (
+        CheckConstraint("num_nonnulls(job_id, study_id) = 1", name="one_answer"),
+        Index("ix_idempotency_keys_job_id", "job_id",
+              postgresql_where=text("job_id IS NOT NULL")),
+    )  # fmt: skip
 
     owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True)
     key: Mapped[str] = mapped_column(primary_key=True)
@@ -818,6 +853,8 @@ class WebhookDelivery(Table):
               postgresql_where=text("state = 'pending'")),
         Index("ix_webhook_deliveries_newest", "webhook_id", text("created_at DESC"),
               text("id DESC")),
+        Index("ix_webhook_deliveries_job_id", "job_id",
+              postgresql_where=text("job_id IS NOT NULL")),
     )  # fmt: skip
 
     id: Mapped[uuid.UUID] = mapped_column(primary_key=True)

@@ -161,6 +161,43 @@ def test_everybody_in_a_project_reads_all_of_it_and_nothing_of_others(
 
 
 @pytest.mark.parametrize("role", ROLES)
+def test_what_others_share_is_read_and_not_changed(
+    anonymous: TestClient, sessions: Sessions, theirs: Things, role: str
+) -> None:
+    """Every read and every change, on a study and a base model."""
+    with sessions.begin() as session:
+        rows = "SELECT :study, j.id, base_model, task, method, budget_requested, 'method', "
+        link = text(
+            "INSERT INTO study_jobs (study_id, job_id, base_model, task, method, budget, role, "
+            f"over_budget, reused) {rows} false, true FROM jobs j WHERE id IN (:job, :queued)"
+        )
+        ids = {"study": theirs.study, "job": theirs.job, "queued": theirs.queued}
+        session.execute(link, ids)
+        session.execute(text("UPDATE studies SET name = 'of-strangers'"))
+    header = person(sessions, "asker", {OURS: role})
+    stranger = person(sessions, "stranger", {THEIRS: "submitter", OURS: "reader"})
+    places = (f"/v1/studies/{theirs.study}/shares", f"/v1/base-models/{theirs.base_model}/shares")
+    for place in places:
+        shared = anonymous.post(place, json={"project": OURS}, headers=stranger)
+        assert shared.status_code == 200, shared.text
+    for path in reads(theirs):
+        assert anonymous.get(path, headers=header).status_code in (200, 204), path
+    own = f"/v1/studies/{theirs.study}"
+    deletions = (f"/v1/jobs/{theirs.job}", own, *(f"{place}/{OURS}" for place in places))
+    for path, body in (*changes(theirs), (places[0], {"project": OURS})):
+        assert anonymous.post(path, headers=header, json=body).status_code == 403, path
+    for path in deletions:
+        assert anonymous.delete(path, headers=header).status_code == 403, path
+    for path in (f"/v1/jobs/{theirs.job}", own):
+        written = anonymous.patch(path, headers=header, json={"notes": "mine"})
+        assert written.status_code == 403, path
+    for place in places:
+        assert anonymous.delete(f"{place}/{OURS}", headers=stranger).status_code == 204
+    for path in reads(theirs):
+        assert anonymous.get(path, headers=header).status_code == 404, path
+
+
+@pytest.mark.parametrize("role", ROLES)
 def test_strangers_things_answer_as_if_they_were_not_there(
     anonymous: TestClient, sessions: Sessions, theirs: Things, role: str
 ) -> None:

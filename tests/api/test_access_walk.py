@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import delete, exists, func, insert, select, text, update
+from sqlalchemy import delete, event, exists, func, insert, select, text, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_job, a_member, a_project, a_token, a_user
 
@@ -17,7 +17,18 @@ from adaptlab_api.doors.gate import PUBLIC_FOLDER, PUBLIC_PATHS
 from adaptlab_api.requests.routing import ApiRoute, ClosedRoute
 from adaptlab_api.requests.rules import rule_of
 from adaptlab_db import visibility
-from adaptlab_db.tables import Job, Membership, Project, Study, Table, Token
+from adaptlab_db.tables import (
+    Evaluation,
+    Job,
+    JobEvent,
+    Membership,
+    Project,
+    Study,
+    StudyJob,
+    StudyShare,
+    Table,
+    Token,
+)
 from adaptlab_services.people import tokens
 from adaptlab_services.people.tokens import create_token
 
@@ -254,6 +265,59 @@ def test_rows_are_seen_by_project_however_they_are_asked_for(sessions: Sessions)
             changed = session.execute(update(Job).values(priority=1))
             assert changed.rowcount == expected  # type: ignore[attr-defined]
             assert session.scalars(select(Study)).all() == []
+
+
+def test_shared_rows_are_read_and_never_written(sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        here, there = a_project(session), a_project(session, "other")
+        job = a_job(session, project="other")
+        owner = session.scalars(select(Job.owner_id)).one()
+        rows = {"id": uuid4(), "owner_id": owner, "project_id": there, "name": "shared"}
+        session.execute(insert(Study).values(**rows, spec={}, skipped=[]))
+        cell = {"base_model": "b", "task": "t", "method": "m", "budget": 1, "role": "method"}
+        link = {"study_id": rows["id"], "job_id": job, "over_budget": False, "reused": False}
+        session.execute(insert(StudyJob).values(**link, **cell))
+        private = {**rows, "id": uuid4(), "name": "private"}
+        session.execute(insert(Study).values(**private, spec={}, skipped=[]))
+        session.execute(insert(StudyJob).values(**{**link, "study_id": private["id"]}, **cell))
+        session.execute(insert(JobEvent).values(job_id=job, sequence=1, type="queued", data={}))
+        session.execute(insert(StudyShare).values(project_id=here, study_id=rows["id"]))
+    factory = visibility.guarded(sessions)
+    seen = {visibility.VISIBLE: (here,)}
+    for receiving, expected in (((), 0), ((here,), 1)):
+        with factory(info={**seen, visibility.RECEIVING: receiving}) as session, session.begin():
+            for table in (Job, Study, StudyJob, JobEvent):
+                assert session.execute(select(func.count()).select_from(table)).scalar_one() == (
+                    expected
+                ), table
+            for table in visibility.tables():
+                if visibility.column_to_project(table) is not None:
+                    session.execute(select(func.count()).select_from(table)).one()
+            changed = session.execute(update(Job).values(priority=1))
+            assert changed.rowcount == 0  # type: ignore[attr-defined]
+            assert session.execute(delete(Study)).rowcount == 0  # type: ignore[attr-defined]
+    with factory(info={**seen, visibility.RECEIVING: (here,)}) as session, session.begin():
+        session.scalars(select(Study)).one().name = "mine"
+        with pytest.raises(visibility.NotVisible):
+            session.flush()
+        session.expunge_all()
+
+
+def test_who_receives_nothing_keeps_the_statements(sessions: Sessions) -> None:
+    """Shares are looked up for members of receiving projects alone."""
+    with sessions.begin() as session:
+        a_job(session)
+        here = a_project(session)
+    sent: list[str] = []
+    engine = sessions.kw["bind"]
+    event.listen(engine, "before_cursor_execute", lambda *given: sent.append(given[2]))
+    for receiving in ((), (here,)):
+        info = {visibility.VISIBLE: (here,), visibility.RECEIVING: receiving}
+        with visibility.guarded(sessions)(info=info) as session, session.begin():
+            session.execute(select(Job.id, Evaluation.id).where(Evaluation.job_id == Job.id)).all()
+    plain, shared = (statement for statement in sent if "evaluations" in statement)
+    assert "share" not in plain
+    assert shared.count("FROM shared_jobs") == 2, "once per table"
 
 
 def test_the_list_of_jobs_reads_an_index_for_who_sees_one_project(sessions: Sessions) -> None:

@@ -111,7 +111,7 @@ def test_the_best_method_is_recommended(clear: Document, clear_jobs: dict[str, s
     assert best["method"]["rank"] >= 1
     assert (best["score"]["mean"], best["score"]["high"], best["score"]["level"]) == (1, 1, 0.95)
     assert best["score"]["low"] == pytest.approx(LEAST, abs=1e-6)
-    assert "lora at 64, which scored 100.0 %" in clear["text"]
+    assert "LoRA at 64, which scored 100.0 %" in clear["text"]
 
 
 def test_a_recommendation_says_what_the_method_costs(clear: Document) -> None:

@@ -149,25 +149,25 @@ def test_a_comparison_at_the_command_line(invoke: Invoke, study: str) -> None:
     for text in (
         f"sort_descending(length=3, alphabet=4) on {BASE}",
         "budget 32, 95 % intervals; * could be best",
-        "Intervals over items only, because every seed has the same score: frozen, full_finet",
-        "Over all seeds, frozen is worse than full_finetuning by 100.0 points",
-        "Among seeds that do not fail, full_finetuning is better than lora at 32 by 25.0 points",
-        "full_finetuning and lora at 64 cannot be told apart",
-        "Cheapest that is shown to be within 1 point of full_finetuning: lora with 64 parameters",
-        "The cause of the failure of prefix_tuning at 32 is undecided",
+        "Intervals over items only, because every seed has the same score: the frozen base, full",
+        "Over all seeds, the frozen base is worse than full fine-tuning by 100.0 points",
+        "Among seeds that do not fail, full fine-tuning is better than LoRA at 32 by 25.0 points",
+        "full fine-tuning and LoRA at 64 cannot be told apart",
+        "Cheapest that is shown to be within 1 point of full fine-tuning: LoRA with 64 parameters",
+        "The cause of the failure of prefix-tuning at 32 is undecided",
         "To decide it, extend the study by",
         '{"name": "pinned_finetuning"}',
         "The base's own tasks, before and after",
         "up to 45 % of seeds may",
     ):
         assert text in told.stdout, text
-    (row,) = [line.split() for line in told.stdout.splitlines() if line.startswith("lora  ")][:1]
-    assert row[:4] == ["lora", "32", "75.0", "%"]
+    (row,) = [line.split() for line in told.stdout.splitlines() if line.startswith("LoRA  ")][:1]
+    assert row[:4] == ["LoRA", "32", "75.0", "%"]
     assert row[-2:] == ["5", "3"]
     assert json.loads(invoke("compare", "--study", study, "-o", "json").stdout)["study"]
     assert invoke("compare", study, "-o", "csv").stdout.startswith("base_model,task,budget,")
     hidden = "more pairs, in which neither method could be best"
-    worst = "the order of frozen and prefix_tuning at 32 is not known"
+    worst = "the order of the frozen base and prefix-tuning at 32 is not known"
     assert (hidden in told.stdout, worst in told.stdout) == (True, False)
     everything = invoke("compare", study, "--all-pairs").stdout
     assert (hidden in everything, worst in everything) == (False, True)
@@ -182,8 +182,8 @@ def test_what_is_missing_stands_above_the_table(
     run_all(sessions, lambda s: Run(fails=(s.method or {})["name"] == "prefix_tuning", right=200))
     told = invoke("compare", "small").stdout
     assert told.startswith("Warning (sort_descending(length=3, alphabet=4) on tiny-sort): Scores ")
-    assert "prefix_tuning at 64 failed (diverged): The loss is not finite." in told
-    assert "lora at 16 was left out" in told
+    assert "Prefix-tuning at 64 failed (diverged): The loss is not finite." in told
+    assert "LoRA at 16 was left out" in told
 
 
 def test_what_makes_no_sense_is_refused(invoke: Invoke, study: str) -> None:

@@ -59,7 +59,7 @@ def test_its_comparison_is_not_void_and_has_verdicts(
     assert found.warnings == ()
     told = dict(demo_study.conclusions(found))
     assert told["Warnings"] == ["none"]
-    assert any("lora at 1,152 is better than" in text for text in told["Verdicts"])
+    assert any("LoRA at 1,152 is better than" in text for text in told["Verdicts"])
     assert [*demo_study.jobs_by_method(client, ended)] == ["pretraining", *demo_study.METHODS]
 
 

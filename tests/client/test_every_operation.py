@@ -289,6 +289,8 @@ def test_whatever_is_printed_can_be_chosen() -> None:
         "uploads delete",
         "datasets delete",
         "datasets take-back",
+        "studies take-back",
+        "base-models take-back",
         "model-folders delete",
         "webhooks delete",
     }

@@ -49,8 +49,8 @@ def test_from_python(client: Client, measured: None) -> None:
 def test_from_the_command_line(invoke: Invoke, measured: None) -> None:
     done = invoke("recommend", json.dumps(TASK), *OPTIONS)
     assert done.exit_code == 0, done.stderr
-    assert "lora at 64, which scored 80.0 %" in done.stdout
-    assert "no_run: No comparable run of prefix_tuning" in done.stdout
+    assert "LoRA at 64, which scored 80.0 %" in done.stdout
+    assert "no_run: No comparable run of prefix-tuning" in done.stdout
     assert "missing_method" in done.stdout
     assert " 80.0 % " in done.stdout, "in per cent, as elsewhere"
 

@@ -153,7 +153,7 @@ def test_what_a_reader_must_know_is_told():
     found = compare("add", rows)
     said = {one.kind: one for one in found.warnings}
     assert said.keys() == {"unequal_effort", "missing_seeds", "few_seeds", "few_items", "unpaired"}
-    assert said["missing_seeds"].text.startswith("lora has no score for seed 2.")
+    assert said["missing_seeds"].text.startswith("LoRA has no score for seed 2.")
     assert set(said["unequal_effort"].methods) == {"lora", "adapter", "bitfit"}
     assert sum(one.kind == "unpaired" for one in found.warnings) == 3
     assert found.comparisons == 3

@@ -106,16 +106,16 @@ def test_reach_cites_everything_that_it_rests_on():
     assert diagnosis.text.endswith(LABEL)
     for said in (
         "at the sizes, learning rates and steps tried",
-        "prefix_tuning scores 0.1 % on the test items",
-        "full_finetuning scores 99.0 %",
+        "prefix-tuning scores 0.1 % on the test items",
+        "full fine-tuning scores 99.0 %",
         # The loss from which on a trial counts as high: a quarter of the way from 0.02 to ln 8.
         f"high from {0.02 + 0.25 * (CHANCE - 0.02):.2f}; chance 2.08",
         "3 seeds and 4 learning rates",
         "the rates from 0.001 to 1 bracket the best one",
         "1.40 nats after 1,000 steps and 1.40 nats after 2,000",
         "a size of 1,024 parameters fails too",
-        "lora scores 90.0 %",
-        "the pinned-attention reference fails too (pinned_finetuning scores 0.0 %",
+        "LoRA scores 90.0 %",
+        "the pinned-attention reference fails too (fine-tuning with pinned attention scores 0.0 %",
     ):
         assert said in diagnosis.text
 
@@ -124,7 +124,7 @@ def test_where_the_pinned_reference_succeeds_attention_explains_nothing():
     diagnosis = found(pinned=learned(PINNED))
     assert diagnosis.cause == "reach"
     assert "not explained by a need for a new attention pattern in the first" in diagnosis.text
-    assert "pinned_finetuning scores 90.0 %" in diagnosis.text
+    assert "fine-tuning with pinned attention scores 90.0 %" in diagnosis.text
     assert "what remains: it only adds a bias" in diagnosis.text
 
 
@@ -197,7 +197,7 @@ def of_one_seed(method: MethodEvidence) -> MethodEvidence:
             "a larger size, with 1,024 parameters",
         ),
         ({"others": (BOUND_ALIKE,)}, "another method with at most 512 parameters"),
-        ({"others": (RIVAL, BOUND_ALIKE)}, "soft_prompt scores 90.0 % on the test items"),
+        ({"others": (RIVAL, BOUND_ALIKE)}, "soft prompt scores 90.0 % on the test items"),
     ],
 )  # fmt: skip
 def test_without_one_of_its_grounds_reach_is_not_concluded(changes: dict[str, Any], said: str):

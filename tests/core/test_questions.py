@@ -259,8 +259,9 @@ def test_a_method_works_if_it_exceeds_the_base_alone_and_chance():
     )
     assert found.ending == "answered"
     assert found.sentence == (
-        "Over all seeds, a (100.0 %) works, exceeding the scores of frozen and of chance by more "
-        "than 40 points; b (0.0 %) does not work (95 % confidence at every look, 12 seeds)."
+        "Over all seeds, a (100.0 %) works, exceeding the scores of the frozen base and of chance "
+        "by more than 40 points; b (0.0 %) does not work (95 % confidence at every look, "
+        "12 seeds)."
     )
 
 

@@ -5,6 +5,7 @@ They say what to try next.
 
 import pytest
 
+from adaptlab.comparisons.row_names import first_in_sentence
 from adaptlab.comparisons.table_comparison import ComparedMethod, TriedTrial, sweeps_at_edge
 from adaptlab.plugins.method import METHODS
 
@@ -51,8 +52,9 @@ SCALES = (0.02, 0.2, 2.0)
 def test_every_method_is_warned_of_a_rate_at_an_end(method: str) -> None:
     one = swept(*(trial(rate, 1, 1 - rate / 2) for rate in RATES), method=method)
     assert list(sweeps_at_edge(one)) == [
-        f"{method} at 64 has its lowest training loss at 1, the highest learning rate whose trials "
-        "finished, so a better rate may be beyond it. Try tuning.learning_rate_range [0.01, 10]."
+        f"{first_in_sentence(method)} at 64 has its lowest training loss at 1, the highest "
+        "learning rate whose trials finished, so a better rate may be beyond it. Try "
+        "tuning.learning_rate_range [0.01, 10]."
     ]
 
 
@@ -79,7 +81,7 @@ def test_a_scale_at_an_end_is_warned_of(losses: tuple[float, ...], expected: str
     found = list(sweeps_at_edge(one))
     assert len(found) == (expected is not None)
     for text in found:
-        assert text.startswith("lora at 64 has its lowest training loss at an initial scale of ")
+        assert text.startswith("LoRA at 64 has its lowest training loss at an initial scale of ")
         assert expected is not None
         assert text.endswith(expected)
 

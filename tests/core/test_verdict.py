@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 from tests.core.scoring import drawn, scores
 
+from adaptlab.comparisons.row_names import method_in_sentence
 from adaptlab.comparisons.verdict import SeedOutcomes, Verdict, verdicts
 from adaptlab.statistics import PairedDifference, Scores, failing_seeds, paired_difference
 from adaptlab.statistics.failing import failing_below, successful
@@ -73,7 +74,8 @@ def test_clear_differences_are_told_in_both_directions():
         (found,) = verdicts([paired_difference(first, second)])
         assert found.finding == finding
         assert found.reason == "test"
-        text = f"Over all seeds, {first.label} is {finding} than {second.label} by 9"
+        names = [method_in_sentence(row.label) for row in (first, second)]
+        text = f"Over all seeds, {names[0]} is {finding} than {names[1]} by 9"
         assert found.text.startswith(text)
         assert "5 seeds, 1,000 items" in found.text
 
@@ -101,7 +103,7 @@ def test_a_score_that_unseen_failures_would_undo_is_not_called_better():
     assert found.unseen_failure_rate == pytest.approx(1 - 0.05**0.2)
     assert found.successful is not None
     assert found.successful.finding == "better"
-    assert "Among seeds that do not fail, lora is better than adapter" in found.text
+    assert "Among seeds that do not fail, LoRA is better than bottleneck adapter" in found.text
 
 
 @pytest.fixture(scope="module")

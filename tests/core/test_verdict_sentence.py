@@ -7,7 +7,12 @@ from tests.core.scoring import drawn
 from adaptlab.comparisons.comparability import SettingDifference
 from adaptlab.comparisons.comparison import compare, corrected_choice
 from adaptlab.comparisons.comparison_warnings import ComparisonWarning
-from adaptlab.comparisons.row_names import method_in_sentence
+from adaptlab.comparisons.row_names import (
+    first_in_sentence,
+    method_in_sentence,
+    row_title,
+    row_titles,
+)
 from adaptlab.comparisons.verdict_sentence import seeds_to_settle
 from adaptlab.statistics import Scores, chosen_best, mean_interval
 
@@ -67,6 +72,20 @@ def test_titles_are_in_lower_case_within_a_sentence_unless_they_are_names():
         *("full fine-tuning", "fine-tuning with pinned attention"),
         *("LayerNorm tuning", "IA3", "the frozen base"),
     ]
+
+
+def test_titles_name_the_budget_and_keep_what_users_gave():
+    labels = ("full_finetuning at 1,728", "lora(rank=4) at 64", "frozen", "lora at night", "ours")
+    assert [row_title(label) for label in labels] == [
+        *("Full fine-tuning at 1,728", "LoRA (rank=4) at 64", "Frozen base"),
+        *("lora at night", "ours"),
+    ]
+    assert first_in_sentence("frozen") == "The frozen base"
+    assert row_titles(("lora", "LoRA", "frozen")) == {
+        "lora": "lora",
+        "LoRA": "LoRA",
+        "frozen": "Frozen base",
+    }
 
 
 def test_labels_of_users_and_methods_that_are_not_installed_stay_as_they_are():

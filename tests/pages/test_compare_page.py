@@ -79,7 +79,7 @@ def test_seeds_are_dots_and_methods_share_one_chart_of_learning(
     assert table.count('class="seed"') == 2 * seeds
     assert page.index('id="table-0-0-learning"') < page.index('id="table-0-0-order"')
     drawn = visitor.get(f"/compare/curves?jobs={ids}&cell=1").json()
-    assert drawn["encoding"]["color"]["legend"]["values"] == ["adapter", "lora"]
+    assert drawn["encoding"]["color"]["legend"]["values"] == ["Bottleneck adapter", "LoRA"]
     lines = {(row["label"], row["replicate"]) for row in drawn["data"]["values"]}
     assert len(lines) == 2 * seeds  # the chosen trial of each seed
     assert visitor.get(f"/compare/curves?jobs={ids}&cell=2").status_code == 204

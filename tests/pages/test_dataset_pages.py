@@ -134,7 +134,7 @@ def test_a_dataset_is_deleted_by_its_button_unless_something_needs_it(visitor: T
 def test_a_dataset_is_shared_and_taken_back_on_its_page(visitor: TestClient):
     visitor.post("/v1/projects", json={"name": "other"}, headers=forms.HERE)
     shared = visitor.post("/datasets/reviews/share", data={"project": "other"}, headers=forms.HERE)
-    assert shared.headers["location"] == "/datasets/reviews"
+    assert shared.headers["location"] == "/datasets/reviews#sharing"
     assert "Take back" in visitor.get("/datasets/reviews").text
     assert "from <bdi>default</bdi>" in visitor.get("/datasets").text
     there = visitor.get("/datasets/reviews?project=other").text

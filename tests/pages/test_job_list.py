@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_job, a_study_document, a_user
+from tests.making import a_base_model, a_job, a_study_document, a_user
 from tests.pages.made_up import PRETRAINING, MadeUpWorker
 from tests.pages.submitting import HERE, somebody
 from tests.pages.submitting import admin as admin
@@ -151,6 +151,52 @@ def test_selected_jobs_that_failed_are_retried(admin: TestClient, worker: MadeUp
     assert send(admin, "retry", [str(ended.id)]) == (303, "/")
     (anew,) = listed(admin.get("/?state=queued").text)
     assert f'retry of <a href="/jobs/{ended.id}">' in admin.get(f"/jobs/{anew}").text
+
+
+def test_selected_jobs_are_deleted_by_admins(
+    admin: TestClient, jobs: list[str], sessions: Sessions
+) -> None:
+    """A base model goes after the selected adaptations that need it."""
+    with sessions.begin() as session:
+        base = str(a_base_model(session, "gone"))
+        adapted = str(a_job(session, state="succeeded", base_model="gone"))
+    assert "/jobs/selected/delete" in admin.get("/").text
+    assert send(admin, "delete", [base, adapted, jobs[0]]) == (303, "/")
+    assert not {base, adapted, jobs[0]} & {*listed(admin.get("/").text)}
+    with sessions() as session:
+        entry = session.scalars(select(AuditEntry).order_by(AuditEntry.id.desc()).limit(1)).one()
+    assert entry.details is not None
+    assert {*entry.details["jobs"]} == {base, adapted, jobs[0]}
+
+
+def test_jobs_that_are_needed_or_running_are_kept_with_the_reason(
+    admin: TestClient, jobs: list[str], sessions: Sessions
+) -> None:
+    with sessions.begin() as session:
+        base = str(a_base_model(session, "used"))
+        a_job(session, state="succeeded", base_model="used")
+    status, page = send(admin, "delete", [base, jobs[0], jobs[3]])
+    assert status == 200
+    assert "1 of 3 selected jobs deleted" in page
+    assert "uses the base model" in page
+    assert "is queued. Cancel it first." in page
+    assert {base, jobs[3]} < {*listed(admin.get("/").text)}
+
+
+def test_only_admins_are_offered_the_deletion(
+    browser: TestClient, base: None, sessions: Sessions
+) -> None:
+    with sessions.begin() as session:
+        a_user(session, "owner")
+        theirs = str(a_job(session, owner="owner", state="succeeded"))
+    operator = somebody(sessions, {"default": "operator"}, ("read", "submit", "admin"))
+    header = {"Authorization": f"Bearer {operator}"}
+    assert "/jobs/selected/delete" not in browser.get("/", headers=header).text
+    form = {"job": [theirs]}
+    answer = browser.post("/jobs/selected/delete", data=form, headers={**HERE, **header})
+    assert "0 of 1 selected jobs deleted" in answer.text
+    assert "requires the role" in answer.text
+    assert theirs in listed(browser.get("/", headers=header).text)
 
 
 @pytest.mark.parametrize(

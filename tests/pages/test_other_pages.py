@@ -79,7 +79,7 @@ def test_a_recommendation_says_that_nothing_works_and_what_is_thin(
     assert page.status_code == 200
     said = words(page.text)
     assert "Nothing measured works for sort_descending on sort-asc-1l within 400" in said
-    assert "the best, prefix_tuning at 400, scores 0.2 % (95 % interval 0.0 % to 14.9 %" in said
+    assert "the best, prefix-tuning at 400, scores 0.2 % (95 % interval 0.0 % to 14.9 %" in said
     assert "which scored" not in said
     assert page.text.index("Nothing measured works") < page.text.index('<form class="filters')
     assert "Weak evidence" in said
@@ -175,7 +175,7 @@ def test_an_address_may_call_the_number_a_budget(visitor: TestClient, worker: Ma
     asked = {"budget" if name == "parameters" else name: text for name, text in ASKED.items()}
     page = visitor.get("/recommend", params=asked)
     assert page.status_code == 200
-    assert "prefix_tuning at 400" in words(page.text)
+    assert "Prefix-tuning at 400" in words(page.text)
     assert 'name="parameters" value="400"' in page.text
 
 

@@ -59,7 +59,7 @@ def test_the_answer_is_first_with_its_evidence_and_cost(
         plan_due(sessions, DEFAULT_MOST_JOBS)
     page = read(browser, token)
     assert "Answer Which method is the best" in page
-    assert page.index("lora (100.0 %)") < page.index("Evidence on")
+    assert page.index("LoRA (100.0 %)") < page.index("Evidence on")
     assert "of a fixed grid with as many seeds" in page
     assert "shown" in page
     assert "What runs next" not in page
@@ -73,5 +73,5 @@ def test_the_evidence_needs_no_second_verdict(
         run_all(sessions, decided)
         plan_due(sessions, DEFAULT_MOST_JOBS)
     page = read(browser, token)
-    assert page.count("lora (100.0 %) is the best") == 1
+    assert page.count("LoRA (100.0 %) is the best") == 1
     assert "worse" not in page

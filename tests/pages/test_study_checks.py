@@ -52,7 +52,7 @@ def test_a_check_says_whose_adaptation_it_measures(sessions: Sessions, reader: T
     study = a_study(sessions, who, methods=["lora"], budgets=[64], checks=checks)
     page = reader.get(f"/studies/{study.name}").text
     shown = section(page, "checks")
-    assert "relative_attention of lora on sort_descending" in shown
+    assert "relative_attention of LoRA on sort_descending" in shown
     assert "64 parameters, tiny-sort" in shown
     assert "waiting" in shown
     assert 'id="cells"' in page

@@ -198,19 +198,19 @@ def test_a_study_shows_ties_and_never_sorts_by_score(six_seeds_page: str) -> Non
     small = rows_of(page, "table-0-0")
     large = rows_of(page, "table-0-1")
     # At 64 three can be best: the adapter's 85 % stands before 99 % because of its name.
-    assert [row.split()[:5] for row in large[:1]] == [["1", "to", "3", "tied", "adapter"]]
+    assert [row.split()[:5] for row in large[:1]] == [["1", "to", "3", "tied", "Bottleneck"]]
     assert [re.search(r"(\S+) could be best", row) is not None for row in large] == [
         *(True, True, True),
         *(False, False, False),
     ]
-    names = [re.search(r"adapter|frozen|full_finetuning|lora|prefix\w+|soft\w+", r) for r in large]
+    names = [re.search(r"adapter|Frozen|Full fine-tuning|LoRA|Prefix|Soft", r) for r in large]
     assert [found[0] for found in names if found] == [
-        *("adapter", "full_finetuning", "lora"),
-        *("frozen", "prefix_tuning", "soft_prompt"),
+        *("adapter", "Full fine-tuning", "LoRA"),
+        *("Frozen", "Prefix", "Soft"),
     ]
     assert "85.0 %" in large[0].replace("\xa0", " ")
     assert "7 unused 3 trials × 6 seeds" in next(row for row in small if "adapter" in row)
-    assert "reference" in next(row for row in small if "full_finetuning" in row)
+    assert "reference" in next(row for row in small if "Full fine-tuning" in row)
     assert re.search(r'<td class="rank" rowspan="3">4 to 6<small>tied</small>', page)
 
 
@@ -232,10 +232,10 @@ def test_verdicts_are_grouped_and_name_the_better_one_first(six_seeds_page: str)
     verdicts = text_of(page.partition('id="table-0-1-verdicts"')[2].partition("</table>")[0])
     told, _, more = verdicts.partition("Order not known over all seeds")
     assert "Better or worse over all seeds" in told
-    assert "lora is better than prefix_tuning" in told
-    assert "prefix_tuning is better than" not in told
-    assert "frozen and prefix_tuning" in more
-    assert "full_finetuning and lora not expected to be settled by 64 seeds" in more
+    assert "LoRA is better than prefix-tuning" in told
+    assert "Prefix-tuning is better than" not in told
+    assert "The frozen base and prefix-tuning" in more
+    assert "Full fine-tuning and LoRA not expected to be settled by 64 seeds" in more
     assert "is better than" not in more
 
 
@@ -246,15 +246,15 @@ def test_diagnoses_say_that_they_come_from_measurements_and_cite_them(
     run_all(sessions, ordinary)
     page = signed_in.get("/studies/done").text
     diagnosis = text_of(page.partition("likely causes")[2])
-    assert "soft_prompt at 32, which computes the same function as prefix_tuning at 32" in diagnosis
-    assert re.search(r"soft_prompt at 32 scores \d+\.\d % on the test items", diagnosis)
+    assert "soft prompt at 32, which computes the same function as prefix-tuning at 32" in diagnosis
+    assert re.search(r"soft prompt at 32 scores \d+\.\d % on the test items", diagnosis)
     assert "Not measured: " in diagnosis
     assert 'To decide, extend the study with {"budgets": ' in diagnosis
     assert '{"name": "pinned_finetuning"}' in diagnosis
     assert "Diagnosis from measurements, not a proof." in diagnosis
-    assert "Learned the task, but score below the best: lora at 32" in diagnosis
+    assert "Learned the task, but score below the best: LoRA at 32" in diagnosis
     forgotten = text_of(page.partition(">Forgetting<")[2].partition("</table>")[0])
-    assert "full_finetuning \N{MINUS SIGN}90.0" in forgotten
+    assert "Full fine-tuning \N{MINUS SIGN}90.0" in forgotten
 
 
 def test_warnings_stand_above_the_table(
@@ -270,10 +270,10 @@ def test_warnings_stand_above_the_table(
     assert "Scores are missing" in above
     assert 'class="notice bad"' in above
     lacking = text_of(below.partition("Missing from the table")[2].partition("</section>")[0])
-    assert "lora at 64 failed (diverged): The loss is not finite." in lacking
+    assert "LoRA at 64 failed (diverged): The loss is not finite." in lacking
     left_out = text_of(below.partition(">Left out<")[2].partition("</table>")[0])
     assert re.search(r"adapter tiny-sort 16 .* 25", left_out)
-    assert re.search(r"lora tiny-sort 16 .* 32", left_out)
+    assert re.search(r"LoRA tiny-sort 16 .* 32", left_out)
     assert str(jobs_of(study, "lora")[0]) in page
 
 
@@ -308,7 +308,7 @@ def test_a_study_without_scores_says_what_is_to_come(
     run_some(sessions, 1)
     page = signed_in.get("/studies/live").text
     assert "No scores yet" in page
-    assert "Pending: frozen (running)" in text_of(page)
+    assert "Pending: Frozen base (running)" in text_of(page)
     assert 'data-poll="4"' in page
     assert signed_in.get("/studies/live/charts").status_code == 204
 
@@ -332,8 +332,8 @@ def test_jobs_are_chosen_in_the_list_and_compared(
     for job in chosen:
         assert f'form="selected" name="job" value="{job}"' in listed
     page = shared_reader.get(compare_address(*chosen)).text
-    assert [row.split()[1] for row in rows_of(page, "table-0-0")] == ["lora", "prefix_tuning"]
-    assert "lora is better than prefix_tuning" in text_of(page)
+    assert [row.split()[1] for row in rows_of(page, "table-0-0")] == ["LoRA", "Prefix-tuning"]
+    assert "LoRA is better than prefix-tuning" in text_of(page)
 
 
 def test_what_is_not_there_is_a_page(signed_in: TestClient, admin: Principal) -> None:

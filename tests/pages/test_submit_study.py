@@ -57,7 +57,7 @@ def test_what_it_becomes_is_shown(admin: TestClient, sessions: Sessions) -> None
     assert f"Replicates {sum(job['replicates'] for job in plan['jobs'])}" in told
     assert f"trained in {plan['passes']} passes" in told
     assert "Equal effort" in told
-    assert "lora 32 64" in told  # 32 a rank
+    assert "LoRA 32 64" in told  # 32 a rank
     assert "No live worker serves the queue 'cpu'" in told
     assert counted(sessions) == before
 
@@ -137,7 +137,7 @@ def test_what_does_not_fit_is_left_out_and_the_budget_that_it_needs_is_a_button(
 ) -> None:
     page = pasted(admin, budgets=[16, 64])
     told = forms.answered(page)
-    assert "Left out lora at 16: Budget 16 is too small for lora on this model" in told
+    assert "Left out LoRA at 16: Budget 16 is too small for lora on this model" in told
     use = next(one for one in forms.uses(page) if "/budgets/-" in one)
     assert json.loads(use) == ["/budgets/-", 32]
     page = forms.sent(admin, PREVIEW, forms.changed(forms.fields_of(page), {"use": use})).text

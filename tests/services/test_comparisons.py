@@ -244,9 +244,9 @@ def test_a_prefix_that_every_control_speaks_against_does_not_reach_the_task(
         "scores 1.0 % on the test items",
         "1.30 nats after 20 steps and 1.30 nats after 40",
         "a size of 64 parameters fails too",
-        "lora at 32 scores 75.0 %",
+        "LoRA at 32 scores 75.0 %",
         "not explained by a need for a new attention pattern",
-        "pinned_finetuning scores 55.0 %",
+        "fine-tuning with pinned attention scores 55.0 %",
     ):
         assert said in prefix.text
     # No larger size was measured of the larger one.
@@ -476,7 +476,7 @@ def test_later_seeds_join_their_row(sessions: Sessions, ada: Principal) -> None:
     extend(sessions, ada, seeds=5)
     table = only_table(compared(sessions))
     assert [(m.method, m.seeds, m.state) for m in table.missing] == [("lora", (3, 4), "queued")]
-    assert [m.text for m in table.missing] == ["lora at 64 (seeds 3, 4) is queued."]
+    assert [m.text for m in table.missing] == ["LoRA at 64 (seeds 3, 4) is queued."]
     run_all(sessions, lambda spec: Run(right=200, shift=10))
     table = only_table(compared(sessions))
     assert table.comparison is not None
@@ -520,7 +520,7 @@ def test_unequal_effort_and_other_steps_are_warned_of(sessions: Sessions, ada: P
     run_all(sessions, as_known)
     effort = compared_jobs(sessions, one, other)
     assert kinds(effort) == ["unequal_effort"]
-    assert "3 in lora at 64; 2 in prefix_tuning at 64" in effort.warnings[0].text
+    assert "3 in LoRA at 64; 2 in prefix-tuning at 64" in effort.warnings[0].text
     comparison = only_table(effort).comparison
     assert comparison is not None
     assert comparison.voided is False

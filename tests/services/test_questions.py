@@ -123,7 +123,7 @@ class TestAnswering:
         play(sessions, lambda spec: as_half(spec))
         found = question_of(sessions, study)
         assert (found.is_open, found.ending) == (False, "answered")
-        assert found.sentence.startswith("full_finetuning (100.0 %) is the best")
+        assert found.sentence.startswith("Full fine-tuning (100.0 %) is the best")
         assert found.replicate_steps < found.fixed_replicate_steps
         after = current(sessions, study)
         assert (after.state, {cell.method for cell in after.cells}) == ("succeeded", set(METHODS))
@@ -284,7 +284,7 @@ class TestFailures:
         play(sessions, lambda spec: Run(fails=True) if is_of(spec, "lora") else as_half(spec))
         found = question_of(sessions, study)
         assert found.ending == "answered"
-        assert "lora could not be run" in found.sentence
+        assert "LoRA could not be run" in found.sentence
         assert ("lora", "sweep", "failed") in kinds(sessions, study)
 
     def test_a_retried_pass_is_waited_for_and_seen(

@@ -37,6 +37,8 @@ ACCESS_FOLDERS = (
 )
 """Changes below these addresses change permissions. They take effect in this process with the next
 request, and in others within `adaptlab_services.people.admission.KEPT_SECONDS`."""
+SHARES, SHARING_FORMS = "/shares", ("/share", "/take-back")
+"""Parts of addresses whose changes share something, with the same effect."""
 
 
 class Gate:
@@ -90,7 +92,8 @@ def _check_address(request: HTTPConnection) -> None:
 
 
 def _changes_access(path: str, method: str) -> bool:
-    return method not in SAFE_METHODS and path.startswith(ACCESS_FOLDERS)
+    is_sharing = path.endswith(SHARING_FORMS) or SHARES in path
+    return method not in SAFE_METHODS and (path.startswith(ACCESS_FOLDERS) or is_sharing)
 
 
 def _forgetting(send: Send, opened: Resources) -> Send:

@@ -8,10 +8,14 @@ from adaptlab_services.people.access import Access
 
 @dataclass(frozen=True, slots=True)
 class ShownProjects:
-    """The name of the chosen project, or whether there can be several."""
+    """The name of the chosen project, or whether there can be several.
+
+    `are_named` if rows are shown with their projects, because there are several or others share.
+    """
 
     chosen: str | None = None
     are_several: bool = False
+    are_named: bool = False
 
 
 _SHOWN: ContextVar[ShownProjects | None] = ContextVar("shown_projects", default=None)
@@ -20,7 +24,8 @@ _SHOWN: ContextVar[ShownProjects | None] = ContextVar("shown_projects", default=
 def show(access: Access, *, is_one: bool) -> None:
     """Note for this request what its caller sees; `is_one` if it was chosen."""
     several = access.visible is None or len(access.visible) > 1
-    _SHOWN.set(ShownProjects(access.project if is_one else None, several))
+    named = several or bool(access.received)
+    _SHOWN.set(ShownProjects(access.project if is_one else None, several, named))
 
 
 def shown() -> ShownProjects:

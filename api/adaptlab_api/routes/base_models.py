@@ -7,13 +7,15 @@ from starlette.responses import Response
 
 from adaptlab_answers.models import BaseModelView
 from adaptlab_answers.paging import Page
-from adaptlab_api.answers.answers import json_answer
+from adaptlab_api.answers.answers import NO_STORE, json_answer
+from adaptlab_api.requests.bodies import Body, json_body
 from adaptlab_api.requests.dependencies import SessionDep
-from adaptlab_api.requests.describing import failures
+from adaptlab_api.requests.describing import WITH_BODY, failures
 from adaptlab_api.requests.routing import api_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.routes.jobs import PageSize, PageToken
-from adaptlab_services.models import base_models
+from adaptlab_services.models import base_model_sharing, base_models
+from adaptlab_services.models.dataset_sharing import NewShare
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 
 Named = Annotated[str, Path(max_length=63)]
@@ -36,3 +38,25 @@ def list_base_models(
 def get_base_model(name: Named, session: SessionDep) -> Response:
     """Get one base model."""
     return json_answer(base_models.get(session, name))
+
+
+@router.post(
+    "/{name}/shares", response_model=BaseModelView, responses=failures(404, 409, *WITH_BODY)
+)
+@needs("submitter")
+def share_base_model(
+    name: Named, body: Annotated[Body[NewShare], json_body(NewShare)], session: SessionDep
+) -> Response:
+    """Share a base model with another project of yours, which can adapt it; safe to repeat.
+
+    Its owner, or an admin of its project, can do this.
+    """
+    return json_answer(base_model_sharing.share(session, name, body.read()))
+
+
+@router.delete("/{name}/shares/{project}", status_code=204, responses=failures(404, 409))
+@needs("submitter")
+def take_base_model_back(name: Named, project: Named, session: SessionDep) -> Response:
+    """Stop sharing a base model with a project that does not need it."""
+    base_model_sharing.take_back(session, name, project)
+    return Response(status_code=204, headers=NO_STORE)

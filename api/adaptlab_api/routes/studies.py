@@ -11,7 +11,7 @@ from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_answers.paging import Page
 from adaptlab_answers.questions import DecisionView
 from adaptlab_answers.studies import DeletedStudy, StudyPreview, StudySummary, StudyView
-from adaptlab_api.answers.answers import changed_answer, json_answer, tagged_answer
+from adaptlab_api.answers.answers import NO_STORE, changed_answer, json_answer, tagged_answer
 from adaptlab_api.answers.state import Resources
 from adaptlab_api.requests.bodies import Body, json_body
 from adaptlab_api.requests.changes import ChangesDep
@@ -38,14 +38,16 @@ from adaptlab_api.routes.jobs import (
 )
 from adaptlab_services import short_ids
 from adaptlab_services.jobs.lists import NEWEST, JobQuery
+from adaptlab_services.models.dataset_sharing import NewShare
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 from adaptlab_services.recipes import recipe_studies
-from adaptlab_services.studies import question_decisions, studies, study_deletion
+from adaptlab_services.studies import question_decisions, studies, study_deletion, study_sharing
 
 Studied = Annotated[
     str,
     Path(max_length=63, description="The name of a study, or its id or a unique part of it."),
 ]
+ProjectName = Annotated[str, Path(max_length=63)]
 OfJob = Annotated[
     str | None,
     Query(alias="job", max_length=64, description="Only studies with this job."),
@@ -258,6 +260,26 @@ def clone_study(
         if validate_only:
             return json_answer(studies.preview(session, spec, study_rules(opened)))
         return _created(session, who, spec, opened, background, idempotency_key)
+
+
+@router.post("/{study}/shares", response_model=StudyView, responses=failures(404, 409, *WITH_BODY))
+@needs("submitter")
+def share_study(
+    study: Studied, body: Annotated[Body[NewShare], json_body(NewShare)], session: SessionDep
+) -> Response:
+    """Share a study with another project of yours, which can read it; safe to repeat.
+
+    Its owner, or an admin of its project, can do this.
+    """
+    return json_answer(study_sharing.share(session, study, body.read()))
+
+
+@router.delete("/{study}/shares/{project}", status_code=204, responses=failures(404))
+@needs("submitter")
+def take_study_back(study: Studied, project: ProjectName, session: SessionDep) -> Response:
+    """Stop sharing a study with a project."""
+    study_sharing.take_back(session, study, project)
+    return Response(status_code=204, headers=NO_STORE)
 
 
 def _created(

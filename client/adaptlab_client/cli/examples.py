@@ -43,6 +43,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "studies list": ("adaptlab studies list --job $JOB",),
     "studies show": ("adaptlab studies show $STUDY",),
+    "studies share": ("adaptlab studies share $STUDY robotics",),
+    "studies take-back": ("adaptlab studies take-back $STUDY robotics",),
     "studies delete": ("adaptlab studies delete $STUDY --with-jobs --yes",),
     "studies annotate": (
         "adaptlab studies annotate $STUDY --name lora-or-prefix",
@@ -75,6 +77,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "budgets solve": ("adaptlab budgets solve --base-model tiny-sort --budget 16",),
     "base-models list": ("adaptlab base-models list",),
     "base-models show": ("adaptlab base-models show tiny-sort",),
+    "base-models share": ("adaptlab base-models share tiny-sort robotics",),
+    "base-models take-back": ("adaptlab base-models take-back tiny-sort robotics",),
     "base-models import": ("adaptlab base-models import my-llama models/llama --output id",),
     "model-folders list": ("adaptlab model-folders list",),
     "model-folders show": ("adaptlab model-folders show my-llama",),

@@ -58,6 +58,25 @@ class BaseModels:
         """Return a base model by name; raises `NotFound`."""
         return self._connection.ask(Request("GET", path_of("base-models", name)), BaseModelView)
 
+    def share(self, name: str, project: str) -> BaseModelView:
+        """Share a base model with another project of yours; safe to repeat.
+
+        Its owner, or an admin of its project, can do this. The other project can adapt it, and
+        read its job and weights. Raises `Conflict` if it is not ready, or if the other project has
+        a base model of that name.
+        """
+        request = Request("POST", path_of("base-models", name, "shares"), body={"project": project})
+        return self._connection.ask(request, BaseModelView)
+
+    def take_back(self, name: str, project: str) -> None:
+        """Stop sharing a base model with a project.
+
+        Raises `Conflict` if a study that was not cancelled or an unfinished job of that project
+        needs it.
+        """
+        path = path_of("base-models", name, "shares", project)
+        self._connection.send(Request("DELETE", path))
+
     def import_folder(self, name: str, folder: str, **members: object) -> JobView:
         """Submit a job that imports a model folder of the server as a base model.
 

@@ -140,6 +140,19 @@ class Studies:
         request = Request("DELETE", path_of("studies", study), query=query)
         return self._connection.ask(request, DeletedStudy)
 
+    def share(self, study: Identity, project: str) -> StudyView:
+        """Share a study with another project of yours; safe to repeat.
+
+        Its owner, or an admin of its project, can do this. The other project can read it, its jobs
+        with their results and its base models.
+        """
+        request = Request("POST", path_of("studies", study, "shares"), body={"project": project})
+        return self._connection.ask(request, StudyView)
+
+    def take_back(self, study: Identity, project: str) -> None:
+        """Stop sharing a study with a project."""
+        self._connection.send(Request("DELETE", path_of("studies", study, "shares", project)))
+
     def cancel(self, study: Identity) -> StudyView:
         """Cancel a study, and its jobs that belong to no other study.
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from adaptlab.bundle.contents import JOBS, Claim, FrozenStudy, Sources
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
+from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence, row_title
 from adaptlab.comparisons.scores import task_labels
 from adaptlab.comparisons.table_comparison import (
     ComparedMethod,
@@ -45,6 +46,14 @@ def decision_text(
         _sources(study, sources, digests),
     )
     return "\n\n".join(block for part in parts for block in part) + "\n"
+
+
+def _name(label: str) -> str:
+    return plain(method_in_sentence(label))
+
+
+def _title(label: str) -> str:
+    return plain(row_title(label))
 
 
 def plain(text: object) -> str:
@@ -135,12 +144,12 @@ def _cell(
     head = "| method | trained parameters | score | interval | ranks | seeds | trials |"
     lines = [_row(row, is_reference=row.label in references) for row in cell.rows]
     yield "\n".join([head, "| --- | ---: | ---: | --- | --- | ---: | ---: |", *lines])
-    if alike := [plain(row.method) for row in cell.rows if row.score.over_items_only]:
+    if alike := [_name(row.method) for row in cell.rows if row.score.over_items_only]:
         yield ITEMS_ONLY.format(", ".join(alike))
 
 
 def _row(row: ComparisonRow, *, is_reference: bool) -> str:
-    name = f"{plain(row.method)}{' (reference)' if is_reference else ''}"
+    name = f"{_title(row.method)}{' (reference)' if is_reference else ''}"
     score = f"{percent(row.score.mean)} | {_limits(row.score)}"
     ranks = _ranks(row.rank.low, row.rank.high)
     effort = f"{row.score.seeds} | {_number(row.trials)}"
@@ -157,13 +166,14 @@ def _over_budgets(comparison: Comparison) -> Iterator[str]:
     if comparison.voided:
         return
     lines = [
-        f"{plain(crossing.higher_after)} overtakes {plain(crossing.higher_before)} at a budget of "
+        f"{plain(first_in_sentence(crossing.higher_after))} overtakes "
+        f"{_name(crossing.higher_before)} at a budget of "
         f"about {crossing.budget:,.0f} (between {_end(crossing.low)} and {_end(crossing.high)}"
         f"{'' if crossing.told else '; not told from chance'})."
         for crossing in comparison.crossings
     ]
     if (cheapest := comparison.cheapest) is not None:
-        near = f"within {_points(cheapest.margin)} of {plain(cheapest.reference)}"
+        near = f"within {_points(cheapest.margin)} of {_name(cheapest.reference)}"
         lines += [
             f"Cheapest that is shown to be {near}: {_candidate(cheapest.shown)}.",
             f"Cheapest that may be {near}: {_candidate(cheapest.possible)}.",
@@ -176,7 +186,7 @@ def _forgetting(rows: Sequence[MethodForgetting]) -> Iterator[str]:
     labels = task_labels([change.task for _, change in changes])
     for (label, change), task in zip(changes, labels, strict=True):
         yield (
-            f"{plain(label)} on {plain(task)}, a task of the base model: "
+            f"{_title(label)} on {plain(task)}, a task of the base model: "
             f"{percent(change.before.mean)} before, {percent(change.after.mean)} after."
         )
 
@@ -184,7 +194,7 @@ def _forgetting(rows: Sequence[MethodForgetting]) -> Iterator[str]:
 def _carried(one: MethodCarried) -> str:
     change = one.change
     return (
-        f"{plain(one.label)} on {plain(one.base_model)}: {percent(change.after.mean)} with what "
+        f"{_title(one.label)} on {plain(one.base_model)}: {percent(change.after.mean)} with what "
         f"was found, {percent(change.before.mean)} without, {percent(one.chance)} by guessing."
     )
 
@@ -230,12 +240,12 @@ def _rates(at: str, row: ComparedMethod) -> Iterator[str]:
     if not row.parameters or not rates:
         return
     if len(rates) == 1:
-        yield f"{at}: {plain(row.label)} was trained with only one learning rate, {rates[0]:g}."
+        yield f"{at}: {_name(row.label)} was trained with only one learning rate, {rates[0]:g}."
         return
     ends = [t for t in row.sweep if t.learning_rate in (rates[0], rates[-1])]
     if 2 * sum(trial.chosen for trial in ends) > sum(trial.chosen for trial in row.sweep):
         yield (
-            f"{at}: most seeds of {plain(row.label)} chose a learning rate at an end of the "
+            f"{at}: most seeds of {_name(row.label)} chose a learning rate at an end of the "
             f"range {rates[0]:g} to {rates[-1]:g}. There may be a better one outside it."
         )
 
@@ -275,7 +285,7 @@ def _candidate(candidate: Candidate | None) -> str:
         return "none"
     low, high = 100 * candidate.low, 100 * candidate.high
     return (
-        f"{plain(candidate.method)} with {candidate.parameters:,} parameters (difference "
+        f"{_name(candidate.method)} with {candidate.parameters:,} parameters (difference "
         f"{100 * candidate.difference:+.1f} points, {low:+.1f} to {high:+.1f})"
     )
 

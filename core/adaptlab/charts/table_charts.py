@@ -1,7 +1,7 @@
 """Charts of one table of a comparison, for pages, notebooks and bundles."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from adaptlab.charts.budgets import score_against_budget
 from adaptlab.charts.differences import pairwise_differences
@@ -9,7 +9,11 @@ from adaptlab.charts.frame import Chart, Theme
 from adaptlab.charts.ranks import possible_ranks
 from adaptlab.charts.sweeps import SweepPoint, rate_sweeps
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
+from adaptlab.comparisons.row_names import row_title, row_titles
 from adaptlab.comparisons.table_comparison import ComparedMethod, TableComparison, TriedTrial
+from adaptlab.statistics.curves import BudgetCurve
+
+Row = TypeVar("Row", ComparisonRow, BudgetCurve)
 
 
 def table_charts(
@@ -25,6 +29,8 @@ def table_charts(
     if comparison is None:
         return
     methods = methods or compared_methods([table])
+    titles = row_titles(methods)
+    comparison, methods = _titled(comparison, titles), [*titles.values()]
     if any(curve.points for curve in comparison.curves):
         yield "curves", _curves(comparison, methods, theme)
     effort = {method.label: method for method in table.methods}
@@ -37,6 +43,29 @@ def table_charts(
         sweeps = _sweeps(cell, effort)
         if any(point.accuracy is not None for points in sweeps.values() for point in points):
             yield f"{number}-sweeps", rate_sweeps(sweeps, methods=methods, theme=theme)
+
+
+def _titled(comparison: Comparison, titles: Mapping[str, str]) -> Comparison:
+    """Return a comparison whose methods have their titles, for charts."""
+
+    def named(row: Row) -> Row:
+        return row.model_copy(update={"method": titles.get(row.method, row.method)})
+
+    cells = (
+        cell.model_copy(update={"rows": tuple(map(named, cell.rows))}) for cell in comparison.cells
+    )
+    crossings = (
+        one.model_copy(
+            update={
+                "higher_before": titles.get(one.higher_before, one.higher_before),
+                "higher_after": titles.get(one.higher_after, one.higher_after),
+            }
+        )
+        for one in comparison.crossings
+    )
+    curves = tuple(map(named, comparison.curves))
+    changes = {"cells": tuple(cells), "curves": curves, "crossings": tuple(crossings)}
+    return comparison.model_copy(update=changes)
 
 
 class _Named(Protocol):
@@ -63,7 +92,7 @@ def ordered_rows(cell: ComparisonCell) -> tuple[ComparisonRow, ...]:
 
 
 def _place(row: ComparisonRow) -> tuple[bool, int, int, str]:
-    return not row.could_be_best, row.rank.low, row.rank.high, row.method
+    return not row.could_be_best, row.rank.low, row.rank.high, row_title(row.method).casefold()
 
 
 def _curves(comparison: Comparison, methods: Sequence[str], theme: Theme) -> Chart:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
+from adaptlab.comparisons.row_names import method_in_sentence
 from adaptlab.measurements.results import Environment
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.values import Value
@@ -170,7 +171,9 @@ def _members(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _difference(pointer: str, values: Mapping[str, Sequence[str]]) -> SettingDifference:
     weight = _weight(pointer)
-    listed = "; ".join(f"{value} in {', '.join(jobs)}" for value, jobs in values.items())
+    listed = "; ".join(
+        f"{value} in {', '.join(map(method_in_sentence, jobs))}" for value, jobs in values.items()
+    )
     consequences = {
         "voids": "the scores are not comparable until the jobs agree on it",
         "effort": "the methods were tuned with unequal effort",

@@ -1,9 +1,10 @@
 """Warnings about the scores of a comparison and the settings behind them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from adaptlab.comparisons.comparability import SettingDifference
+from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence
 from adaptlab.comparisons.row_pairs import unpaired
 from adaptlab.comparisons.verdict import LEAST_SEEDS
 from adaptlab.figures import counted
@@ -90,7 +91,7 @@ def _unequal_effort(rows: Sequence[Scores]) -> list[ComparisonWarning]:
     trials = {row.label: row.trials for row in rows if row.trials and row.parameters != 0}
     if len(set(trials.values())) < 2:
         return []
-    numbers = ", ".join(f"{label} {count}" for label, count in trials.items())
+    numbers = _numbers(trials)
     text = f"The methods were tuned with unequal effort. Trials per seed: {numbers}."
     return [ComparisonWarning(kind="unequal_effort", text=text, methods=tuple(trials))]
 
@@ -101,13 +102,17 @@ def _dropped_early(rows: Sequence[Scores]) -> list[ComparisonWarning]:
     fewer = {row.label: len(row.seeds) for row in rows if len(row.seeds) < most}
     if not fewer:
         return []
-    numbers = ", ".join(f"{label} {count}" for label, count in fewer.items())
+    numbers = _numbers(fewer)
     text = (
         f"Some methods have fewer than {most} seeds: {numbers}. The study gave them no more once "
         "they could not change its answer, which is allowed because its evidence holds at every "
         "look and compares each pair on the seeds that both have."
     )
     return [ComparisonWarning(kind="unequal_effort", text=text, methods=tuple(fewer))]
+
+
+def _numbers(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{method_in_sentence(label)} {count}" for label, count in counts.items())
 
 
 def _missing_seeds(rows: Sequence[Scores]) -> list[ComparisonWarning]:
@@ -117,8 +122,8 @@ def _missing_seeds(rows: Sequence[Scores]) -> list[ComparisonWarning]:
         ComparisonWarning(
             kind="missing_seeds",
             text=(
-                f"{label} has no score for {named_seeds(seeds)}. Each pair is compared on the "
-                "seeds that both methods have."
+                f"{first_in_sentence(label)} has no score for {named_seeds(seeds)}. Each pair is "
+                "compared on the seeds that both methods have."
             ),
             methods=(label,),
         )
@@ -177,9 +182,9 @@ def _unpaired(rows: Sequence[Scores]) -> list[ComparisonWarning]:
         ComparisonWarning(
             kind="unpaired",
             text=(
-                f"{first.label} and {second.label} have no verdict, because they share no seed or "
-                f"were scored on different numbers of items ({first.items:,} and "
-                f"{second.items:,})."
+                f"{first_in_sentence(first.label)} and {method_in_sentence(second.label)} have no "
+                "verdict, because they share no seed or were scored on different numbers of items "
+                f"({first.items:,} and {second.items:,})."
             ),
             methods=(first.label, second.label),
         )

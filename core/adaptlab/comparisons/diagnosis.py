@@ -47,6 +47,7 @@ from adaptlab.comparisons.diagnosis_words import (
     reasons_for_reach,
     reference_in_words,
 )
+from adaptlab.comparisons.row_names import method_in_sentence, starting
 from adaptlab.figures import counted, percent
 from adaptlab.plugins.method import METHODS
 from adaptlab.plugins.sizing import TOKENS
@@ -281,14 +282,18 @@ def _answer(
     evidence: Evidence, cause: Cause, reasons: Sequence[str], missing: tuple[str, ...] = ()
 ) -> Diagnosis:
     subject, same = evidence.subject, evidence.equivalent
-    name = subject.method
+    name = method_in_sentence(subject.method)
     if same:
-        name += f", which computes the same function as {' and '.join(same)},"
+        others = " and ".join(map(method_in_sentence, same))
+        name += f", which computes the same function as {others},"
+    opening = _OPENINGS[cause].format(name)
+    if _OPENINGS[cause].startswith("{}"):
+        opening = starting(opening, subject.method)
     lacking = f" Not measured: {'; '.join(missing)}." if missing else ""
     return Diagnosis(
         method=subject.method,
         cause=cause,
-        text=f"{_OPENINGS[cause].format(name)}: {'; '.join(reasons)}.{lacking} {LABEL}",
+        text=f"{opening}: {'; '.join(reasons)}.{lacking} {LABEL}",
         reasons=tuple(reasons),
         missing=missing,
         next_run=(_next_run(evidence) or None) if cause == "undecided" and missing else None,

@@ -15,6 +15,7 @@ from adaptlab.comparisons.diagnosis_measures import (
     others_that_succeed,
     seeds_of,
 )
+from adaptlab.comparisons.row_names import method_in_sentence
 from adaptlab.figures import counted, percent
 
 
@@ -55,7 +56,8 @@ def attention_control_in_words(evidence: Evidence) -> list[str]:
 
 def accuracy_in_words(method: MethodEvidence) -> str:
     """Return the test accuracy of a method as a clause."""
-    return f"{method.method} scores {percent(method.test_accuracy)} on the test items"
+    name = method_in_sentence(method.method)
+    return f"{name} scores {percent(method.test_accuracy)} on the test items"
 
 
 def reference_in_words(evidence: Evidence) -> str:
@@ -71,9 +73,9 @@ def losses_in_words(evidence: Evidence) -> str:
     seeds = counted(len({trial.seed for trial in subject.trials}), "seed")
     rates = counted(len({trial.learning_rate for trial in subject.trials}), "learning rate")
     return (
-        f"the training loss of {subject.method} ends between {min(losses):.2f} and "
-        f"{max(losses):.2f} nats over {seeds} and {rates} (high from {high_loss(evidence):.2f}; "
-        f"chance {evidence.chance_loss:.2f})"
+        f"the training loss of {method_in_sentence(subject.method)} ends between "
+        f"{min(losses):.2f} and {max(losses):.2f} nats over {seeds} and {rates} (high from "
+        f"{high_loss(evidence):.2f}; chance {evidence.chance_loss:.2f})"
     )
 
 

@@ -1,14 +1,14 @@
 """Names of compared rows within sentences: "full fine-tuning", "LoRA"."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from adaptlab.errors import UnknownName
-from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.method import METHODS, Method
 
-_NAMED = re.compile(r"([a-z0-9_]+)(?: ?([(].*)|( on .*))?", re.DOTALL)
-"""The name of a method, then the knobs, base model or job that distinguish its row."""
+_NAMED = re.compile(r"([a-z0-9_]+)(?: ?([(].*)|( on .*| at [\d,]+(?: [(].*)?))?", re.DOTALL)
+"""The name of a method, then the knobs, base model, budget or job that distinguish its row."""
 
 
 class NamedRow(Protocol):
@@ -49,12 +49,46 @@ class RowNames:
         return text[:1].upper() + text[1:] if is_title else text
 
 
+def row_titles(names: Sequence[str]) -> Mapping[str, str]:
+    """Return the titles of rows by their names.
+
+    Rows that would share a title keep their names.
+    """
+    titles = {name: row_title(name) for name in names}
+    shared = [*titles.values()]
+    return {name: name if shared.count(title) > 1 else title for name, title in titles.items()}
+
+
+def row_title(label: str) -> str:
+    """Return the name in a table: "LoRA at 64" for "lora at 64"."""
+    return _named(label, lambda method: method.title)
+
+
+def first_in_sentence(label: str) -> str:
+    """Return the name at the start of a sentence, with its capital."""
+    return starting(method_in_sentence(label), label)
+
+
+def starting(text: str, label: str) -> str:
+    """Return a text that starts with the name of a row, with its capital.
+
+    What users gave as a label stays as it is.
+    """
+    is_title = method_in_sentence(label) != label
+    return text[:1].upper() + text[1:] if is_title else text
+
+
 def method_in_sentence(label: str) -> str:
     """Return the name within a sentence: "LoRA (rank=4)" for "lora(rank=4)"."""
+    return _named(label, lambda method: method.in_sentence())
+
+
+def _named(label: str, name_of: Callable[[type[Method]], str]) -> str:
+    """Return the name that a label starts with, and the rest of it."""
     if (parts := _NAMED.fullmatch(label)) is None:
         return label
     try:
-        name = METHODS.get(parts[1]).in_sentence()
+        name = name_of(METHODS.get(parts[1]))
     except UnknownName:
         return label
     return f"{name} {parts[2]}" if parts[2] else f"{name}{parts[3] or ''}"

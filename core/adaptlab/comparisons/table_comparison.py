@@ -11,6 +11,7 @@ from adaptlab.comparisons.comparison import Comparison
 from adaptlab.comparisons.comparison_warnings import WarningKind
 from adaptlab.comparisons.diagnosis import Diagnosis
 from adaptlab.comparisons.diagnosis_next import HIGHEST_RATE
+from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence
 from adaptlab.comparisons.scores import ScoreChange
 from adaptlab.plugins.task import OtherMetric
 from adaptlab.specs.spec import HIGHEST_SCALE
@@ -224,7 +225,7 @@ def sweeps_at_edge(method: ComparedMethod) -> Iterator[str]:
         lowest = low / WIDER if best == low else min(t.learning_rate for t in method.sweep)
         highest = min(HIGHEST_RATE, high * WIDER) if best == high else high
         yield (
-            f"{method.label} has its lowest training loss at {best:.3g}, the "
+            f"{first_in_sentence(method.label)} has its lowest training loss at {best:.3g}, the "
             f"{'lowest' if best == low else 'highest'} learning rate whose trials finished, so a "
             "better rate may be beyond it. Try tuning.learning_rate_range "
             f"[{lowest:.3g}, {highest:.3g}]."
@@ -234,7 +235,8 @@ def sweeps_at_edge(method: ComparedMethod) -> Iterator[str]:
         low, best, high = scales
         wider = low / WIDER if best == low else min(HIGHEST_SCALE, high * WIDER)
         yield (
-            f"{method.label} has its lowest training loss at an initial scale of {best:.3g}, the "
+            f"{first_in_sentence(method.label)} has its lowest training loss at an initial scale "
+            f"of {best:.3g}, the "
             f"{'lowest' if best == low else 'highest'} whose trials finished, so a better scale "
             f"may be beyond it. Add {wider:.3g} to tuning.initial_scales."
         )
@@ -278,7 +280,9 @@ def _unequal_steps(table: TableComparison) -> TableWarning | None:
         return None
     usual = steps.most_common(1)[0][0]
     others = [method for method in trained if method.steps != usual]
-    numbers = ", ".join(f"{method.label} has {method.steps:,}" for method in others)
+    numbers = ", ".join(
+        f"{method_in_sentence(method.label)} has {method.steps:,}" for method in others
+    )
     return TableWarning(
         base_model=table.base_model,
         task=table.task,
@@ -298,8 +302,9 @@ def _unknown_effort(table: TableComparison) -> TableWarning | None:
         task=table.task,
         kind="unknown_effort",
         text=(
-            f"Imported, not trained here: {', '.join(imported)}. Data, steps and tuning of these "
-            "adapters are unknown, so a difference may be one of effort and not of methods."
+            f"Imported, not trained here: {', '.join(map(method_in_sentence, imported))}. Data, "
+            "steps and tuning of these adapters are unknown, so a difference may be one of effort "
+            "and not of methods."
         ),
         methods=imported,
     )

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from adaptlab.comparisons.row_names import method_in_sentence
 from adaptlab.figures import counted, percent, points
 from adaptlab.statistics.failing import FailingSeeds, exact_p_value
 from adaptlab.statistics.intervals import Fraction, unseen_failure_rate
@@ -183,7 +184,7 @@ def _clause(
     needed: MoreSeeds | None,
     margin: float,
 ) -> str:
-    first, second = pair.first, pair.second
+    first, second = map(method_in_sentence, (pair.first, pair.second))
     not_known = f"Over all seeds, the order of {first} and {second} is not known with {pair.seeds}"
     match reason:
         case "test":
@@ -217,7 +218,7 @@ def _undone(pair: PairedDifference, reason: Reason, rate: float) -> str:
         return f" Up to {percent(rate, 0)} of other seeds may behave differently."
     if pair.undone_by == 0:
         return ""
-    higher = pair.first if pair.difference > 0 else pair.second
+    higher = method_in_sentence(pair.first if pair.difference > 0 else pair.second)
     return (
         f" The difference is undone if {percent(pair.undone_by, 0)} of the seeds of {higher} fail; "
         f"up to {percent(rate, 0)} may fail unseen."
@@ -285,17 +286,18 @@ def _successful_sentence(
 ) -> str:
     if pair is None:
         return "No shared seed succeeds with both methods, so only their failures can be compared."
-    among, second = "Among seeds that do not fail,", pair.second
+    among = "Among seeds that do not fail,"
+    first, second = map(method_in_sentence, (pair.first, pair.second))
     numbers = _limits(pair.level, pair.seen_low, pair.seen_high)
     if corrected is not None:
         numbers += f"; p = {corrected:.2g}"
     numbers += f"; {counted(pair.seeds, 'seed')}"
     if finding in ("better", "worse"):
-        return f"{among} {pair.first} is {finding} than {second} by {_size(pair)} ({numbers})."
+        return f"{among} {first} is {finding} than {second} by {_size(pair)} ({numbers})."
     numbers = f"difference {points(pair.difference)} points, {numbers}"
     if finding == "cannot_be_told_apart":
-        return f"{among} {pair.first} and {second} {_alike(margin)} ({numbers})."
-    return f"{among} the order of {pair.first} and {second} is not known ({numbers})."
+        return f"{among} {first} and {second} {_alike(margin)} ({numbers})."
+    return f"{among} the order of {first} and {second} is not known ({numbers})."
 
 
 def failing_text(failing: FailingSeeds) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from adaptlab.comparisons.row_names import method_in_sentence, starting
 from adaptlab.figures import counted, listed, percent
 from adaptlab.questions.goals import Goal, Goals, reference_of
 from adaptlab.questions.passes import Place
@@ -18,7 +19,8 @@ def asked_text(question: QuestionSpec) -> str:
     """Return what is asked: "Which method is the best, to within 1 point"."""
     margin = margin_text(question.margin)
     if isinstance(question.decide, WithinMarginOf):
-        return f"Which methods score at most {margin} less than {question.decide.within_margin_of}"
+        reference = method_in_sentence(question.decide.within_margin_of)
+        return f"Which methods score at most {margin} less than {reference}"
     if question.decide == "works":
         return f"Which methods exceed the base model alone and chance by more than {margin}"
     if question.decide == "order":
@@ -33,11 +35,11 @@ def margin_text(margin: float) -> str:
 
 
 def statement_text(statement: Statement) -> str:
-    """Return a statement as a clause: "lora scores more than prefix_tuning"."""
-    first, by = statement.first, statement.by
+    """Return a statement as a clause: "LoRA scores more than prefix tuning"."""
+    first, by = method_in_sentence(statement.first), statement.by
     if statement.kind != "exceeds":
         return f"{first} scores {statement.kind} {percent(by)}"
-    second = statement.second
+    second = method_in_sentence(str(statement.second))
     if by == 0:
         return f"{first} scores more than {second}"
     if by < 0:
@@ -51,10 +53,10 @@ def goal_text(goal: Goal, limit: int) -> str:
     `limit` is the number of seeds that each method may have.
     """
     if (way := goal.way) is not None:
-        return f"{_way(way)}."
+        return f"{starting(_way(way), goal.methods[0])}."
     nearest = goal.nearest
     shown = f"evidence {nearest.evidence:.3g} of {nearest.threshold:.3g}"
-    aim = " and ".join(goal.methods)
+    aim = " and ".join(map(method_in_sentence, goal.methods))
     if goal.needs is None:
         return f"Open: {aim}; no number of seeds in reach is expected to settle it ({shown})."
     if goal.needs > limit:
@@ -81,7 +83,7 @@ def table_sentence(
     if waits:
         verb = "is" if len(waits) == 1 else "are"
         parts.append(
-            f"No answer yet: {listed(waits)} {verb} being tuned or run for the first time."
+            f"No answer yet: {_listed(waits)} {verb} being tuned or run for the first time."
         )
     elif len(accuracies) - len(failed) > 1:
         parts.append(_finding(question, goals, accuracies, seeds))
@@ -93,8 +95,13 @@ def table_sentence(
         )
     if failed:
         them = "it" if len(failed) == 1 else "them"
-        parts.append(f"{listed(failed)} could not be run, so nothing is said about {them}.")
+        names = starting(_listed(failed), failed[0])
+        parts.append(f"{names} could not be run, so nothing is said about {them}.")
     return " ".join(parts) or "No answer yet: nothing has been run."
+
+
+def _listed(labels: Sequence[str]) -> str:
+    return listed([*map(method_in_sentence, labels)])
 
 
 def spent_text(replicate_steps: int, passes: int, fixed: int) -> str:
@@ -126,7 +133,10 @@ def _finding(
     level = f"{100 * question.confidence:g} % confidence at every look"
     known = {label: accuracy for label, accuracy in accuracies.items() if accuracy is not None}
     count = counted(max((seeds[label] for label in known), default=0), "seed")
-    scored = {label: f"{label} ({percent(accuracy)})" for label, accuracy in known.items()}
+    scored = {
+        label: f"{method_in_sentence(label)} ({percent(accuracy)})"
+        for label, accuracy in known.items()
+    }
     if question.decide == "best":
         return _best(goals, scored, level, count, margin_text(question.margin))
     if not any(goal.way for goal in goals.goals):
@@ -142,8 +152,8 @@ def _best(goals: Goals, scored: Mapping[str, str], level: str, count: str, margi
     if len(goals.left) == 1 and not goals.goals:
         rest = listed([scored[label] for label in out])
         return (
-            f"{scored[leader]} is the best: over all seeds, it scores more than {rest} "
-            f"({level}, {count})."
+            f"{starting(scored[leader], leader)} is the best: over all seeds, it scores more than "
+            f"{rest} ({level}, {count})."
         )
     leader = goals.goals[0].methods[0]
     near = [goal.methods[1] for goal in goals.goals if goal.way is not None]
@@ -151,8 +161,8 @@ def _best(goals: Goals, scored: Mapping[str, str], level: str, count: str, margi
     exceeds = f"{listed([scored[label] for label in near])} {does} not exceed"
     if not goals.open:
         return (
-            f"{scored[leader]} is the best to within {margin}: over all seeds, {exceeds} it by "
-            f"more ({level}, {count})."
+            f"{starting(scored[leader], leader)} is the best to within {margin}: over all seeds, "
+            f"{exceeds} it by more ({level}, {count})."
         )
     named = [leader, *(goal.methods[1] for goal in goals.open)]
     parts = [
@@ -161,9 +171,10 @@ def _best(goals: Goals, scored: Mapping[str, str], level: str, count: str, margi
     ]
     if out:
         verb = "is" if len(out) == 1 else "are"
-        parts.append(f"{listed(out)} {verb} not the best ({level}).")
+        parts.append(f"{starting(_listed(out), out[0])} {verb} not the best ({level}).")
     if near:
-        parts.append(f"{exceeds} {leader} by more than {margin} ({level}).")
+        they = starting(exceeds, near[0])
+        parts.append(f"{they} {method_in_sentence(leader)} by more than {margin} ({level}).")
     return " ".join(parts)
 
 
@@ -184,7 +195,7 @@ def _of_reference(question: QuestionSpec, goals: Goals, scored: Mapping[str, str
     yes = [goal.methods[0] for goal in settled if goal.way == goal.ways[0]]
     no = [goal.methods[0] for goal in settled if goal.way != goal.ways[0]]
     if question.decide == "works":
-        more = f"of {reference} and of chance by more than {margin}"
+        more = f"of {method_in_sentence(str(reference))} and of chance by more than {margin}"
         says = (f"works, exceeding the scores {more}", f"work, exceeding the scores {more}")
         denies = ("does not work", "do not work")
     else:
@@ -208,6 +219,7 @@ def _open(goals: Sequence[Goal], limit: int) -> list[str]:
 
 def _way(way: Sequence[Standing]) -> str:
     if len(way) == 2 and all(one.statement.by < 0 for one in way):
-        first, second, by = way[0].statement.first, way[0].statement.second, way[0].statement.by
-        return f"{first} and {second} differ by at most {margin_text(-by)}"
+        one = way[0].statement
+        first, second = method_in_sentence(one.first), method_in_sentence(str(one.second))
+        return f"{first} and {second} differ by at most {margin_text(-one.by)}"
     return " and ".join(statement_text(one.statement) for one in way)

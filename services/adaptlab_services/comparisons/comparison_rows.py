@@ -13,6 +13,7 @@ from adaptlab.comparisons.comparability import ComparedJob
 from adaptlab.comparisons.comparison_warnings import ComparisonWarning, imported_base
 from adaptlab.comparisons.diagnosis_evidence import trial_evidence
 from adaptlab.comparisons.diagnosis_rows import MeasuredRow, longer_trainings
+from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence
 from adaptlab.comparisons.scores import score_changes
 from adaptlab.comparisons.table_comparison import (
     ComparedMethod,
@@ -243,7 +244,7 @@ def missing_scores(row: Row) -> Iterator[MissingScores]:
                 reason=job.reason,
                 seeds=seeds,
                 job=job.id,
-                text=f"{_part(row, job)} {_why(job)}.",
+                text=f"{first_in_sentence(_part(row, job))} {_why(job)}.",
             )
 
 
@@ -321,7 +322,8 @@ def live_text(method: str, budget: int | None, job: JobProgress, *, is_alone: bo
 
     `is_alone` is true if the row has no other job.
     """
-    return f"{_name(row_label(method, budget), job.seeds, is_alone=is_alone)} {_why(job)}."
+    name = _name(row_label(method, budget), job.seeds, is_alone=is_alone)
+    return f"{first_in_sentence(name)} {_why(job)}."
 
 
 def base_warnings(rows: Sequence[Row]) -> tuple[ComparisonWarning, ...]:
@@ -359,9 +361,9 @@ def unread_warnings(rows: Sequence[Row]) -> tuple[ComparisonWarning, ...]:
         ComparisonWarning(
             kind="unread",
             text=(
-                f"The spec of {', '.join(methods)} cannot be read here: {text} Their scores are "
-                "compared as they are, without a diagnosis; where the task is unknown, the score "
-                "of guessing counts as 0."
+                f"The spec of {', '.join(map(method_in_sentence, methods))} cannot be read here: "
+                f"{text} Their scores are compared as they are, without a diagnosis; where the "
+                "task is unknown, the score of guessing counts as 0."
             ),
             methods=tuple(methods),
         )

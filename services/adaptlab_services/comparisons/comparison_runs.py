@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.comparisons.table_comparison import TableComparison
 from adaptlab_answers.comparisons import ComparisonProgress
-from adaptlab_db.visibility import VISIBLE
+from adaptlab_db.visibility import RECEIVING, VISIBLE
 from adaptlab_services.comparisons import comparison_results
 from adaptlab_services.comparisons.comparison_groups import ComparedTable
 from adaptlab_services.comparisons.comparison_inputs import ComparisonInputs
@@ -73,7 +73,7 @@ class ComparisonRuns:
         """
         with units() as session:
             inputs = question.inputs(session)
-            key = (_by_id(question, inputs), session.info.get(VISIBLE))
+            key = (_by_id(question, inputs), _seen_by(session))
             lacking = comparison_results.missing(session, inputs.digests())
             cached = None if lacking else comparison_results.kept(session, inputs.digests())
         if cached is not None and (stored := StoredComparison.of(inputs, cached)) is not None:
@@ -161,3 +161,8 @@ def _by_id(question: Question, inputs: ComparisonInputs) -> Question:
     if inputs.study is None:
         return question
     return StudyQuestion(str(inputs.study.id), question.strictness)
+
+
+def _seen_by(session: Session) -> tuple[object, object]:
+    """Return a key of the rows that the session sees."""
+    return session.info.get(VISIBLE), session.info.get(RECEIVING)

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.comparisons.comparability import comparability
 from adaptlab.comparisons.comparison import Comparison, compare
+from adaptlab.comparisons.row_names import first_in_sentence
 from adaptlab.comparisons.table_comparison import MissingScores, TableComparison
 from adaptlab.studies.study_plan import SkippedCell
 from adaptlab_answers.comparisons import JobComparison, StudyComparison, StudyName
@@ -217,7 +218,7 @@ def _skipped(cell: SkippedCell) -> MissingScores:
         reason=cell.problems[0].code if cell.problems else None,
         seeds=(),
         job=None,
-        text=f"{cell.method}{at} was left out: {why}",
+        text=f"{first_in_sentence(f'{cell.method}{at}')} was left out: {why}",
     )
 
 

@@ -4,26 +4,27 @@ Their results go with them. Content that only they referred to is collected late
 without a reference is.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, Uuid, bindparam, func, or_, select, text
+from sqlalchemy import ColumnElement, Select, Uuid, bindparam, func, or_, select
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Session, aliased
 
 from adaptlab.errors import Problem
 from adaptlab_db.job_states import TERMINAL_STATES
-from adaptlab_db.tables import BaseModel, Job, Study, StudyJob, StudyPass
-from adaptlab_services.errors import Conflict, NotFound, StillNeeded
+from adaptlab_db.tables import BaseModel, Job, Project, Study, StudyJob, StudyPass
+from adaptlab_db.visibility import ACROSS_PROJECTS
+from adaptlab_services.errors import Conflict, Forbidden, NotFound, StillNeeded
 from adaptlab_services.jobs import study_lock
 from adaptlab_services.lifecycle import awaiting
 from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS
+from adaptlab_services.models import base_models
 from adaptlab_services.people import access, audit
 
 MOST_NEEDS = 100
 """Number of needs of each kind that a refusal lists."""
-LONGEST_WAIT = "5s"
 
 
 class Need(NamedTuple):
@@ -31,6 +32,13 @@ class Need(NamedTuple):
 
     job_id: UUID
     problem: Problem
+
+
+class Selection(NamedTuple):
+    """The jobs of a selection that were deleted, and why others were not."""
+
+    deleted: tuple[UUID, ...]
+    refused: Mapping[UUID, str]
 
 
 def delete_job(session: Session, job_id: UUID) -> None:
@@ -43,6 +51,37 @@ def delete_job(session: Session, job_id: UUID) -> None:
         StillNeeded: a study, or another job, needs it.
     """
     study_lock.take(session)
+    job = _delete(session, job_id)
+    audit.note(session, kind=job.kind, state=job.state)
+
+
+def delete_selected(session: Session, job_ids: Collection[UUID]) -> Selection:
+    """Delete those of some jobs that can be deleted.
+
+    A job that only other selected ones need is deleted after them.
+    """
+    study_lock.take(session)
+    lock(session, job_ids)  # all, before any row of others is waited for
+    deleted: list[UUID] = []
+    kept: Mapping[UUID, str] = dict.fromkeys(job_ids, "")
+    while kept:
+        refused: dict[UUID, str] = {}
+        for job_id in kept:
+            try:
+                with session.begin_nested():
+                    _delete(session, job_id)
+            except (Conflict, Forbidden, NotFound) as refusal:
+                refused[job_id] = str(refusal)
+            else:
+                deleted.append(job_id)
+        if len(refused) == len(kept):
+            return Selection(tuple(deleted), refused)
+        kept = refused
+    return Selection(tuple(deleted), {})
+
+
+def _delete(session: Session, job_id: UUID) -> Any:  # the row of the job
+    """Delete a job; the caller holds the lock of studies."""
     (job,) = lock(session, [job_id]) or (None,)
     if job is None:
         raise NotFound("job", job_id)
@@ -51,8 +90,8 @@ def delete_job(session: Session, job_id: UUID) -> None:
         raise Conflict(f"The job {job_id} is {job.state}. Cancel it first.", job.state)
     if needs := tuple(needs_of(session, [job_id])):
         raise StillNeeded(f"The job {job_id}", [need.problem for need in needs])
-    audit.note(session, kind=job.kind, state=job.state)
     remove(session, [job_id])
+    return job
 
 
 def delete_unneeded(
@@ -82,11 +121,8 @@ def lock(
     columns = (Job.id, Job.project_id, Job.kind, Job.state)
     query = select(*columns).where(Job.id.in_(job_ids))
     if any(job.kind in MAKE_BASE_MODELS for job in session.execute(query)):
-        # Creating an adaptation only reads this table. It is locked before the rows, in the order
-        # in which other units of work use them.
-        session.execute(text(f"SET LOCAL lock_timeout = '{LONGEST_WAIT}'"))
-        session.execute(text("LOCK TABLE base_models IN ACCESS EXCLUSIVE MODE"))
-        session.execute(text("SET LOCAL lock_timeout TO DEFAULT"))
+        # Before the rows, in the order in which other units of work use them.
+        base_models.lock_table(session)
     return session.execute(query.where(*conditions).order_by(Job.id).with_for_update()).all()
 
 
@@ -100,6 +136,12 @@ def needs_of(session: Session, job_ids: Collection[UUID]) -> Iterator[Need]:
     for job_id, name, other in session.execute(_on_base_models(job_ids)):
         detail = f"The job {other} uses the base model {name!r} that it created."
         yield Need(job_id, Problem("/path/job_id", "needed_by_job", detail))
+    for job_id, name, project in session.execute(
+        _shared(job_ids), execution_options=ACROSS_PROJECTS
+    ):
+        detail = f"The base model {name!r} that it created is shared with the project {project!r}."
+        problem = Problem("/path/job_id", "needed_by_share", f"{detail} Take it back first.")
+        yield Need(job_id, problem)
     for job_id, other in session.execute(_measuring(job_ids)):
         detail = f"The theory check {other} measures its adaptation."
         yield Need(job_id, Problem("/path/job_id", "needed_by_check", detail))
@@ -140,6 +182,16 @@ def _on_base_models(job_ids: Collection[UUID]) -> Select[UUID, str, UUID]:
         .join(user, (user.project_id == BaseModel.project_id) & uses)
         .where(BaseModel.job_id.in_(job_ids), user.id.not_in(job_ids))
         .order_by(user.created_at.desc(), user.id)
+        .limit(MOST_NEEDS)
+    )
+
+
+def _shared(job_ids: Collection[UUID]) -> Select[UUID, str, str]:
+    return (
+        select(BaseModel.job_id, BaseModel.name, Project.name)
+        .join(Project, Project.id == BaseModel.project_id)
+        .where(BaseModel.job_id.in_(job_ids), BaseModel.shared_from.is_not(None))
+        .order_by(Project.name)
         .limit(MOST_NEEDS)
     )
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from adaptlab_answers.jobs import JobSummary, JobView
 from adaptlab_answers.paging import Page
 from adaptlab_db.tables import Job
-from adaptlab_db.visibility import VISIBLE
+from adaptlab_db.visibility import RECEIVING, VISIBLE
 from adaptlab_services import paging
 from adaptlab_services.jobs.views import (
     Columns,
@@ -111,12 +111,14 @@ def _page(
 
 
 def _sees_one_kind(session: Session) -> bool:
-    """Return True if the session sees one project or all.
+    """Return True if the session sees one project or all, nothing shared.
 
     Indexes can list these in order. Among several projects, one can have few jobs among very many
     of others.
     """
     visible: Sequence[int] | None = session.info.get(VISIBLE)
+    if session.info.get(RECEIVING):
+        return False
     return visible is None or len(visible) <= 1
 
 

@@ -1,5 +1,6 @@
 """Base models: names for weights from pretraining and import jobs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -14,11 +15,12 @@ from sqlalchemy import (
     exists,
     func,
     select,
+    text,
     tuple_,
     update,
 )
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.orm import Session, aliased, sessionmaker
 
 from adaptlab.errors import InvalidSpec, Problem, UnknownName
 from adaptlab.specs.resolve import BaseModelFacts
@@ -29,7 +31,7 @@ from adaptlab_answers.paging import Page
 from adaptlab_db.job_states import LOST_STATES
 from adaptlab_db.session import informed
 from adaptlab_db.tables import BaseModel, Checkpoint, Job, Project
-from adaptlab_db.visibility import ACROSS_PROJECTS
+from adaptlab_db.visibility import ACROSS_PROJECTS, VISIBLE
 from adaptlab_services import paging
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.paging import Cursor
@@ -37,6 +39,7 @@ from adaptlab_services.people import access
 
 JsonObject = dict[str, object]
 MOST_KEPT = 1000  # base models that a process remembers, a few KB each
+LONGEST_WAIT = "5s"
 _READY = "ready_bases"
 
 
@@ -262,6 +265,18 @@ def check_free(session: Session, name: str) -> None:
         )
 
 
+def lock_table(session: Session) -> None:
+    """Lock the table of base models until the unit of work ends.
+
+    It waits for those that read the table, and later ones wait for it. A job that names a base
+    model is created while the table is read, so that no new job needs one meanwhile.
+    """
+    session.execute(text(f"SET LOCAL lock_timeout = '{LONGEST_WAIT}'"))
+    lock = text("LOCK TABLE base_models IN ACCESS EXCLUSIVE MODE")
+    session.execute(lock, execution_options=ACROSS_PROJECTS)  # which reads no row
+    session.execute(text("SET LOCAL lock_timeout TO DEFAULT"))
+
+
 def get(session: Session, name: str) -> BaseModelView:
     """Return a base model, that of the request's project if several match.
 
@@ -269,18 +284,39 @@ def get(session: Session, name: str) -> BaseModelView:
         NotFound: no project, or several other projects, have such a base model.
     """
     rows = session.execute(_rows().where(BaseModel.name == name)).all()
-    row = access.nearest(
-        session, [(candidate.BaseModel.project_id, candidate) for candidate in rows]
-    )
+    found = [(one.BaseModel.project_id, one) for one in rows]
+    # Outside the request's own project, what is shared gives way to its original.
+    originals = [match for match in found if match[1].BaseModel.shared_from is None]
+    row = access.nearest(session, found) or access.nearest(session, originals)
     if row is None:
         raise NotFound("base model", name)
-    return _view(row)
+    return _view(row, shared_with(session, row.BaseModel))
+
+
+def shared_with(session: Session, model: BaseModel) -> tuple[str, ...]:
+    """Return the names of the projects with which a base model is shared.
+
+    Only members of its own project learn them.
+    """
+    if model.shared_from is not None or access.is_shared(session, model.project_id):
+        return ()
+    query = (
+        select(Project.name)
+        .join_from(BaseModel, Project, Project.id == BaseModel.project_id)
+        .where(BaseModel.job_id == model.job_id, BaseModel.shared_from.is_not(None))
+        .order_by(Project.name)
+    )
+    return tuple(session.scalars(query, execution_options=ACROSS_PROJECTS))
 
 
 def page(session: Session, page_size: int, page_token: str | None = None) -> Page[BaseModelView]:
     """Return a page of base models, sorted by name."""
     place = (BaseModel.name, BaseModel.project_id)
     query = _rows().order_by(*place).limit(paging.page_limit(page_size))
+    # Those of shared studies are read on the pages of the studies, and cannot be adapted here.
+    visible: Sequence[int] | None = session.info.get(VISIBLE)
+    if visible is not None:
+        query = query.where(BaseModel.project_id.in_(visible))
     if page_token is not None:
         query = query.where(tuple_(*place) > _after(paging.read(page_token, "base_models")))
     rows = session.execute(query).all()
@@ -309,11 +345,13 @@ def _after(cursor: Cursor) -> tuple[str, int]:
     return cursor.key, cursor.row()
 
 
-def _rows() -> Select[BaseModel, Job, str, str | None]:
+def _rows() -> Select[BaseModel, Job, str, str | None, str]:  # the last one can be null
+    origin = aliased(Project)
     return (
-        select(BaseModel, Job, Project.name, _folder())
+        select(BaseModel, Job, Project.name, _folder(), origin.name)
         .join(Job, Job.id == BaseModel.job_id)
         .join(Project, Project.id == BaseModel.project_id)
+        .outerjoin(origin, origin.id == BaseModel.shared_from)
     )
 
 
@@ -326,12 +364,16 @@ def _folder() -> ColumnElement[str | None]:
     return case((~is_stored, Job.resolved_spec[("model_folder", "folder")].astext))
 
 
-def _view(row: Row[BaseModel, Job, str, str | None]) -> BaseModelView:
-    model, job, project, folder = row
+def _view(
+    row: Row[BaseModel, Job, str, str | None, str], shared: tuple[str, ...] = ()
+) -> BaseModelView:
+    model, job, project, folder, origin = row
     seeds: list[Any] = job.resolved_spec["seeds"]  # as stored: a JSON array of integers
     return BaseModelView(
         name=model.name,
         project=project,
+        shared_from=origin,
+        shared_with=shared,
         state=job.state,
         ready=job.state == "succeeded",
         digest=job.spec_digest,

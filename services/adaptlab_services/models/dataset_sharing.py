@@ -73,7 +73,7 @@ def take_back(session: Session, name: str, project: str) -> None:
     if other is None or digest is None:
         raise NotFound("share of the dataset with the project", project)
     if uses := dataset_deletion.uses_in(session, other, name, digest):
-        is_member = _is_member(session, project)
+        is_member = access.is_joined(session, project)
         named = "; ".join(uses) if is_member else "things that you cannot see"
         raise Conflict(
             f"The project {project!r} needs the dataset {name!r} for {named}. "
@@ -107,11 +107,3 @@ def _own(session: Session, name: str) -> Dataset:
         raise Conflict(f"The dataset {name!r} is shared by another project. Share it from there.")
     access.check_owner(session, row.owner_id, row.project_id)
     return row
-
-
-def _is_member(session: Session, project: str) -> bool:
-    try:
-        access.joined_project(session, project)
-    except NotFound:
-        return False
-    return True

@@ -7,6 +7,7 @@ be changed. A session without an `Access` belongs to the program itself: a worke
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Literal, TypeVar
+from uuid import UUID
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
@@ -14,8 +15,8 @@ from sqlalchemy.orm import Session, sessionmaker
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.values import Value
 from adaptlab_db.session import one_by_one
-from adaptlab_db.tables import PROJECT_ROLES, Membership, Project
-from adaptlab_db.visibility import VISIBLE
+from adaptlab_db.tables import PROJECT_ROLES, BaseModel, Membership, Project, StudyShare
+from adaptlab_db.visibility import ACROSS_PROJECTS, RECEIVING, VISIBLE
 from adaptlab_services.errors import Forbidden, NotFound
 from adaptlab_services.people.tokens import Principal
 
@@ -36,7 +37,8 @@ class Access(Value):
     `roles` are the user's roles in projects, already limited by the token. Names are looked up and
     new resources created in `project_id`, whose name is `project`; both are None if the request
     names no project and there is no default. `visible` lists the projects that the request sees;
-    None is all of them, which only admins of the server have.
+    None is all of them, which only admins of the server have. `received` are what other
+    projects share with those: each is such a project, and a study or the job of a base model.
     """
 
     is_admin: bool
@@ -45,6 +47,7 @@ class Access(Value):
     project_id: int | None
     visible: tuple[int, ...] | None
     project: str | None = None
+    received: tuple[tuple[int, UUID], ...] = ()
 
     def role_in(self, project_id: int) -> Role | None:
         """Return the role in a project, or None."""
@@ -54,7 +57,9 @@ class Access(Value):
         """Return True if this allows everything that `other` allows."""
         if other.visible is None or other.is_admin:
             return self.visible is None and self.is_admin >= other.is_admin
-        sees = self.visible is None or set(self.visible) >= set(other.visible)
+        sees = self.visible is None or (
+            set(self.visible) >= set(other.visible) and set(self.received) >= set(other.received)
+        )
         return sees and all(is_at_least(self.role_in(id_), role) for id_, role in other.roles)
 
     def highest(self) -> Role | None:
@@ -90,13 +95,15 @@ def access_of(session: Session, principal: Principal, asked: str | None = None) 
     sees_all = is_admin and asked is None and principal.project_id is None
     ids = tuple(sorted(id_ for id_, _, _ in projects)) if ceiling is not None else ()
     current = chosen or _usual(projects)
+    visible = None if sees_all else ids if chosen is None else (chosen,)
     return Access(
         is_admin=is_admin and principal.project_id is None,
         user_id=principal.user_id,
         roles=tuple(lowered),
         project_id=current,
-        visible=None if sees_all else ids if chosen is None else (chosen,),
+        visible=visible,
         project=next((name for id_, name, _ in projects if id_ == current), None),
+        received=_received(session, visible or ()),
     )
 
 
@@ -182,6 +189,7 @@ def check_change(session: Session, owner_id: int, project_id: int) -> None:
     access = _access(session)
     if access is None:
         return
+    _check_own(access, project_id)
     role = access.role_in(project_id)
     if is_at_least(role, "operator"):
         return
@@ -198,7 +206,10 @@ def check_change(session: Session, owner_id: int, project_id: int) -> None:
 def check_admin(session: Session, project_id: int) -> None:
     """Raise `Forbidden` unless the caller is an admin of the project."""
     access = _access(session)
-    if access is not None and not is_at_least(access.role_in(project_id), "admin"):
+    if access is None:
+        return
+    _check_own(access, project_id)
+    if not is_at_least(access.role_in(project_id), "admin"):
         raise Forbidden(
             "This requires the role `admin` in the project, and a token with the scope `admin`. "
             "Ask an admin of the project."
@@ -210,6 +221,7 @@ def check_owner(session: Session, owner_id: int, project_id: int) -> None:
     access = _access(session)
     if access is None:
         return
+    _check_own(access, project_id)
     role = access.role_in(project_id)
     owns = owner_id == access.user_id and is_at_least(role, "submitter")
     if not owns and not is_at_least(role, "admin"):
@@ -231,6 +243,15 @@ def joined_project(session: Session, name: str) -> int:
     return project_id
 
 
+def is_joined(session: Session, name: str) -> bool:
+    """Return True if the caller is a member of a project."""
+    try:
+        joined_project(session, name)
+    except NotFound:
+        return False
+    return True
+
+
 def nearest(session: Session, found: Sequence[tuple[int, T]]) -> T | None:
     """Return the match in the request's own project, or the only match.
 
@@ -242,6 +263,24 @@ def nearest(session: Session, found: Sequence[tuple[int, T]]) -> T | None:
     access = _access(session)
     own = None if access is not None and access.project_id is None else project_of(session)
     return next((match for project_id, match in found if project_id == own), None)
+
+
+def is_shared(session: Session, project_id: int) -> bool:
+    """Return True if a resource of this project is visible as shared only."""
+    access = _access(session)
+    return access is not None and _is_of_others(access, project_id)
+
+
+def _check_own(access: Access, project_id: int) -> None:
+    if _is_of_others(access, project_id):
+        raise Forbidden(
+            "This belongs to another project, which shares it for reading only. Ask its owner, or "
+            "clone the study into your own project."
+        )
+
+
+def _is_of_others(access: Access, project_id: int) -> bool:
+    return access.visible is not None and project_id not in access.visible
 
 
 def _access(session: Session) -> Access | None:
@@ -261,7 +300,8 @@ def _lower(role: Role, ceiling: Role) -> Role:
 
 
 def _info(access: Access) -> dict[str, object]:
-    return {VISIBLE: access.visible, _ACCESS: access}
+    receiving = tuple(sorted({project_id for project_id, _ in access.received}))
+    return {VISIBLE: access.visible, RECEIVING: receiving, _ACCESS: access}
 
 
 def _rank(role: Role) -> int:
@@ -282,6 +322,22 @@ def _projects(
         .order_by(Project.id)
     )
     return [(id_, name, _ROLES[role]) for id_, name, role in session.execute(mine)]
+
+
+def _received(session: Session, visible: Sequence[int]) -> tuple[tuple[int, UUID], ...]:
+    """Return what other projects share with these.
+
+    Each is a receiving project, and a study or the job of a base model.
+    """
+    if not visible:
+        return ()
+    here, shared = BaseModel.project_id.in_(visible), BaseModel.shared_from.is_not(None)
+    studies = select(StudyShare.project_id, StudyShare.study_id)
+    either = studies.where(StudyShare.project_id.in_(visible)).union_all(
+        select(BaseModel.project_id, BaseModel.job_id).where(here, shared)
+    )
+    rows = session.execute(either, execution_options=ACROSS_PROJECTS)
+    return tuple(sorted((project_id, id_) for project_id, id_ in rows))
 
 
 def _usual(projects: Sequence[tuple[int, str, Role]]) -> int | None:

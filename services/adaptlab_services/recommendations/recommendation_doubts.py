@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence
 from adaptlab_answers.recommendations import ThinEvidence
 from adaptlab_services.comparisons.comparison_rows import Row, compared_method
 from adaptlab_services.recommendations.recommendation_evidence import (
@@ -70,7 +71,8 @@ def _tuning(row: Row) -> Iterator[ThinEvidence]:
     rates = sorted({trial.learning_rate for trial in sweep})
     if len(rates) == 1:
         text = (
-            f"{row.label} was trained with one learning rate, {rates[0]:g}; another may be better."
+            f"{first_in_sentence(row.label)} was trained with one learning rate, {rates[0]:g}; "
+            "another may be better."
         )
         yield ThinEvidence(kind="one_learning_rate", text=text, methods=(row.label,))
         return
@@ -80,8 +82,8 @@ def _tuning(row: Row) -> Iterator[ThinEvidence]:
     rate, seeds = chosen.most_common(1)[0]
     if rate in (rates[0], rates[-1]) and seeds:
         text = (
-            f"Most seeds of {row.label} chose the learning rate {rate:g}, at an end of the range "
-            f"{rates[0]:g} to {rates[-1]:g}; a rate beyond it may score higher."
+            f"Most seeds of {method_in_sentence(row.label)} chose the learning rate {rate:g}, at "
+            f"an end of the range {rates[0]:g} to {rates[-1]:g}; a rate beyond it may score higher."
         )
         yield ThinEvidence(kind="rate_at_the_end", text=text, methods=(row.label,))
 
@@ -92,8 +94,8 @@ def _other_budget(
     size = larger_at_budget(row, question, evidence)
     if size is not None:
         text = (
-            f"{row.label} trains {row.parameters:,} parameters; within {question.limit:,} the "
-            f"method could train {size:,}, which has not been run."
+            f"{first_in_sentence(row.label)} trains {row.parameters:,} parameters; within "
+            f"{question.limit:,} the method could train {size:,}, which has not been run."
         )
         yield ThinEvidence(kind="other_budget", text=text, methods=(row.label,))
 
@@ -134,4 +136,4 @@ def too_slow(question: ResolvedQuestion, rows: Sequence[Row]) -> Iterator[ThinEv
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names)
+    return ", ".join(map(method_in_sentence, names))

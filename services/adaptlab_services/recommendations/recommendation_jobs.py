@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from adaptlab.comparisons.row_names import first_in_sentence
 from adaptlab.comparisons.verdict import LEAST_SEEDS
 from adaptlab.errors import AdaptlabError
 from adaptlab.specs.spec import AdaptSpec, ResolvedSpec
@@ -176,14 +177,16 @@ def _with_current_code(question: ResolvedQuestion, evidence: Evidence) -> Iterat
     labels = {*best, *(row.label for row in _shown(evidence))}
     for row in (candidate for candidate in evidence.rows if candidate.label in labels):
         seeds = sorted(_starts(row))
-        text = f"{row.label} with the current code, so that new runs can be compared with it."
+        name = first_in_sentence(row.label)
+        text = f"{name} with the current code, so that new runs can be compared with it."
         yield Candidate("newer_code", text, _again(question, evidence, row, seeds), (row.label,))
 
 
 def _retuned(question: ResolvedQuestion, evidence: Evidence) -> Iterator[Candidate]:
     for row in _shown(evidence):
         if trials := fewer_trials(row, evidence):
-            text = f"{row.label} with {trials} trials instead of {row.trials}, for equal effort."
+            name = first_in_sentence(row.label)
+            text = f"{name} with {trials} trials instead of {row.trials}, for equal effort."
             method = row.jobs[0].spec.method or {}
             spec = _new_spec(question, evidence, method)
             yield Candidate("equal_effort", text, spec, (row.label,))
@@ -210,7 +213,7 @@ def _more_seeds(
         lacking = sorted(wanted.get(row.label, set()) - set(_starts(row)))
         if lacking and row.label not in retuned:
             noun = "seed" if len(lacking) == 1 else "seeds"
-            text = f"{row.label} with {len(lacking)} more {noun}."
+            text = f"{first_in_sentence(row.label)} with {len(lacking)} more {noun}."
             yield Candidate(
                 "more_seeds", text, _again(question, evidence, row, lacking), (row.label,)
             )

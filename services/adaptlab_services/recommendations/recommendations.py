@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from sqlalchemy.orm import Session
 
+from adaptlab.comparisons.row_names import method_in_sentence
 from adaptlab.comparisons.verdict import LEAST_SEEDS
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.figures import percent
@@ -158,7 +159,7 @@ def _sentences(question: ResolvedQuestion, evidence: Evidence | None) -> Iterato
         yield _nothing_works(where, evidence, row)
         return
     yield (
-        f"For {where}: {row.label}, which scored {percent(score.mean)} "
+        f"For {where}: {method_in_sentence(row.label)}, which scored {percent(score.mean)} "
         f"({percent(score.level, 0)} interval {percent(score.low)} to {percent(score.high)}, "
         f"{score.seeds} seeds)."
     )
@@ -176,7 +177,8 @@ def _sentences(question: ResolvedQuestion, evidence: Evidence | None) -> Iterato
     elif (verdict := evidence.verdict(row, runner_up)) is not None:
         yield verdict.text
     else:
-        yield f"It cannot be compared with {runner_up.label}: their scores cannot be paired."
+        other = method_in_sentence(runner_up.label)
+        yield f"It cannot be compared with {other}: their scores cannot be paired."
 
 
 def _nothing_works(where: str, evidence: Evidence, row: Row) -> str:
@@ -186,8 +188,9 @@ def _nothing_works(where: str, evidence: Evidence, row: Row) -> str:
         if evidence.base_alone is None
         else f", the base model alone {percent(evidence.base_alone)}"
     )
+    best = method_in_sentence(row.label)
     return (
-        f"Nothing measured works for {where}: the best, {row.label}, scores {percent(score.mean)} "
+        f"Nothing measured works for {where}: the best, {best}, scores {percent(score.mean)} "
         f"({percent(score.level, 0)} interval {percent(score.low)} to {percent(score.high)}, "
         f"{score.seeds} seeds), "
         f"and chance is {percent(evidence.comparison.chance)}{base}. Try a larger budget, another "

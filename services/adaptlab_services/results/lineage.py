@@ -9,7 +9,7 @@ from adaptlab.values import Value
 from adaptlab_answers.jobs import JobView
 from adaptlab_answers.models import BaseModelView
 from adaptlab_answers.results import CheckpointView
-from adaptlab_db.tables import BaseModel, Job, StudyJob
+from adaptlab_db.tables import Job, Project, StudyJob
 from adaptlab_services.jobs import jobs, lists
 from adaptlab_services.models import base_models
 from adaptlab_services.results import checkpoints
@@ -47,7 +47,7 @@ class Lineage(Value):
 def of(session: Session, name: str) -> Lineage:
     """Return the lineage of a base model; raises `NotFound`."""
     model = base_models.get(session, name)
-    project = select(BaseModel.project_id).where(BaseModel.job_id == model.job_id)
+    project = select(Project.id).where(Project.name == model.project)
     ours = (
         Job.base_model == name,
         Job.project_id == project.scalar_subquery(),

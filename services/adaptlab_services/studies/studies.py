@@ -208,11 +208,14 @@ def cloned(session: Session, study: str, changes: StudyChanges) -> StudySpec:
 
 
 def inside_project_of(session: Session, study: str) -> AbstractContextManager[None]:
-    """Work in the project of a study.
+    """Work in the project of a study, where a clone finds its base models.
 
-    A clone of the study then finds the same base models.
+    If another project shares the study, work in the caller's project.
     """
-    return access.inside(session, study_row(session, study).project_id)
+    project_id = study_row(session, study).project_id
+    return access.inside(
+        session, access.project_of(session) if access.is_shared(session, project_id) else project_id
+    )
 
 
 def get(session: Session, study: str) -> StudyView:

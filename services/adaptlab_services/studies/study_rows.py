@@ -5,11 +5,13 @@ The row is read by id or name, with or without a lock.
 
 import json
 
-from sqlalchemy import Select, select
-from sqlalchemy.orm import Session
+from sqlalchemy import Select, func, select
+from sqlalchemy.dialects.postgresql import aggregate_order_by
+from sqlalchemy.orm import Session, aliased
 
 from adaptlab.studies.study import StudySpec
-from adaptlab_db.tables import Project, Study, User
+from adaptlab_db.tables import Project, Study, StudyShare, User
+from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services import short_ids
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.people import access
@@ -34,15 +36,29 @@ def locked_row(session: Session, study: str, *, even_cancelled: bool = False) ->
 
 
 def belonging(session: Session, study: Study) -> Belonging:
-    """Return the names of a study's owner and project."""
+    """Return the names of a study's owner and projects.
+
+    Only members of its own project learn with which others it is shared.
+    """
+    receiving = aliased(Project)
+    shared = (
+        select(func.array_agg(aggregate_order_by(receiving.name, receiving.name)))
+        .join_from(StudyShare, receiving, receiving.id == StudyShare.project_id)
+        .where(StudyShare.study_id == Study.id)
+        .scalar_subquery()
+    )
     query = (
-        select(User.name, Project.name)
+        select(User.name, Project.name, shared)
         .select_from(Study)
         .join(User, User.id == Study.owner_id)
         .join(Project, Project.id == Study.project_id)
     )
-    owner, project = session.execute(query.where(Study.id == study.id)).one()
-    return Belonging(owner, project)
+    # The study is visible; the projects that it is shared with need not be.
+    found = session.execute(query.where(Study.id == study.id), execution_options=ACROSS_PROJECTS)
+    owner, project, names = found.one()
+    if access.is_shared(session, study.project_id):
+        return Belonging(owner, project, shared_from=project)
+    return Belonging(owner, project, shared_with=tuple(names or ()))
 
 
 def spec_of(study: Study) -> StudySpec:

@@ -39,10 +39,16 @@ LONGEST_ERROR = 300
 
 @dataclass(frozen=True, slots=True)
 class Belonging:
-    """The names of a study's owner and project."""
+    """The names of a study's owner and projects.
+
+    `shared_with` are the projects that can read it. `shared_from` is its own project, if another
+    one is in view.
+    """
 
     owner: str
     project: str
+    shared_from: str | None = None
+    shared_with: tuple[str, ...] = ()
 
 
 def study_view(session: Session, study: Study, belonging: Belonging) -> StudyView:
@@ -52,6 +58,8 @@ def study_view(session: Session, study: Study, belonging: Belonging) -> StudyVie
     summary = study_summary(study, belonging, counts)
     return StudyView(
         **dict(summary),
+        shared_from=belonging.shared_from,
+        shared_with=belonging.shared_with,
         spec=study.spec,
         budget_axis=stored_axis(study.spec),
         base_models=tuple(

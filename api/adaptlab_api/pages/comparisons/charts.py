@@ -5,6 +5,7 @@ from fastapi.responses import Response
 from adaptlab.charts import Chart, Theme, learning_curves
 from adaptlab.charts.table_charts import compared_methods
 from adaptlab.charts.table_charts import table_charts as charts_of
+from adaptlab.comparisons.row_names import row_titles
 from adaptlab_answers.comparisons import ComparisonProgress
 from adaptlab_api.pages.rendering.drawing import NOTHING_DRAWN, drawn
 from adaptlab_api.requests.dependencies import Units
@@ -48,5 +49,7 @@ def curves_answer(
         curves = cell_curves(session, table, table.comparison.cells[cell])
     if not curves:
         return Response(status_code=NOTHING_DRAWN)
-    colours = compared_methods(found.methods)
-    return drawn(learning_curves(curves, theme=theme, height=220, of_labels=colours))
+    titles = row_titles(compared_methods(found.methods))
+    titled = {titles[method]: points for method, points in curves.items()}
+    colours = [*titles.values()]
+    return drawn(learning_curves(titled, theme=theme, height=220, of_labels=colours))

@@ -10,6 +10,7 @@ from pydantic_core import to_json
 from adaptlab.charts import better_first
 from adaptlab.charts.table_charts import compared_methods, ordered_rows
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
+from adaptlab.comparisons.row_names import method_in_sentence
 from adaptlab.comparisons.scores import ScoreChange, task_labels
 from adaptlab.comparisons.table_comparison import (
     METRIC_TITLES,
@@ -233,7 +234,8 @@ def _warnings(warnings: Sequence[TableWarning], table: TableComparison) -> Itera
         texts = tuple(warning.text for warning in warnings if warning.kind == kind)
         if kind == "missing":
             lacking = [scores for scores in table.missing if scores.state != "skipped"]
-            names = ", ".join(dict.fromkeys(scores.method for scores in lacking))
+            methods = dict.fromkeys(scores.method for scores in lacking)
+            names = ", ".join(map(method_in_sentence, methods))
             texts = (f"This table is incomplete: it lacks scores of {names}. See below.",)
         yield WarningView(kind, WARNING_TITLES[kind], texts)
 

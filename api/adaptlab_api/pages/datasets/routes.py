@@ -1,29 +1,25 @@
 """Routes of the list of datasets and of one dataset."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import RedirectResponse, Response
-from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from adaptlab.errors import InvalidSpec
-from adaptlab_api.answers.problems import Refused, status_of
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.rendering.formats import pretty
 from adaptlab_api.pages.rendering.forms import small_form_fields
 from adaptlab_api.pages.rendering.navigation import MODELS, NavigationEntry
 from adaptlab_api.pages.rendering.parameters import ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
-from adaptlab_api.requests.dependencies import SessionDep, SubmitterDep, valid
+from adaptlab_api.pages.rendering.sharing import new_share, project_in, share_answer
+from adaptlab_api.requests.dependencies import SessionDep, SubmitterDep
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_services.errors import Conflict, Forbidden, NotFound
 from adaptlab_services.models import dataset_deletion, dataset_sharing, datasets
-from adaptlab_services.models.dataset_sharing import NewShare
 from adaptlab_services.people.tokens import Principal
 
 HERE = "/datasets"
@@ -31,13 +27,11 @@ NAVIGATION = NavigationEntry(7, "Datasets", HERE, MODELS)
 PAGE_SIZE = 50
 MOST_VALUES = 12
 """Values of a field that are listed with their counts; further ones are counted."""
-NOT_SHARED = "The sharing was not changed"
 NEEDED = "This dataset is still needed"
 NOT_ALLOWED = "You may not delete this dataset"
 NO_DATASET = "No dataset of your projects has this name. The name may be mistyped."
 
 FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(small_form_fields)]
-_NEW_SHARE = TypeAdapter(NewShare)
 
 
 def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
@@ -100,10 +94,8 @@ def _add_sharing(router: APIRouter, renderer: Renderer) -> None:
         session: SessionDep,
         principal: SubmitterDep,
     ) -> Response:
-        document = json.dumps({"project": fields.get("project", ("",))[0].strip()})
-
         def share() -> None:
-            dataset_sharing.share(session, name, valid(_NEW_SHARE, document.encode()))
+            dataset_sharing.share(session, name, new_share(fields))
 
         return _shared(renderer, request, session, principal, name, share)
 
@@ -116,10 +108,8 @@ def _add_sharing(router: APIRouter, renderer: Renderer) -> None:
         session: SessionDep,
         principal: SubmitterDep,
     ) -> Response:
-        project = fields.get("project", ("",))[0].strip()
-
         def take_back() -> None:
-            dataset_sharing.take_back(session, name, project)
+            dataset_sharing.take_back(session, name, project_in(fields))
 
         return _shared(renderer, request, session, principal, name, take_back)
 
@@ -134,11 +124,8 @@ def _shared(
 ) -> Response:
     """Change the sharing of a dataset, and return to its page."""
     shown: dict[str, object] = {"principal": principal, "here": HERE}
-    try:
-        change()
-    except (NotFound, Conflict, Forbidden, InvalidSpec, Refused) as refusal:
-        return renderer.fault(status_of(refusal), NOT_SHARED, str(refusal), shown)
-    return noted(session, request, RedirectResponse(f"{HERE}/{quote(name)}", 303))
+    page = f"{HERE}/{quote(name, safe='')}"
+    return share_answer(renderer, request, session, shown, page, change)
 
 
 def _listed(session: Session, page_token: str) -> dict[str, object]:

@@ -26,7 +26,7 @@ from adaptlab_api.pages.rendering.parameters import Reader, ReaderDep, server_ad
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, SubmitterDep
 from adaptlab_api.requests.routing import closed_router
-from adaptlab_api.requests.rules import needs
+from adaptlab_api.requests.rules import access_of, needs
 from adaptlab_services import short_ids
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
 from adaptlab_services.jobs import annotations, control, job_deletion, jobs
@@ -86,6 +86,7 @@ def job_list_routes(renderer: Renderer) -> APIRouter:
     ) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": "/"}
         shown["example"] = first_job(server_address(request))
+        shown["may_delete"] = access_of(request).highest() == "admin"
         return renderer.listed(
             "jobs.html", shown, lambda: job_list(session, filters, place, datetime.now(UTC))
         )

@@ -12,18 +12,20 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.specs.annotations import JobAnnotations
 from adaptlab_api.pages.rendering.annotation_form import changed_labels
 from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
-from adaptlab_services.jobs import annotations, control, jobs
+from adaptlab_services.jobs import annotations, control, job_deletion, jobs
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.people import audit
 from adaptlab_services.people.tokens import Principal
 
-Act = Literal["cancel", "retry", "archive", "unarchive", "label"]
+Change = Literal["cancel", "retry", "archive", "unarchive", "label"]
+Act = Literal[Change, "delete"]
 DONE: Mapping[Act, str] = {
     "cancel": "cancelled",
     "retry": "retried",
     "archive": "archived",
     "unarchive": "listed again",
     "label": "labelled",
+    "delete": "deleted",
 }
 MOST_FIELDS = 64
 """More than the jobs of a page, with the other fields of the form."""
@@ -59,6 +61,8 @@ def apply(
     Raises `InvalidSpec` if none is selected, an id is invalid, or the label is.
     """
     selected = _selected(fields)
+    if act == "delete":
+        return _deleted(session, selected)
     change = _change(session, principal, act, fields, most_queued, roots)
     changed: list[UUID] = []
     refused: list[Problem] = []
@@ -76,6 +80,13 @@ def apply(
     return Outcome(tuple(changed), tuple(refused), tuple(dict.fromkeys(queues)))
 
 
+def _deleted(session: Session, selected: Sequence[UUID]) -> Outcome:
+    deleted, refused = job_deletion.delete_selected(session, selected)
+    audit.note(session, jobs=[str(job_id) for job_id in deleted])
+    problems = (Problem(str(job_id), "not_changed", text) for job_id, text in refused.items())
+    return Outcome(deleted, tuple(problems), ())
+
+
 def _selected(fields: Mapping[str, Sequence[str]]) -> tuple[UUID, ...]:
     try:
         selected = tuple(dict.fromkeys(UUID(text) for text in fields.get("job", ())))
@@ -89,7 +100,7 @@ def _selected(fields: Mapping[str, Sequence[str]]) -> tuple[UUID, ...]:
 def _change(
     session: Session,
     principal: Principal,
-    act: Act,
+    act: Change,
     fields: Mapping[str, Sequence[str]],
     most_queued: int | None,
     roots: ModelRoots,

@@ -10,6 +10,7 @@ from uuid import UUID
 from markupsafe import Markup, escape
 from pydantic import BaseModel
 
+from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence, row_title
 from adaptlab.errors import AdaptlabError, UnknownName
 from adaptlab.figures import perplexity
 from adaptlab.plugins.family import FAMILIES
@@ -243,6 +244,9 @@ def page_filters() -> dict[str, Callable[..., object]]:
         "words": words,
         "task_title": task_title,
         "method_title": method_title,
+        "row_title": row_title,
+        "row_name": method_in_sentence,
+        "row_start": first_in_sentence,
         "model_shape": model_shape,
         "size_rule": size_rule,
         "one_line": one_line,

@@ -25,7 +25,7 @@ from adaptlab_services.comparisons.stored_comparison import MethodEffort, Stored
 from adaptlab_services.errors import NotFound
 from adaptlab_services.jobs import rights
 from adaptlab_services.querying.list_conditions import Archived
-from adaptlab_services.studies import studies
+from adaptlab_services.studies import studies, study_sharing
 
 STUDIES_PAGE = 50
 LIST_POLL, STUDY_POLL = 5, 4
@@ -102,6 +102,7 @@ def study_page(
         study = studies.get(session, name)
         may_change = rights.may_change_study(session, study.id)
         may_delete = rights.may_delete(session, study.project)
+        may_share = study_sharing.may_share(session, study.id)
         report = report_of(session, study)
     answer = runs.answer(units, StudyQuestion(str(study.id), view=study))
     progress = answer if isinstance(answer, ComparisonProgress) else None
@@ -113,6 +114,7 @@ def study_page(
         "study": study,
         "may_change": may_change,
         "may_delete": may_delete,
+        "may_share": may_share,
         "annotation": form_of(study.labels, study.notes),
         "counts": job_counts(study.jobs),
         "steps": (sum(job.step for job in jobs), sum(job.total_steps for job in jobs)),

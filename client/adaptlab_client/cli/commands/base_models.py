@@ -1,4 +1,4 @@
-"""`adaptlab base-models`: list, show, import."""
+"""`adaptlab base-models`: list, show, import, share."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -6,7 +6,14 @@ import typer
 
 from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.groups import group
-from adaptlab_client.cli.printing.terminal import Output, print_in_full, print_list
+from adaptlab_client.cli.printing.terminal import (
+    Output,
+    one_line,
+    print_in_full,
+    print_list,
+    print_one,
+    say,
+)
 from adaptlab_client.cli.session import OutputOption, open_client
 from adaptlab_client.cli.waiting import TimeoutOption, WaitOption, show_new_job
 
@@ -17,6 +24,7 @@ COLUMNS = ("name", "state", "family", "task", "parameters", "replicates", "job")
 NameArgument = Annotated[
     str, typer.Argument(help="Name of a base model.", autocompletion=suggestions.base_models)
 ]
+OtherArgument = Annotated[str, typer.Argument(metavar="PROJECT", help="Name of the project.")]
 
 
 def list_base_models(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
@@ -55,15 +63,35 @@ def import_model(
         show_new_job(client, job, output, wait=wait, timeout=timeout)
 
 
+def share(
+    context: typer.Context,
+    name: NameArgument,
+    other: OtherArgument,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Share a base model with another project of yours, which can then adapt it."""
+    with open_client(context) as client:
+        print_one(client.base_models.share(name, other), COLUMNS, _row, output, "name")
+
+
+def take_back(context: typer.Context, name: NameArgument, other: OtherArgument) -> None:
+    """Stop sharing a base model with a project that does not need it."""
+    with open_client(context) as client:
+        client.base_models.take_back(name, other)
+    say(f"took base model {one_line(name)} back from {one_line(other)}")
+
+
 def application() -> typer.Typer:
     """Return the commands of `adaptlab base-models`."""
     return group(
         "base-models",
-        "List, show and import the base models that jobs adapt.",
+        "List, show, import and share the base models that jobs adapt.",
         {
             "list": list_base_models,
             "show": show,
             "import": import_model,
+            "share": share,
+            "take-back": take_back,
         },
     )
 

@@ -162,11 +162,29 @@ def _print(comparison: "JobComparison", *, all_pairs: bool) -> None:
         say("There is nothing to compare: the study has no cells.")
 
 
+def _title(label: str) -> str:
+    from adaptlab.comparisons.row_names import row_title  # loads pydantic
+
+    return row_title(label)
+
+
+def _first(label: str) -> str:
+    from adaptlab.comparisons.row_names import first_in_sentence  # loads pydantic
+
+    return first_in_sentence(label)
+
+
+def _name(label: str) -> str:
+    from adaptlab.comparisons.row_names import method_in_sentence  # loads pydantic
+
+    return method_in_sentence(label)
+
+
 def _next_runs(table: "TableComparison") -> Iterator[str]:
     """Yield extensions that would decide undecided diagnoses, as JSON."""
     for entry in table.diagnoses:
         if entry.diagnosis.next_run is not None:
-            yield f"{entry.label}: {json.dumps(entry.diagnosis.next_run)}"
+            yield f"{_title(entry.label)}: {json.dumps(entry.diagnosis.next_run)}"
 
 
 def _print_cells(table: "TableComparison", comparison: "Comparison", *, all_pairs: bool) -> None:
@@ -190,7 +208,7 @@ def _print_cells(table: "TableComparison", comparison: "Comparison", *, all_pair
         other = {METRIC_TITLES[one.metric] for one in table.metrics}
         titles = (*COLUMNS[:METRIC_PLACE], *other, *COLUMNS[METRIC_PLACE:])
         print_table(titles, rows)
-        if alike := [row.method for row in cell.rows if row.score.over_items_only]:
+        if alike := [_name(row.method) for row in cell.rows if row.score.over_items_only]:
             print(one_line(ITEMS_ONLY.format(", ".join(alike))))
         if (note := metric_note(table)) is not None:
             print(one_line(note))
@@ -218,7 +236,7 @@ def _row(row: "ComparisonRow", metric: "MethodMetric | None", *, has_metric: boo
     best = "*" if row.could_be_best else ""
     score = f"{100 * row.score.mean:.1f} %"
     other = [] if not has_metric else ["" if metric is None else f"{100 * metric.mean:.1f} %"]
-    return [row.method, parameters, score, _limits(row.score), *other, ranks, best,
+    return [_title(row.method), parameters, score, _limits(row.score), *other, ranks, best,
             row.score.seeds, row.trials]  # fmt: skip
 
 
@@ -257,13 +275,14 @@ def _curve_lines(comparison: "Comparison") -> Iterator[str]:
         ends = [f"{end:,.0f}" if end else "no end" for end in (crossing.low, crossing.high)]
         note = "" if crossing.told else "; may be due to chance"
         yield (
-            f"{crossing.higher_after} overtakes {crossing.higher_before} at a budget of about "
-            f"{crossing.budget:,.0f} ({percent(comparison.level, 0)} interval "
+            f"{_first(crossing.higher_after)} overtakes {_name(crossing.higher_before)} at a "
+            f"budget of about {crossing.budget:,.0f} ({percent(comparison.level, 0)} interval "
             f"{' to '.join(ends)}{note})."
         )
     if (cheapest := comparison.cheapest) is not None:
         margin = f"{100 * cheapest.margin:g}"
-        near = f"within {margin} point{'s' if margin != '1' else ''} of {cheapest.reference}"
+        points = "point" if margin == "1" else "points"
+        near = f"within {margin} {points} of {_name(cheapest.reference)}"
         yield f"Cheapest that is shown to be {near}: {_candidate(cheapest.shown)}."
         yield f"Cheapest that may be {near}: {_candidate(cheapest.possible)}."
 
@@ -273,15 +292,17 @@ def _candidate(candidate: "Candidate | None") -> str:
         return "none"
     interval = f"{100 * candidate.low:+.1f} to {100 * candidate.high:+.1f}"
     return (
-        f"{candidate.method} with {candidate.parameters:,} parameters (difference "
-        f"{100 * candidate.difference:+.1f} points, {interval})"
+        f"{_name(candidate.method)} with {candidate.parameters:,} parameters "
+        f"(difference {100 * candidate.difference:+.1f} points, {interval})"
     )
 
 
 def _print_forgetting(table: "TableComparison") -> None:
     from adaptlab.comparisons.scores import task_labels
 
-    changes = [(entry.label, change) for entry in table.forgetting for change in entry.changes]
+    changes = [
+        (_title(entry.label), change) for entry in table.forgetting for change in entry.changes
+    ]
     labels = task_labels([change.task for _, change in changes])
     rows = [
         [method, task, f"{100 * change.before.mean:.1f} %", f"{100 * change.after.mean:.1f} %",
@@ -299,8 +320,9 @@ def _print_taken(table: "TableComparison") -> None:
         return
     print("\nWhat methods take and store, and passes over all seeds and trials")
     rows = [
-        [method.label, *map(_number, (method.context_tokens, method.stored_bits,
-                                      method.forward_passes, method.backward_passes))]
+        [_title(method.label),
+         *map(_number, (method.context_tokens, method.stored_bits, method.forward_passes,
+                        method.backward_passes))]
         for method in table.methods
     ]  # fmt: skip
     print_table(TAKEN, rows)
@@ -313,7 +335,7 @@ def _number(number: int | None) -> str:
 def _print_carried(table: "TableComparison") -> None:
     rows = [
         [
-            *(entry.label, entry.base_model),
+            *(_title(entry.label), entry.base_model),
             *_percent(entry.change.before.mean, entry.change.after.mean),
             f"{100 * entry.change.mean:+.1f}",
             f"{100 * entry.change.low:+.1f} to {100 * entry.change.high:+.1f}",

@@ -104,8 +104,10 @@ def _print(recommendation: "Recommendation") -> None:
 
 
 def _row(method: "MeasuredMethod") -> list[object]:
+    from adaptlab.comparisons.row_names import row_title  # loads the methods
+
     return [
-        method.label,
+        row_title(method.label),
         Share(method.score.mean),
         f"{100 * method.score.low:.1f} to {100 * method.score.high:.1f} %",
         *_facts(method),

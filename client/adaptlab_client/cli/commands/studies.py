@@ -63,6 +63,7 @@ StudyArgument = Annotated[
         metavar="STUDY", help="Id or name of a study.", autocompletion=suggestions.studies
     ),
 ]
+OtherArgument = Annotated[str, typer.Argument(metavar="PROJECT", help="Name of the project.")]
 StudiesArgument = Annotated[
     list[str],
     typer.Argument(
@@ -281,11 +282,29 @@ def delete(
             )
 
 
+def share(
+    context: typer.Context,
+    study: StudyArgument,
+    other: OtherArgument,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Share a study with another project of yours, which can then read it with its results."""
+    with open_client(context) as client:
+        _print(client.studies.share(study, other), output)
+
+
+def take_back(context: typer.Context, study: StudyArgument, other: OtherArgument) -> None:
+    """Stop sharing a study with a project."""
+    with open_client(context) as client:
+        client.studies.take_back(study, other)
+    say(f"took study {one_line(study)} back from {one_line(other)}")
+
+
 def application() -> typer.Typer:
     """Return the commands of `adaptlab studies`."""
     return group(
         "studies",
-        "Draft, create, list, extend, clone and cancel studies: many jobs for one question.",
+        "Draft, create, list, extend, clone, share and cancel studies: many jobs for one question.",
         {
             "new": new_study.new,
             "create": create,
@@ -299,6 +318,8 @@ def application() -> typer.Typer:
             "delete": delete,
             "extend": extend,
             "clone": clone,
+            "share": share,
+            "take-back": take_back,
             "bundle": bundle.save,
         },
     )

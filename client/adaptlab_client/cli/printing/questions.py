@@ -14,12 +14,21 @@ METHODS = ("method", "budget", "stage", "rate", "seeds", "score", "replicate-ste
 
 def print_question(question: "QuestionView") -> None:
     """Print the answer so far, the evidence, and what it has cost."""
+    from adaptlab.comparisons.row_names import row_title
     from adaptlab.questions.wording import spent_text  # a plain `--help` loads no pydantic
 
     print(one_line(question.sentence))
     print()
     rows = [
-        [m.label, table.place.budget, m.stage, m.rate, m.seeds, m.accuracy, m.replicate_steps]
+        [
+            row_title(m.label),
+            table.place.budget,
+            m.stage,
+            m.rate,
+            m.seeds,
+            m.accuracy,
+            m.replicate_steps,
+        ]
         for table in question.tables
         for m in table.methods
     ]
