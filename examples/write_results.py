@@ -407,7 +407,8 @@ def _effort(runs: Sequence[Run], plan: StudyPreview | None) -> Iterator[str]:
     for run in runs:
         budget, estimate = run.job.budget, planned.get(run.job.spec_digest or "")
         yield (
-            f"| {run.job.method or run.job.base_model or run.job.name} on {run.job.task} | "
+            f"| {run.job.method or run.job.base_model or run.job.name}"
+            f"{f' on {run.job.task}' if run.job.task else ''} | "
             f"{f'{budget.trainable_parameters:,}' if budget else ''} | "
             f"{f'{estimate.seconds:.0f} s' if estimate else ''} | "
             f"{run.seconds:.0f} s{', before' if run.reused else ''} |"

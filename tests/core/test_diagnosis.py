@@ -359,6 +359,19 @@ def test_nothing_is_decided_where_nobody_learned_the_task():
     assert "a reference such as full fine-tuning" in found(reference=None).missing[0]
 
 
+@pytest.mark.parametrize(
+    ("accuracy", "opening"),
+    [
+        (0.09, "The cause of the failure of prefix-tuning"),
+        (0.3, "Why prefix-tuning learns only part of the task"),
+    ],
+)
+def test_what_learns_a_part_is_no_failure(accuracy: float, opening: str):
+    diagnosis = found(subject={"test_accuracy": accuracy}, reference=None)
+    assert diagnosis.cause == "undecided"
+    assert diagnosis.text.startswith(f"{opening} is undecided: ")
+
+
 def test_nothing_is_decided_where_every_trial_diverged():
     lost = tuple(trial.model_copy(update={"final_loss": None}) for trial in STUCK.trials)
     assert "diverged" in found(subject={"trials": lost}).text

@@ -17,6 +17,7 @@ from adaptlab.comparisons.diagnosis_measures import (
     best_of_seeds,
     ended_seeds,
     has_learned,
+    has_learned_partly,
     high_loss,
     is_bracketed_above,
     is_bracketed_below,
@@ -276,6 +277,7 @@ _OPENINGS: dict[Cause, str] = {
     "generalisation": "{} learns its training items but fails on new ones",
     "undecided": "The cause of the failure of {} is undecided",
 }
+_OF_A_PART = "Why {} learns only part of the task is undecided"
 
 
 def _answer(
@@ -286,8 +288,10 @@ def _answer(
     if same:
         others = " and ".join(map(method_in_sentence, same))
         name += f", which computes the same function as {others},"
-    opening = _OPENINGS[cause].format(name)
-    if _OPENINGS[cause].startswith("{}"):
+    partly = cause == "undecided" and has_learned_partly(evidence)
+    template = _OF_A_PART if partly else _OPENINGS[cause]
+    opening = template.format(name)
+    if template.startswith("{}"):
         opening = starting(opening, subject.method)
     lacking = f" Not measured: {'; '.join(missing)}." if missing else ""
     return Diagnosis(
