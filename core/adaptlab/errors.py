@@ -1,7 +1,8 @@
 """Errors of the core; each names the value, the limit and the next step."""
 
 import errno
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,14 @@ class Problem:
     allowed: tuple[str | int | float, ...] = ()
     nearest: tuple[str | int | float, ...] = ()
     column: int | None = None
+
+
+def below(pointer: str, problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return the problems of a part of a document, with places in the whole.
+
+    `pointer` is that of the part.
+    """
+    return tuple(replace(one, pointer=pointer + one.pointer) for one in problems)
 
 
 class AdaptlabError(Exception):

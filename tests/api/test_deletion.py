@@ -24,6 +24,7 @@ from tests.services.recorded import record_a_whole_run
 from adaptlab_db.tables import Artifact, Job, Table, Token
 from adaptlab_services.errors import StillNeeded
 from adaptlab_services.jobs import job_deletion
+from adaptlab_services.models import base_models
 from adaptlab_services.storage.collecting import collect
 
 Sessions = sessionmaker[Session]
@@ -164,7 +165,7 @@ def test_a_base_model_goes_after_its_adaptations(
 def test_no_adaptation_begins_while_its_base_model_is_deleted(
     sessions: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_deletion, "LONGEST_WAIT", "200ms")
+    monkeypatch.setattr(base_models, "LONGEST_WAIT", "200ms")
     with sessions.begin() as session:
         maker = a_base_model(session)
     with sessions.begin() as creating:

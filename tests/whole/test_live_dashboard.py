@@ -117,7 +117,7 @@ def test_two_jobs_are_ticked_and_compared(person: Visitor, dashboard: Dashboard)
     differences = page.locator("#table-0-0-differences")
     differences.scroll_into_view_if_needed()
     expect(differences.locator("svg.marks")).to_be_visible()
-    expect(page.locator(".verdicts")).to_contain_text("prefix_tuning")
+    expect(page.locator(".verdicts")).to_contain_text("Prefix-tuning")
 
 
 def press_until(page: Page, key: str, focused: str, most: int = 60) -> None:

@@ -7,7 +7,7 @@ from typing import TypeVar, overload
 
 from pydantic import ValidationError
 
-from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.errors import InvalidSpec, Problem, below
 from adaptlab.figures import counted
 from adaptlab.plugins.dataset import NO_DATASETS, Datasets
 from adaptlab.plugins.family import FAMILIES, AnyFamily, Family
@@ -204,6 +204,8 @@ def configured(plug_in: type[P], choice: Choice, pointer: str) -> P:
         schema = plug_in.model_json_schema
         problems = validation_problems(error.errors(), document, pointer, schema)
         raise InvalidSpec(*problems) from error
+    except InvalidSpec as error:  # from a plug-in among its members, with a pointer from there
+        raise InvalidSpec(*below(pointer, error.problems)) from error
 
 
 def family_shape(family: Family, classes: int | None = None) -> ModelShape:

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, ValidatorFunctionWrapHandler, field_validator
 
-from adaptlab.errors import Problem
+from adaptlab.errors import InvalidSpec, Problem, below
 from adaptlab.methods.in_context import InContext
 from adaptlab.plugins.dataset import Datasets
 from adaptlab.plugins.family import Family
@@ -38,6 +38,14 @@ class OnDemonstrations(TheoryCheck, ABC):
     samples: int = Field(default=500, ge=100, le=4096)
     in_context: InContext = InContext()
     demonstration_sets: int = Field(default=3, ge=1, le=16)
+
+    @field_validator("task", mode="wrap")
+    @classmethod
+    def _place(cls, task: object, handler: ValidatorFunctionWrapHandler) -> AnyTask:
+        try:
+            return handler(task)
+        except InvalidSpec as error:
+            raise InvalidSpec(*below("/task", error.problems)) from error
 
     @property
     def items(self) -> int:
