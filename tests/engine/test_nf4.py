@@ -1,6 +1,6 @@
 """Base models in four bits: the published levels, and adaptations of them."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from statistics import NormalDist
@@ -8,6 +8,7 @@ from statistics import NormalDist
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.engine.four_bits import a_job, restored
 from tests.engine.imported import placed, resolved
 from tests.engine.library_models import MODELS
 from tests.engine.making import Remembering
@@ -32,9 +33,7 @@ from adaptlab.measurements.results import (
     Started,
 )
 from adaptlab.specs.quantised import base_bytes, quantised_sites
-from adaptlab.specs.resolve import BaseModelFacts, resolve
-from adaptlab.specs.resolved import ResolvedAdapt, ResolvedImport, spec_digest
-from adaptlab.specs.spec import AdaptSpec
+from adaptlab.specs.resolved import ResolvedImport
 
 
 def random_matrix(rows: int, columns: int) -> Tensor:
@@ -94,44 +93,12 @@ FOLDERS: dict[str, Callable[[Path], object]] = {
 }
 
 
-def a_job(spec: ResolvedImport, precision: str = "float64") -> ResolvedAdapt:
-    facts = BaseModelFacts(
-        name="tiny",
-        digest=spec_digest(spec),
-        family=spec.family,
-        task=None,
-        replicates=1,
-        folder=spec.model_folder,
-    )
-    document = {
-        "base_model": "tiny",
-        "task": {"name": "sort_descending", "length": 4, "alphabet": 5},
-        "method": {"name": "lora", "rank": 1},
-        "seeds": 2,
-        "training": {
-            "steps": 4, "batch_size": 4, "precision": precision, "base_weights": "nf4",
-        },
-        "evaluation": {"samples": 30},
-        "capture": {"attention": {"samples": 1}},
-    }  # fmt: skip
-    return resolve(AdaptSpec.model_validate(document), facts)
-
-
 def trained(spec: ResolvedImport, folder: Path, scratch: Path, precision: str) -> Remembering:
     observer = Remembering()
     scratch.mkdir()
     job = a_job(spec, precision)
     run(job, (), scratch, observer, "cpu", folder=placed(spec, folder))
     return observer
-
-
-def restored(
-    tensors: Iterable[tuple[str, Tensor]], names: frozenset[str]
-) -> Iterator[tuple[str, Tensor]]:
-    """What `nf4.quantised` yields, as floats."""
-    for name, tensor in tensors:
-        exact = Packed.of(tensor).restored(tensor.dtype) if name in names else tensor
-        yield name, exact.unsqueeze(0)
 
 
 @pytest.mark.parametrize("family", FOLDERS)

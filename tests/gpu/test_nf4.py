@@ -1,26 +1,23 @@
 """Base weights in four bits, on a GPU."""
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.engine.four_bits import a_job, restored
 from tests.engine.imported import placed, resolved
 from tests.engine.making import Remembering
 from tests.engine.published import llama, randomised
 from tests.folders import a_qwen3_folder
 from tests.gpu.both import CLOSE, CUDA, furthest
-from torch import Tensor
 
 from adaptlab.engine import nf4
 from adaptlab.engine.nf4 import Packed
 from adaptlab.engine.run import run
 from adaptlab.engine.step_graph import use_graphs
 from adaptlab.measurements.results import CheckpointWritten, Evaluated
-from adaptlab.specs.resolve import BaseModelFacts, resolve
-from adaptlab.specs.resolved import ResolvedImport, spec_digest
-from adaptlab.specs.spec import AdaptSpec
+from adaptlab.specs.resolved import ResolvedImport
 
 pytestmark = pytest.mark.gpu
 
@@ -69,33 +66,7 @@ def test_an_adaptation_of_four_bits_is_that_of_the_restored_floats(
 
 def trained(spec: ResolvedImport, folder: Path, scratch: Path) -> Remembering:
     """An adaptation by LoRA whose base weights are in four bits."""
-    facts = BaseModelFacts(
-        name="tiny",
-        digest=spec_digest(spec),
-        family=spec.family,
-        task=None,
-        replicates=1,
-        folder=spec.model_folder,
-    )
-    document = {
-        "base_model": "tiny",
-        "task": {"name": "sort_descending", "length": 4, "alphabet": 5},
-        "method": {"name": "lora", "rank": 1},
-        "seeds": 2,
-        "training": {"steps": 12, "batch_size": 4, "precision": "float64", "base_weights": "nf4"},
-        "evaluation": {"samples": 30},
-    }
     observer = Remembering()
     scratch.mkdir()
-    job = resolve(AdaptSpec.model_validate(document), facts)
-    run(job, (), scratch, observer, "cuda", folder=placed(spec, folder))
+    run(a_job(spec, steps=12), (), scratch, observer, "cuda", folder=placed(spec, folder))
     return observer
-
-
-def restored(
-    tensors: Iterable[tuple[str, Tensor]], names: frozenset[str]
-) -> Iterator[tuple[str, Tensor]]:
-    """What `nf4.quantised` yields, as floats."""
-    for name, tensor in tensors:
-        exact = Packed.of(tensor).restored(tensor.dtype) if name in names else tensor
-        yield name, exact.unsqueeze(0)

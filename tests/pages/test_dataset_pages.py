@@ -147,6 +147,15 @@ def test_a_dataset_is_shared_and_taken_back_on_its_page(visitor: TestClient):
     assert (refused.status_code, "not changed" in refused.text) == (404, True)
 
 
+def test_forms_of_sharing_are_audited_like_the_api(visitor: TestClient):
+    visitor.post("/v1/projects", json={"name": "third"}, headers=forms.HERE)
+    form = {"project": "third"}
+    for change in ("share", "take-back"):
+        visitor.post(f"/datasets/reviews/{change}", data=form, headers=forms.HERE)
+    noted = [entry["action"] for entry in visitor.get("/v1/audit").json()["data"]]
+    assert {"share_dataset", "take_dataset_back"} <= set(noted)
+
+
 def test_strangers_datasets_have_no_button(
     browser: TestClient, visitor: TestClient, sessions: forms.Sessions
 ):

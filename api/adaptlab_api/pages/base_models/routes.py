@@ -1,22 +1,17 @@
 """Routes of the list of base models, and of one with its lineage."""
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated
-from urllib.parse import quote
-
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from sqlalchemy.orm import Session
 
 from adaptlab_api.pages.rendering.examples import first_job
 from adaptlab_api.pages.rendering.formats import pretty
-from adaptlab_api.pages.rendering.forms import small_form_fields
 from adaptlab_api.pages.rendering.job_titles import job_title
 from adaptlab_api.pages.rendering.navigation import MODELS, NavigationEntry
 from adaptlab_api.pages.rendering.parameters import ReaderDep, server_address
 from adaptlab_api.pages.rendering.renderer import Renderer
-from adaptlab_api.pages.rendering.sharing import new_share, project_in, share_answer
-from adaptlab_api.requests.dependencies import SessionDep, SubmitterDep
+from adaptlab_api.pages.rendering.sharing import Shared, add_sharing
+from adaptlab_api.requests.dependencies import SessionDep
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_services.errors import NotFound
@@ -25,11 +20,10 @@ from adaptlab_services.results import lineage
 
 HERE = "/base-models"
 NAVIGATION = NavigationEntry(6, "Base models", HERE, MODELS)
+SHARED = Shared(HERE, "base_model", "name", base_model_sharing.share, base_model_sharing.take_back)
 PAGE_SIZE = 50
 POLL = 5
 NO_MODEL = "No base model of your projects has this name. The name may be mistyped."
-
-FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(small_form_fields)]
 
 
 def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
@@ -61,48 +55,8 @@ def base_model_routes(renderer: Renderer) -> APIRouter:
         content["may_share"] = base_model_sharing.may_share(session, name)
         return renderer.page("base-model.html", {**shown, **content})
 
-    _add_sharing(router, renderer)
+    add_sharing(router, renderer, SHARED)
     return router
-
-
-def _add_sharing(router: APIRouter, renderer: Renderer) -> None:
-    """Add the forms that share a base model and take it back."""
-
-    @router.post("/{name}/share")
-    @needs("submitter")
-    def share_base_model(  # pyright: ignore[reportUnusedFunction] - the router keeps it
-        name: str,
-        fields: FieldsDep,
-        request: Request,
-        session: SessionDep,
-        principal: SubmitterDep,
-    ) -> Response:
-        shown: dict[str, object] = {"principal": principal, "here": HERE}
-
-        def share() -> None:
-            base_model_sharing.share(session, name, new_share(fields))
-
-        return share_answer(renderer, request, session, shown, _page_of(name), share)
-
-    @router.post("/{name}/take-back")
-    @needs("submitter")
-    def take_base_model_back(  # pyright: ignore[reportUnusedFunction] - the router keeps it
-        name: str,
-        fields: FieldsDep,
-        request: Request,
-        session: SessionDep,
-        principal: SubmitterDep,
-    ) -> Response:
-        shown: dict[str, object] = {"principal": principal, "here": HERE}
-
-        def take_back() -> None:
-            base_model_sharing.take_back(session, name, project_in(fields))
-
-        return share_answer(renderer, request, session, shown, _page_of(name), take_back)
-
-
-def _page_of(name: str) -> str:
-    return f"{HERE}/{quote(name, safe='')}"
 
 
 def _listed(session: Session, page_token: str) -> dict[str, object]:

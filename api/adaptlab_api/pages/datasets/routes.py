@@ -1,37 +1,30 @@
 """Routes of the list of datasets and of one dataset."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated
-from urllib.parse import quote
-
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 from sqlalchemy.orm import Session
 
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.rendering.formats import pretty
-from adaptlab_api.pages.rendering.forms import small_form_fields
 from adaptlab_api.pages.rendering.navigation import MODELS, NavigationEntry
 from adaptlab_api.pages.rendering.parameters import ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
-from adaptlab_api.pages.rendering.sharing import new_share, project_in, share_answer
+from adaptlab_api.pages.rendering.sharing import Shared, add_sharing
 from adaptlab_api.requests.dependencies import SessionDep, SubmitterDep
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_services.errors import Conflict, Forbidden, NotFound
 from adaptlab_services.models import dataset_deletion, dataset_sharing, datasets
-from adaptlab_services.people.tokens import Principal
 
 HERE = "/datasets"
 NAVIGATION = NavigationEntry(7, "Datasets", HERE, MODELS)
+SHARED = Shared(HERE, "dataset", "name", dataset_sharing.share, dataset_sharing.take_back)
 PAGE_SIZE = 50
 MOST_VALUES = 12
 """Values of a field that are listed with their counts; further ones are counted."""
 NEEDED = "This dataset is still needed"
 NOT_ALLOWED = "You may not delete this dataset"
 NO_DATASET = "No dataset of your projects has this name. The name may be mistyped."
-
-FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(small_form_fields)]
 
 
 def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
@@ -78,54 +71,8 @@ def dataset_routes(renderer: Renderer) -> APIRouter:
             return renderer.fault(403, NOT_ALLOWED, str(refusal), shown)
         return noted(session, request, RedirectResponse(HERE, 303))
 
-    _add_sharing(router, renderer)
+    add_sharing(router, renderer, SHARED)
     return router
-
-
-def _add_sharing(router: APIRouter, renderer: Renderer) -> None:
-    """Add the forms that share a dataset and take it back."""
-
-    @router.post("/{name}/share")
-    @needs("submitter")
-    def share_dataset(  # pyright: ignore[reportUnusedFunction] - the router keeps it
-        name: str,
-        fields: FieldsDep,
-        request: Request,
-        session: SessionDep,
-        principal: SubmitterDep,
-    ) -> Response:
-        def share() -> None:
-            dataset_sharing.share(session, name, new_share(fields))
-
-        return _shared(renderer, request, session, principal, name, share)
-
-    @router.post("/{name}/take-back")
-    @needs("submitter")
-    def take_dataset_back(  # pyright: ignore[reportUnusedFunction] - the router keeps it
-        name: str,
-        fields: FieldsDep,
-        request: Request,
-        session: SessionDep,
-        principal: SubmitterDep,
-    ) -> Response:
-        def take_back() -> None:
-            dataset_sharing.take_back(session, name, project_in(fields))
-
-        return _shared(renderer, request, session, principal, name, take_back)
-
-
-def _shared(
-    renderer: Renderer,
-    request: Request,
-    session: Session,
-    principal: Principal,
-    name: str,
-    change: Callable[[], None],
-) -> Response:
-    """Change the sharing of a dataset, and return to its page."""
-    shown: dict[str, object] = {"principal": principal, "here": HERE}
-    page = f"{HERE}/{quote(name, safe='')}"
-    return share_answer(renderer, request, session, shown, page, change)
 
 
 def _listed(session: Session, page_token: str) -> dict[str, object]:

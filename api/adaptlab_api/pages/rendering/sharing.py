@@ -2,8 +2,11 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import quote
 
-from fastapi import Request
+from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
@@ -11,8 +14,10 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import InvalidSpec
 from adaptlab_api.answers.problems import Refused, status_of
 from adaptlab_api.limits.auditing import noted
+from adaptlab_api.pages.rendering.forms import small_form_fields
 from adaptlab_api.pages.rendering.renderer import Renderer
-from adaptlab_api.requests.dependencies import valid
+from adaptlab_api.requests.dependencies import SessionDep, SubmitterDep, valid
+from adaptlab_api.requests.rules import needs
 from adaptlab_services.errors import Conflict, Forbidden, NotFound
 from adaptlab_services.models.dataset_sharing import NewShare
 
@@ -20,32 +25,84 @@ NOT_SHARED = "The sharing was not changed"
 _NEW_SHARE = TypeAdapter(NewShare)
 
 Fields = Mapping[str, Sequence[str]]
+FieldsDep = Annotated[Fields, Depends(small_form_fields)]
 
 
-def project_in(fields: Fields) -> str:
-    """Return the project that the form names."""
-    return fields.get("project", ("",))[0].strip()
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A kind of resource that can be shared.
 
-
-def new_share(fields: Fields) -> NewShare:
-    """Return the share that the form asks for.
-
-    Raises `InvalidSpec` for a name that no project can have.
+    Its page is `here` with its name; `kind` is its part in the names of operations, and `parameter`
+    the name of the path's parameter.
     """
-    return valid(_NEW_SHARE, json.dumps({"project": project_in(fields)}).encode())
+
+    here: str
+    kind: str
+    parameter: str
+    share: Callable[[Session, str, NewShare], object]
+    take_back: Callable[[Session, str, str], object]
 
 
-def share_answer(
+def add_sharing(router: APIRouter, renderer: Renderer, shared: Shared) -> None:
+    """Add the forms that share a resource of a kind and take it back."""
+    place = "/{" + shared.parameter + "}"
+
+    @router.post(f"{place}/share", name=f"share_{shared.kind}")
+    @needs("submitter")
+    def share(  # pyright: ignore[reportUnusedFunction] - the router keeps it
+        name: Annotated[str, Path(alias=shared.parameter)],
+        fields: FieldsDep,
+        request: Request,
+        session: SessionDep,
+        principal: SubmitterDep,
+    ) -> Response:
+        def change() -> None:
+            shared.share(session, name, _new_share(fields))
+
+        shown: dict[str, object] = {"principal": principal, "here": shared.here}
+        return _answer(renderer, request, session, shown, name, change)
+
+    @router.post(f"{place}/take-back", name=f"take_{shared.kind}_back")
+    @needs("submitter")
+    def take_back(  # pyright: ignore[reportUnusedFunction] - the router keeps it
+        name: Annotated[str, Path(alias=shared.parameter)],
+        fields: FieldsDep,
+        request: Request,
+        session: SessionDep,
+        principal: SubmitterDep,
+    ) -> Response:
+        def change() -> None:
+            shared.take_back(session, name, _project(fields))
+
+        shown: dict[str, object] = {"principal": principal, "here": shared.here}
+        return _answer(renderer, request, session, shown, name, change)
+
+
+def _answer(
     renderer: Renderer,
     request: Request,
     session: Session,
     shown: dict[str, object],
-    page: str,
-    change: Callable[[], object],
+    name: str,
+    change: Callable[[], None],
 ) -> Response:
     """Change the sharing of a resource, and return to its page."""
     try:
         change()
     except (NotFound, Conflict, Forbidden, InvalidSpec, Refused) as refusal:
         return renderer.fault(status_of(refusal), NOT_SHARED, str(refusal), shown)
-    return noted(session, request, RedirectResponse(f"{page}#sharing", 303))
+    page = f"{shown['here']}/{quote(name, safe='')}#sharing"
+    return noted(session, request, RedirectResponse(page, 303))
+
+
+def _project(fields: Fields) -> str:
+    """Return the project that the form names."""
+    return fields.get("project", ("",))[0].strip()
+
+
+def _new_share(fields: Fields) -> NewShare:
+    """Return the share that the form asks for.
+
+    Raises `InvalidSpec` for a name that no project can have.
+    """
+    return valid(_NEW_SHARE, json.dumps({"project": _project(fields)}).encode())

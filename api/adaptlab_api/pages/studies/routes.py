@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
-from urllib.parse import quote
 
 from fastapi import APIRouter, BackgroundTasks, Depends, Request
 from fastapi.responses import RedirectResponse, Response
@@ -19,7 +18,7 @@ from adaptlab_api.pages.rendering.forms import form_fields, small_form_fields
 from adaptlab_api.pages.rendering.navigation import NavigationEntry
 from adaptlab_api.pages.rendering.parameters import Number, Reader, ReaderDep, server_address
 from adaptlab_api.pages.rendering.renderer import Renderer
-from adaptlab_api.pages.rendering.sharing import new_share, project_in, share_answer
+from adaptlab_api.pages.rendering.sharing import Shared, add_sharing
 from adaptlab_api.pages.studies.extending import USUAL, extend_page, extension_of
 from adaptlab_api.pages.studies.page import study_list, study_page
 from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, SubmitterDep, UnitsDep
@@ -33,6 +32,7 @@ from adaptlab_services.studies import studies, study_deletion, study_sharing
 
 HERE = "/studies"
 NAVIGATION = NavigationEntry(2, "Studies", HERE)
+SHARED = Shared(HERE, "study", "study", study_sharing.share, study_sharing.take_back)
 NO_STUDY = (
     "No study has this name or id. The name may be mistyped, or the study may be on another server."
 )
@@ -132,7 +132,7 @@ def study_routes(renderer: Renderer) -> APIRouter:
 
     _add_annotating(router, renderer)
     _add_deletion(router, renderer)
-    _add_sharing(router, renderer)
+    add_sharing(router, renderer, SHARED)
     _add_extending(router, renderer)
     return router
 
@@ -180,46 +180,6 @@ def _add_deletion(router: APIRouter, renderer: Renderer) -> None:
         except (Conflict, Forbidden) as refusal:
             return renderer.fault(status_of(refusal), NOT_DELETED, str(refusal), shown)
         return noted(session, request, RedirectResponse(HERE, 303))
-
-
-def _add_sharing(router: APIRouter, renderer: Renderer) -> None:
-    """Add the forms that share a study and take it back."""
-
-    @router.post("/{study}/share")
-    @needs("submitter")
-    def share_study(  # pyright: ignore[reportUnusedFunction] - the router keeps it
-        study: str,
-        fields: FieldsDep,
-        request: Request,
-        session: SessionDep,
-        principal: SubmitterDep,
-    ) -> Response:
-        shown: dict[str, object] = {"principal": principal, "here": HERE}
-
-        def share() -> None:
-            study_sharing.share(session, study, new_share(fields))
-
-        return share_answer(renderer, request, session, shown, _page_of(study), share)
-
-    @router.post("/{study}/take-back")
-    @needs("submitter")
-    def take_study_back(  # pyright: ignore[reportUnusedFunction] - the router keeps it
-        study: str,
-        fields: FieldsDep,
-        request: Request,
-        session: SessionDep,
-        principal: SubmitterDep,
-    ) -> Response:
-        shown: dict[str, object] = {"principal": principal, "here": HERE}
-
-        def take_back() -> None:
-            study_sharing.take_back(session, study, project_in(fields))
-
-        return share_answer(renderer, request, session, shown, _page_of(study), take_back)
-
-
-def _page_of(study: str) -> str:
-    return f"{HERE}/{quote(study, safe='')}"
 
 
 def _add_extending(router: APIRouter, renderer: Renderer) -> None:
