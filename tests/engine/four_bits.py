@@ -1,4 +1,4 @@
-"""Adaptations of base weights in four bits, and the floats that those stand for."""
+"""Adaptations of base weights in four bits, and those weights as floats."""
 
 from collections.abc import Iterable, Iterator
 
