@@ -4,13 +4,14 @@ The limits keep a stuck process from holding locks.
 """
 
 import select
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from psycopg import Cursor
 from psycopg.pq import Format
 from pydantic_core import from_json, to_json
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, text
 from sqlalchemy import create_engine as _create_engine
 from sqlalchemy.engine import make_url
 from sqlalchemy.engine.interfaces import ExecutionContext
@@ -127,6 +128,34 @@ def one_by_one(factory: sessionmaker[Session], info: Mapping[str, object] | None
     session = factory(info=dict(info or {}))
     session.connection(execution_options={"isolation_level": "AUTOCOMMIT"})
     return session
+
+
+_PAUSES = text("""
+    WITH earlier AS MATERIALIZED (
+        SELECT current_setting('idle_in_transaction_session_timeout') AS pause
+    )
+    SELECT earlier.pause, set_config('idle_in_transaction_session_timeout', :longest, true)
+    FROM earlier
+""")
+
+
+def allow_pauses(session: Session, longest: str) -> str:
+    """Let the unit of work pause for longer than `LIMITS` between two statements.
+
+    `longest` is a duration of Postgres, such as `15s`. Returns the earlier limit.
+    """
+    return session.execute(_PAUSES, {"longest": longest}).scalars().one()
+
+
+@contextmanager
+def long_pause(session: Session, longest: str) -> Generator[None]:
+    """Let the unit of work pause for as long as `longest` within the block.
+
+    After an error the unit of work is expected to end.
+    """
+    earlier = allow_pauses(session, longest)
+    yield
+    allow_pauses(session, earlier)
 
 
 def informed(factory: sessionmaker[Session], name: str, fact: object) -> sessionmaker[Session]:

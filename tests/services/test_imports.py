@@ -1,12 +1,13 @@
 """Imports as jobs: registration, waiting jobs, and failures."""
 
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session, sessionmaker
 from tests.folders import PARAMETERS, QUERY, a_model_folder, with_weights
 from tests.making import (
@@ -19,14 +20,16 @@ from tests.making import (
 )
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.specs.spec import AnySpec, JobSpec
+from adaptlab.specs.spec import AnySpec, JobSpec, ModelFile
+from adaptlab.weights import placed_folder
+from adaptlab.weights.model_folder import CheckedFolder, fingerprint
 from adaptlab_answers.jobs import JobView
 from adaptlab_db.tables import Artifact, BaseModel, Job
 from adaptlab_services.errors import Conflict, ReportRefused
 from adaptlab_services.jobs import jobs, lists
 from adaptlab_services.jobs.lists import JobQuery
 from adaptlab_services.leases.lease_views import LeaseView
-from adaptlab_services.models import base_models
+from adaptlab_services.models import base_models, model_folders
 from adaptlab_services.models.model_folders import ModelRoots
 
 Sessions = sessionmaker[Session]
@@ -158,6 +161,26 @@ def test_an_inline_import_is_made_once(sessions: Sessions, roots: ModelRoots) ->
     assert (first.state, first.base_model) == ("waiting", "llama")
     assert (second.state, second.base_model) == ("waiting", "llama")
     assert stored(sessions) == (3, 1)
+
+
+def test_a_folder_can_be_read_for_longer_than_other_pauses(
+    sessions: Sessions, roots: ModelRoots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network disk can take seconds for a large model, at its import and at each job on it."""
+
+    def slowly(checked: CheckedFolder) -> tuple[ModelFile, ...]:
+        time.sleep(0.5)
+        return fingerprint(checked)
+
+    for reader in (model_folders, placed_folder):
+        monkeypatch.setattr(reader, "fingerprint", slowly)
+    for document in (IMPORT, ADAPT):
+        with sessions.begin() as session:
+            principal = a_principal(session)
+            session.execute(text("SET LOCAL idle_in_transaction_session_timeout = '300ms'"))
+            jobs.create(session, principal, SPECS.validate_python(document), roots=roots)
+            assert session.scalar(text("SHOW idle_in_transaction_session_timeout")) == "300ms"
+    assert stored(sessions) == (2, 1)
 
 
 def test_another_model_at_the_same_place_is_another_base_model(

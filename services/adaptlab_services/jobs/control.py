@@ -186,11 +186,11 @@ def _is_ready(session: Session, job: Job) -> bool:
 def _check_folders(session: Session, job: Job, roots: ModelRoots) -> None:
     """Raise `InvalidSpec` if a model folder of the job is gone or has changed."""
     resolved = ResolvedSpec.model_validate(job.resolved_spec)
-    folder_changes.check_unchanged(resolved.model_folder, roots, "/folder")
+    folder_changes.check_unchanged(session, resolved.model_folder, roots, "/folder")
     if job.base_model is not None and job.kind not in MAKE_BASE_MODELS:
         with access.inside(session, job.project_id):
             base = base_models.facts(session, job.base_model)
-        folder_changes.check_base(base, roots, "/base_model")
+        folder_changes.check_base(session, base, roots, "/base_model")
 
 
 def _copy(session: Session, principal: Principal, job: Job, *, is_ready: bool) -> UUID:

@@ -37,6 +37,7 @@ from adaptlab.specs.spec import (
 )
 from adaptlab_answers.jobs import JobView, Preview
 from adaptlab_db.job_states import TERMINAL_STATES, UNCLAIMED_STATES
+from adaptlab_db.session import long_pause
 from adaptlab_db.tables import Job
 from adaptlab_services.errors import Conflict, NotFound
 from adaptlab_services.jobs import estimates, gpu_needs, slow_precision, transit_sizes
@@ -54,7 +55,12 @@ from adaptlab_services.limits import limits, quotas, sizes
 from adaptlab_services.models import base_models, datasets, folder_changes
 from adaptlab_services.models.adapter_folders import resolved_adapter
 from adaptlab_services.models.dataset_deletion import check_present
-from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots, resolved_import
+from adaptlab_services.models.model_folders import (
+    LONGEST_READING,
+    NO_ROOTS,
+    ModelRoots,
+    resolved_import,
+)
 from adaptlab_services.models.token_checks import check_tokens
 from adaptlab_services.people import access, audit, idempotency
 from adaptlab_services.people.audit import Entry
@@ -361,10 +367,10 @@ def _resolved_adaptation(
     on which it is evaluated as well.
     """
     if creator is None:
-        folder_changes.check_base(base, roots, "/base_model")
+        folder_changes.check_base(session, base, roots, "/base_model")
     for index, other in enumerate(others):
         pointer = f"/evaluation/base_models/{index}"
-        folder_changes.check_base(other, roots, pointer)
+        folder_changes.check_base(session, other, roots, pointer)
     if spec.adapter is not None:
         resolved = resolved_adapter(session, spec, base, roots, creator, others)
     else:
@@ -457,7 +463,9 @@ def resolved_base(session: Session, spec: BaseSpec, roots: ModelRoots) -> Resolv
     """Resolve the job that creates a base model; raises `InvalidSpec`."""
     sets = datasets.known(session)
     if isinstance(spec, ImportSpec):
-        return sizes.checked(session, resolved_import(session, spec, roots, sets))
+        with long_pause(session, LONGEST_READING):
+            found = resolved_import(session, spec, roots, sets)
+        return sizes.checked(session, found)
     resolved = sizes.checked(session, resolve(spec, None, sets))
     _check_texts(session, resolved, None, roots)
     return resolved

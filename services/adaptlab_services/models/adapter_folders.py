@@ -20,9 +20,15 @@ from adaptlab.specs.resolved import ResolvedAdapt, ResolvedImport, ResolvedPretr
 from adaptlab.specs.spec import UPLOADED, AdaptSpec, ModelFolder
 from adaptlab.values import AUTO
 from adaptlab.weights.folder_files import FolderFiles, PlainFolder
+from adaptlab_db.session import long_pause
 from adaptlab_services.models import datasets, uploaded_folders
 from adaptlab_services.models.base_tensors import BaseTensors
-from adaptlab_services.models.model_folders import SEPARATOR, ModelRoots, is_uploaded
+from adaptlab_services.models.model_folders import (
+    LONGEST_READING,
+    SEPARATOR,
+    ModelRoots,
+    is_uploaded,
+)
 from adaptlab_services.models.stored_folder import StoredFolder
 from adaptlab_services.people import access
 
@@ -49,9 +55,10 @@ def resolved_adapter(
     placed, files = _located(session, spec.adapter, roots)
     tensors = _base_tensors(session, spec, base.name, roots, creator)
     try:
-        folder = read_adapter_files(files)
-        _check_base(folder, base.name, tensors.imported_from, roots)
-        adapter = imported_adapter(base.family, folder, tensors.tensor)
+        with long_pause(session, LONGEST_READING):
+            folder = read_adapter_files(files)
+            _check_base(folder, base.name, tensors.imported_from, roots)
+            adapter = imported_adapter(base.family, folder, tensors.tensor)
     except BadAdapter as error:
         raise InvalidSpec(Problem(POINTER, "bad_adapter", str(error))) from error
     except NoPeftForm as error:

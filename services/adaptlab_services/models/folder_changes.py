@@ -1,13 +1,18 @@
 """Folders of base models that are gone or have changed since their import."""
 
+from sqlalchemy.orm import Session
+
 from adaptlab.errors import BadModelFolder, InvalidSpec, Problem
 from adaptlab.specs.resolve import BaseModelFacts
 from adaptlab.specs.spec import ModelFolder
 from adaptlab.weights.placed_folder import PlacedFolder
-from adaptlab_services.models.model_folders import SEPARATOR, ModelRoots
+from adaptlab_db.session import long_pause
+from adaptlab_services.models.model_folders import LONGEST_READING, SEPARATOR, ModelRoots
 
 
-def check_unchanged(folder: ModelFolder | None, roots: ModelRoots, pointer: str) -> None:
+def check_unchanged(
+    session: Session, folder: ModelFolder | None, roots: ModelRoots, pointer: str
+) -> None:
     """Check that a folder which this server can see is still as imported.
 
     It cannot see folders below roots that it does not have; a worker checks these. Uploaded folders
@@ -28,19 +33,20 @@ def check_unchanged(folder: ModelFolder | None, roots: ModelRoots, pointer: str)
         path=located.place, name=folder.folder, files=folder.files, within=located.root
     )
     try:
-        placed.checked()
+        with long_pause(session, LONGEST_READING):
+            placed.checked()
     except BadModelFolder as error:
         raise InvalidSpec(Problem(pointer, "folder_changed", str(error))) from error
 
 
-def check_base(base: BaseModelFacts, roots: ModelRoots, pointer: str) -> None:
+def check_base(session: Session, base: BaseModelFacts, roots: ModelRoots, pointer: str) -> None:
     """Check the folder of a base model, if its weights are read there.
 
     Raises:
         InvalidSpec: see `check_unchanged`.
     """
     if not base.is_stored:
-        check_unchanged(base.folder, roots, pointer)
+        check_unchanged(session, base.folder, roots, pointer)
 
 
 def _gone(problem: Problem) -> Problem:

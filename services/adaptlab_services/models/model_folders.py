@@ -18,6 +18,8 @@ from adaptlab_services.models.stored_folder import StoredFolder
 
 POINTER = "/folder"
 SEPARATOR = "/"
+LONGEST_READING = "60s"
+"""Longest time that a unit of work reads a folder, which can be on a slow network disk."""
 
 
 @dataclass(frozen=True, slots=True)

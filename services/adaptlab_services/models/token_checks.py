@@ -18,7 +18,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pydantic import ValidationError
-from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
@@ -38,6 +37,7 @@ from adaptlab_db.errors import (
     StoreNotConfigured,
     StoreUnreachable,
 )
+from adaptlab_db.session import long_pause
 from adaptlab_services.models.model_folders import Located, ModelRoots
 from adaptlab_services.models.token_process import Findings, Question
 
@@ -162,10 +162,8 @@ def _found(
             digests={name: digests[name] for name in (CONFIG, TOKENISER)},
             vocabulary=family_shape(base.family).vocabulary,
         )
-        session.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{LONGEST_PAUSE}'"))
-        answer = _asked(question)
-        session.execute(text("SET LOCAL idle_in_transaction_session_timeout TO DEFAULT"))
-        return answer
+        with long_pause(session, LONGEST_PAUSE):
+            return _asked(question)
 
 
 @contextmanager

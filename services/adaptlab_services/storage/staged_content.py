@@ -10,6 +10,7 @@ from sqlalchemy import select, text
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_db.artifacts import ArtifactStore, StoredArtifact
+from adaptlab_db.session import allow_pauses
 from adaptlab_db.staging import UNHURRIED, put_rows, stage, unstage
 from adaptlab_db.stores.postgres import of_equal_size
 from adaptlab_services.storage.uploads import LONGEST_PAUSE, LONGEST_WAIT
@@ -26,7 +27,7 @@ class StagedContent:
         """Make the content an artifact, in the caller's unit of work."""
         # Another request may be storing equal content, and a slow store can cause long pauses.
         session.execute(text(f"SET LOCAL lock_timeout = '{LONGEST_WAIT}'"))
-        session.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{LONGEST_PAUSE}'"))
+        allow_pauses(session, LONGEST_PAUSE)
         ArtifactStore(session).settle(self.name, self.artifact)
 
 

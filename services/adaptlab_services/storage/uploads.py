@@ -15,6 +15,7 @@ from adaptlab_answers.paging import Page
 from adaptlab_answers.storage import ReceivedChunk, UploadLinks, UploadView
 from adaptlab_db.artifacts import ArtifactStore, StoredArtifact
 from adaptlab_db.errors import BytesMissing
+from adaptlab_db.session import allow_pauses
 from adaptlab_db.staging import forget_aside, stage, unstage
 from adaptlab_db.tables import Upload, UploadChunk
 from adaptlab_services.errors import Conflict, NotFound, TooManyUploads, UploadTooLarge
@@ -102,7 +103,7 @@ def complete(session: Session, principal: Principal, upload_id: UUID) -> UploadV
     """
     # Another request may be completing the same upload, and a slow store can cause long pauses.
     session.execute(text(f"SET LOCAL lock_timeout = '{LONGEST_WAIT}'"))
-    session.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{LONGEST_PAUSE}'"))
+    allow_pauses(session, LONGEST_PAUSE)
     upload = found(session, principal, upload_id, lock=True)
     if is_complete(upload):
         return _view(session, upload)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, exists, func, or_, select, text, update
+from sqlalchemy import ColumnElement, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_or_not
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -24,7 +24,7 @@ from adaptlab.studies.study_expansion import expand
 from adaptlab.studies.study_plan import Cell, PlannedJob, StudyPlan
 from adaptlab.values import AUTO
 from adaptlab_db.job_states import TERMINAL_STATES, UNCLAIMED_STATES
-from adaptlab_db.session import one_by_one
+from adaptlab_db.session import allow_pauses, one_by_one
 from adaptlab_db.tables import Job, Study, StudyDecision, StudyJob, StudyPass, User
 from adaptlab_services.jobs import study_lock
 from adaptlab_services.jobs.rows import NewJob, insert_jobs
@@ -154,7 +154,7 @@ def reopen(session: Session, study: Study) -> None:
 
 def allow_computing(session: Session) -> None:
     """Let the unit of work compute longer than usual between two statements."""
-    session.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{LONGEST_COMPUTING}'"))
+    allow_pauses(session, LONGEST_COMPUTING)
 
 
 class _Plan:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, func, null, select, text, tuple_, update
+from sqlalchemy import ColumnElement, func, null, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -40,6 +40,7 @@ from adaptlab_answers.studies import (
     StudySummary,
     StudyView,
 )
+from adaptlab_db.session import long_pause
 from adaptlab_db.tables import Project, Study, StudyJob, User
 from adaptlab_services import paging
 from adaptlab_services.jobs import gpu_needs, jobs, slow_precision, study_lock, transit_sizes
@@ -388,15 +389,14 @@ def _plan(
     Raises `InvalidSpec` for more or larger jobs than are allowed.
     """
     for index, base in enumerate(bases):
-        folder_changes.check_base(base, rules.roots, f"/base_models/{index}")
+        folder_changes.check_base(session, base, rules.roots, f"/base_models/{index}")
     known = datasets.known(session)
     # Takes seconds for many jobs on deep models, while the session is idle in its transaction.
-    session.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{LONGEST_COMPUTING}'"))
-    plan = expand(spec, bases, rules.most_jobs, known)
-    planned = [(one.resolved, one.spec.resources.queue) for one in (*plan.jobs, *plan.checks)]
-    sizes.check_each(session, [resolved for resolved, _ in planned])
-    gpu_needs.check_each(session, planned)
-    session.execute(text("SET LOCAL idle_in_transaction_session_timeout TO DEFAULT"))
+    with long_pause(session, LONGEST_COMPUTING):
+        plan = expand(spec, bases, rules.most_jobs, known)
+        planned = [(one.resolved, one.spec.resources.queue) for one in (*plan.jobs, *plan.checks)]
+        sizes.check_each(session, [resolved for resolved, _ in planned])
+        gpu_needs.check_each(session, planned)
     _check_texts(session, spec, bases, plan, rules)
     return plan
 
