@@ -74,6 +74,14 @@ def test_seeds_less_than_half_way_to_the_best_method_are_failing(comparison: Com
     assert [row.failing.failing for row in comparison.cells[0].rows] == [6, 0, 0, 0]
 
 
+def test_a_gain_that_the_diagnosis_calls_a_failure_does_not_work() -> None:
+    """Once 5.8 % of exact matches "worked", beside a diagnosis of why the method fails."""
+    (cell,) = compare("add", [around(0.06, "lora", 1)]).cells
+    assert cell.sentence.startswith("LoRA does not work: it scores ")
+    (more,) = compare("add", [around(0.2, "lora", 1)]).cells
+    assert more.sentence.startswith("LoRA works")
+
+
 def test_seeds_that_share_a_base_are_said_not_to_be_independent():
     row = around(0.5, "lora", 1)
     apart = row.model_copy(update={"bases": tuple(range(len(row.seeds)))})

@@ -12,11 +12,10 @@ from adaptlab.comparisons.diagnosis_evidence import (
     TrialEvidence,
 )
 from adaptlab.comparisons.diagnosis_next import HIGHEST_RATE
+from adaptlab.statistics.failing import LEAST_GAIN
 
 SUCCEEDS_FROM = 0.5
 """A method has learned the task at this share of the reference's gain over chance."""
-PARTLY_FROM = 0.1
-"""A method has learned part of the task at this share of the way from chance to 1."""
 HIGH_FROM = 0.25
 """A loss is high if this share of the way from the reference's loss to chance is left."""
 STILL_FALLING = 0.1
@@ -190,7 +189,7 @@ def has_learned(evidence: Evidence, accuracy: float) -> bool:
 def has_learned_partly(evidence: Evidence) -> bool:
     """Return True if the subject is clearly better than chance."""
     chance = evidence.chance_accuracy
-    return evidence.subject.test_accuracy - chance >= PARTLY_FROM * (1 - chance)
+    return evidence.subject.test_accuracy - chance >= LEAST_GAIN * (1 - chance)
 
 
 def task_is_learnable(evidence: Evidence) -> bool:

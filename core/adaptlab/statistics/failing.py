@@ -15,8 +15,8 @@ from adaptlab.values import Value
 
 SUCCEEDS_FROM = 0.5
 """A seed succeeds if it has this share of the gain of the best method's median seed."""
-LEAST_GAIN = 0.05
-"""A seed that gains less than this share of the way from chance to 1 fails."""
+LEAST_GAIN = 0.1
+"""A seed with less than this share of the way from chance to 1 has learned nothing, and fails."""
 
 
 class FailingSeeds(Value):
