@@ -35,13 +35,15 @@ OWN_TASK = {"name": "sort_ascending", "length": 3, "alphabet": 4, "few_distinct"
 class Run:
     """Measurements of a job, the same for every seed except by `shift`.
 
-    The first `right` test items are right, and as many more as the seed's number times `shift`.
+    The first `right` test items are right, and as many more as the seed's number times `shift`;
+    of the base model alone it is `alone`.
     `loss` is the training loss at the end of every trial and `half` that at half of the steps;
     of the trials in their order it is higher by `above`.
     """
 
     right: int = 0
     shift: int = 0
+    alone: int = 7
     loss: float = 0.1
     half: float | None = None
     above: tuple[float, ...] = ()
@@ -95,7 +97,7 @@ def _events(spec: ResolvedSpec, run: Run) -> Iterator[results.Event]:
         right = min(ITEMS, run.right + run.shift * one.seed)
         if one.selected:
             yield _evaluated(one, spec.task, right, **run.figures(one.seed))
-            yield _evaluated(one, spec.task, 7, attached=False)
+            yield _evaluated(one, spec.task, run.alone, attached=False)
             if run.own_task:
                 yield _evaluated(one, OWN_TASK, run.own_task[0], attached=False)
                 yield _evaluated(one, OWN_TASK, run.own_task[1])

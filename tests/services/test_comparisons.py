@@ -1,5 +1,6 @@
 """Comparisons of invented rows: verdicts, warnings, causes and gaps."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID, uuid4
@@ -397,6 +398,31 @@ def test_a_base_that_has_not_learned_its_own_task_is_warned_of(
         f"{BASE} has not learned its own task: it scores 42.0 % on sort_ascending" in warning.text
     )
     assert "half way from chance to 1 is 50.8 %." in warning.text
+
+
+@pytest.mark.parametrize(
+    ("alone", "right", "said"),
+    [
+        (320, 322, " works ({}). The base model alone works, too."),  # it has changed nothing
+        (320, 8, "; chance is {}. The base model alone works."),  # it has spoilt the model
+        (8, 320, " works ({})."),
+        (8, 8, "; chance is {}."),
+    ],
+)
+def test_what_the_base_model_does_alone_is_not_credited_to_a_method(
+    sessions: Sessions, ada: Principal, alone: int, right: int, said: str
+) -> None:
+    job = submit(sessions, ada, method={"name": "lora", "rank": 1}, budget={})
+    run_all(sessions, lambda _: Run(right=right, alone=alone))
+    comparison = only_table(compared_jobs(sessions, job)).comparison
+    assert comparison is not None
+    assert re.search(re.escape(said).replace(r"\{\}", "[^()]+") + "$", comparison.sentence)
+    texts = [one.text for one in comparison.warnings if one.kind == "base_works_alone"]
+    if alone == 320:
+        (text,) = texts
+        assert text.startswith("The base model alone scores 80.0 % on this task.")
+    else:
+        assert texts == []
 
 
 def test_a_failed_job_is_missing_with_its_reason(sessions: Sessions, ada: Principal) -> None:

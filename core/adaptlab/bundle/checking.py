@@ -39,7 +39,7 @@ from adaptlab.values import Value
 
 V = TypeVar("V", bound=BaseModel)
 MOST_FINDINGS = 50
-OF_THE_SERVER = ("base_not_learned", "imported_base", "unread")
+OF_THE_SERVER = ("base_not_learned", "base_works_alone", "imported_base", "unread")
 """Warnings that rest on a server's base models and plug-ins, so that they are not recomputed."""
 
 

@@ -81,7 +81,7 @@ class Comparison(Value):
     `axis` is what the budgets limit. `comparisons` is the number of pairs for which p-values are
     corrected. `unseen_failure_rate` is the share of seeds that may fail although none of this
     number of seeds did. A seed of any row fails if it is below `failing_below`: half way from
-    `chance`, the accuracy of guessing, to the median seed of the best row, and at least 5 % of the
+    `chance`, the accuracy of guessing, to the median seed of the best row, and at least 10 % of the
     way from chance to 1. If `voided`, the settings differ so that the scores answer different
     questions, and nothing is concluded. `sentence` is the whole finding.
     """
@@ -155,8 +155,9 @@ def compare(
 
     voided = any(difference.weight == "voids" for difference in differences)
     below = failing_below(rows, chance, counting)
-    unlearned = sum(warning.kind == "base_not_learned" for warning in of_bases)
-    parts = _Parts(level, chance, below, counting, unlearned)
+    kinds = [warning.kind for warning in of_bases]
+    unlearned, works = kinds.count("base_not_learned"), "base_works_alone" in kinds
+    parts = _Parts(level, chance, below, counting, unlearned, base_works=works)
     silent = voided or bool(answers)
     pair_verdicts = () if silent else _verdicts(rows, parts, margin, false_better)
     seeds = min(len(row.seeds) for row in rows)
@@ -218,6 +219,7 @@ class _Parts:
     below: float
     counting: Counting
     unlearned_bases: int
+    base_works: bool
 
     def successful(self, row: Scores) -> tuple[int, ...]:
         return successful(row, self.below, self.counting)
@@ -306,6 +308,7 @@ def _cell(
             chance=parts.chance,
             voided=voided,
             unlearned_bases=parts.unlearned_bases,
+            base_works=parts.base_works,
         ),
     )
 

@@ -17,6 +17,7 @@ FEW_ITEMS = 100
 WarningKind = Literal[
     "not_comparable",
     "base_not_learned",
+    "base_works_alone",
     "unread",
     "unequal_effort",
     "unknown_effort",

@@ -49,6 +49,7 @@ def cell_sentence(
     chance: float = 0.0,
     voided: bool = False,
     unlearned_bases: int = 0,
+    base_works: bool = False,
 ) -> str:
     """Return the finding at one budget, fit to be pasted into a paper.
 
@@ -62,6 +63,7 @@ def cell_sentence(
         chance: the accuracy of guessing.
         voided: True if the settings differ so that nothing can be concluded.
         unlearned_bases: base models of these rows that have not learned their own tasks.
+        base_works: True if the base model alone has the score of a seed that succeeds.
     """
     if voided:
         return VOIDED
@@ -70,6 +72,8 @@ def cell_sentence(
         found = [_nothing_works(rows, names, chance)]
     else:
         found = [_works(rows, names), *_order(rows, names, verdicts, best, chosen)]
+    if base_works:
+        found.insert(1, f"The base model alone works{'' if _all_fail(rows) else ', too'}.")
     return " ".join([*found, *_unlearned(unlearned_bases)])
 
 

@@ -9,6 +9,7 @@ from typing import Protocol
 from uuid import UUID
 
 from adaptlab.comparisons.base_learned import OwnScore, base_warning
+from adaptlab.comparisons.base_works import base_works_alone
 from adaptlab.comparisons.comparability import ComparedJob
 from adaptlab.comparisons.comparison_warnings import ComparisonWarning, imported_base
 from adaptlab.comparisons.diagnosis_evidence import trial_evidence
@@ -31,6 +32,7 @@ from adaptlab.specs.resolve import model_shape
 from adaptlab.specs.resolved import ResolvedAdapt, UnreadSpec
 from adaptlab.statistics import Scores, scores_of
 from adaptlab.statistics.confusions import macro_f1, mean_over_seeds
+from adaptlab.statistics.failing import failing_below
 from adaptlab.studies.study_plan import Role
 from adaptlab_services.results.scored_jobs import ScoredJob
 
@@ -341,6 +343,26 @@ def base_warnings(rows: Sequence[Row]) -> tuple[ComparisonWarning, ...]:
         *(warning for warning in warnings if warning is not None),
         *map(imported_base, imported),
     )
+
+
+def alone_of(rows: Sequence[Row]) -> float | None:
+    """Return the mean accuracy of the base model alone on the rows' task.
+
+    None if it was not measured.
+    """
+    accuracies = [share for row in rows for job in row.jobs for share in job.base_alone]
+    return math.fsum(accuracies) / len(accuracies) if accuracies else None
+
+
+def already_working(
+    rows: Sequence[Row], scores: Sequence[Scores], chance: float
+) -> tuple[ComparisonWarning, ...]:
+    """Return a warning if the base model alone works by the rule of the rows."""
+    alone = alone_of(rows)
+    if alone is None:
+        return ()
+    warning = base_works_alone(alone, failing_below(scores, chance), chance)
+    return () if warning is None else (warning,)
 
 
 def chance_of(row: Row) -> float:

@@ -30,6 +30,7 @@ from adaptlab_services.comparisons.comparison_inputs import (
 )
 from adaptlab_services.comparisons.comparison_rows import (
     Row,
+    already_working,
     base_warnings,
     carried,
     chance_of,
@@ -255,6 +256,7 @@ def _comparison(
     scores = tuple(s for row in table.rows if (s := row.scores()) is not None)
     if not scores:
         return None
+    chance = chance_of(table.rows[0])
     return compare(
         table.task,
         scores,
@@ -264,8 +266,12 @@ def _comparison(
         level=strictness.level,
         tables=tables,
         differences=comparability(compared_jobs(table.rows)),
-        of_bases=(*base_warnings(table.rows), *unread_warnings(table.rows)),
-        chance=chance_of(table.rows[0]),
+        of_bases=(
+            *base_warnings(table.rows),
+            *already_working(table.rows, scores, chance),
+            *unread_warnings(table.rows),
+        ),
+        chance=chance,
         answers=dict(table.answers),
     )
 

@@ -26,8 +26,8 @@ from adaptlab.values import AUTO
 from adaptlab_answers.models import MethodAnswer
 from adaptlab_db.tables import Attempt, BaseModel, Job
 from adaptlab_services.comparisons.comparison_groups import tables_of_jobs
-from adaptlab_services.comparisons.comparison_rows import Row, compared_jobs
-from adaptlab_services.results.scored_jobs import ScoredJob, base_accuracies, scored_jobs
+from adaptlab_services.comparisons.comparison_rows import Row, alone_of, compared_jobs
+from adaptlab_services.results.scored_jobs import ScoredJob, scored_jobs
 
 MOST_JOBS = 200
 """Limit on the runs that are considered, the latest first."""
@@ -79,13 +79,11 @@ class RunFacts:
 class ReadRuns:
     """Runs that can answer a question, with all measurements.
 
-    The runs are read in one unit of work. `base_accuracies` are those of the base model without
-    adaptation, by job.
+    The runs are read in one unit of work.
     """
 
     runs: Mapping[UUID, RunFacts]
     scored: tuple[ScoredJob, ...]
-    base_accuracies: Mapping[UUID, Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +175,7 @@ def read_runs(session: Session, question: ResolvedQuestion) -> ReadRuns:
     """Read the runs within the budget that the caller can see."""
     runs = _runs(session, question)
     scored = scored_jobs(session, runs)
-    return ReadRuns(runs, tuple(scored.values()), base_accuracies(session, runs))
+    return ReadRuns(runs, tuple(scored.values()))
 
 
 def evidence_of(question: ResolvedQuestion, read: ReadRuns) -> Evidence | NoEvidence:
@@ -198,7 +196,7 @@ def evidence_of(question: ResolvedQuestion, read: ReadRuns) -> Evidence | NoEvid
         too_slow=too_slow,
         other_settings=tuple(job for job in scored if job.id not in comparable),
         left_out=len(rows) - len(compared),
-        base_alone=_base_alone(compared, read),
+        base_alone=alone_of(compared),
     )
 
 
@@ -311,16 +309,6 @@ def _at_most(rows: Sequence[Row], most: int) -> tuple[Row, ...]:
     turns = [(place, row.label) for own in of_method.values() for place, row in enumerate(own)]
     labels = {label for _, label in sorted(turns)[:most]}
     return tuple(row for row in rows if row.label in labels)
-
-
-def _base_alone(rows: Sequence[Row], read: ReadRuns) -> float | None:
-    """Return the mean accuracy of the base model alone.
-
-    None if it was not measured.
-    """
-    jobs = (job for row in rows for job in row.jobs)
-    accuracies = [share for job in jobs for share in read.base_accuracies.get(job.id, ())]
-    return fmean(accuracies) if accuracies else None
 
 
 def _comparison(rows: Sequence[Row], question: ResolvedQuestion) -> Comparison:

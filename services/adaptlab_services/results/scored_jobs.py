@@ -53,6 +53,7 @@ class ScoredJob:
     Attributes:
         evaluations: chosen replicates on the job's own task, adapted, with every outcome.
         base_scores: on the tasks of its base model, with and without the adaptation.
+        base_alone: the accuracies of the base model alone on the job's own task.
         carried: on the job's own task and other base models, by their names, likewise.
         half_losses: by replicate, the training loss at about half of its steps.
         has_imported_base: the base model was imported, so it has a single replicate.
@@ -73,6 +74,7 @@ class ScoredJob:
     half_losses: Mapping[int, float]
     evaluations: tuple[Evaluation, ...]
     base_scores: tuple[TaskScore, ...]
+    base_alone: tuple[float, ...]
     carried: Mapping[str, tuple[TaskScore, ...]]
     deviations: Mapping[int, float]
 
@@ -94,7 +96,7 @@ def scored_jobs(session: Session, job_ids: Collection[UUID]) -> dict[UUID, Score
     replicates, halves = _replicates(session, done)
     own_task = tables.Evaluation.task == Job.resolved_spec["task"]
     evaluations = adapted_scores(session, done, own_task)
-    base_scores = _base_scores(session, done)
+    base_scores, alone = _base_scores(session, done)
     carried = _carried(session, done)
     deviations = _deviations(session, done)
     return {
@@ -104,6 +106,7 @@ def scored_jobs(session: Session, job_ids: Collection[UUID]) -> dict[UUID, Score
             half_losses=halves[row.id],
             evaluations=_chosen(evaluations[row.id], replicates[row.id]),
             base_scores=tuple(base_scores[row.id]),
+            base_alone=tuple(alone[row.id]),
             carried={name: tuple(scores) for name, scores in carried[row.id].items()},
             deviations=deviations[row.id],
         )
@@ -233,49 +236,37 @@ def adapted_scores(
     return by_job
 
 
-def base_accuracies(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, list[float]]:
-    """Return the accuracies of the base models alone, by job.
+def _base_scores(
+    session: Session, job_ids: Collection[UUID]
+) -> tuple[Mapping[UUID, list[TaskScore]], Mapping[UUID, list[float]]]:
+    """Return the scores on the tasks that the base models were pretrained on.
 
-    They are those on the jobs' own tasks.
+    And the accuracies of the base models alone on the jobs' own tasks.
     """
     row = tables.Evaluation
-    rows = session.execute(
-        select(row.job_id, row.correct, row.total)
-        .join(Job, (Job.id == row.job_id) & (Job.attempt == row.attempt))
-        .where(
-            row.job_id.in_(job_ids),
-            row.split == "test",
-            ~row.attached,
-            row.base_model == "",
-            row.task == Job.resolved_spec["task"],
-        )
-        .order_by(row.job_id, row.id)
-    )
-    by_job: dict[UUID, list[float]] = defaultdict(list)
-    for job_id, correct, total in rows:
-        by_job[job_id].append(correct / total)
-    return by_job
-
-
-def _base_scores(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, list[TaskScore]]:
-    """Return the scores on the tasks that the base models were pretrained on."""
-    row = tables.Evaluation
     columns = (row.job_id, row.replicate, row.task, row.split, row.attached, row.correct, row.total)
+    of_base = Job.resolved_spec["base_tasks"].contains(func.jsonb_build_array(row.task))
+    alone = ~row.attached & (row.task == Job.resolved_spec["task"])
     rows = session.execute(
-        select(*columns)
+        select(*columns, of_base, alone)
         .join(Job, (Job.id == row.job_id) & (Job.attempt == row.attempt))
         .where(
             row.job_id.in_(job_ids),
             row.split == "test",
             row.base_model == "",
-            Job.resolved_spec["base_tasks"].contains(func.jsonb_build_array(row.task)),
+            of_base | alone,
         )
         .order_by(row.job_id, row.id)
     )
-    by_job: dict[UUID, list[TaskScore]] = defaultdict(list)
-    for job_id, replicate, task, split, attached, correct, total in rows:
-        by_job[job_id].append(TaskScore(replicate, task, split, attached, correct, total))
-    return by_job
+    of_bases: dict[UUID, list[TaskScore]] = defaultdict(list)
+    accuracies: dict[UUID, list[float]] = defaultdict(list)
+    for job_id, replicate, task, split, attached, correct, total, is_of_base, is_alone in rows:
+        one = TaskScore(replicate, task, split, attached, correct, total)
+        if is_of_base:
+            of_bases[job_id].append(one)
+        if is_alone:
+            accuracies[job_id].append(one.correct / one.total)
+    return of_bases, accuracies
 
 
 def _carried(

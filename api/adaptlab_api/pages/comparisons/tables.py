@@ -34,6 +34,7 @@ from adaptlab_services.results.attention_heads import jobs_with_maps
 WARNING_TITLES = {
     "not_comparable": "Not comparable: these scores answer different questions",
     "base_not_learned": "The base model has not learned its own task",
+    "base_works_alone": "The base model works without adaptation",
     "unread": "This server lacks a plug-in that the jobs name",
     "unequal_effort": "Unequal effort: some methods were tuned harder than others",
     "unknown_effort": "Unknown effort: some adapters were trained elsewhere",
