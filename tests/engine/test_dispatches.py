@@ -23,7 +23,7 @@ from adaptlab.engine.optim import AdamW
 from adaptlab.engine.plan import Plan
 from adaptlab.families.minigpt import MiniGPT
 
-MOST_KERNELS = {0.0: 360, 0.1: 390}
+MOST_KERNELS = {0.0: 340, 0.1: 366}
 """Of a step with four layers, by the rate of dropout. It was 1,370 with dropout."""
 WAITS = frozenset({
     *("_local_scalar_dense", "is_nonzero", "equal", "nonzero", "masked_select", "_unique2"),
@@ -98,7 +98,8 @@ def counted(plan: Plan) -> Counter[str]:
 @pytest.fixture(autouse=True)
 def without_kernels_of_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Count what a GPU computes: dropout in one kernel, none of ours."""
-    monkeypatch.setattr(fused_dropout, "_kernels", lambda _: {torch.float32: ONE_KERNEL})
+    kernels = fused_dropout._Kernels({torch.float32: ONE_KERNEL})
+    monkeypatch.setattr(fused_dropout, "_kernels", lambda _: kernels)
     monkeypatch.setattr(AdamW, "_is_fused", lambda _: False)
 
 

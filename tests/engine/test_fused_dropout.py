@@ -17,7 +17,7 @@ from adaptlab.engine import cuda_kernels, fused_dropout
 from adaptlab.engine.cuda_kernels import CudaKernel
 from adaptlab.engine.dropout import TrainingStep, dropped
 from adaptlab.engine.dropout_masks import Masks
-from adaptlab.engine.fused_dropout import NAMES, SOURCE, agrees
+from adaptlab.engine.fused_dropout import NAMES, SOURCE, agrees, dropout_fault
 from adaptlab.engine.passes import passes
 
 CPU = torch.device("cpu")
@@ -50,7 +50,8 @@ def use(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], N
     """Let dropout be computed by the kernels, or not."""
 
     def chosen(fused: bool) -> None:
-        monkeypatch.setattr(fused_dropout, "_kernels", lambda _: kernels if fused else {})
+        present = fused_dropout._Kernels(kernels if fused else {})
+        monkeypatch.setattr(fused_dropout, "_kernels", lambda _: present)
 
     return chosen
 
@@ -170,4 +171,36 @@ def test_shapes_for_which_there_is_no_kernel_take_the_plain_path(use: Callable[[
 
 
 def test_a_processor_has_no_such_kernel():
-    assert fused_dropout._kernels(CPU) == {}
+    assert fused_dropout._kernels(CPU).of == {}
+
+
+def refused(*_: object) -> Kernels:
+    raise RuntimeError("CUDA refuses with status 5.")
+
+
+def nothing(*_: object) -> Kernels:
+    raise OSError("Could not find any NVRTC library")
+
+
+@pytest.mark.parametrize(
+    ("load", "fault"),
+    [
+        (refused, "RuntimeError: CUDA refuses with status 5."),
+        (nothing, "OSError: Could not find any NVRTC library"),
+        (None, "it differs from torch in torch.float32, torch.float64"),  # which divides here
+    ],
+    ids=["no kernel", "no compiler", "other numbers"],
+)
+def test_a_kernel_that_cannot_be_used_is_named_and_leaves_the_plain_path(
+    load: Callable[..., Kernels] | None,
+    fault: str,
+    kernels: Kernels,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    by_name = {NAMES[dtype]: kernel for dtype, kernel in kernels.items()}
+    monkeypatch.setattr(fused_dropout, "draws_are_fused", lambda _: True)
+    monkeypatch.setattr(fused_dropout, "cuda_kernels", load or (lambda *_: by_name))
+    monkeypatch.setattr(fused_dropout, "_kernels", fused_dropout._kernels.__wrapped__)
+    assert dropout_fault(CPU) == fault
+    y = dropped(torch.ones(3, 2, 5, 7, requires_grad=True), 0.1, AT, "site", 5, slice(None))
+    assert "_Dropped" not in str(y.grad_fn)

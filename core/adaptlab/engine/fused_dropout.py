@@ -6,6 +6,7 @@ Without it both take nine, and the mask is stored in between. The kernel draws i
 import ctypes
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ def fused_dropout(
     None if there is no kernel for it: on a CPU, for an unusual shape, or if the kernel cannot be
     compiled or was seen to compute something else on this device.
     """
-    kernel = _kernels(x.device).get(x.dtype)
+    kernel = _kernels(x.device).of.get(x.dtype)
     if kernel is None or not _is_usual(x, masks):
         return None
     fused: Tensor = _Dropped.apply(x, masks, kernel)  # pyright: ignore[reportAssignmentType]
@@ -133,18 +134,32 @@ def _is_usual(x: Tensor, masks: Masks) -> bool:
     )
 
 
+def dropout_fault(device: torch.device) -> str | None:
+    """Return why dropout takes many kernels on a GPU; None if it does not."""
+    return _kernels(device).fault
+
+
+@dataclass(frozen=True)
+class _Kernels:
+    """The kernels of a device by dtype, and why some are missing."""
+
+    of: Mapping[torch.dtype, CudaKernel] = field(default_factory=dict[torch.dtype, CudaKernel])
+    fault: str | None = None
+
+
 @cache
-def _kernels(device: torch.device) -> Mapping[torch.dtype, CudaKernel]:
+def _kernels(device: torch.device) -> _Kernels:
     """Return the kernels that compute what torch computes on a device."""
-    if device.type != "cuda" or not draws_are_fused(device):  # the draws' kernel loads NVRTC
-        return {}
+    if not draws_are_fused(device):  # the draws' kernel loads the compiler
+        return _Kernels(fault="torch compiles no kernels there")
     try:
         kernels = cuda_kernels(SOURCE.read_text(), NAMES.values(), device)
         found = {dtype: kernels[name] for dtype, name in NAMES.items()}
-        return {dtype: kernel for dtype, kernel in found.items() if agrees(kernel, dtype, device)}
-    except (RuntimeError, OSError, AttributeError, ctypes.ArgumentError):
-        # There is another driver, compiler or build of torch.
-        return {}
+        right = {dtype: it for dtype, it in found.items() if agrees(it, dtype, device)}
+    except (RuntimeError, OSError, AttributeError, ctypes.ArgumentError) as error:
+        return _Kernels(fault=f"{type(error).__name__}: {error}")  # or another build of torch
+    wrong = ", ".join(str(dtype) for dtype in found if dtype not in right)
+    return _Kernels(right, f"it differs from torch in {wrong}" if wrong else None)
 
 
 @torch.no_grad()
