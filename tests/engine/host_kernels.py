@@ -1,4 +1,4 @@
-"""Kernels for a GPU, compiled for the processor and started as the driver would."""
+"""Kernels for a GPU, compiled for the processor with a driver for them."""
 
 import ctypes
 import shutil

@@ -57,7 +57,7 @@ def use(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], N
 
 
 def multiplied(masks: Masks, x: Tensor) -> Tensor:
-    """What torch computes on a GPU, where it divides by a number by multiplying."""
+    """Return what torch computes on a GPU, which divides by multiplying."""
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
     factor = torch.ones((), dtype=wide) / torch.tensor(1 - masks.rate, dtype=wide)
     return (x.to(wide) * factor).to(x.dtype).masked_fill(masks.zeroed(x), 0.0)

@@ -48,6 +48,7 @@ def cuda_kernels(source: str, names: Iterable[str], device: torch.device) -> dic
     driver = _utils._get_gpu_runtime_library()
     context, module = ctypes.c_void_p(), ctypes.c_void_p()
     kernels: dict[str, CudaKernel] = {}
+    torch.cuda.synchronize(device)  # gives this thread the device's context
     with _stream(device):
         _check(driver.cuCtxGetCurrent(ctypes.byref(context)))
         _check(driver.cuModuleLoadData(ctypes.byref(module), binary))

@@ -7,11 +7,10 @@ import ctypes
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -91,7 +90,7 @@ def _computed(kernel: CudaKernel, x: Tensor, masks: Masks) -> Tensor:
         seeds=masks.seeds.data_ptr(),
         stream=masks.stream,
         below=masks.below,
-        scale=_scale(masks.rate, x.dtype),
+        scale=_factor(masks.rate, x.dtype, x.device),
         first_item=masks.first_item,
         first_row=first_row,
         row_step=row_step,
@@ -113,10 +112,14 @@ def _strides(x: Tensor) -> ctypes.Array[ctypes.c_longlong]:
     return _Strides(replicate, item, *(heads or [0]), row, column)
 
 
-def _scale(rate: float, dtype: torch.dtype) -> float:
-    """Return what torch multiplies by on a GPU when it divides by a number."""
-    wide = np.float64 if dtype == torch.float64 else np.float32
-    return float(wide(1) / wide(1 - rate))
+@lru_cache(maxsize=1024)  # reading it waits for the device, which a recorded step must not
+def _factor(rate: float, dtype: torch.dtype, device: torch.device) -> float:
+    """Return what torch multiplies by on a device when it divides by 1 − rate.
+
+    A GPU multiplies by the reciprocal, which is rounded differently by versions of torch.
+    """
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    return float(torch.ones((), dtype=wide, device=device) / (1 - rate))
 
 
 def _is_usual(x: Tensor, masks: Masks) -> bool:
