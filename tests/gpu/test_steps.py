@@ -2,6 +2,7 @@
 
 import warnings
 from pathlib import Path
+from time import perf_counter
 
 import pytest
 import torch
@@ -218,10 +219,13 @@ def test_draws_are_those_of_the_cpu():
 def test_items_are_made_while_earlier_steps_are_computed():
     plan = on_gpu(planned({"name": "lora", "rank": 2}, "minigpt", steps=64))
     made, plain = batches(plan), items_of_steps(plan.task, plan.seeds, 6, range(64))
+    began = perf_counter()
     expected = [next(plain).tokens.cpu() for _ in range(40)]
+    taken = perf_counter() - began
     first = next(made).tokens.cpu()
     busy = torch.cuda.Event()
-    torch.cuda._sleep(2**32)  # cycles, more than two seconds
+    # Cycles: more than two seconds, and longer where others compute on the card as well.
+    torch.cuda._sleep(2**32 + int(2**33 * taken))
     busy.record()
     others = [next(made) for _ in range(39)]
     assert not busy.query(), "it waited for the steps before"
