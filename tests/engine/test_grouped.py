@@ -36,3 +36,18 @@ def test_sums_of_shared_and_single_rows():
     assert torch.equal(grouped.plus(shared, single), expected)
     assert torch.equal(grouped.plus(single, shared), expected)
     assert torch.equal(grouped.plus(single[:1], shared), shared)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_scaled_and_shifted_rows_have_the_gradients_of_torch(dtype: torch.dtype):
+    generator = torch.Generator().manual_seed(5)
+    x, weight, bias, upstream = (
+        torch.randn(*shape, generator=generator).to(dtype).requires_grad_()
+        for shape in ((4, 3, 5, 8), (2, 8), (2, 8), (4, 3, 5, 8))
+    )
+    found = grouped.layer_norm(x, weight, bias)
+    rows = torch.nn.functional.layer_norm(x, (8,)).view(2, -1, 8)
+    expected = torch.addcmul(bias.unsqueeze(1), rows, weight.unsqueeze(1)).view(x.shape)
+    assert torch.equal(found, expected)
+    gradients = (torch.autograd.grad(y, (x, weight, bias), upstream) for y in (found, expected))
+    assert all(torch.equal(*pair) for pair in zip(*gradients, strict=True))

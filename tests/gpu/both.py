@@ -9,11 +9,27 @@ from torch import Tensor
 
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan
+from adaptlab.engine.step_graph import _stream as recording_stream
 from adaptlab.engine.train import Training
 
 CUDA = torch.device("cuda")
 CLOSE = 1e-8
 """Far above what float64 sums in another order differ by after a few steps, far below any step."""
+
+
+def warm_up() -> None:
+    """Allocate what the library of products keeps.
+
+    It keeps 32 MiB on a Hopper for every stream and thread: those of plain and of recorded steps,
+    forward and backward. A test that measures memory must not depend on which tests ran before.
+    """
+    card = torch.device("cuda", torch.cuda.current_device())
+    for stream in (torch.cuda.current_stream(), recording_stream(card)):
+        with torch.cuda.stream(stream):
+            for dtype in (torch.float32, torch.float64):
+                x = torch.ones(4, 8, 8, dtype=dtype, device=CUDA, requires_grad=True)
+                (x @ x @ x[0]).sum().backward()
+    torch.cuda.synchronize()
 
 
 def on_gpu(plan: Plan) -> Plan:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from tests.engine.making import Remembering, adaptation, base_tensors, items, trainables
 from tests.engine.tiny import pretraining
-from tests.gpu.both import CLOSE, CUDA, furthest, on_gpu, trained
+from tests.gpu.both import CLOSE, CUDA, furthest, on_gpu, trained, warm_up
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from adaptlab.engine.chunks import BUFFERS
@@ -52,6 +52,7 @@ def little_memory() -> Iterator[None]:
 
     What other tests still hold is not counted.
     """
+    warm_up()
     gc.collect()
     torch.cuda.empty_cache()
     most = torch.cuda.memory_reserved() + 160 * MEGABYTE
@@ -62,13 +63,14 @@ def little_memory() -> Iterator[None]:
 
 
 def test_a_run_says_where_it_ran_and_what_the_allocator_held(tmp_path: Path):
-    observer = Remembering()
+    warm_up()
+    before, observer = held_bytes(CUDA), Remembering()
     run(resolve(pretraining(), None), (), tmp_path, observer, "auto", clock=lambda: 0.0)
     (started,), (finished,) = observer.of(Started), observer.of(Finished)
     assert started.environment.device == "cuda"
     assert not started.environment.compiled
     assert finished.usage.peak_memory_bytes > finished.usage.base_memory_bytes
-    assert finished.usage.peak_memory_bytes < 100 * MEGABYTE
+    assert finished.usage.peak_memory_bytes < before + 100 * MEGABYTE
 
 
 @pytest.mark.parametrize("graphs", [False, True], ids=["plain", "graphs"])
@@ -105,6 +107,7 @@ def test_a_step_holds_weights_moments_and_one_gradient(graphs: bool, tmp_path: P
             training={"steps": 4, "batch_size": 1, "validations": 0},
         )
     )
+    warm_up()
     forget_peak(CUDA)
     before = held_bytes(CUDA)
     flat, _ = trained(plan, tmp_path)
@@ -162,5 +165,6 @@ def test_runs_leave_no_memory_behind(tmp_path: Path):
         folder.mkdir()
         run(resolve(pretraining(), None), (), folder, Remembering(), "cuda")
         gc.collect()
+        torch.cuda.empty_cache()  # waits for memory that another stream may still read
         held.append(torch.cuda.memory_allocated())
     assert held[1] == held[2] == held[3]

@@ -2,6 +2,7 @@
 
 import warnings
 from pathlib import Path
+from time import perf_counter
 
 import pytest
 import torch
@@ -21,8 +22,12 @@ from tests.engine.making import (
 from tests.gpu.both import CLOSE, CUDA, furthest, on_gpu, trained
 from torch.nn import functional
 
+from adaptlab.engine import fused_dropout
 from adaptlab.engine.counter import random_bits
+from adaptlab.engine.dropout import TrainingStep, dropped
 from adaptlab.engine.fused_draws import fused_draw
+from adaptlab.engine.fused_dropout import NAMES as NAMES_OF_KERNELS
+from adaptlab.engine.fused_dropout import dropout_fault
 from adaptlab.engine.items import Items
 from adaptlab.engine.making import items_of_steps
 from adaptlab.engine.optim import AdamW
@@ -119,6 +124,29 @@ def test_dropout_draws_what_the_cpu_draws(method: str, tmp_path: Path):
     assert furthest(replayed, here) < CLOSE
 
 
+@pytest.mark.parametrize("dtype", NAMES_OF_KERNELS)
+def test_dropout_is_one_kernel_that_computes_what_torch_does(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+):
+    at = TrainingStep(
+        torch.tensor(3, device=CUDA), torch.tensor([5, -1, 5], device=CUDA), first_item=2
+    )
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(3, 64, 4, 20, 30, generator=generator).to(CUDA, dtype).requires_grad_()
+    upstream = torch.randn(3, 64, 20, 4, 30, generator=generator).to(CUDA, dtype).transpose(2, 3)
+    assert dropout_fault(x.device) is None
+    found: list[tuple[torch.Tensor, ...]] = []
+    for fused in (True, False):
+        if not fused:
+            monkeypatch.setattr(fused_dropout, "_kernels", lambda _: fused_dropout._Kernels())
+        for rate in (0.1, 0.5, 0.9):
+            y = dropped(x, rate, at, "site", 25, slice(5, None))
+            assert ("_Dropped" in str(y.grad_fn)) is fused
+            found.append((y.detach(), *torch.autograd.grad(y, x, upstream)))
+    for ours, plain in zip(found[:3], found[3:], strict=True):
+        assert all(torch.equal(*pair) for pair in zip(ours, plain, strict=True))
+
+
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_lower_precisions_stay_near_the_cpu(precision: str, tmp_path: Path):
     plan = planned("full_finetuning", "minigpt", precision=precision)
@@ -191,10 +219,13 @@ def test_draws_are_those_of_the_cpu():
 def test_items_are_made_while_earlier_steps_are_computed():
     plan = on_gpu(planned({"name": "lora", "rank": 2}, "minigpt", steps=64))
     made, plain = batches(plan), items_of_steps(plan.task, plan.seeds, 6, range(64))
+    began = perf_counter()
     expected = [next(plain).tokens.cpu() for _ in range(40)]
+    taken = perf_counter() - began
     first = next(made).tokens.cpu()
     busy = torch.cuda.Event()
-    torch.cuda._sleep(2**32)  # cycles, more than two seconds
+    # Cycles: more than two seconds, and longer where others compute on the card as well.
+    torch.cuda._sleep(2**32 + int(2**33 * taken))
     busy.record()
     others = [next(made) for _ in range(39)]
     assert not busy.query(), "it waited for the steps before"

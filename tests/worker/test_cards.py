@@ -53,9 +53,20 @@ def test_a_machine_without_cards_is_nothing_to_warn_of(
     assert said(caplog) == ""
 
 
+@pytest.mark.parametrize("fault", [None, "OSError: Could not find any NVRTC library"])
 def test_the_card_in_use_is_logged(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    fault: str | None, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100")
-    assert "runs train on NVIDIA H100" in said(caplog)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    asked: list[torch.device] = []
+    monkeypatch.setattr(
+        "adaptlab.engine.fused_dropout.dropout_fault",
+        lambda device: asked.append(device) or fault,
+    )
+    text = said(caplog)
+    assert "runs train on NVIDIA H100" in text
+    assert asked == [torch.device("cuda", 1)]
+    assert ("WARNING" in text) is (fault is not None)
+    assert fault is None or f"cannot be used: {fault}" in text

@@ -289,6 +289,7 @@ def say_where_runs_train() -> None:
 
     if torch.cuda.is_available():
         log.info("runs train on %s", torch.cuda.get_device_name())
+        warn_of_slow_dropout()
     elif any(Path(CARDS.format(number)).exists() for number in range(MOST_CARDS)):
         try:
             torch.cuda.init()
@@ -297,6 +298,21 @@ def say_where_runs_train() -> None:
             fault = str(error).strip().split("\n", 1)[0]
         log.warning(
             "this machine has a GPU that torch cannot use, so runs train on the CPU: %s", fault
+        )
+
+
+def warn_of_slow_dropout() -> None:
+    """Warn if the GPU cannot use the kernel of dropout."""
+    import torch
+
+    from adaptlab.engine.fused_dropout import dropout_fault
+
+    fault = dropout_fault(torch.device("cuda", torch.cuda.current_device()))
+    if fault is not None:
+        log.warning(
+            "dropout takes nine kernels instead of two on this GPU, because its own kernel cannot "
+            "be used: %s",
+            fault,
         )
 
 

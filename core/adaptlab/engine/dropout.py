@@ -1,16 +1,14 @@
 """Dropout with masks from counters, independent of earlier draws."""
 
-import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from adaptlab.engine.counter import constant, random_bits, stream
+from adaptlab.engine.counter import constant, stream
+from adaptlab.engine.dropout_masks import Masks
+from adaptlab.engine.fused_dropout import fused_dropout
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.tensors import Float, Int
-
-_BITS = 63
 
 
 @dataclass(frozen=True)
@@ -57,15 +55,7 @@ def dropped(
     x holds the `rows` of `length` positions; a position's mask does not depend on which rows are
     computed. Replicates of one seed share masks.
     """
-    shape = (*x.shape[2:-2], length, x.shape[-1])
-    cells = torch.arange(math.prod(shape), device=x.device).view(shape)[..., rows, :]
-    items = torch.arange(at.first_item, at.first_item + x.shape[1], device=x.device)
-    wide = (1,) * cells.dim()
-    bits = random_bits(
-        constant(stream(f"dropout/{name}"), x.device),
-        at.step,
-        at.seeds.view(-1, 1, *wide),
-        items.view(-1, *wide),
-        cells,
-    )
-    return (x / (1 - rate)).masked_fill(bits < int(rate * 2**_BITS), 0.0)
+    draws = stream(f"dropout/{name}")
+    masks = Masks(rate, draws, at.step, at.seeds, at.first_item, length, rows)
+    fused = fused_dropout(x, masks)
+    return masks.applied(x) if fused is None else fused

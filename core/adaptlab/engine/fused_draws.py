@@ -29,7 +29,7 @@ def fused_draw(counters: tuple[Tensor, ...]) -> Tensor | None:
     None if there is no such kernel: on a CPU, for too many counters, or if it cannot be compiled.
     """
     device = counters[0].device
-    if device.type != "cuda" or len(counters) > _MOST or not _works(device):
+    if len(counters) > _MOST or not draws_are_fused(device):
         return None
     return _kernel(len(counters))(*counters)
 
@@ -46,8 +46,10 @@ def _kernel(count: int) -> Callable[..., Tensor]:
 
 
 @cache
-def _works(device: torch.device) -> bool:
+def draws_are_fused(device: torch.device) -> bool:
     """Return True if a kernel can be compiled for a device."""
+    if device.type != "cuda":
+        return False
     try:
         _kernel(1)(torch.zeros(1, dtype=torch.int64, device=device))
     except RuntimeError:  # no compiler in this build of torch

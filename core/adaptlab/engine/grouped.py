@@ -84,8 +84,33 @@ def layer_norm(
     if bias is None or groups != bias.shape[0]:
         scaled = scale(normal, weight)
         return scaled if bias is None else add(scaled, bias)
-    rows = normal.view(groups, -1, width)
-    return torch.addcmul(bias.unsqueeze(1), rows, weight.unsqueeze(1)).view(x.shape)
+    affine: Tensor = _Affine.apply(normal.view(groups, -1, width), weight, bias)  # pyright: ignore[reportUnknownMemberType, reportAssignmentType]
+    return affine.view(x.shape)
+
+
+class _Affine(torch.autograd.Function):
+    """Rows x [G, N, C] times weight [G, C] plus bias [G, C].
+
+    The gradient of `torch.addcmul` first multiplies rows and weight by one, each in a kernel.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:  # torch's context
+        ctx.save_for_backward(rows, weight)
+        return torch.addcmul(bias.unsqueeze(1), rows, weight.unsqueeze(1))
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride] -- the decorator hides names
+        ctx: Any, *grad_outputs: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        (rows, weight), incoming = ctx.saved_tensors, grad_outputs[0]
+        of_rows, of_weight, of_bias = ctx.needs_input_grad
+        return (
+            incoming * weight.unsqueeze(1) if of_rows else None,
+            (incoming * rows).sum(1) if of_weight else None,
+            incoming.sum(1) if of_bias else None,
+        )
 
 
 class _Norm(torch.autograd.Function):
