@@ -19,7 +19,7 @@ from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.tasks.digit_images import DigitImages
 from adaptlab_answers.drawable_maps import without_padding
 from adaptlab_api.app import create_app
-from adaptlab_api.pages.attention import view
+from adaptlab_api.pages.attention import patches, view
 from adaptlab_api.pages.attention.flow import layer_flow
 from adaptlab_api.pages.attention.routes import CHARTS
 from adaptlab_db.tables import AttentionMap
@@ -118,12 +118,18 @@ def test_an_image_is_answered_at_its_class_token(
     def of_images(spec: ResolvedSpec) -> object:
         read = read_resolved(spec)
         assert not isinstance(read, UnreadSpec)
-        return SimpleNamespace(task=DigitImages(), family=read.family)
+        family = SimpleNamespace(
+            patches=lambda: (2, 9),
+            attends_to_all=lambda: False,
+            predicts_in_place=lambda: False,
+        )
+        return SimpleNamespace(task=DigitImages(), family=family)
 
     monkeypatch.setattr(view, "read_resolved", of_images)
-    patches = [f"▓ {place}" for place in range(1, 19)]
+    monkeypatch.setattr(patches, "read_resolved", of_images)
+    shades = [f"▓ {place}" for place in range(1, 19)]
     image = {
-        "words": ["class", *patches],
+        "words": ["class", *shades],
         "target_start": 0,
         "expected": ["7"],
         "predicted": ["9"],
@@ -135,6 +141,9 @@ def test_an_image_is_answered_at_its_class_token(
     assert "0: image of 7</option>" in page
     shown = words(page)
     assert "read from the first row, that of the class token" in shown
+    assert "after adaptation: 39.0 % on itself, 61.0 % on learned positions" in shown
+    assert "The picture is not among the items that this job shows." in shown
+    assert page.count('<rect x="8" y="1"') == 2
     assert "Step 1 of 1, at position 0 (token class )" in shown
     assert "The right answer is 7" in shown
 
