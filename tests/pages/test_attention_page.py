@@ -14,6 +14,8 @@ from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker
 from tests.watching import of_jobs, statements
 
 from adaptlab.charts.head_grids import coarse
+from adaptlab.measurements.results import TheoryChecked
+from adaptlab.measurements.theory_report import Check
 from adaptlab.specs.resolved import UnreadSpec, read_resolved
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.tasks.digit_images import DigitImages
@@ -304,6 +306,27 @@ def test_the_flow_into_label_words_is_the_mean_of_the_maps(
     assert "Flow into label words" in page
     assert "seed 0, sample 0: the labels are" in page.lower()
     assert len(re.findall(r"\d+ \d+\.\d % \d+\.\d % \d+\.\d % ", page)) >= 1
+    assert "Saliency is not shown here" in page
+    other = {**task, "kinds": 3}
+    for asked, share in ((task, 0.2), (other, 0.9)):
+        check = {"name": "saliency", "task": asked}
+        spec = {"kind": "theory", "checks": [check], "base_model": "episodes-base"}
+        worker.submit(spec)
+        claim = worker.claim()
+        details = {"samples": 500} | {
+            f"{name}_by_layer": (share, share / 2)
+            for name in ("into_labels", "from_labels", "others")
+        }
+        report = Check(
+            name="saliency.first-layer", claim="-", measured=0.1, tolerance=0.0, bound="at least",
+            verdict="holds", details=details,
+        )  # fmt: skip
+        worker.report(claim, [TheoryChecked(check=report, place=0)])
+        worker.finish(claim)
+    page = words(visitor.get(f"/jobs/{base.id}/attention").text)
+    assert "Saliency into labels Saliency from labels Saliency of others" in page
+    assert re.search(r"0 (\d+\.\d % ){3}20\.0 % 20\.0 % 20\.0 % 1 (\d+\.\d % ){3}10\.0 %", page)
+    assert "a mean over 500 items" in page
 
 
 def test_flow_is_counted_by_hand() -> None:

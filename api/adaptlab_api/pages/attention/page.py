@@ -133,7 +133,7 @@ def attention_page(session: Session, job_id: UUID, asked: AttentionQuery) -> dic
         "patches": patch_maps(session, job_id, job.resolved_spec, place, head),
         "guide": _guide(job, layers, view),
         "layers": layers,
-        "flows": flows(session, ours, place, job.resolved_spec),
+        "flows": flows(session, ours, place, job),
         "here": next(iter(ours[-1].summaries), None) if view.adapted else None,
         **_table(rows, asked, place),
         **_grid(maps, place),
