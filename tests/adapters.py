@@ -7,48 +7,64 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 from sqlalchemy.orm import Session
-from tests.making import (
-    a_base_model,
-    a_job,
-    a_pretrain_spec,
-    a_resolved_spec,
-    an_adapt_spec,
-    base_facts,
-)
+from tests.making import a_base_model, a_job, a_pretrain_spec, an_adapt_spec
+from tests.texts import CLASSIFICATION, Stored
 
+from adaptlab.plugins.dataset import NO_DATASETS
 from adaptlab.plugins.shapes import TensorShape
-from adaptlab.specs.resolve import resolve
-from adaptlab.specs.resolved import ResolvedAdapt, write_resolved
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolved import ResolvedAdapt, spec_digest, write_resolved
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Checkpoint
 
 Arrays = dict[str, NDArray[np.float32]]
 BASE = "tiny-gpt2"
 SEED = 1
+HEAD: dict[str, Any] = {
+    **CLASSIFICATION,
+    "score": "head",
+    "label": {"field": "label"},
+    "tokens": {"longest": 40},
+}
+"""Texts that a head answers."""
 
 
 def an_adapter(
-    session: Session, method: Mapping[str, object], **family: Any
+    session: Session, method: Mapping[str, object], data: Stored | None = None, **family: Any
 ) -> tuple[int, ResolvedAdapt, Arrays, Arrays]:
     """A checkpoint's id and job, its tensors, and those of its base.
 
     The checkpoint is that of the second seed.
 
-    The base is a GPT-2 of one layer, or another model that `family` describes.
+    The base is a GPT-2 of one layer, or another model that `family` describes. With `data`, a head
+    for the labels of its texts is trained with the method.
     """
     described = {"name": "gpt2", "layers": 1, "heads": 2, "width": 8} | family
-    pretraining = a_pretrain_spec(name=BASE, seeds=2, family=described)
-    spec = an_adapt_spec(base_model=BASE, method=method, budget={})
-    resolved = resolve(spec, base_facts(pretraining))
+    datasets = NO_DATASETS if data is None else data.datasets
+    before, task = ({}, {}) if data is None else ({"task": CLASSIFICATION}, {"task": HEAD})
+    pretraining = a_pretrain_spec(name=BASE, seeds=2, family=described, **before)
+    pretrained = resolve(pretraining, None, datasets)
+    facts = BaseModelFacts(
+        name=BASE,
+        digest=spec_digest(pretrained),
+        family=pretrained.family,
+        task=pretrained.task,
+        replicates=2,
+    )
+    spec = an_adapt_spec(base_model=BASE, method=method, budget={}, **task)
+    resolved = resolve(spec, facts, datasets)
     assert isinstance(resolved, ResolvedAdapt)
     shape = resolved.family.shape()
     bases = [drawn(shape.tensors, seed) for seed in range(2)]
-    pretrained = a_resolved_spec(pretraining).model_dump(mode="json")
+    stored_base = write_resolved(pretrained).model_dump(mode="json")
     weights = [save(base) for base in bases]
-    a_base_model(session, BASE, contents=weights, family="gpt2", resolved_spec=pretrained)
+    a_base_model(session, BASE, contents=weights, family="gpt2", resolved_spec=stored_base)
     document = write_resolved(resolved).model_dump(mode="json")
-    job = a_job(session, spec, state="succeeded", base_model=BASE, resolved_spec=document)
-    tensors = drawn(resolved.method.kept().tensors(shape), 7)
+    plain = an_adapt_spec(base_model=BASE, method=method, budget={})
+    job = a_job(session, plain, state="succeeded", base_model=BASE, resolved_spec=document)
+    if (classes := resolved.task.classes()) is not None:
+        shape = resolved.family.shape_with_classes(classes)
+    tensors = drawn(resolved.method.kept().trained(shape), 7)
     row = Checkpoint(
         job_id=job,
         attempt=1,

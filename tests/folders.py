@@ -27,9 +27,17 @@ PARAMETERS = 2 * 12 * 8 + 8 + 2 * (2 * 8 + 2 * 8 * 8 + 2 * 4 * 8 + 3 * 10 * 8)
 """Embedding and head, last norm; of each layer norms, q and o, k and v, the MLP."""
 
 
-def a_model_folder(folder: Path, *, seed: int = 1) -> Path:
+def a_model_folder(
+    folder: Path, *, seed: int = 1, vocabulary: int = 12, layers: int = 2, context: int = 32
+) -> Path:
     """A whole model of random weights; `folder` is made."""
-    return _written(folder, CONFIG, _shapes(), seed)
+    config = {
+        **CONFIG,
+        "vocab_size": vocabulary,
+        "num_hidden_layers": layers,
+        "max_position_embeddings": context,
+    }
+    return _written(folder, config, _shapes(vocabulary, layers), seed)
 
 
 def a_qwen3_folder(folder: Path, *, seed: int = 1, vocabulary: int = 12) -> Path:
@@ -175,13 +183,13 @@ def with_weights(folder: Path, **changed: NDArray[np.float32] | None) -> None:
     save_file({name: t for name, t in tensors.items() if t is not None}, folder / WEIGHTS)
 
 
-def _shapes(vocabulary: int = 12) -> dict[str, tuple[int, ...]]:
+def _shapes(vocabulary: int = 12, layers: int = 2) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {
         "model.embed_tokens.weight": (vocabulary, 8),
         "model.norm.weight": (8,),
         "lm_head.weight": (vocabulary, 8),
     }
-    for layer in range(2):
+    for layer in range(layers):
         parts: dict[str, tuple[int, ...]] = {
             "input_layernorm": (8,),
             "post_attention_layernorm": (8,),

@@ -31,6 +31,15 @@ class NoReport(NotFound):
         self.id = study
 
 
+class NoPicture(NotFound):
+    """A picture that is not there, with the reason as a sentence."""
+
+    def __init__(self, reason: str) -> None:
+        AdaptlabError.__init__(self, reason)
+        self.kind = "picture"
+        self.id = ""
+
+
 class Conflict(AdaptlabError):
     """A request that the resource's present state does not allow.
 

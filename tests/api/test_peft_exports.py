@@ -6,6 +6,7 @@ tests/engine compares what PEFT computes.
 import io
 import json
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.adapters import Arrays, an_adapter
 from tests.making import a_base_model
+from tests.texts import reviews, stored
 
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Artifact, Checkpoint
@@ -22,13 +24,14 @@ from adaptlab_db.tables import Artifact, Checkpoint
 Sessions = sessionmaker[Session]
 
 
-def folder(api: TestClient, checkpoint: int) -> tuple[dict[str, Any], Arrays]:
+def folder(api: TestClient, checkpoint: int, *further: str) -> tuple[dict[str, Any], Arrays]:
     answer = api.get(f"/v1/checkpoints/{checkpoint}/peft")
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"] == "application/zip"
     with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
-        assert archive.namelist() == ["adapter_config.json", "adapter_model.safetensors"]
-        config, weights = map(archive.read, archive.namelist())
+        names = ["adapter_config.json", "adapter_model.safetensors"]
+        assert archive.namelist() == [*names, *further]
+        config, weights, *_ = map(archive.read, archive.namelist())
     return json.loads(config), load(weights)
 
 
@@ -75,6 +78,25 @@ def test_a_soft_prompt_moves_position_vectors(api: TestClient, sessions: Session
     table, own = tensors["base_model.transformer.wpe.weight"], base["positions.weight"]
     assert not table[:2].any()
     assert np.array_equal(table[2:], own[:-2])
+
+
+def test_a_trained_head_is_saved_with_its_bias(
+    api: TestClient, sessions: Sessions, tmp_path: Path
+) -> None:
+    data = stored(tmp_path, reviews(60))
+    with sessions.begin() as session:
+        checkpoint, _, given, _ = an_adapter(
+            session, {"name": "soft_prompt", "length": 2}, data, context=64
+        )
+    config, tensors = folder(api, checkpoint, "README.md")
+    assert (config["task_type"], config["modules_to_save"]) == ("SEQ_CLS", ["wpe", "score"])
+    for part in ("weight", "bias"):
+        assert np.array_equal(tensors[f"base_model.score.{part}"], given[f"unembed.{part}"])
+    answer = api.get(f"/v1/checkpoints/{checkpoint}/peft")
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        told = archive.read("README.md").decode()
+    assert "base.score = torch.nn.Linear(base.score.in_features, 2)" in told
+    assert 'in the order of the outputs: "neg", "pos".' in told
 
 
 def test_a_method_without_a_peft_form(api: TestClient, sessions: Sessions) -> None:

@@ -357,6 +357,18 @@ def test_an_attention_array_is_checked_and_never_unpickled() -> None:
         client.jobs.attention_array("j1", client.jobs.attention("j1")[0])
 
 
+def test_a_picture_is_its_bytes_or_the_reason_for_none() -> None:
+    gone = {"title": "There is none", "status": 404, "detail": "The dataset has been deleted."}
+    problem = {"content-type": "application/problem+json"}
+    missing = httpx.Response(404, content=json.dumps(gone), headers=problem)
+    line = Line(httpx.Response(200, content=b"\x89PNG"), missing)
+    client = line.client()
+    assert client.jobs.picture("j1", 3, task_place=2) == b"\x89PNG"
+    assert line.requests[0].url.path == "/v1/jobs/j1/answers/2/3/picture"
+    with pytest.raises(errors.NotFound, match="deleted"):
+        client.jobs.picture("j1", 4)
+
+
 def test_a_list_is_read_to_its_last_page() -> None:
     pages = [
         {"data": [JOB | {"id": str(identity(str(n)))}], "next_page_token": token}

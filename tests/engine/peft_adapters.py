@@ -13,6 +13,7 @@ from tests.engine.published import Pair
 from torch import Tensor
 
 from adaptlab.exchange.peft_folder import peft_folder
+from adaptlab.exchange.plugins import Numbers
 from adaptlab.methods.ia3 import IA3
 from adaptlab.methods.layernorm_tuning import LayerNormTuning
 from adaptlab.methods.lora import Lora, SitesOverride
@@ -62,20 +63,29 @@ METHODS: dict[str, Callable[[Pair], Method]] = {
 }
 
 
-def drawn(method: Method, both: Pair) -> dict[str, Tensor]:
+def drawn(method: Method, both: Pair, classes: int | None = None) -> dict[str, Tensor]:
     """Random tensors for a method, large enough to matter."""
     generator = torch.Generator().manual_seed(7)
+    family = both.ours.family
+    shape = family.shape() if classes is None else family.shape_with_classes(classes)
     return {
         name: 0.5 * torch.randn(tensor.shape, generator=generator)
-        for name, tensor in method.tensors(both.ours.family.shape()).items()
+        for name, tensor in method.trained(shape).items()
     }
 
 
-def exported(both: Pair, method: Method, tensors: Mapping[str, Tensor]) -> dict[str, bytes]:
+def exported(
+    both: Pair, method: Method, tensors: Mapping[str, Tensor], classes: int | None = None
+) -> dict[str, bytes]:
     """The files of the PEFT folder of an adapter."""
     checkpoint = save({name: tensor.numpy() for name, tensor in tensors.items()})
     base = both.ours.tensors
-    return peft_folder(both.ours.family, method, checkpoint, lambda name: base[name].numpy())
+
+    def numbers(name: str) -> Numbers:
+        return base[name].numpy()
+
+    labels = [str(number) for number in range(classes or 0)]
+    return peft_folder(both.ours.family, method, checkpoint, numbers, labels=labels)
 
 
 def written(folder: Path, files: Mapping[str, bytes]) -> Path:

@@ -7,7 +7,7 @@ itself are in float32.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +147,20 @@ class Pair:
         attach = ENGINE_METHODS.get(method.name)
         stacked = {name: tensor.unsqueeze(0) for name, tensor in tensors.items()}
         return self.logits(attach(method, self.ours.family.shape(), stacked))
+
+    def classified(self, method: Method, tensors: Mapping[str, Tensor], classes: int) -> Tensor:
+        """The engine's logits [B, K] of a method with a head, at the last token."""
+        shape = self.ours.family.shape_with_classes(classes)
+        stacked = {name: tensor.unsqueeze(0) for name, tensor in tensors.items()}
+        head = {name: stacked.pop(name) for name in shape.class_head}
+        attached = ENGINE_METHODS.get(method.name)(method, shape, stacked)
+        tokens = self.tokens()
+        count, length = tokens.shape
+        rows = torch.full((1, count, 1), length - 1)
+        read = torch.full((1, count), length)
+        weights = {**attached.weights, **head}
+        whole = replace(attached, weights=weights, answer_rows=rows, read=read)
+        return self.logits(whole)[:, 0]
 
 
 def pair(make: Callable[[], PreTrainedModel], folder: Path, *, double: bool) -> Pair:

@@ -1,5 +1,6 @@
 """Images as the items of a task, and the contract of methods on them."""
 
+import io
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -7,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from tests.engine.image_models import a_tiny_vit
 from tests.engine.making import Remembering, trainables
 from torch import Tensor
 from transformers import ViTForImageClassification
 
 from adaptlab.engine.base_weights import BaseWeights
+from adaptlab.engine.images import images_of
 from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.making import make_items, scored_items
 from adaptlab.engine.model import Model
@@ -32,6 +35,7 @@ from adaptlab.measurements.results import (
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.images import shade
 from adaptlab.plugins.splits import EVERY_SPLIT
+from adaptlab.records import digits_table
 from adaptlab.specs.budget import budget_vector
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import ResolvedAdapt
@@ -265,8 +269,18 @@ def test_a_model_of_tokens_reads_no_images():
 
 def test_images_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch):
     absent: Callable[[str], None] = lambda _: None  # noqa: E731
-    monkeypatch.setattr(digit_images, "find_spec", absent)
+    monkeypatch.setattr(digits_table, "find_spec", absent)
+    digits_table.digit_rows.cache_clear()
     digit_images._every.cache_clear()
     with pytest.raises(BadDataset, match=r"adaptlab\[images\]"):
         digit_images.images(DigitImages(), "test")
-    digit_images._every.cache_clear()
+    digits_table.digit_rows.cache_clear()
+
+
+def test_pictures_are_the_test_items_in_their_order():
+    task = DigitImages(digits=(9, 0, 3, 5))
+    listed = images_of(task, "test", torch.device("cpu"))
+    assert len(listed.levels) == task.available("test")
+    for item, levels in enumerate(listed.levels):
+        with Image.open(io.BytesIO(task.picture(item, dict))) as image:
+            assert image.tobytes() == bytes((255 - levels).tolist())

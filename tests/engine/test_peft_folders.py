@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from peft import PeftModel
+from peft import PeftModel, PeftModelForSequenceClassification
 from tests.engine.library_models import MODELS as LIBRARY_MODELS
 from tests.engine.library_models import architecture
 from tests.engine.peft_adapters import METHODS, drawn, exported, written
 from tests.engine.published import Pair, gpt2, llama, pair
-from transformers import PreTrainedModel
+from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 # peft 0.21 uses a property that transformers 5.23 has renamed; we can fix neither.
 # It also warns that an adapter at a tied head cannot be merged, which nobody does here.
@@ -49,3 +49,31 @@ def test_peft_computes_what_we_do(name: str, chosen: str, tmp_path: Path):
 
 def loaded(both: Pair, files: dict[str, bytes], folder: Path) -> Any:
     return PeftModel.from_pretrained(both.theirs, written(folder, files)).eval()
+
+
+CLASSES = 3
+WITH_HEADS = (
+    *(("gpt2", chosen) for chosen in ("lora", "dora", "ia3", "norms", "prefix", "soft-prompt")),
+    *(("llama", chosen) for chosen in ("lora", "prefix", "soft-prompt")),
+    *(("opt", chosen) for chosen in ("prefix", "soft-prompt")),
+    *(("qwen3", "dora"), ("phi3", "ia3"), ("gpt-neox", "norms")),
+)
+
+
+@pytest.mark.parametrize(("name", "chosen"), WITH_HEADS)
+def test_a_trained_head_goes_with_its_adapter(name: str, chosen: str, tmp_path: Path):
+    both = pair(MODELS[name], tmp_path / "base", double=False)
+    method = METHODS[chosen](both)
+    tensors = drawn(method.kept(), both, CLASSES)
+    ours = both.classified(method.kept(), tensors, CLASSES)
+    folder = written(tmp_path / "adapter", exported(both, method, tensors, CLASSES))
+    base = AutoModelForSequenceClassification.from_pretrained(
+        tmp_path / "base", num_labels=CLASSES, attn_implementation="eager"
+    )
+    base.score = torch.nn.Linear(base.score.in_features, CLASSES)  # as the guide says
+    model = PeftModel.from_pretrained(base, folder).eval()
+    assert isinstance(model, PeftModelForSequenceClassification)
+    with torch.no_grad():  # one by one, since the model has no token for padding
+        theirs = torch.cat([model(item.unsqueeze(0)).logits for item in both.tokens()])
+    assert (ours - tensors["unembed.bias"]).abs().max() > 0.05
+    assert (ours - theirs).abs().max() < 1e-5 * ours.abs().max()

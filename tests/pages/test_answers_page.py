@@ -1,12 +1,17 @@
 """The answers page: texts, marks, filters and reasons for an empty page."""
 
 from html import unescape
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import update
 from sqlalchemy.orm import Session, sessionmaker
+from tests.api.rooted import with_a_root
+from tests.folders import a_vit_folder
 from tests.making import (
     a_base_model,
     a_claim,
@@ -18,12 +23,20 @@ from tests.making import (
     answers_given,
     items_shown,
 )
+from tests.pages.conftest import reading
 from tests.pages.reading import text_of
+from tests.pages.showing_pictures import OWN, a_job_with_images, upload
+from tests.pictures import a_png
 from tests.texts import CLASSIFICATION, reviews, without
 
 from adaptlab.measurements import results
 from adaptlab.measurements.reported_answers import answer_excerpt, prompt_excerpt
 from adaptlab_api.app import create_app
+from adaptlab_api.pages.attention.charts import HeadWeights
+from adaptlab_api.pages.attention.patches import patch_maps
+from adaptlab_api.pages.attention.view import Place
+from adaptlab_db.tables import Artifact
+from adaptlab_services.jobs import jobs
 from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.settings import Settings
 
@@ -184,3 +197,52 @@ def test_an_empty_page_says_why(
     assert "created by an earlier version" in page(reader, older)
     assert "Answers are recorded after training" in page(reader, texts.job_id)
     assert reader.get(f"/jobs/{UUID(int=9)}/answers").status_code == 404
+
+
+def a_head(patches: int) -> HeadWeights:
+    """The class token attends to itself, a learned position and the third patch."""
+    base, adapted = np.zeros((patches + 1,) * 2), np.zeros((patches + 1, patches + 2))
+    base[0, 0] = base[0, 3] = 0.5
+    adapted[0, [0, 1, 4]] = 0.25, 0.25, 0.5
+    return HeadWeights(base, adapted, 1, ("class", *["▓"] * patches), 0)
+
+
+@pytest.fixture
+def with_vit(database_url: str, broker_url: str, tmp_path: Path) -> Settings:
+    root = a_vit_folder(tmp_path / "root" / "vit").parent
+    return with_a_root(database_url, broker_url, tmp_path, root)
+
+
+def test_images_are_shown_as_pictures_until_their_dataset_is_deleted(
+    with_vit: Settings, sessions: Sessions, token: str
+) -> None:
+    signed = {"Authorization": f"Bearer {token}"}
+    with TestClient(create_app(with_vit), headers=signed) as api:
+        upload(api)
+        job = a_job_with_images(api, sessions, OWN, (40, 1, 17)).job_id
+    with sessions() as session:
+        spec = jobs.get(session, job).resolved_spec
+        with_picture, without = (
+            patch_maps(session, job, spec, Place(sample=sample), a_head(4)) for sample in (2, 3)
+        )
+        assert patch_maps(session, job, spec, Place(), a_head(9)) is None
+    assert with_picture is not None
+    assert without is not None
+    assert (with_picture.rows, with_picture.columns) == (2, 2)
+    assert (with_picture.picture, without.picture) == (f"/v1/jobs/{job}/answers/0/2/picture", None)
+    base, adapted = with_picture.maps
+    assert (base.itself, base.learned, adapted.learned) == (0.5, 0.0, 0.25)
+    strongest = max(adapted.patches, key=lambda patch: patch.share)
+    assert (strongest.row, strongest.column, strongest.opacity) == (1, 0, 0.75)
+    with reading(with_vit, token) as reader:
+        shown = reader.get(f"/jobs/{job}/answers").text
+        source = f"/v1/jobs/{job}/answers/0/2/picture"
+        assert f'src="{source}" width="96" height="96" loading="lazy"' in shown
+        assert shown.count('<img class="picture enlarged"') == 3
+        assert reader.get(source).content == a_png(16)
+        with sessions.begin() as session:
+            session.execute(update(Artifact).values(state="collected", reason="unused"))
+        gone = reader.get(f"/jobs/{job}/answers").text
+    assert "<img" not in gone
+    assert "dataset 'trees' has been deleted, and with it the pictures" in unescape(gone)
+    assert "░▒▓" in gone

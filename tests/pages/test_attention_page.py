@@ -14,12 +14,14 @@ from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker
 from tests.watching import of_jobs, statements
 
 from adaptlab.charts.head_grids import coarse
+from adaptlab.measurements.results import TheoryChecked
+from adaptlab.measurements.theory_report import Check
 from adaptlab.specs.resolved import UnreadSpec, read_resolved
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.tasks.digit_images import DigitImages
 from adaptlab_answers.drawable_maps import without_padding
 from adaptlab_api.app import create_app
-from adaptlab_api.pages.attention import view
+from adaptlab_api.pages.attention import patches, view
 from adaptlab_api.pages.attention.flow import layer_flow
 from adaptlab_api.pages.attention.routes import CHARTS
 from adaptlab_db.tables import AttentionMap
@@ -118,12 +120,18 @@ def test_an_image_is_answered_at_its_class_token(
     def of_images(spec: ResolvedSpec) -> object:
         read = read_resolved(spec)
         assert not isinstance(read, UnreadSpec)
-        return SimpleNamespace(task=DigitImages(), family=read.family)
+        family = SimpleNamespace(
+            patches=lambda: (2, 9),
+            attends_to_all=lambda: False,
+            predicts_in_place=lambda: False,
+        )
+        return SimpleNamespace(task=DigitImages(), family=family)
 
     monkeypatch.setattr(view, "read_resolved", of_images)
-    patches = [f"▓ {place}" for place in range(1, 19)]
+    monkeypatch.setattr(patches, "read_resolved", of_images)
+    shades = [f"▓ {place}" for place in range(1, 19)]
     image = {
-        "words": ["class", *patches],
+        "words": ["class", *shades],
         "target_start": 0,
         "expected": ["7"],
         "predicted": ["9"],
@@ -135,6 +143,9 @@ def test_an_image_is_answered_at_its_class_token(
     assert "0: image of 7</option>" in page
     shown = words(page)
     assert "read from the first row, that of the class token" in shown
+    assert "after adaptation: 39.0 % on itself, 61.0 % on learned positions" in shown
+    assert "The picture is not among the items that this job shows." in shown
+    assert page.count('<rect x="8" y="1"') == 2
     assert "Step 1 of 1, at position 0 (token class )" in shown
     assert "The right answer is 7" in shown
 
@@ -295,6 +306,27 @@ def test_the_flow_into_label_words_is_the_mean_of_the_maps(
     assert "Flow into label words" in page
     assert "seed 0, sample 0: the labels are" in page.lower()
     assert len(re.findall(r"\d+ \d+\.\d % \d+\.\d % \d+\.\d % ", page)) >= 1
+    assert "Saliency is not shown here" in page
+    other = {**task, "kinds": 3}
+    for asked, share in ((task, 0.2), (other, 0.9)):
+        check = {"name": "saliency", "task": asked}
+        spec = {"kind": "theory", "checks": [check], "base_model": "episodes-base"}
+        worker.submit(spec)
+        claim = worker.claim()
+        details = {"samples": 500} | {
+            f"{name}_by_layer": (share, share / 2)
+            for name in ("into_labels", "from_labels", "others")
+        }
+        report = Check(
+            name="saliency.first-layer", claim="-", measured=0.1, tolerance=0.0, bound="at least",
+            verdict="holds", details=details,
+        )  # fmt: skip
+        worker.report(claim, [TheoryChecked(check=report, place=0)])
+        worker.finish(claim)
+    page = words(visitor.get(f"/jobs/{base.id}/attention").text)
+    assert "Saliency into labels Saliency from labels Saliency of others" in page
+    assert re.search(r"0 (\d+\.\d % ){3}20\.0 % 20\.0 % 20\.0 % 1 (\d+\.\d % ){3}10\.0 %", page)
+    assert "a mean over 500 items" in page
 
 
 def test_flow_is_counted_by_hand() -> None:

@@ -1,17 +1,19 @@
 """Recipes on a published model: what they lack, and their reports."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy.orm import Session, sessionmaker
-from tests.folders import a_qwen3_folder
+from tests.folders import a_model_folder, a_qwen3_folder
 from tests.making import a_base_model, a_claim, a_made_up_ledger, a_principal
 from tests.reproducing import ITEMS, Run, run_all
 from tests.texts import a_byte_pair_tokeniser
 
 from adaptlab.errors import InvalidSpec
+from adaptlab.recipes.texts import KINDS
 from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab.specs.spec import ImportSpec, ResolvedSpec
 from adaptlab_services.jobs import jobs
@@ -33,8 +35,8 @@ def asked(**changes: Any) -> RecipeRequest:
     return RecipeRequest.model_validate({"recipe": PROMPTS, "preset": "text", **changes})
 
 
-def upload(session: Session, name: str) -> None:
-    new = record_datasets.NewRecords.model_validate({"name": name, "records": TEXTS})
+def upload(session: Session, name: str, records: Sequence[dict[str, str]] = TEXTS) -> None:
+    new = record_datasets.NewRecords.model_validate({"name": name, "records": list(records)})
     record_datasets.create(session, a_principal(session), new)
 
 
@@ -111,3 +113,54 @@ def test_a_published_model_alone_is_scored_by_the_jobs_that_add_nothing(
     assert other is not None
     assert other.mean == 0.5
     assert report.departures == ()
+
+
+GLOSSES = [
+    {"text": f"one of {number} {kind}s", "label": kind} for number in range(50) for kind in KINDS
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "dataset", "records", "checked"),
+    [
+        ("reweighting", "short-polarity", TEXTS, "label_attention"),
+        ("error-diagnosis", "six-glosses", GLOSSES, "error_diagnosis"),
+    ],
+)
+def test_label_words_of_texts_are_measured_on_a_published_decoder(
+    sessions: Sessions,
+    tmp_path: Path,
+    name: str,
+    dataset: str,
+    records: list[dict[str, str]],
+    checked: str,
+) -> None:
+    folder = tmp_path / "root" / "smollm2"
+    a_model_folder(folder, vocabulary=300, layers=12, context=128)
+    tokeniser = a_byte_pair_tokeniser(record["text"] for record in records)
+    (folder / "tokenizer.json").write_bytes(tokeniser)
+    roots = ModelRoots({"models": folder.parent})
+    with sessions.begin() as session:
+        imported(session, "smollm2", roots)
+        upload(session, dataset, records)
+    ledger = a_made_up_ledger(sessions)
+    ledger.finish(a_claim(ledger))
+    request = asked(recipe=f"wang2023/{name}")
+    with sessions.begin() as session:
+        rules = Rules(roots=roots)
+        study = recipe_studies.create(session, a_principal(session), request, rules).study
+    specs: list[ResolvedSpec] = []
+
+    def measured(spec: ResolvedSpec) -> Run:
+        specs.append(spec)
+        return Run({}) if spec.kind == "theory" else by_method(spec)
+
+    run_all(sessions, measured)
+    (check,) = [spec for spec in specs if spec.kind == "theory"]
+    assert [one["name"] for one in check.checks] == [checked]
+    assert len({cell.method for cell in study.cells}) == len(specs) - 1
+    with sessions.begin() as session:
+        report = recipes.report(session, study.name)
+    assert report.departures == ()
+    claimed = {one.claim: one.finding for one in report.claims}
+    assert set(claimed.values()) <= {"not_measured", "undecided"}, "no premise is reported"

@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 import torch
 from tests.engine.plain import plain_logits
+from tests.texts import stored
 from torch import Tensor
 
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.measurements.theory_report import Check
 from adaptlab.tasks.episodes import Episodes
+from adaptlab.tasks.text_classification import TextClassification
+from adaptlab.text.tokeniser import BYTES_VOCABULARY
 from adaptlab.theory import demonstrated
-from adaptlab.theory.asking import Asked, asked_episodes
+from adaptlab.theory.asking import Asked, asked, asked_episodes
 from adaptlab.theory.checks import error_diagnosis as check_of_errors
 from adaptlab.theory.label_keys import Observed, Pairs, observed, pairs_of_classes
 from adaptlab.theory.observation import FrozenBase, random_base
@@ -110,6 +113,82 @@ def test_pairs_have_the_distances_and_confusions_of_loops():
             assert -float(pairs.closeness[layer, place]) == pytest.approx(np.mean(distances[layer]))
         assert float(pairs.confusion[place]) == pytest.approx(np.mean(confusion))
         assert int(pairs.episodes[place]) == len(confusion) / TASK.shots
+
+
+def a_base_of_bytes() -> FrozenBase:
+    family = MiniGPT(layers=LAYERS, heads=HEADS, width=WIDTH)
+    return random_base(family.resolved(BYTES_VOCABULARY, 128), 3)
+
+
+KINDS = "abcdef"
+"""Labels of texts, whose words are their capital letters."""
+
+
+@pytest.fixture(scope="module")
+def on_texts(tmp_path_factory: pytest.TempPathFactory) -> ErrorDiagnosis:
+    records = [
+        {"text": f"{KINDS[n % 6] * (1 + n % 5)} {n}", "label": KINDS[n % 6]} for n in range(600)
+    ]
+    dataset = stored(tmp_path_factory.mktemp("texts"), records)
+    check = ErrorDiagnosis.model_validate(a_text_check())
+    return check.settled(dataset.datasets).with_texts(dataset.source())
+
+
+def a_text_check(kinds: str = KINDS) -> dict[str, object]:
+    task = {
+        "name": "text_classification",
+        "dataset": "reviews",
+        "prompt": "{text}:",
+        "label": {"field": "label", "words": {kind: kind.upper() for kind in kinds}},
+        "tokens": {"longest": 16},
+    }
+    shown = {"demonstrations": 6, "longest": 16, "separator": "\n"}
+    return {"task": task, "in_context": shown, "samples": 100}
+
+
+def test_classes_of_texts_are_their_labels(on_texts: ErrorDiagnosis):
+    base = a_base_of_bytes()
+    assert on_texts.problems(base.family) == ()
+    shown = asked(on_texts, 0)
+    assert len({*shown.ends.tolist()}) > 1, "some are padded"
+    seen = observed(base, shown)
+    for item in (0, 7):
+        read = shown.tokens[item, : int(shown.ends[item]) + 1].tolist()
+        keys, queries, logits = plainly(base, read)
+        torch.testing.assert_close(seen.logits[item], logits, rtol=1e-9, atol=1e-12)
+        places = shown.places["labels"][item].tolist()
+        assert sorted(chr(read[place]) for place in places) == list("ABCDEF")
+        for layer in range(LAYERS):
+            torch.testing.assert_close(
+                seen.keys[layer, item], keys[layer][places], rtol=1e-9, atol=1e-12
+            )
+            torch.testing.assert_close(
+                seen.queries[layer, item], queries[layer][-1], rtol=1e-9, atol=1e-12
+            )
+    pairs = pairs_of_classes(on_texts.task, shown, seen, DIRECTIONS)
+    assert pairs.closeness.shape == (LAYERS, 15)
+    confused: dict[tuple[int, int], list[float]] = {}
+    for item, own in enumerate(shown.right.tolist()):
+        for other in {*range(6)} - {own}:
+            one, wrong = (
+                float(seen.logits[item, ord(KINDS[kind].upper())].exp()) for kind in (own, other)
+            )
+            pair = (min(own, other), max(own, other))
+            confused.setdefault(pair, []).append(wrong / (one + wrong))
+    expected = [np.mean(confused[pair]) for pair in sorted(confused)]
+    assert pairs.confusion.tolist() == pytest.approx(expected)
+    assert pairs.episodes.tolist() == [len(confused[pair]) for pair in sorted(confused)]
+
+
+def test_few_labels_of_texts_are_refused(on_texts: ErrorDiagnosis):
+    task = on_texts.task
+    assert isinstance(task, TextClassification)
+    label = task.label.model_copy(update={"words": {"a": "A", "b": "B"}})
+    few = task.model_copy(update={"label": label})
+    check = on_texts.model_copy(update={"task": few})
+    (problem,) = check.problems(a_base_of_bytes().family)
+    assert (problem.pointer, problem.code) == ("/check/task/label/words", "too_few_pairs")
+    assert "2 classes are 1 pair," in problem.detail
 
 
 def measured(

@@ -37,7 +37,7 @@ def file_answer(
     """
     etag = f'"{file.sha256}"'
     fixed = {"ETag": etag, "Cache-Control": CACHE, "Accept-Ranges": "bytes"}
-    if _matches(headers.get("if-none-match"), etag):
+    if has_current(headers, etag):
         return Response(status_code=304, headers=fixed)
     require(sessions, file)  # the status cannot change once the answer has begun
     span = None if head else _asked_span(headers, etag, file.size)
@@ -56,7 +56,9 @@ def file_answer(
     return Pieces(pieces, 200 if span is None else 206, fixed, file.media_type)
 
 
-def _matches(header: str | None, etag: str) -> bool:
+def has_current(headers: Headers, etag: str) -> bool:
+    """Return True if the caller already has the content with this tag."""
+    header = headers.get("if-none-match")
     if header is None:
         return False
     tags = {tag.strip().removeprefix("W/") for tag in header.split(",")}

@@ -3,20 +3,21 @@
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import Depends, Query
+from fastapi import Depends, Path, Query, Request
 from starlette.responses import Response
 
 from adaptlab_answers.item_answers import ItemAnswers
 from adaptlab_answers.paging import Page
 from adaptlab_api.answers.answers import json_answer
-from adaptlab_api.requests.dependencies import LooksDep, SessionDep
-from adaptlab_api.requests.describing import failures
+from adaptlab_api.answers.files import CACHE, has_current
+from adaptlab_api.requests.dependencies import LooksDep, ResourcesDep, SessionDep, UnitsDep
+from adaptlab_api.requests.describing import failures, succeeds
 from adaptlab_api.requests.identities import LONGEST_ID, JobId, whole_id
 from adaptlab_api.requests.routing import api_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.routes.jobs import PageSize, PageToken
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
-from adaptlab_services.results import given_answers
+from adaptlab_services.results import given_answers, item_pictures
 from adaptlab_services.results.given_answers import AnswerFilter, Outcome
 
 OfTask = Annotated[
@@ -59,6 +60,10 @@ async def _wanted(
     return AnswerFilter(task, task_place, seed, outcome, differs, other)
 
 
+TaskPlace = Annotated[int, Path(ge=0, le=2**31 - 1, description="The task's place, from 0.")]
+Item = Annotated[int, Path(ge=0, le=2**31 - 1, description="The item's number, from 0.")]
+PNG = "image/png"
+
 router = api_router("/jobs/{job_id}/answers", tag="results")
 
 
@@ -73,3 +78,27 @@ def list_answers(
 ) -> Response:
     """List the first test items with expected and given answers, attached and detached."""
     return json_answer(given_answers.page(session, job_id, wanted, page_size, page_token))
+
+
+@router.get(
+    "/{task_place}/{item}/picture",
+    response_class=Response,
+    responses=succeeds(200, "The image as a PNG.", PNG) | failures(404),
+)
+@needs("reader")
+def get_picture(
+    job_id: JobId,
+    task_place: TaskPlace,
+    item: Item,
+    request: Request,
+    opened: ResourcesDep,
+    opens: UnitsDep,
+) -> Response:
+    """Get the picture of a test item, if items of its task are images."""
+    with opens() as session:
+        place = item_pictures.place_of(session, job_id, task_place, item)
+    headers = {"ETag": f'"{place.digest}"', "Cache-Control": CACHE}
+    if has_current(request.headers, headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    headers["X-Content-Type-Options"] = "nosniff"
+    return Response(item_pictures.png(opened.sessions, place), headers=headers, media_type=PNG)

@@ -103,6 +103,15 @@ class JobResults:
         }
         return entries(self._connection, path_of("jobs", job_id, "answers"), ItemAnswers, query)
 
+    def picture(self, job_id: Identity, item: int, *, task_place: int = 0) -> bytes:
+        """Fetch the PNG of a test item of a task of images.
+
+        `item` and `task_place` are those of `answers`. Raises `NotFound` with the reason if there
+        is no picture, for instance because its dataset has been deleted.
+        """
+        path = path_of("jobs", job_id, "answers", task_place, item, "picture")
+        return download.content(self._connection, path, None)
+
     def attention(
         self,
         job_id: Identity,

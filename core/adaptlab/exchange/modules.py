@@ -40,15 +40,20 @@ class Module:
 
 
 class PublishedModel:
-    """A configured published model with its linear modules."""
+    """A configured published model with its linear modules.
 
-    def __init__(self, family: PublishedFamily) -> None:
-        self.family = family
+    With `classes`, it has a head for as many in place of its own.
+    """
+
+    def __init__(self, family: PublishedFamily, classes: int | None = None) -> None:
+        self.family, self._classes = family, classes
 
     @cached_property
     def shape(self) -> ModelShape:
         """The model's sites and tensors."""
-        return self.family.shape()
+        if self._classes is None:
+            return self.family.shape()
+        return self.family.shape_with_classes(self._classes)
 
     @cached_property
     def places(self) -> Mapping[str, PublishedTensor]:

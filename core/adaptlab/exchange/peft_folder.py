@@ -1,19 +1,23 @@
 """Folders that `peft.PeftModel.from_pretrained` loads.
 
 An adaptation becomes one folder for each replicate: `adapter_config.json` and
-`adapter_model.safetensors`, all in float32. Nothing here needs torch or PEFT.
+`adapter_model.safetensors`, all in float32. A folder with a trained head also has a `README.md`.
+Nothing here needs torch or PEFT.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from adaptlab.errors import BadCheckpoint, NoPeftForm
 from adaptlab.exchange.modules import PublishedModel
+from adaptlab.exchange.peft_heads import check_head, readme, with_head
 from adaptlab.exchange.peft_members import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from adaptlab.exchange.plugins import PEFT_FORMS, BaseTensors, Numbers
 from adaptlab.plugins.family import FAMILIES, Family
 from adaptlab.plugins.method import Method
 from adaptlab.weights.huggingface import PublishedFamily
+
+README = "README.md"
 
 
 def peft_folder(
@@ -22,6 +26,7 @@ def peft_folder(
     checkpoint: bytes,
     base_tensors: BaseTensors,
     base_name: str | None = None,
+    labels: Sequence[str] = (),
 ) -> dict[str, bytes]:
     """Return the files of a PEFT folder by name.
 
@@ -31,19 +36,24 @@ def peft_folder(
         checkpoint: the safetensors file of one replicate.
         base_tensors: called for the few tensors of the base model that some forms contain.
         base_name: the name or path of the base model for users of the folder.
+        labels: the classes of a head that was trained with the method, none without one.
 
     Raises:
         NoPeftForm: the method or the family does not exist in PEFT.
         BadCheckpoint: the file is not a checkpoint of the method.
     """
-    model, stored = published_model(family), method.kept()
+    if labels:
+        check_head(family)
+    model, stored = published_model(family, len(labels) or None), method.kept()
     if method.name not in PEFT_FORMS.names():
         raise NoPeftForm(
             f"{method.name} has no PEFT form. The nearest method that has one is "
             f"{method.nearest_in_peft}."
         )
     tensors = _tensors(checkpoint, stored, model)
+    head = {name: tensors.pop(name) for name in model.shape.class_head}
     form = PEFT_FORMS.get(method.name)(stored, model, tensors, base_tensors)
+    form = with_head(form, head) if head else form
     config = {
         "task_type": "CAUSAL_LM",
         "base_model_name_or_path": base_name,
@@ -53,10 +63,11 @@ def peft_folder(
     return {
         ADAPTER_CONFIG: json.dumps(config, indent=2, sort_keys=True).encode() + b"\n",
         ADAPTER_WEIGHTS: _safetensors(form.tensors),
+        **({README: readme(labels)} if labels else {}),
     }
 
 
-def published_model(family: Family) -> PublishedModel:
+def published_model(family: Family, classes: int | None = None) -> PublishedModel:
     """Return a base model with the modules that PEFT adapts.
 
     Raises:
@@ -72,7 +83,7 @@ def published_model(family: Family) -> PublishedModel:
             "PEFT has no task type for models that fill masks in, so their adapters cannot be "
             "exported or imported. Adapt a causal model, or download the checkpoint as it is."
         )
-    return PublishedModel(family)
+    return PublishedModel(family, classes)
 
 
 def _published_families() -> tuple[str, ...]:
@@ -85,7 +96,7 @@ def _tensors(content: bytes, method: Method, model: PublishedModel) -> dict[str,
     from safetensors import SafetensorError  # which the API needs only here, as numpy
     from safetensors.numpy import load
 
-    expected = {name: tensor.shape for name, tensor in method.tensors(model.shape).items()}
+    expected = {name: tensor.shape for name, tensor in method.trained(model.shape).items()}
     try:
         tensors = load(content)
     except (SafetensorError, KeyError) as error:

@@ -2,12 +2,13 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from adaptlab.plugins.images import LEVELS, ImageSize
 from adaptlab.plugins.splits import Split
 from adaptlab.plugins.task import Task
+from adaptlab.records.record import Record
 
 
 class ImageTask(Task, ABC):
@@ -30,6 +31,16 @@ class ImageTask(Task, ABC):
     @abstractmethod
     def written(self, levels: Sequence[int]) -> str:
         """Return an image as people read it in text."""
+
+    @abstractmethod
+    def picture(self, item: int, record: Callable[[], Record]) -> bytes:
+        """Return the image of a test item, counted from 0, as a PNG.
+
+        `record` reads the item's record in the task's dataset.
+
+        Raises:
+            BadDataset: the image is damaged, or it is not installed.
+        """
 
     def vocabulary(self) -> int:
         """Return the number of levels of a pixel."""

@@ -25,10 +25,18 @@ def split_hash(question: Sequence[int]) -> int:
 
     `adaptlab.engine.digits.split_of` computes the same for tensors.
     """
+    return question_hash(question) & 15
+
+
+def question_hash(question: Sequence[int]) -> int:
+    """Return the stable hash of a question, from 0 to 2^64 − 1.
+
+    `adaptlab.engine.digits.hash_of` computes the same for tensors, as signed numbers.
+    """
     value = 0
     for digit in question:
         value = _mixed(value ^ digit)
-    return value & 15
+    return value
 
 
 def first_of_splits(questions: Iterable[Sequence[int]]) -> dict[Split, int]:

@@ -15,6 +15,17 @@ REVIEWS: Members = {
 """Sentences of film reviews (Pang, Lee 2005), in the words of docs/results/real-prompts."""
 ON_REVIEWS: Members = {"name": "text_classification"}
 """What a column says of the task, whose dataset the user may choose."""
+KINDS = ("animal", "body", "food", "person", "plant", "time")
+"""Categories of WordNet whose names are one token of most tokenisers."""
+GLOSSES: Members = {
+    "name": "text_classification",
+    "dataset": "six-glosses",
+    "prompt": "{text}:",
+    "label": {"field": "label", "words": {kind: f" {kind}" for kind in KINDS}},
+    "tokens": {"longest": 16},
+    "splits": {"validation": 0.1, "test": 0.4, "by": "text"},
+}
+"""Short glosses of nouns (Miller 1995), which stand for the questions of TREC's six classes."""
 MAKE = (
     "pip install gguf==0.19.0",
     "python examples/smollm2_folders.py .adaptlab-models/data",
@@ -50,6 +61,28 @@ def reviews() -> Need:
         commands=(
             *MAKE,
             f"adaptlab datasets upload {DATASET} .adaptlab-models/data-models/{DATASET}.csv",
+        ),
+    )
+
+
+def glosses() -> Need:
+    """Return the need of labelled glosses."""
+    name, table = "six-glosses", ".adaptlab-models/six-glosses.csv"
+    return Need(
+        kind="dataset",
+        name=name,
+        description=(
+            "records with a `text` of at most about 12 tokens and a `label` that is one of "
+            f"{', '.join(KINDS)}"
+        ),
+        commands=(
+            *MAKE,
+            "apt-get download wordnet-base",
+            "dpkg -x wordnet-base_*.deb .adaptlab-models/wordnet",
+            "python examples/wordnet_glosses.py --six "
+            f".adaptlab-models/wordnet/usr/share/wordnet/data.noun {table} "
+            ".adaptlab-models/data-models/smollm2/tokenizer.json",
+            f"adaptlab datasets upload {name} {table}",
         ),
     )
 

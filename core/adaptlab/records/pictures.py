@@ -6,6 +6,7 @@ has 8 bits per channel, in grey or in red, green and blue. Its pixels are not re
 
 import base64
 import binascii
+import struct
 import zlib
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -37,6 +38,21 @@ class NotAPicture(ValueError):
 def picture_text(png: bytes) -> str:
     """Return the value of a record for a PNG."""
     return PREFIX + base64.b64encode(png).decode()
+
+
+def grey_png(levels: bytes, width: int) -> bytes:
+    """Return a PNG of levels from 0 (black) to 255, row by row."""
+    height = len(levels) // width
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    rows = (levels[start : start + width] for start in range(0, len(levels), width))
+    pixels = zlib.compress(b"".join(b"\0" + row for row in rows))  # 0: rows are not filtered
+    chunks = ((b"IHDR", header), (b"IDAT", pixels), (b"IEND", b""))
+    return _SIGNATURE + b"".join(_chunk(kind, content) for kind, content in chunks)
+
+
+def _chunk(kind: bytes, content: bytes) -> bytes:
+    checked = kind + content
+    return struct.pack(">I", len(content)) + checked + struct.pack(">I", zlib.crc32(checked))
 
 
 def png_of(value: str) -> bytes:

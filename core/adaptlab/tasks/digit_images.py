@@ -1,15 +1,19 @@
 """Handwritten digits as small images."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.image_task import ImageTask
-from adaptlab.plugins.images import ImageSize, shade
-from adaptlab.plugins.splits import Split
+from adaptlab.plugins.images import LEVELS, ImageSize, shade
+from adaptlab.plugins.splits import SIXTEENTHS, Split, question_hash
 from adaptlab.plugins.task import TASKS
+from adaptlab.records.digits_table import digit_rows
+from adaptlab.records.pictures import grey_png
+from adaptlab.records.record import Record
 
 SIDE = 8
 COUNTS: Mapping[Split, tuple[int, ...]] = {
@@ -55,8 +59,27 @@ class DigitImages(ImageTask):
     def available(self, split: Split) -> int:
         return sum(COUNTS[split][digit] for digit in self.digits)
 
+    def picture(self, item: int, record: Callable[[], Record]) -> bytes:
+        """Return the image in black on white."""
+        listed = _test_images(self.digits)
+        return grey_png(bytes(LEVELS - 1 - level for level in listed[item % len(listed)]), SIDE)
+
     def written(self, levels: Sequence[int]) -> str:
         """Return the image as lines of characters, darker for higher levels."""
         signs = [shade(level) for level in levels]
         lines = ("".join(signs[start : start + SIDE]) for start in range(0, len(signs), SIDE))
         return "\n".join(line.rstrip() for line in lines)
+
+
+@lru_cache(maxsize=8)
+def _test_images(digits: tuple[int, ...]) -> tuple[bytes, ...]:
+    """Return the levels of the test images of some digits, in the engine's order."""
+    listed = [row.levels for row in digit_rows() if row.digit in digits]
+    hashes = {levels: question_hash(levels) for levels in set(listed)}
+    tested = [levels for levels in listed if hashes[levels] & 15 in SIXTEENTHS["test"]]
+    return tuple(sorted(tested, key=lambda levels: _signed(hashes[levels])))
+
+
+def _signed(value: int) -> int:
+    """Return the number with the same 64 bits in two's complement."""
+    return value - (value >> 63 << 64)

@@ -1,7 +1,7 @@
 """Classification of the images of a dataset."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -14,8 +14,8 @@ from adaptlab.plugins.labels import problems_of_labels
 from adaptlab.plugins.records_task import RecordsTask, names_field, problems_of_splits
 from adaptlab.plugins.task import TASKS
 from adaptlab.records.facts import MOST_VALUES, RecordsFacts
-from adaptlab.records.pictures import MOST_SIDE
-from adaptlab.records.record import FieldName
+from adaptlab.records.pictures import MOST_SIDE, NotAPicture, picture_size, png_of
+from adaptlab.records.record import FieldName, Record
 from adaptlab.text.splitting import SplitRule, SplitsByValue, unknown_field
 from adaptlab.values import Value
 
@@ -95,6 +95,17 @@ class ImageClassification(RecordsTask, ImageTask):
     def chance_loss(self) -> float:
         """Return the loss of guessing among the classes."""
         return math.log(self.classes())
+
+    def picture(self, item: int, record: Callable[[], Record]) -> bytes:
+        """Return the image as it is in the dataset."""
+        value = record().get(self.image_field, "")
+        try:
+            size = picture_size(value)
+        except NotAPicture as error:
+            raise BadDataset(f"The image of item {item:,} {error}.") from error
+        if size != self.image():
+            raise BadDataset(f"The image of item {item:,} is {size} instead of {self.image()}.")
+        return png_of(value)
 
     def written(self, levels: Sequence[int]) -> str:
         """Return the image as lines of characters, darker for lower levels.

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from adaptlab.engine.attachments import Attachments, OutputHook
 from adaptlab.engine.plugins import ENGINE_FAMILIES
+from adaptlab.plugins.task import Task
 from adaptlab.tasks.episodes import Episodes
 from adaptlab.theory.asking import Asked
 from adaptlab.theory.observation import FrozenBase
@@ -51,7 +52,7 @@ def observed(base: FrozenBase, shown: Asked) -> Observed:
 
     names = [f"blocks.{layer}.attn.{part}" for layer in range(shape.layers) for part in "kq"]
     attached = Attachments(outputs={name: hear(name) for name in names})
-    places = shown.places["labels"][0]  # the same in all episodes
+    places = shown.places["labels"][0]  # the same in all items
     keys: list[Tensor] = []
     queries: list[Tensor] = []
     logits: list[Tensor] = []
@@ -59,8 +60,9 @@ def observed(base: FrozenBase, shown: Asked) -> Observed:
     for part in shown.parts(base):
         tokens = shown.tokens[part].unsqueeze(0)
         given = forward(base.family, base.weights, tokens, attached, slice(None), _Unrecorded())
-        logits.append(given[0, :, -1])
-        ends = [heard[f"blocks.{layer}.attn.q"][0, :, -1] for layer in range(shape.layers)]
+        rows = torch.arange(tokens.shape[1]), shown.ends[part]
+        logits.append(given[0][rows])
+        ends = [heard[f"blocks.{layer}.attn.q"][0][rows] for layer in range(shape.layers)]
         width = ends[0].shape[-1]
         at_labels = [
             _as_wide(heard[f"blocks.{layer}.attn.k"][0][:, places], width, shape.heads)
@@ -99,23 +101,34 @@ class Pairs:
     episodes: Tensor
 
 
-def pairs_of_classes(task: Episodes, shown: Asked, seen: Observed, directions: int) -> Pairs:
+def classes_of(task: Task, shown: Asked) -> tuple[Tensor, Tensor]:
+    """Return the classes of demonstrations [B, D] and of questions [B].
+
+    On texts, a class is the place of its label among all labels.
+    """
+    tokens = shown.tokens
+    if isinstance(task, Episodes):
+        places = torch.tensor(task.also_trained())
+        own = tokens[:, places - task.phrase - 1] // task.words
+        return own, tokens[:, -task.phrase - 1] // task.words
+    labels = tokens.gather(1, shown.places["labels"])
+    return (labels.unsqueeze(-1) == shown.words).int().argmax(-1), shown.right
+
+
+def pairs_of_classes(task: Task, shown: Asked, seen: Observed, directions: int) -> Pairs:
     """Return the pairs of classes that occur together in some episode.
 
     Closeness is the negative mean distance of their labels' keys.
     """
-    tokens = shown.tokens
-    places = torch.tensor(task.also_trained())
-    labels = tokens[:, places]
-    classes = tokens[:, places - task.phrase - 1] // task.words
+    labels = shown.tokens.gather(1, shown.places["labels"])
+    classes, asked = classes_of(task, shown)
     right = shown.words[shown.right]
-    asked = tokens[:, -task.phrase - 1] // task.words
     weights = torch.stack(
         [weighted(k, q, directions) for k, q in zip(seen.keys, seen.queries, strict=True)]
     )
     sums: dict[tuple[int, int], list[Tensor]] = {}
     wrong: dict[tuple[int, int], list[Tensor]] = {}
-    for item in range(len(tokens)):
+    for item in range(shown.count):
         own = classes[item].tolist()
         label_of = dict(zip(own, labels[item].tolist(), strict=True))
         keys = {kind: weights[:, item][:, classes[item] == kind].mean(1) for kind in label_of}

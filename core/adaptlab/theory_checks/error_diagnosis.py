@@ -5,7 +5,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from adaptlab.errors import Problem
+from adaptlab.figures import counted
 from adaptlab.plugins.family import Family
+from adaptlab.plugins.text_task import TextTask
 from adaptlab.plugins.theory_check import THEORY_CHECKS
 from adaptlab.tasks.episodes import Episodes
 from adaptlab.theory_checks.on_demonstrations import OnDemonstrations
@@ -22,7 +24,8 @@ class ErrorDiagnosis(OnDemonstrations):
     directions of the queries at the query's end, weighted by their spread. The distance of a pair
     of classes is the mean over episodes that have both. Its measured confusion is the mean
     probability of the wrong one of both labels in these episodes, if the query has one of the
-    classes; probabilities are normalised over the two. Spearman's rho is between closeness and
+    classes; probabilities are normalised over the two. On texts, classes are labels, and each set
+    of demonstrations takes the place of the episodes. Spearman's rho is between closeness and
     confusion over all pairs of classes, in `layer`, counted from 0; by default it is at two thirds
     of all layers, as in the paper.
 
@@ -46,20 +49,23 @@ class ErrorDiagnosis(OnDemonstrations):
         """Return the problems of the base, of few classes and of the layer."""
         if faults := super().problems(base):
             return faults
-        if not isinstance(self.task, Episodes):
-            detail = (
-                "Keys are compared over pairs of many classes, of which each item shows some. Use "
-                "episodes."
-            )
-            return (Problem("/check/task", "only_episodes", detail),)
-        pairs, layers = self.task.kinds * (self.task.kinds - 1) // 2, base.shape().layers
+        classes, pointer, advice = self._classes()
+        pairs, layers = classes * (classes - 1) // 2, base.shape().layers
         if pairs < FEWEST_PAIRS:
             detail = (
-                f"{self.task.kinds} classes are {pairs} pairs, too few for a rank correlation. Use "
-                f"`kinds: 5` or more, of at least {FEWEST_PAIRS} pairs."
+                f"{classes} classes are {counted(pairs, 'pair')}, too few for a rank correlation. "
+                f"{advice}, of at least {FEWEST_PAIRS} pairs."
             )
-            return (Problem("/check/task/kinds", "too_few_pairs", detail, nearest=(5,)),)
+            return (Problem(pointer, "too_few_pairs", detail, nearest=(5,)),)
         if self.layer is not None and self.layer >= layers:
             detail = f"There is no layer {self.layer}. The model has {layers}, counted from 0."
             return (Problem("/check/layer", "no_such_layer", detail, nearest=(layers - 1,)),)
         return ()
+
+    def _classes(self) -> tuple[int, str, str]:
+        """Return the number of classes, its pointer, and what to use instead."""
+        if isinstance(self.task, Episodes):
+            return self.task.kinds, "/check/task/kinds", "Use `kinds: 5` or more"
+        assert isinstance(self.task, TextTask)
+        words = self.task.choices() or {}
+        return len(words), "/check/task/label/words", "Use a dataset with 5 labels or more"

@@ -54,17 +54,13 @@ def _folder(session: Session, checkpoint_id: int, roots: ModelRoots) -> dict[str
             f"Checkpoint {checkpoint_id} is a base model, not an adapter. Export a checkpoint of a "
             "job of the kind adapt."
         )
-    if resolved.task.classes() is not None:
-        raise NoPeftForm(
-            f"Checkpoint {checkpoint_id} has a head for classes, which PEFT loads in other forms "
-            "only. Download the checkpoint as it is, or adapt with `score: label_words`."
-        )
     artifacts = ArtifactStore(session)
     if (size := artifacts.size(checkpoint.artifact_sha256)) > LARGEST_EXPORT:
         raise NoPeftForm(
             f"Checkpoint {checkpoint_id} has {size:,} bytes. The limit for an export is "
             f"{LARGEST_EXPORT:,} bytes. Download the checkpoint as it is."
         )
+    labels = resolved.task.class_values() if resolved.task.classes() is not None else ()
     replicate = resolved.base_replicates[resolved.seeds.index(checkpoint.seed)]
     assert job.base_model is not None
     base = BaseTensors.of(session, job.base_model, job.project_id, replicate, roots)
@@ -74,6 +70,7 @@ def _folder(session: Session, checkpoint_id: int, roots: ModelRoots) -> dict[str
         b"".join(artifacts.read(checkpoint.artifact_sha256)),
         base.tensor,
         base.imported_from,
+        labels,
     )
 
 

@@ -10,12 +10,14 @@ from sqlalchemy.orm import Session
 
 from adaptlab.plugins.task import DigitTask
 from adaptlab.specs.resolved import UnreadSpec, read_resolved
-from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_answers.attention import MapView
 from adaptlab_answers.drawable_maps import without_padding
+from adaptlab_answers.jobs import JobView
 from adaptlab_api.pages.attention.charts import MOST_WEIGHTS, UNREADABLE
 from adaptlab_api.pages.attention.view import Place
+from adaptlab_services.results import theory_reports
 from adaptlab_services.results.attention_patterns import patterns_of_layers
+from adaptlab_services.results.theory_reports import LayerSaliency
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,23 +43,23 @@ class Flow:
 class Flows:
     """The flow by layer, before and after adaptation.
 
-    `labels` are the label words in the order of the demonstrations.
+    `labels` are the label words in the order of the demonstrations. `saliency` is what a theory
+    check has measured of the base model on the same task.
     """
 
     labels: tuple[str, ...]
     base: tuple[Flow, ...]
     adapted: tuple[Flow, ...]
+    saliency: LayerSaliency | None
 
 
-def flows(
-    session: Session, maps: Sequence[MapView], place: Place, spec: ResolvedSpec
-) -> Flows | None:
+def flows(session: Session, maps: Sequence[MapView], place: Place, job: JobView) -> Flows | None:
     """Return the flow on a sample of one replicate, whose `maps` are given.
 
     None if the recorded items have no demonstrations with labels at known places.
     """
-    job = read_resolved(spec)
-    task = None if isinstance(job, UnreadSpec) else job.task
+    read = read_resolved(job.resolved_spec)
+    task = None if isinstance(read, UnreadSpec) else read.task
     labels = () if task is None else task.also_trained()  # the labels of demonstrations
     if not isinstance(task, DigitTask) or not labels or not maps:
         return None
@@ -76,7 +78,20 @@ def flows(
             layer_flow(layer, pattern, labels, answering) for layer, pattern in enumerate(weights)
         )
     signs = tuple(task.written((tokens[at],)) for at in labels)
-    return Flows(signs, found["base"], found["adapted"])
+    saliency = _saliency(session, job, len(found["base"]))
+    return Flows(signs, found["base"], found["adapted"], saliency)
+
+
+def _saliency(session: Session, job: JobView, layers: int) -> LayerSaliency | None:
+    """Return the measured saliency of a job's base model, if it has as many layers."""
+    spec = job.resolved_spec
+    name, digest = job.base_model, spec.base_digest
+    if job.kind == "pretrain":
+        name, digest = str(job.spec.get("name")), job.spec_digest
+    if name is None or digest is None or spec.task is None:
+        return None
+    found = theory_reports.saliency_of(session, name, digest, spec.task)
+    return found if found is not None and len(found.into_labels) == layers else None
 
 
 def layer_flow(

@@ -19,6 +19,7 @@ from adaptlab_api.pages.attention.charts import (
     read_weights,
 )
 from adaptlab_api.pages.attention.flow import flows
+from adaptlab_api.pages.attention.patches import patch_maps
 from adaptlab_api.pages.attention.view import AttentionView, Place, answer_place, attention_view
 from adaptlab_api.pages.rendering.job_titles import job_title
 from adaptlab_services.errors import NotFound
@@ -121,16 +122,18 @@ def attention_page(session: Session, job_id: UUID, asked: AttentionQuery) -> dic
         session, maps, place.replicate, asked.sorting, asked.offset, HEADS_PAGE
     )
     layers = attention_heads.layers(session, maps)
+    head = read_weights(session, ours, place)
     return {
         **shown,
         "view": view,
         "place": place,
         "seed": ours[0].seed,
         "shown": _shown(asked.shown, view),
-        "step": _step(ours, place, read_weights(session, ours, place), job.resolved_spec),
+        "step": _step(ours, place, head, job.resolved_spec),
+        "patches": patch_maps(session, job_id, job.resolved_spec, place, head),
         "guide": _guide(job, layers, view),
         "layers": layers,
-        "flows": flows(session, ours, place, job.resolved_spec),
+        "flows": flows(session, ours, place, job),
         "here": next(iter(ours[-1].summaries), None) if view.adapted else None,
         **_table(rows, asked, place),
         **_grid(maps, place),

@@ -13,11 +13,12 @@ from adaptlab.measurements.results import AnswerText, Excerpt
 from adaptlab_answers.item_answers import AnsweredTask, GivenAnswer, ItemAnswers
 from adaptlab_answers.jobs import JobView
 from adaptlab_api.pages.rendering.formats import integer, words
+from adaptlab_api.pages.rendering.item_pictures import Picture, Pictures
 from adaptlab_api.pages.rendering.job_titles import job_title
 from adaptlab_services import short_ids
 from adaptlab_services.errors import NotFound
 from adaptlab_services.jobs import jobs
-from adaptlab_services.results import given_answers
+from adaptlab_services.results import given_answers, item_pictures
 from adaptlab_services.results.given_answers import AnswerFilter, Outcome
 
 PAGE = 50
@@ -108,6 +109,7 @@ class Row:
     line: int | None
     seed: int
     prompt: ShownText
+    picture: Picture | None
     cells: tuple[Cell | None, ...]
 
 
@@ -140,6 +142,8 @@ def answers_page(session: Session, job_id: UUID, asked: AnswersQuery) -> dict[st
     )
     page = given_answers.page(session, job_id, wanted, PAGE, asked.page_token)
     titles = _titles(job, other)
+    with_images = item_pictures.image_tasks(job.resolved_spec)
+    pictures = Pictures.find(session, job_id, with_images, task.task_place)
     return {
         **shown,
         "task": task,
@@ -148,7 +152,8 @@ def answers_page(session: Session, job_id: UUID, asked: AnswersQuery) -> dict[st
         "other": other,
         "other_title": other and job_title(other),
         "titles": titles,
-        "rows": tuple(_row(row, titles, with_other=other is not None) for row in page.data),
+        "rows": tuple(_row(row, titles, pictures, with_other=bool(other)) for row in page.data),
+        "no_pictures": pictures and pictures.missing,
         "one_seed": seed is not None,
         "following": page.next_page_token and asked.address(page_token=page.next_page_token),
         "first_page": asked.address(page_token=None),
@@ -204,7 +209,9 @@ def _titles(job: JobView, other: JobView | None) -> tuple[str, ...]:
     return ("Expected", *adapted, *(() if other is None else ("Other job",)))
 
 
-def _row(row: ItemAnswers, titles: Sequence[str], *, with_other: bool) -> Row:
+def _row(
+    row: ItemAnswers, titles: Sequence[str], pictures: Pictures | None, *, with_other: bool
+) -> Row:
     given = (
         *((row.detached,) if "Base model" in titles else ()),
         row.attached,
@@ -212,7 +219,9 @@ def _row(row: ItemAnswers, titles: Sequence[str], *, with_other: bool) -> Row:
     )
     expected = Cell(titles[0], ShownText.of(row.expected), _label(row.expected), None)
     cells = (_cell(title, answer) for title, answer in zip(titles[1:], given, strict=True))
-    return Row(row.item, row.line, row.seed, ShownText.of(row.prompt), (expected, *cells))
+    picture = pictures and pictures.at(row.item)
+    prompt = ShownText.of(row.prompt)
+    return Row(row.item, row.line, row.seed, prompt, picture, (expected, *cells))
 
 
 def _cell(title: str, given: GivenAnswer | None) -> Cell | None:

@@ -8,13 +8,15 @@ from adaptlab.recipes.tables import columns, row
 from adaptlab.recipes.texts import DECODER, ON_REVIEWS, REVIEWS, decoder, reviews
 from adaptlab.reproductions.claim import Claim, PlainTest
 from adaptlab.reproductions.needs import Need
-from adaptlab.reproductions.recipe import PublishedTable
+from adaptlab.reproductions.recipe import PublishedTable, TableRow
 from adaptlab.studies.study import StudySpec
 
 SOURCE = "Wang et al. (EMNLP 2023)"
 VERSION = "emnlp"
 VERSIONS = {VERSION: "EMNLP 2023"}
 BASE, IN_CONTEXT = "pretrained base", "in-context, 4 demonstrations"
+IN_CONTEXT_SIX = "in-context, 6 demonstrations"
+ALONE = "base alone"
 RIGHT, PERMUTED, QUERY = "right labels", "permuted labels", "query alone"
 
 EPISODES: Members = {"name": "episodes", "labels": "random"}
@@ -28,6 +30,8 @@ SAMPLES_OF_TEXTS = 100
 """Checks compute in float64 on the CPU, where each review takes a second per pass."""
 SHOWN: Members = {"demonstrations": 4, "longest": 16, "separator": "\n"}
 """Demonstrations of reviews, two of each label."""
+GLOSSES_SHOWN: Members = {**SHOWN, "demonstrations": 6}
+"""Demonstrations of glosses, one of each label."""
 SETS = 5
 """Sets of demonstrations, which take the place of seeds of the base."""
 USES_DEMONSTRATIONS: tuple[PlainTest, ...] = (
@@ -44,13 +48,19 @@ QUICK_NOTE = (
 )
 
 
-TEXT_NOTE = (
+TEXT_MODEL = (
     "SmolLM2-135M-Instruct (30 layers), restored from four bits, instead of GPT2-XL and GPT-J, and "
-    "530 sentences of film reviews of at most about 12 tokens instead of SST-2: 100 test items, "
-    "each with two demonstrations of each label, in five sets. There is one base model, so limits "
-    "are over sets of demonstrations and items. The formatting is the token before each label, "
-    "`was`, and the line break after it. No claim about label words counts unless every set is "
-    "above chance, and worse with permuted labels. Not yet measured. "
+)
+TEXT_PREMISE = (
+    "No claim about label words counts unless every set is above chance, and worse with permuted "
+    "labels. "
+)
+TEXT_NOTE = (
+    f"{TEXT_MODEL}530 sentences of film reviews of at most about 12 tokens instead of SST-2: 100 "
+    "test items, each with two demonstrations of each label, in five sets. There is one base "
+    "model, so limits are over sets of demonstrations and items. The formatting is the token "
+    "before each label, `was`, and the line break after it. "
+    f"{TEXT_PREMISE}Not yet measured. "
 )
 NEEDS: tuple[Need, ...] = (decoder(), reviews())
 """What the presets on texts take from outside."""
@@ -95,28 +105,47 @@ def quick(name: str, check: Members) -> StudySpec:
     )
 
 
-def text(name: str, check: Members) -> StudySpec:
-    """Return the study of in-context learning on reviews with one check."""
+def text(
+    name: str,
+    check: Members,
+    *further: Members,
+    task: Members = REVIEWS,
+    shown: Members = SHOWN,
+    ending: str = "",
+    training: Members | None = None,
+) -> StudySpec:
+    """Return the study of in-context learning on texts with one check.
+
+    It has `further` methods. `shown` are the demonstrations, and `ending` ends the labels of the
+    other methods.
+    """
     measured: Members = {
         "label": check["name"],
-        "task": REVIEWS,
-        "in_context": SHOWN,
+        "task": task,
+        "in_context": shown,
         "demonstration_sets": SETS,
         "samples": SAMPLES_OF_TEXTS,
     }
+    in_context = f"{IN_CONTEXT if shown is SHOWN else IN_CONTEXT_SIX}{ending}"
+    context = int(str(shown["demonstrations"])) * int(str(shown["longest"]))
+    alone = method(f"{ALONE}{ending}", "frozen")
     return study(
         f"{name}-text",
         bases=[DECODER],
-        tasks=[REVIEWS],
-        methods=[method("base alone", "frozen"), method(IN_CONTEXT, "in_context", **SHOWN)],
-        budget={"context_tokens": 64},
+        tasks=[task],
+        methods=[alone, method(in_context, "in_context", **shown), *further],
+        budget={"context_tokens": context},
         samples=SAMPLES,
         checks=({**check, **measured},),
+        training=training or {},
     )
 
 
-def accuracies() -> tuple[PublishedTable, ...]:
-    """Return the tables of accuracies, to be read next to the check."""
+def accuracies(*further: TableRow) -> tuple[PublishedTable, ...]:
+    """Return the tables of accuracies, to be read next to the check.
+
+    In-context learning has `further` rows.
+    """
     source = "not in the paper, whose figures are curves without numbers, on other data"
     return (
         PublishedTable(
@@ -132,7 +161,7 @@ def accuracies() -> tuple[PublishedTable, ...]:
             title="Accuracy of in-context learning on the query alone",
             source=source,
             columns=columns((QUERY,), (FIXED,), instead=(ON_REVIEWS,)),
-            rows=(row(IN_CONTEXT, of=IN_CONTEXT),),
+            rows=(row(IN_CONTEXT, of=IN_CONTEXT), *further),
         ),
     )
 
@@ -144,7 +173,7 @@ def on_label_words(
 
     It counts only if the base uses demonstrations.
     """
-    used = [holds(check, f"{check}.{premise}") for premise in ("above-chance", "permuted")]
+    used = used_on_texts(check)
     return claim(
         VERSION,
         name,
@@ -156,12 +185,17 @@ def on_label_words(
     )
 
 
+def used_on_texts(check: str) -> list[PlainTest]:
+    """Return the tests of the check that the base uses demonstrations."""
+    return [holds(check, f"{check}.{premise}") for premise in ("above-chance", "permuted")]
+
+
 def in_context_claims(check: str | None = None) -> Sequence[Claim]:
     """Return claims that the base uses demonstrations, in every recipe.
 
     On texts, the recipe's check decides it.
     """
-    on_texts = () if check is None else (_used_on_texts(check),)
+    on_texts = () if check is None else (_claim_on_texts(check),)
     return (
         *on_texts,
         claim(
@@ -186,14 +220,13 @@ def in_context_claims(check: str | None = None) -> Sequence[Claim]:
     )
 
 
-def _used_on_texts(check: str) -> Claim:
+def _claim_on_texts(check: str) -> Claim:
     return claim(
         VERSION,
         "demonstrations-are-used-on-texts",
         "Not claimed, and needed for all else: with demonstrations, the model answers above "
         "chance, and worse if their labels are permuted.",
-        holds(check, f"{check}.above-chance"),
-        holds(check, f"{check}.permuted"),
+        *used_on_texts(check),
         in_paper=False,
         presets=("text",),
     )

@@ -6,7 +6,6 @@ import torch
 
 from adaptlab.measurements.theory_report import Check, Detail
 from adaptlab.statistics.correlation import rho_limits, spearman
-from adaptlab.tasks.episodes import Episodes
 from adaptlab.theory.demonstrated import used, views
 from adaptlab.theory.label_keys import Pairs, observed, pairs_of_classes
 from adaptlab.theory.plugins import MEASURES
@@ -25,7 +24,6 @@ def measure(check: ErrorDiagnosis, subject: Subject) -> Iterable[Check]:
     yield from premises
     if not all(premise.holds for premise in premises):
         return
-    assert isinstance(check.task, Episodes)
     pairs = [
         pairs_of_classes(check.task, view.shown, observed(view.base, view.shown), check.directions)
         for view in replicates
