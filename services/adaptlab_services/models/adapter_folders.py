@@ -22,7 +22,8 @@ from adaptlab.values import AUTO
 from adaptlab.weights.folder_files import FolderFiles, PlainFolder
 from adaptlab_services.models import datasets, uploaded_folders
 from adaptlab_services.models.base_tensors import BaseTensors
-from adaptlab_services.models.model_folders import SEPARATOR, ModelRoots, is_uploaded
+from adaptlab_services.models.model_folders import ModelRoots, is_uploaded
+from adaptlab_services.models.roots import SEPARATOR
 from adaptlab_services.models.stored_folder import StoredFolder
 from adaptlab_services.people import access
 

@@ -4,7 +4,8 @@ from adaptlab.errors import BadModelFolder, InvalidSpec, Problem
 from adaptlab.specs.resolve import BaseModelFacts
 from adaptlab.specs.spec import ModelFolder
 from adaptlab.weights.placed_folder import PlacedFolder
-from adaptlab_services.models.model_folders import SEPARATOR, ModelRoots
+from adaptlab_services.models.model_folders import ModelRoots
+from adaptlab_services.models.roots import SEPARATOR
 
 
 def check_unchanged(folder: ModelFolder | None, roots: ModelRoots, pointer: str) -> None:

@@ -38,7 +38,8 @@ from adaptlab_db.errors import (
     StoreNotConfigured,
     StoreUnreachable,
 )
-from adaptlab_services.models.model_folders import Located, ModelRoots
+from adaptlab_services.models.model_folders import ModelRoots
+from adaptlab_services.models.roots import Located
 from adaptlab_services.models.token_process import Findings, Question
 
 MOST_RECORDS = 200
