@@ -216,8 +216,9 @@ def test_readers_cannot_add_and_projects_are_apart(api: TestClient, sessions: Se
 
 
 def test_other_members_are_refused(api: TestClient) -> None:
-    for changes in ({"upload": "x"}, {"records": []}, {"kind": "words"}, {"format": "xlsx"}):
-        (name,) = changes
-        answer = add(api, "library/reviews.csv", **changes)
+    others = {"upload": "x", "records": [], "kind": "words", "format": "xlsx"}
+    for name, value in others.items():
+        body = {"name": "reviews", "kind": "records", "file": "library/reviews.csv"}
+        answer = api.post("/v1/datasets", json=body | {name: value})
         assert answer.status_code == 422, answer.text
         assert f"/{name}" in [one["pointer"] for one in answer.json()["errors"]]

@@ -17,8 +17,8 @@ from adaptlab_client.transport.paging import entries
 
 INLINE_BYTES = 2**19
 """Larger datasets are sent as an upload: a server accepts bodies of up to 1 MiB."""
-READING_SECONDS = 300.0
-"""Time limit for a dataset from an upload or a file, which the server reads as a whole."""
+READING_SECONDS = 3600.0
+"""Time limit for a dataset from an upload or a file: servers have shorter ones of their own."""
 
 
 class Datasets:
