@@ -952,6 +952,7 @@ class Replicate(Table):
     selected: Mapped[bool] = mapped_column(Boolean)
     final_loss: Mapped[float | None]
     validation_accuracy: Mapped[float | None]
+    validation_metric: Mapped[float | None]
     steps: Mapped[int]
     prompt: Mapped[dict[str, object] | None] = mapped_column(JSONB(none_as_null=True))
 

@@ -91,6 +91,7 @@ class Settings(BaseSettings):
             quotas than these two for a user.
         model_roots: folders that contain model folders for jobs, by alias, as
             `alias=/path,alias2=/path2`.
+        dataset_roots: folders with files of records that submitters make datasets of, likewise.
         artifact_store: store for new artifacts of at least `artifact_store_from_bytes` bytes.
         artifact_folder: folder of the store `directory`, the same for all processes.
         s3_bucket: bucket of the store `s3`; credentials come from the settings that follow, or from
@@ -169,6 +170,7 @@ class Settings(BaseSettings):
     )
     max_stored_bytes: int | None = Field(default=None, gt=0)
     model_roots: Annotated[dict[Alias, Path], NoDecode] = Field(default_factory=dict[str, Path])
+    dataset_roots: Annotated[dict[Alias, Path], NoDecode] = Field(default_factory=dict[str, Path])
     artifact_store: StoreName = POSTGRES
     artifact_store_from_bytes: int = Field(default=256 * 2**20, ge=0)
     artifact_folder: Path | None = None
@@ -249,7 +251,7 @@ class Settings(BaseSettings):
         pairs = [pair.strip().partition("=") for pair in hours.split(",") if pair.strip()]
         return {queue.strip(): most.strip() for queue, _, most in pairs}
 
-    @field_validator("model_roots", mode="before")
+    @field_validator("model_roots", "dataset_roots", mode="before")
     @classmethod
     def _roots(cls, roots: object) -> object:
         if not isinstance(roots, str):
@@ -257,21 +259,26 @@ class Settings(BaseSettings):
         pairs = [pair.strip().partition("=") for pair in roots.split(",") if pair.strip()]
         by_alias = {alias.strip(): path.strip() for alias, _, path in pairs}
         if len(by_alias) < len(pairs):
-            raise ValueError(f"An alias occurs twice in the model roots {roots!r}.")
+            raise ValueError(f"An alias occurs twice in the roots {roots!r}.")
         return by_alias
 
-    @field_validator("model_roots")
+    @field_validator("model_roots", "dataset_roots")
     @classmethod
     def _roots_are_absolute(cls, roots: dict[str, Path]) -> dict[str, Path]:
         for alias, path in roots.items():
-            if alias == UPLOADED:
-                raise ValueError(
-                    f"The alias {UPLOADED!r} is that of uploaded model folders. Choose another one."
-                )
             if not path.is_absolute():
                 raise ValueError(
-                    f"The model root {alias}={path} is not of the form alias=/absolute/path."
+                    f"The root {alias}={path} is not of the form alias=/absolute/path."
                 )
+        return roots
+
+    @field_validator("model_roots")
+    @classmethod
+    def _none_is_of_uploads(cls, roots: dict[str, Path]) -> dict[str, Path]:
+        if UPLOADED in roots:
+            raise ValueError(
+                f"The alias {UPLOADED!r} is that of uploaded model folders. Choose another one."
+            )
         return roots
 
     @model_validator(mode="after")

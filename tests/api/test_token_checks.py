@@ -238,11 +238,32 @@ def test_conversations_for_a_model_of_bytes_are_checked(api: TestClient, tmp_pat
     assert api.post("/v1/jobs", json=fitting).status_code == 201
 
 
-def test_a_template_of_a_model_is_not_run_here(
-    lab: TestClient, monkeypatch: pytest.MonkeyPatch
+LONG: dict[str, Any] = {**CHAT, "tokens": {"longest": 60, "answer": 20}}
+
+
+def test_a_template_of_a_model_is_not_run_here_and_a_preview_says_so(
+    api: TestClient, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "chat_template.jinja").write_text("{{ raise_exception('never') }}")
+    assert api.post("/v1/jobs", json=IMPORT).status_code == 201
+    made = api.post("/v1/datasets", json={"name": "chats", "records": chats(90)})
+    assert made.status_code == 201, made.text
+    monkeypatch.setattr("adaptlab.text.chat._compiled", None)
+    preview = api.post("/v1/jobs?validate_only=true", json=a_spec(LONG)).json()
+    assert token_checks.UNCHECKED in preview["warnings"]
+    assert api.post("/v1/jobs", json=a_spec(LONG)).status_code == 201
+
+
+def test_conversations_for_a_model_without_a_template_are_checked(
+    lab: TestClient, tmp_path: Path
 ) -> None:
     made = lab.post("/v1/datasets", json={"name": "chats", "records": chats(90)})
     assert made.status_code == 201, made.text
-    monkeypatch.setattr("adaptlab.text.chat._compiled", None)
-    task = {**CHAT, "tokens": {"longest": 60, "answer": 20}}
-    assert lab.post("/v1/jobs", json=a_spec(task)).status_code == 201
+    with pytest.raises(InvalidSpec) as caught:
+        read_corpus(stored(tmp_path, chats(90), "chats").task(LONG, read_tokeniser(PAIRS, 1)))
+    expected = [(p.pointer, p.code, p.detail) for p in caught.value.problems]
+    assert said(lab.post("/v1/jobs", json=a_spec(LONG))) == expected
+    fitting = {**CHAT, "tokens": {"longest": 128, "answer": 40}}
+    preview = lab.post("/v1/jobs?validate_only=true", json=a_spec(fitting))
+    assert preview.status_code == 200, preview.text
+    assert token_checks.UNCHECKED not in preview.json()["warnings"]

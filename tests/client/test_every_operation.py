@@ -77,14 +77,17 @@ class Line(NamedTuple):
 
 @pytest.fixture
 def settings(database_url: str, broker_url: str, tmp_path: Path) -> Settings:
-    """Settings with one model root, in which a model and an adapter lie."""
+    """Settings with a model root and a dataset root, and files in them."""
     a_model_folder(tmp_path / "root" / "llama")
     a_peft_folder(tmp_path / "root" / "lora")
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "plays.csv").write_text("text,label\nnever,no\nalways,yes\n")
     return Settings(
         database_url=database_url,
         broker_url=broker_url,
         data_dir=tmp_path / "data",
         model_roots={"models": tmp_path / "root"},
+        dataset_roots={"library": tmp_path / "library"},
     )
 
 

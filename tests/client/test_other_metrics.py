@@ -3,6 +3,8 @@
 import csv
 import io
 import math
+import zipfile
+from pathlib import Path
 
 import pytest
 from sqlalchemy.orm import Session, sessionmaker
@@ -10,6 +12,7 @@ from tests.client.conftest import Invoke
 from tests.text_studies import BY_F1, BY_MACRO_F1, RECORDS, TOKEN_F1, a_text_study, measure
 from tests.texts import CLASSIFICATION
 
+from adaptlab.bundle.checking import check_bundle
 from adaptlab.statistics.distributions import student_quantile
 from adaptlab_client import Client
 
@@ -55,6 +58,20 @@ def test_rows_and_csv_have_them(shared_client: Client, study: str) -> None:
         assert float(line["metric_mean"]) == row["metric_mean"]
         assert row["metric_mean"] == pytest.approx(MEANS[line["metric"]])
         assert line["score"] == "0.5"
+
+
+def test_the_scores_of_a_bundle_have_them(
+    shared_client: Client, study: str, tmp_path: Path
+) -> None:
+    place = shared_client.studies.bundle(study, tmp_path / "texts.zip")
+    assert check_bundle(place).findings == ()
+    with zipfile.ZipFile(place) as archive:
+        text = archive.read("tables/scores.csv").decode()
+    lines = [*csv.DictReader(io.StringIO(text))]
+    assert {line["metric"] for line in lines} == MEANS.keys()
+    for line in lines:
+        assert float(line["metric_mean"]) == pytest.approx(MEANS[line["metric"]])
+    assert all(line["metric_low"] and line["metric_high"] for line in lines)
 
 
 def test_the_command_line_says_which_one_verdicts_are_about(

@@ -1,5 +1,7 @@
 """Defaults of a drafted study: budgets that match, fields that fit."""
 
+from pathlib import Path
+
 import pytest
 from tests.folders import a_sentence_encoder
 from tests.making import base_facts
@@ -79,3 +81,30 @@ def test_a_name_is_numbered_until_it_is_free():
     taken = {"a", "a-2"}
     assert free_name("a", taken.__contains__) == "a-3"
     assert free_name("b", taken.__contains__) == "b"
+
+
+@pytest.mark.parametrize(
+    ("lines", "metric", "note"),
+    [
+        (["text,label", *(f"text {n},{'ab'[n % 4 == 0]}" for n in range(300))], "macro_f1",
+         "'a' has 225 records, 'b' 75"),
+        (["text,label", *(f"text {n},{'ab'[n % 2]}" for n in range(300))], None, ""),
+        (["text,label", *(f"text {n},{n % 40}" for n in range(390))], None, ""),
+        (["prompt,answer", *(f"text {n},{'a long answer ' * 4}{n}" for n in range(300))],
+         "token_f1", "Answers are long"),
+        (["prompt,answer", *(f"text {n},short {n}" for n in range(300))], None, ""),
+    ],
+    ids=["unbalanced", "balanced", "too many labels", "long answers", "short answers"],
+)  # fmt: skip
+def test_a_metric_is_proposed_with_its_reason(
+    tmp_path: Path, lines: list[str], metric: str | None, note: str
+):
+    file = tmp_path / "mine.csv"
+    file.write_text("\n".join(lines))
+    report = measured(file, "csv").inspection()
+    assert report.spec is not None
+    task = report.spec["task"]
+    assert isinstance(task, dict)
+    assert task.get("metric") == metric
+    assert report.splits is not None, report.notes
+    assert any(note in one for one in report.notes if "metric" in one) == bool(metric)

@@ -7,8 +7,9 @@ import duckdb
 import pytest
 from tests.client.conftest import Invoke
 
+from adaptlab.records.file_forms import FileForm
 from adaptlab_client import Client
-from adaptlab_client.machine.record_files import FileForm, canonical, kind_of
+from adaptlab_client.machine.record_files import canonical, kind_of
 
 CONTENT = '{"text":"good, really","label":"1"}\n{"text":"bad","label":"0"}\n'
 FILES = {

@@ -42,6 +42,9 @@ def test_messages_become_canonical_text_that_is_read_back(tmp_path: Path):
     ("value", "wrong"),
     [
         ([{"role": "tool", "content": "x"}], "a role 'tool' in message 1"),
+        ([{"role": "function", "content": "x"}], "write a call into the assistant's content"),
+        ([*conversation("a"), {"role": "assistant", "content": None, "tool_calls": []}],
+         "'tool_calls' in message 2. Tool calls and their results are not read. Leave"),
         ([{"role": "user", "content": "x", "name": "Bo"}], "'name' in message 1"),
         ([{"role": "user"}], "no 'content' in message 1"),
         ([{"role": "user", "content": " "}], "an empty content in message 1"),
@@ -55,7 +58,7 @@ def test_messages_become_canonical_text_that_is_read_back(tmp_path: Path):
         (["x"], "is a list"),
         ({"role": "user"}, "is an object"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_conversation_is_refused_with_its_line(value: Any, wrong: str):
     with pytest.raises(InvalidSpec) as caught:
         read(conversation("a", "b"), value)

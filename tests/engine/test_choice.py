@@ -5,10 +5,10 @@ from itertools import chain
 import pytest
 import torch
 from tests.engine.making import adaptation, base_tensors
-from torch import Tensor
 
-from adaptlab.engine import choice
+from adaptlab.engine import choice, standing
 from adaptlab.engine.allocate import allocate
+from adaptlab.engine.evaluate import Judged
 from adaptlab.engine.model import Model
 from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.plan import make_plan
@@ -43,13 +43,16 @@ def decided(
     allocated.flat[:] = torch.arange(plan.replicates).unsqueeze(1)  # a replicate is its weights
     counts = torch.tensor(list(chain(*right)))
 
-    def outcomes(model: Model, task: object, split: str, samples: int, replicates: int) -> Tensor:
+    def judged(
+        model: Model, task: object, split: str, samples: int, replicates: int, *, with_loss: bool
+    ) -> Judged:
         first = next(iter(model.trained.values())).detach().flatten(1)[:, 0].long()
         assert (split, len(first)) == ("validation", replicates)
         assert not set(first.tolist()) & set(diverged), "who has diverged is not scored"
-        return torch.arange(samples) < counts[first].unsqueeze(1)
+        assert not with_loss
+        return Judged(torch.arange(samples) < counts[first].unsqueeze(1))
 
-    monkeypatch.setattr(choice, "outcomes", outcomes)
+    monkeypatch.setattr(standing, "judged", judged)
     outcome = TrainingOutcome.untrained(plan.replicates)
     outcome.final_losses = list(chain(*losses))
     for replicate in diverged:

@@ -24,6 +24,7 @@ EVERYTHING: dict[str, Any] = {
     "gpuWorker": {"replicas": 1, "nodeSelector": {"gpu": "yes"}, "runtimeClassName": "nvidia"},
     "ingress": {"enabled": True, "className": "nginx", "annotations": {"a": "b"}},
     "models": {"existingClaim": "models"},
+    "datasets": {"existingClaim": "records"},
     "images": {"server": {"repository": "server", "tag": "1"}, "pullSecrets": [{"name": "mine"}]},
     "secretSettings": {"ADAPTLAB_S3_SECRET_ACCESS_KEY": "s3-secret"},
 }

@@ -1,6 +1,7 @@
 """The pages of datasets, and forms that start from one."""
 
 import html
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
@@ -11,6 +12,9 @@ from tests.pages.submitting import browser as browser
 from tests.pages.visitors import HOSTILE
 from tests.pictures import image_records
 from tests.texts import CLASSIFICATION, reviews, without
+
+from adaptlab_api.app import create_app
+from adaptlab_services.settings import Settings
 
 TASK = {
     "name": "text_classification",
@@ -163,3 +167,32 @@ def test_strangers_datasets_have_no_button(
     assert "Delete dataset" not in browser.get("/datasets/reviews").text
     answer = browser.post("/datasets/reviews/delete", headers=forms.HERE, follow_redirects=False)
     assert answer.status_code == 403
+
+
+def test_files_of_the_server_are_added_by_a_form(
+    settings: Settings, token: str, base: None, tmp_path: Path
+):
+    (tmp_path / "reviews.csv").write_text("text,label\ngood,1\nbad,0\n")
+    rooted = settings.model_copy(update={"dataset_roots": {"lab": tmp_path}})
+    with TestClient(create_app(rooted), follow_redirects=False) as browser:
+        visitor = forms.sign_in(browser, token)
+        assert "Add a file of the server" in visitor.get("/datasets").text
+        wrong = {"name": "mine", "file": f"lab/{HOSTILE}", "format": "csv"}
+        refused = visitor.post("/datasets", data=wrong, headers=forms.HERE)
+        assert refused.status_code == 422
+        assert HOSTILE not in refused.text
+        assert str(tmp_path) not in refused.text
+        assert "File:" in text_of(refused.text)
+        assert 'value="mine"' in refused.text
+        assert "<option selected>csv" in refused.text
+        unnamed = visitor.post("/datasets", data={"file": "lab/reviews.csv"}, headers=forms.HERE)
+        assert (unnamed.status_code, "Name:" in text_of(unnamed.text)) == (422, True)
+        right = {"name": "mine", "file": "lab/reviews.csv", "format": ""}
+        made = visitor.post("/datasets", data=right, headers=forms.HERE)
+        assert (made.status_code, made.headers["location"]) == (303, "/datasets/mine")
+        again = visitor.post("/datasets", data=right | {"name": "generated"}, headers=forms.HERE)
+        assert again.status_code == 422
+
+
+def test_without_dataset_roots_there_is_no_form(visitor: TestClient):
+    assert "Add a file of the server" not in visitor.get("/datasets").text

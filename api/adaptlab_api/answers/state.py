@@ -12,6 +12,7 @@ from adaptlab_api.limits.request_counts import RequestCounts
 from adaptlab_api.limits.turns import Turns
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.lifecycle.doorbell import Bell
+from adaptlab_services.models.dataset_files import DatasetRoots
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.people.admission import Admissions
 from adaptlab_services.server.operations import Operations
@@ -26,7 +27,7 @@ class Resources:
     A session of `sessions` sees nothing that belongs to a project, unless it is opened on behalf
     of a user: see `adaptlab_services.people.access.unit`. `worker_sessions` are only for the leases
     of workers: see `adaptlab_services.leases.token_leases`. `drawings` limits how many plots are
-    drawn at a time, and `readings` how many uploads are read as records; `comparisons` computes one
+    drawn at a time, and `readings` how many files are read as records; `comparisons` computes one
     comparison at a time. `operations` and `request_counts` are the figures of `/metrics`.
     """
 
@@ -49,6 +50,11 @@ class Resources:
     def model_roots(self) -> ModelRoots:
         """The folders that may contain model folders, by alias."""
         return ModelRoots(self.settings.model_roots)
+
+    @property
+    def dataset_roots(self) -> DatasetRoots:
+        """The folders with files that datasets can be made of, by alias."""
+        return DatasetRoots(self.settings.dataset_roots)
 
 
 def resources_of(app: FastAPI) -> Resources:

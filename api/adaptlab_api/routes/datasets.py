@@ -29,6 +29,7 @@ from adaptlab_api.routes.files import file_route
 from adaptlab_api.routes.jobs import PageSize, PageToken
 from adaptlab_services.models import (
     dataset_deletion,
+    dataset_files,
     dataset_sharing,
     dataset_uploads,
     datasets,
@@ -40,6 +41,7 @@ from adaptlab_services.models.datasets import NewDataset, Uploaded
 from adaptlab_services.models.record_datasets import (
     NewRecords,
     ReadingLimits,
+    RecordsFromFile,
     RecordsFromUpload,
 )
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
@@ -48,7 +50,7 @@ from adaptlab_services.people.tokens import Principal
 Named = Annotated[str, Path(max_length=63)]
 PATIENCE_SECONDS = 60.0
 RETRY_SECONDS = 5
-OTHERS = "The server is reading other uploads; try again in a few seconds."
+OTHERS = "The server is reading other files; try again in a few seconds."
 READING_SHARE = 0.6
 """Share of a request's time for reading; the rest is for waiting and storing."""
 
@@ -56,20 +58,24 @@ READING_SHARE = 0.6
 def _form(document: object) -> str:
     members = cast("dict[str, object]", document) if isinstance(document, dict) else {}
     kind = "records" if "records" in (members.get("kind"), *members) else "words"
+    if "file" in members:
+        return "records_of_file"
     return f"{kind}_of_upload" if "upload" in members else f"{kind}_of_body"
 
 
 Whole = NewDataset | NewRecords
+Read = RecordsFromUpload | RecordsFromFile
 _NEW = Annotated[
     Annotated[NewDataset, Tag("words_of_body")]
     | Annotated[DatasetFromUpload, Tag("words_of_upload")]
     | Annotated[NewRecords, Tag("records_of_body")]
-    | Annotated[RecordsFromUpload, Tag("records_of_upload")],
+    | Annotated[RecordsFromUpload, Tag("records_of_upload")]
+    | Annotated[RecordsFromFile, Tag("records_of_file")],
     Discriminator(_form),
 ]
 NewDatasetBody = Annotated[
-    Body[Whole | DatasetFromUpload | RecordsFromUpload],
-    json_body(_NEW, NewDataset, DatasetFromUpload, NewRecords, RecordsFromUpload),
+    Body[Whole | DatasetFromUpload | Read],
+    json_body(_NEW, NewDataset, DatasetFromUpload, NewRecords, RecordsFromUpload, RecordsFromFile),
 ]
 
 
@@ -94,17 +100,30 @@ async def upload_dataset(
     who: SubmitterDep,
     opened: ResourcesDep,
 ) -> Response:
-    """Create a dataset from words or records in the body or an upload; safe to repeat."""
+    """Create a dataset from words or records in the body, an upload or a file of the server.
+
+    The file is below a dataset root, and its records are copied. Safe to repeat.
+    """
     turn = turn_of(request)
     new = await turn.call(body.read)
-    if not isinstance(new, RecordsFromUpload):
+    if not isinstance(new, Read):
         return _answer(await turn.call(_created, units, opened, who, new))
+    stored = await in_turn(turn, units, opened, who, new)
+    if stored is None:
+        return problem(TOO_MANY, OTHERS, headers={"Retry-After": str(RETRY_SECONDS)})
+    return _answer(stored)
+
+
+async def in_turn(
+    turn: Turn, units: Units, opened: Resources, who: Principal, new: Read
+) -> Uploaded | None:
+    """Read records in the turn of a request; None if others are read for too long."""
     # The wait is here and not in one of the few threads, which other requests need.
     reading = Turn(opened.readings)
     if not await reading.take(PATIENCE_SECONDS):
-        return problem(TOO_MANY, OTHERS, headers={"Retry-After": str(RETRY_SECONDS)})
+        return None
     try:
-        return _answer(await turn.call(_read, units, opened, who, new))
+        return await turn.call(_read, units, opened, who, new)
     finally:
         reading.give_back()
 
@@ -122,10 +141,13 @@ def _created(
                 return dataset_uploads.from_upload(session, opened.sessions, who, new)
 
 
-def _read(units: Units, opened: Resources, who: Principal, new: RecordsFromUpload) -> Uploaded:
+def _read(units: Units, opened: Resources, who: Principal, new: Read) -> Uploaded:
     settings = opened.settings
     seconds = READING_SHARE * SLOW_FACTOR * settings.answer_seconds
     limits = ReadingLimits(settings.max_dataset_bytes, seconds)
+    if isinstance(new, RecordsFromFile):
+        roots = opened.dataset_roots
+        return dataset_files.from_file(units, opened.sessions, who, new, roots, limits)
     return record_datasets.from_upload(units, opened.sessions, who, new, limits)
 
 

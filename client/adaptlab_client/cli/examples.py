@@ -94,6 +94,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adaptlab datasets upload reviews reviews.csv",
         "adaptlab datasets upload words words.tsv --kind words",
     ),
+    "datasets add": ("adaptlab datasets add plays library/plays.csv",),
     "datasets download": ("adaptlab datasets download words words.jsonl",),
     "datasets share": ("adaptlab datasets share words robotics",),
     "datasets take-back": ("adaptlab datasets take-back words robotics",),

@@ -11,7 +11,13 @@ from adaptlab.plugins.text_task import LONGEST_ITEM
 from adaptlab.records.facts import ConversationFacts, RecordsFacts
 from adaptlab.specs.resolve import resolve_task
 from adaptlab.specs.spec import Choice
-from adaptlab.text.fitting import LONGEST_ANSWER, Roles, answer_in_bytes, task_document
+from adaptlab.text.fitting import (
+    LONGEST_ANSWER,
+    Roles,
+    answer_in_bytes,
+    proposed_metric,
+    task_document,
+)
 from adaptlab.text.splitting import SplitCounts
 from adaptlab_answers.documents import JsonObject
 from adaptlab_client.machine.columns import Column, Spread
@@ -58,12 +64,12 @@ def spec_of(
         by_head: whether labels are answered by a trained head, as encoders need it.
     """
     if roles.task == "image_classification":
-        return Fit({"task": task_document(facts, roles)}, ())
+        return Fit({"task": task_document(facts, roles)}, _notes_on_metric(facts, roles))
     answer = facts.field(roles.answer)
     assert answer is not None
     task: dict[str, JsonValue] = {}
     whole = task_document(facts, roles, by_head=by_head)
-    notes: list[str] = []
+    notes = [*_notes_on_metric(facts, roles)]
     lengths: list[int] = []
     if roles.task == "text_classification" and not by_head:
         words = cast("Mapping[str, Mapping[str, str]]", whole["label"])["words"]
@@ -148,6 +154,27 @@ def _tokens_of_chat(
         "longest": longest,
         "answer": min(answer_in_bytes(figures), LONGEST_ANSWER, longest - MULTIPLE),
     }
+
+
+def _notes_on_metric(facts: RecordsFacts, roles: Roles) -> tuple[str, ...]:
+    """Return why a metric is proposed, if one is."""
+    match proposed_metric(facts, roles):
+        case "macro_f1":
+            answer = facts.field(roles.answer)
+            counts = sorted((one.count, one.value) for one in (answer and answer.values) or ())
+            (rare, rarest), (many, common) = counts[0], counts[-1]
+            return (
+                f"Labels are unbalanced: {common!r} has {many:,} records, {rarest!r} {rare:,}. So "
+                "the task has `metric: macro_f1`, by which trials are chosen, beside accuracy.",
+            )
+        case "token_f1":
+            return (
+                "Answers are long, so few will be exactly right. The task has `metric: token_f1`, "
+                "by which trials are chosen, beside exact match; answers are decoded for it, which "
+                "takes time.",
+            )
+        case None:
+            return ()
 
 
 def _notes_on_words(words: Mapping[str, str], counter: TokenCounter | None) -> Sequence[str]:

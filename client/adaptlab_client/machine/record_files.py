@@ -6,16 +6,15 @@ import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Literal, cast
 
+from adaptlab.records.file_forms import FileForm
 from adaptlab.records.gathering import Gatherer
 from adaptlab.records.parquet import read_parquet
 from adaptlab.records.reading import PlacedRecord, read_with_lines
 from adaptlab.records.record import LONGEST_LINE
 
-FileForm = Literal["csv", "tsv", "jsonl", "parquet"]
 Kind = Literal["words", "records"]
-FORMS: tuple[FileForm, ...] = get_args(FileForm)
 
 _PIECE_BYTES = 2**20
 _LANGUAGES = {"english", "german", "spanish"}
@@ -25,25 +24,6 @@ _FIELDS = {
     *("question", "sentence", "sentiment", "split", "target", "text", "title"),
 }
 """Usual names of fields; a first line with two of them is a header and not a triple of words."""
-
-
-class UnknownForm(ValueError):
-    """A file whose name does not show its form."""
-
-
-def form_of(path: Path, wanted: FileForm | None = None) -> FileForm:
-    """Return the form of a file, `wanted` or by the end of its name.
-
-    Raises:
-        UnknownForm: the name has another end.
-    """
-    suffix = path.suffix.lower().removeprefix(".").replace("ndjson", "jsonl")
-    if wanted is None and suffix not in FORMS:
-        raise UnknownForm(
-            f"The form of {path.name!r} is not known by its name. Add --format with one of "
-            f"{', '.join(FORMS)}, or let the name end in .csv, .tsv, .jsonl, .ndjson or .parquet."
-        )
-    return wanted or cast("FileForm", suffix)
 
 
 def records_of(path: Path, form: FileForm) -> Iterator[PlacedRecord]:

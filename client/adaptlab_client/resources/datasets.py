@@ -17,8 +17,8 @@ from adaptlab_client.transport.paging import entries
 
 INLINE_BYTES = 2**19
 """Larger datasets are sent as an upload: a server accepts bodies of up to 1 MiB."""
-READING_SECONDS = 300.0
-"""Time limit for a dataset from an upload, which the server reads as a whole."""
+READING_SECONDS = 3600.0
+"""Time limit for a dataset from an upload or a file: servers have shorter ones of their own."""
 
 
 class Datasets:
@@ -117,6 +117,23 @@ class Datasets:
         upload = self._uploads.send(path, report=report)
         return self._keep_upload(name, sources, upload, form, kind)
 
+    def add(
+        self,
+        name: str,
+        file: str,
+        sources: Iterable[Mapping[str, str]] = (),
+        *,
+        form: str | None = None,
+    ) -> DatasetView:
+        """Make a dataset of records from a file below a dataset root of the server.
+
+        `file` is ALIAS/SUB/PATH. The server copies the records, so the dataset stays as it is if
+        the file changes. `form` is `csv`, `tsv`, `jsonl` or `parquet`, by default by the end of the
+        name. Repetitions are as for uploads.
+        """
+        content = {"kind": "records", "file": file}
+        return self._keep(name, sources, content | ({"format": form} if form else {}))
+
     def _keep_upload(
         self,
         name: str,
@@ -138,7 +155,7 @@ class Datasets:
     ) -> DatasetView:
         body = {"name": name, "sources": [dict(source) for source in sources], **content}
         sent = TypeAdapter[JsonValue](JsonValue).validate_python(body)
-        seconds = READING_SECONDS if "upload" in content else None
+        seconds = READING_SECONDS if {"upload", "file"} & content.keys() else None
         request = Request("POST", path_of("datasets"), body=sent, seconds=seconds)
         return self._connection.ask(request, DatasetView)
 

@@ -7,7 +7,11 @@ from typing import Literal, NamedTuple
 
 from adaptlab.bundle.contents import Claim, Evidence, TableEvidence
 from adaptlab.comparisons.comparison import ComparisonCell
-from adaptlab.comparisons.table_comparison import ComparedMethod, TableComparison
+from adaptlab.comparisons.table_comparison import (
+    ComparedMethod,
+    MethodMetric,
+    TableComparison,
+)
 from adaptlab.comparisons.verdict import SuccessfulSeeds
 from adaptlab.spreadsheet import harmless
 from adaptlab.statistics import Scores
@@ -36,9 +40,9 @@ _PLACE = "base_model task method"
 _COLUMNS: dict[str, tuple[str, str, str]] = {
     # by table: the columns of text, of integers and of numbers
     "scores": (
-        f"{_PLACE} could_be_best voided",
+        f"{_PLACE} could_be_best voided metric",
         "budget parameters rank_low rank_high seeds failing_seeds items trials steps",
-        "score low high all_seeds_low all_seeds_high level",
+        "score low high all_seeds_low all_seeds_high level metric_mean metric_low metric_high",
     ),
     "pairs": (
         "base_model task first second finding reason text successful_finding",
@@ -52,7 +56,7 @@ _COLUMNS: dict[str, tuple[str, str, str]] = {
     "learning_rates": (
         _PLACE,
         "budget trial seeds chosen diverged eliminated",
-        "learning_rate weight_decay initial_scale validation_accuracy final_loss",
+        "learning_rate weight_decay initial_scale validation_accuracy validation_metric final_loss",
     ),
     "missing": (f"{_PLACE} state reason seeds text", "budget", ""),
 }
@@ -102,6 +106,7 @@ def _cells(claim: Claim) -> Iterator[tuple[dict[str, Cell], TableComparison, Com
 def _scores(claim: Claim) -> Iterator[dict[str, Cell]]:
     for place, table, cell in _cells(claim):
         effort = {method.label: method for method in table.methods}
+        metrics = {one.label: one for one in table.metrics}
         voided = bool(table.comparison and table.comparison.voided)
         for row in cell.rows:
             yield place | {
@@ -122,7 +127,19 @@ def _scores(claim: Claim) -> Iterator[dict[str, Cell]]:
                 "all_seeds_low": row.score.all_seeds_low,
                 "all_seeds_high": row.score.all_seeds_high,
                 "level": row.score.level,
+                **_metric(metrics.get(row.label)),
             }
+
+
+def _metric(metric: MethodMetric | None) -> dict[str, Cell]:
+    if metric is None:
+        return {}
+    return {
+        "metric": metric.metric,
+        "metric_mean": metric.mean,
+        "metric_low": metric.low,
+        "metric_high": metric.high,
+    }
 
 
 def _steps(behind: ComparedMethod | None) -> int | None:

@@ -13,9 +13,9 @@ from adaptlab.comparisons.diagnosis import Diagnosis
 from adaptlab.comparisons.diagnosis_next import HIGHEST_RATE
 from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence
 from adaptlab.comparisons.scores import ScoreChange
-from adaptlab.plugins.task import OtherMetric
 from adaptlab.specs.spec import HIGHEST_SCALE
 from adaptlab.studies.study_plan import Role
+from adaptlab.text.metrics import OtherMetric
 from adaptlab.values import Value
 
 FEWEST_VALUES = 3
@@ -40,9 +40,10 @@ class TableWarning(Value):
 class TriedTrial(Value):
     """One trial over all seeds, with the numbers of seeds by outcome.
 
-    `validation_accuracy` and `final_loss` are means over the seeds that have one. A job with one
-    trial per seed has nothing to choose, and so no validation accuracy. The values of an eliminated
-    trial are from the step at which successive halving stopped it.
+    `validation_accuracy` and `final_loss` are means over the seeds that have one, and so is
+    `validation_metric`, the task's other metric, by which trials are chosen if there is one. A job
+    with one trial per seed has nothing to choose, and so no validation accuracy. The values of an
+    eliminated trial are from the step at which successive halving stopped it.
     """
 
     trial: int
@@ -54,6 +55,7 @@ class TriedTrial(Value):
     diverged: int
     eliminated: int
     validation_accuracy: float | None
+    validation_metric: float | None = None
     final_loss: float | None
 
 
@@ -174,8 +176,8 @@ METRIC_TITLES: Mapping[OtherMetric, str] = MappingProxyType(
     {"macro_f1": "Macro-F1", "token_f1": "Token F1"}
 )
 METRIC_NOTE = (
-    "Scores, ranks and verdicts are about the share of right items. {} is measured beside it; its "
-    "interval covers other seeds, not other items."
+    "Scores, ranks and verdicts are about the share of right items. {} is measured beside it, and "
+    "trials are chosen by it; its interval covers other seeds, not other items."
 )
 
 

@@ -11,15 +11,16 @@ from adaptlab.engine.item_texts import ItemTexts, expected_tokens, item_texts, w
 from adaptlab.engine.items import Items
 from adaptlab.engine.model import Model
 from adaptlab.engine.tensors import Bool
+from adaptlab.measurements.results import Split
 from adaptlab.plugins.task import Task
 from adaptlab.text.token_f1 import answer_words, mean_token_f1, token_f1
 
 
 @torch.no_grad()
 def token_f1s(
-    model: Model, task: Task, right: Bool[Tensor, "R N"], *, attached: bool = True
+    model: Model, task: Task, split: Split, right: Bool[Tensor, "R N"], *, attached: bool = True
 ) -> list[float]:
-    """Return the mean token F1 of the first N test items, by replicate.
+    """Return the mean token F1 of the first N items of a split, by replicate.
 
     `right` are the items that scoring found correct. Their F1 is 1, so only items that some
     replicate gets wrong are decoded. Without `attached`, the base model answers alone.
@@ -31,7 +32,7 @@ def token_f1s(
     def answer(items: Items) -> Tensor:
         return model.answers(items, task=task, attached=attached)
 
-    for places, items in scored_parts(model, task, "test", samples, replicates):
+    for places, items in scored_parts(model, task, split, samples, replicates):
         wrong = (~right[:, places]).any(0).nonzero().flatten()
         if not len(wrong):
             continue

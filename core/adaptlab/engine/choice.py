@@ -1,7 +1,9 @@
-"""Selection of trials by exact match on validation.
+"""Selection of trials by their scores on validation.
 
-Per seed: the trial with the best accuracy on that seed; ties go to the lower training loss, then to
-the first trial. Pooled: the trial with the best mean accuracy over all seeds, where a diverged
+The score is exact match, or the `metric` of the task.
+
+Per seed: the trial with the best score on that seed; ties go to the lower training loss, then to
+the first trial. Pooled: the trial with the best mean score over all seeds, where a diverged
 replicate counts as 0; ties go to the lower mean training loss, then to the first trial; every seed
 keeps that trial. A diverged replicate is never selected. So a seed may end without one if the
 choice is pooled, or if all trials that survived successive halving diverged later.
@@ -13,12 +15,11 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor
 
 from adaptlab.engine.allocate import Trainables
-from adaptlab.engine.evaluate import outcomes
 from adaptlab.engine.found_prompts import found_prompts
 from adaptlab.engine.outcome import TrainingOutcome
-from adaptlab.engine.passes import Pass, arranged, in_passes, passes
+from adaptlab.engine.passes import arranged, in_passes, passes
 from adaptlab.engine.plan import Plan
-from adaptlab.engine.tensors import Float
+from adaptlab.engine.standing import Standings, measured_standings
 from adaptlab.measurements.results import ReplicateResult
 
 
@@ -26,8 +27,9 @@ def decide(
     plan: Plan, base: Mapping[str, Tensor], trainables: Trainables, outcome: TrainingOutcome
 ) -> tuple[ReplicateResult, ...]:
     """Return the result of every replicate, the kept ones selected."""
-    scores = _validation_scores(plan, base, trainables, outcome) if plan.trials > 1 else {}
-    selected = set(_selected(plan, outcome, scores))
+    standings = _standings(plan, base, trainables, outcome)
+    selected = set(_selected(plan, outcome, standings.scores))
+    metrics = standings.metric or {}
     prompts = found_prompts(plan, base, trainables, outcome.steps)
     return tuple(
         ReplicateResult(
@@ -38,7 +40,8 @@ def decide(
             status=outcome.status(replicate),
             selected=replicate in selected,
             final_loss=None if outcome.diverged[replicate] else outcome.final_losses[replicate],
-            validation_accuracy=scores.get(replicate, outcome.eliminated[replicate]),
+            validation_accuracy=standings.accuracy.get(replicate, outcome.eliminated[replicate]),
+            validation_metric=metrics.get(replicate, outcome.metric_at_rung(replicate)),
             steps=outcome.steps[replicate],
             prompt=prompts[replicate] if replicate in selected else None,
         )
@@ -71,15 +74,8 @@ def contests(plan: Plan) -> list[list[list[int]]]:
 def best_first(
     trials: Sequence[Sequence[int]], outcome: TrainingOutcome, scores: Mapping[int, float]
 ) -> list[Sequence[int]]:
-    """Sort trials from best to worst by the accuracies of their replicates."""
+    """Sort trials from best to worst by the scores of their replicates."""
     return sorted(trials, key=lambda trial: _rank(trial, outcome, scores))
-
-
-def right_answers(plan: Plan, one: Pass) -> Float[Tensor, "R"]:
-    """Return the validation accuracies of a pass's replicates."""
-    samples = plan.trained.validation_samples
-    outcomes_of_items = outcomes(one.model, plan.task, "validation", samples, one.cut.replicates)
-    return outcomes_of_items.double().mean(1)
 
 
 def _rank(
@@ -90,14 +86,16 @@ def _rank(
         math.inf if outcome.diverged[replicate] else outcome.final_losses[replicate] or 0.0
         for replicate in replicates
     ]
-    accuracy = sum(scores.get(replicate, 0.0) for replicate in replicates) / len(replicates)
-    return -accuracy, sum(losses) / len(losses)
+    score = sum(scores.get(replicate, 0.0) for replicate in replicates) / len(replicates)
+    return -score, sum(losses) / len(losses)
 
 
-def _validation_scores(
+def _standings(
     plan: Plan, base: Mapping[str, Tensor], trainables: Trainables, outcome: TrainingOutcome
-) -> dict[int, float]:
-    """Return the accuracy of every replicate still in the competition."""
+) -> Standings:
+    """Return the standings of replicates still in a competition, if there is one."""
+    if plan.trials == 1:
+        return Standings({}, None)
     alive = [
         replicate
         for replicate in range(plan.replicates)
@@ -106,5 +104,4 @@ def _validation_scores(
     live = arranged(alive, plan.trials)
     flat = trainables.flat if len(live) == plan.replicates else trainables.flat[live]
     parts = passes(plan, base, live, flat, trainables.decays, len(live))
-    right = in_passes(parts, lambda part: right_answers(plan, part))
-    return dict(zip(live, right.tolist(), strict=True))
+    return Standings.of(plan, live, in_passes(parts, lambda part: measured_standings(plan, part)))

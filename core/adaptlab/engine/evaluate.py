@@ -15,9 +15,10 @@ from adaptlab.engine.items import Items
 from adaptlab.engine.making import right_places, scored_items
 from adaptlab.engine.model import Model
 from adaptlab.engine.tensors import Bool, Float, Int
-from adaptlab.measurements.results import Split
+from adaptlab.measurements.results import Confusion, Split
 from adaptlab.plugins.task import Task
 from adaptlab.specs.scoring_pass import items_at_once
+from adaptlab.text.metrics import MOST_CONFUSED
 
 
 @dataclass(frozen=True)
@@ -82,18 +83,19 @@ def judged(
     return Judged(given == expected.to(device), given, expected)
 
 
-def outcomes(
-    model: Model,
-    task: Task,
-    split: Split,
-    samples: int,
-    replicates: int,
-    *,
-    attached: bool = True,
-) -> Bool[Tensor, "{replicates} {samples}"]:
-    """Return the mask of correct answers that `judged` returns."""
-    answers = judged(model, task, split, samples, replicates, attached=attached, with_loss=False)
-    return answers.right
+def confusion_of(task: Task, answers: Judged, row: int) -> Confusion | None:
+    """Return the counts of labels of one replicate.
+
+    None unless the task has few labels.
+    """
+    labels = tuple(task.listed_answers())
+    if answers.given is None or answers.expected is None or not 2 <= len(labels) <= MOST_CONFUSED:
+        return None
+    cells = answers.expected * len(labels) + answers.given[row].cpu()
+    counts: list[list[int]] = (
+        cells.bincount(minlength=len(labels) ** 2).view(len(labels), -1).tolist()
+    )
+    return Confusion(labels=labels, counts=tuple(map(tuple, counts)))
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
 """Elimination of trials at a rung, by the rule of `choice`.
 
 Only trials with a replicate that is still trained compete. A replicate that stopped early has
-finished and remains a candidate at the end. Pooled, its accuracy counts for its trial, and a
+finished and remains a candidate at the end. Pooled, its score counts for its trial, and a
 diverged replicate counts as 0.
 """
 

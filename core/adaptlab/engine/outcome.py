@@ -12,6 +12,7 @@ class TrainingOutcome:
 
     A loss is the mean since the last curve point, None if nothing was trained. `eliminated` is the
     validation accuracy at which successive halving eliminated a replicate, else None.
+    `eliminated_metric` is likewise the task's other metric, None as a whole until there is one.
     """
 
     final_losses: list[float | None]
@@ -19,6 +20,7 @@ class TrainingOutcome:
     diverged: list[bool]
     stopped: list[bool]
     eliminated: list[float | None]
+    eliminated_metric: list[float | None] | None = None
 
     @classmethod
     def untrained(cls, replicates: int) -> Self:
@@ -38,6 +40,18 @@ class TrainingOutcome:
     def is_eliminated(self, replicate: int) -> bool:
         """Return True if its trial was eliminated, so cannot be selected."""
         return self.eliminated[replicate] is not None
+
+    def eliminate(self, replicate: int, accuracy: float, metric: float | None) -> None:
+        """Record the standing with which a replicate is eliminated."""
+        self.eliminated[replicate] = accuracy
+        if metric is not None:
+            metrics = self.eliminated_metric or [None for _ in self.eliminated]
+            metrics[replicate] = metric
+            self.eliminated_metric = metrics
+
+    def metric_at_rung(self, replicate: int) -> float | None:
+        """Return the other metric at which a replicate was eliminated, if it was."""
+        return None if self.eliminated_metric is None else self.eliminated_metric[replicate]
 
     def status(self, replicate: int) -> ReplicateStatus:
         """Return the replicate's status at the end of training."""

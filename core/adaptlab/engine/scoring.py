@@ -9,10 +9,9 @@ import torch
 
 from adaptlab.engine.answer_f1 import token_f1s
 from adaptlab.engine.bases_alone import bases_alone
-from adaptlab.engine.evaluate import Judged, judged
+from adaptlab.engine.evaluate import Judged, confusion_of, judged
 from adaptlab.engine.model import Model
-from adaptlab.measurements.results import Confusion, Evaluation, ReplicateResult
-from adaptlab.plugins.labels import MOST_CONFUSED
+from adaptlab.measurements.results import Evaluation, ReplicateResult
 from adaptlab.plugins.task import Task
 
 
@@ -49,7 +48,7 @@ def _answers(model: Model, task: Task, replicates: int, *, attached: bool = True
     found = judged(model, task, "test", samples, replicates, attached=attached)
     if task.other_metric() != "token_f1":
         return _Answers(found, None)
-    return _Answers(found, token_f1s(model, task, found.right, attached=attached))
+    return _Answers(found, token_f1s(model, task, "test", found.right, attached=attached))
 
 
 def _evaluations(
@@ -67,7 +66,7 @@ def _evaluations(
             correct=int(outcomes_of_rows[row].sum()),
             total=outcomes_of_rows.shape[1],
             outcomes=np.packbits(outcomes_of_rows[row]).tobytes().hex(),
-            confusion=_confusion(task, found, row),
+            confusion=confusion_of(task, found, row),
             loss=_loss(found, row),
             token_f1=None if answers.token_f1 is None else answers.token_f1[row],
         )
@@ -77,18 +76,3 @@ def _loss(answers: Judged, row: int) -> float | None:
     """Return the mean loss of one replicate; None if it is not finite."""
     loss = math.inf if answers.loss is None else float(answers.loss[row])
     return loss if math.isfinite(loss) else None
-
-
-def _confusion(task: Task, answers: Judged, row: int) -> Confusion | None:
-    """Return the counts of labels of one replicate.
-
-    None unless the task has few labels.
-    """
-    labels = tuple(task.listed_answers())
-    if answers.given is None or answers.expected is None or not 2 <= len(labels) <= MOST_CONFUSED:
-        return None
-    cells = answers.expected * len(labels) + answers.given[row].cpu()
-    counts: list[list[int]] = (
-        cells.bincount(minlength=len(labels) ** 2).view(len(labels), -1).tolist()
-    )
-    return Confusion(labels=labels, counts=tuple(map(tuple, counts)))

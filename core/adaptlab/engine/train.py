@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.allocate import Trainables
-from adaptlab.engine.choice import right_answers
 from adaptlab.engine.chunks import StepDivision
 from adaptlab.engine.descent import Descent
 from adaptlab.engine.evaluate import validation
@@ -20,9 +19,17 @@ from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.passes import Pass
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.prefetching import prefetched
+from adaptlab.engine.standing import Standings, measured_standings
 from adaptlab.engine.training_state import TrainingState, read_state, write_state
 from adaptlab.errors import TrainingDiverged, TrainingStopped
-from adaptlab.measurements.results import MetricPoint, Metrics, Progress, TrainingSaved, is_loss
+from adaptlab.measurements.results import (
+    RUNG_METRICS,
+    MetricPoint,
+    Metrics,
+    Progress,
+    TrainingSaved,
+    is_loss,
+)
 from adaptlab.specs.curve_steps import CurveSteps
 
 VALIDATION_SAMPLES = 256
@@ -159,18 +166,19 @@ class Training:
                 self.outcome.steps[replicate] = self._step
 
     def _eliminate(self) -> None:
-        """Compare the trials still trained; report accuracies, mark the losers."""
+        """Compare the trials still trained; report their scores, mark the losers."""
         plan, live = self._plan, self._descent.live
         compared = compared_replicates(plan, live, self.outcome)
         if not compared:
             return
-        accuracies = self._descent.standing(
-            compared, lambda part: right_answers(plan, part)
-        ).tolist()
-        self._report("rung_accuracy", compared, accuracies)
-        scores = dict(zip(compared, accuracies, strict=True))
-        for replicate in losers(plan, live, self.outcome, scores):
-            self.outcome.eliminated[replicate] = scores[replicate]
+        measured = self._descent.standing(compared, lambda part: measured_standings(plan, part))
+        standings, other = Standings.of(plan, compared, measured), plan.task.other_metric()
+        self._report("rung_accuracy", compared, [standings.accuracy[r] for r in compared])
+        metrics = standings.metric or {}
+        if other is not None:
+            self._report(RUNG_METRICS[other], compared, [metrics[r] for r in compared])
+        for replicate in losers(plan, live, self.outcome, standings.scores):
+            self.outcome.eliminate(replicate, standings.accuracy[replicate], metrics.get(replicate))
 
     def _report(
         self,

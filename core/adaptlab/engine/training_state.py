@@ -134,7 +134,11 @@ def _check_counters(path: Path, counters: _Counters, plan: Plan) -> None:
         and len(counters.lowest) == len(counters.waited) == waiting
         and counters.counted <= counters.step <= steps
         and plan.training.batch_size % counters.parts == 0
-        and all(len(listed) == plan.replicates for listed in vars(counters.outcome).values())
+        and all(
+            len(listed) == plan.replicates
+            for listed in vars(counters.outcome).values()
+            if listed is not None
+        )
     )
     if not is_valid:
         raise BadCheckpoint(

@@ -28,7 +28,7 @@ from adaptlab.measurements.report_bounds import (
 from adaptlab.measurements.reported_answers import ExpectedAnswers
 from adaptlab.measurements.reported_attention import ExpectedMaps
 from adaptlab.measurements.reported_confusions import confusion_problems
-from adaptlab.measurements.results import LARGEST_LOSS, METRICS
+from adaptlab.measurements.results import LARGEST_LOSS, METRICS, SHARES
 from adaptlab.measurements.theory_report import Detail
 from adaptlab.plugins.demonstrations import Demonstrations
 from adaptlab.plugins.hard_prompt import HardPrompt
@@ -188,7 +188,7 @@ class Expected:
                     f"{brief(point.step)}."
                 )
                 yield Problem(f"{here}/step", "no_such_step", detail)
-            is_share = point.name.endswith("accuracy")
+            is_share = point.name in SHARES
             low, high = (0.0, 1.0) if is_share else (LEAST_LOSS, LARGEST_LOSS)
             yield from number(f"{here}/value", point.value, low, high)
 
@@ -208,6 +208,7 @@ class Expected:
                 yield from equal(f"{at}/{name}", reported, value, f"{name} of this trial")
         yield from number(f"{at}/final_loss", result.final_loss, LEAST_LOSS, LARGEST_LOSS)
         yield from number(f"{at}/validation_accuracy", result.validation_accuracy, 0, 1)
+        yield from number(f"{at}/validation_metric", result.validation_metric, 0, 1 + ROUNDING)
         yield from count(f"{at}/steps", result.steps, 0, self.steps)
         if result.selected and result.status in ("diverged", "eliminated"):
             detail = f"The replicate is {result.status}, so its seed cannot keep it."

@@ -1,13 +1,16 @@
 """Reports of a run, from the trainer to the database and the client."""
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from adaptlab.measurements.theory_report import Check
 from adaptlab.plugins.splits import Split
+from adaptlab.text.metrics import OtherMetric
 from adaptlab.values import Value
 
 ReplicateStatus = Literal["completed", "stopped", "diverged", "eliminated"]
@@ -15,7 +18,13 @@ ReplicateStatus = Literal["completed", "stopped", "diverged", "eliminated"]
 successive halving; the trial was among the worst and cannot be selected."""
 AttentionSource = Literal["base", "adapted"]
 
-METRICS = ("train_loss", "validation_loss", "validation_accuracy", "rung_accuracy")
+RUNG_METRICS: Mapping[OtherMetric, str] = MappingProxyType(
+    {"macro_f1": "rung_macro_f1", "token_f1": "rung_token_f1"}
+)
+"""The curve of another metric than accuracy by which trials are chosen."""
+SHARES = ("validation_accuracy", "rung_accuracy", *RUNG_METRICS.values())
+"""Curves whose values are between 0 and 1."""
+METRICS = ("train_loss", "validation_loss", *SHARES)
 """The curves of a training."""
 LARGEST_LOSS = 1e30
 """A larger loss counts as diverged. Up to this value, squares and their sums are finite."""
@@ -95,8 +104,10 @@ class ReplicateResult(Value):
 
     `selected` is true if its seed keeps the trial. `validation_accuracy` is null if the job has one
     trial per seed or the replicate diverged. For an eliminated replicate it is the accuracy at that
-    rung. `steps` is the number of steps that the replicate was trained for. `prompt` is what a
-    method that chooses tokens has found, null for replicates that are not selected.
+    rung. `validation_metric` is the task's `metric` on the same items, by which its trials are
+    chosen; null if that is accuracy or exact match. `steps` is the number of steps that the
+    replicate was trained for. `prompt` is what a method that chooses tokens has found, null for
+    replicates that are not selected.
     """
 
     replicate: int
@@ -109,6 +120,7 @@ class ReplicateResult(Value):
     selected: bool
     final_loss: float | None
     validation_accuracy: float | None
+    validation_metric: float | None = None
     steps: int
     prompt: FoundPrompt | None = None
 

@@ -4,9 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from adaptlab.errors import Problem
 from adaptlab.records.facts import MOST_VALUES, RecordsFacts
-
-MOST_CONFUSED = 32
-"""Labels of a task whose confusion is kept; that of more is left out."""
+from adaptlab.text.metrics import MOST_CONFUSED
 
 
 def problem_of_macro_f1(labels: int) -> Iterator[Problem]:

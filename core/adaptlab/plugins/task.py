@@ -5,7 +5,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -14,11 +14,9 @@ from adaptlab.plugins.dataset import AnyReference, Datasets, WordList
 from adaptlab.plugins.images import ImageSize
 from adaptlab.plugins.registry import ByName, Registry
 from adaptlab.plugins.splits import Split, enough_length, scarce_splits
+from adaptlab.text.metrics import OtherMetric
 from adaptlab.text.source import TextSource
 from adaptlab.values import PluginName, Value
-
-OtherMetric = Literal["macro_f1", "token_f1"]
-"""A metric beside the share of right items, which is always the score."""
 
 
 class Task(Value, ABC):
@@ -138,7 +136,7 @@ class Task(Value, ABC):
         return 0
 
     def passes_of_decoding(self) -> int:
-        """Return the usual passes in which test answers are decoded, if any.
+        """Return the usual passes in which scored answers are decoded, if any.
 
         Every pass settles at least one token of an answer. Half of the longest answer is counted,
         because right answers need none, and others often end earlier.

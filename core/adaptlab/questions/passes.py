@@ -15,7 +15,8 @@ PassState = Literal["open", "done", "failed", "dropped"]
 class TriedRate(Value):
     """One learning rate of a sweep, with means on the validation split.
 
-    A diverged replicate contributes an accuracy of 0 and no loss. `falls` is true if the training
+    `accuracy` is the score by which trials are chosen: the task's `metric` if it has another. A
+    diverged replicate contributes an accuracy of 0 and no loss. `falls` is true if the training
     loss still fell in the second half of the training.
     """
 

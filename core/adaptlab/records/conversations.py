@@ -13,6 +13,12 @@ MOST_MESSAGES = 256
 """Limit of the messages of one conversation."""
 
 MEMBERS = ("role", "content")
+OF_TOOLS = {"tool_calls", "tool_call_id", "function_call"}
+ROLES_OF_TOOLS = ("tool", "function")
+TOOLS = (
+    "Tool calls and their results are not read. Leave conversations with tools out, or write a "
+    "call into the assistant's content and its result into the user's next one."
+)
 EXAMPLE = '{"role": "user", "content": "…"}'
 
 _START = '[{"role":"'
@@ -114,23 +120,18 @@ def _message(number: int, value: object) -> Message:
     others = [name for name in members if name not in MEMBERS]
     missing = [name for name in MEMBERS if name not in members]
     if others:
-        raise NotAConversation(
-            "wrong_message",
-            f"has {others[0][:80]!r} in message {number}",
-            f"A message has a role and a content, as in {EXAMPLE}; tool calls, names and weights "
-            "are not read.",
-        )
+        advice = TOOLS if set(others) & OF_TOOLS else f"Write every message as {EXAMPLE} only."
+        what = f"has {others[0][:80]!r} in message {number}"
+        raise NotAConversation("wrong_message", what, advice)
     if missing:
         what = f"has no {missing[0]!r} in message {number}"
         raise NotAConversation("wrong_message", what, f"Write every message as {EXAMPLE}.")
     role, content = members["role"], members["content"]
     if role not in ROLES:
         shown = repr(role[:80]) if isinstance(role, str) else "that is no text"
-        raise NotAConversation(
-            "wrong_role",
-            f"has a role {shown} in message {number}",
-            f"Roles are {', '.join(ROLES[:-1])} and {ROLES[-1]}; tools are not supported.",
-        )
+        roles = f"Roles are {', '.join(ROLES[:-1])} and {ROLES[-1]}."
+        advice = TOOLS if role in ROLES_OF_TOOLS else roles
+        raise NotAConversation("wrong_role", f"has a role {shown} in message {number}", advice)
     if not isinstance(content, str) or not content.strip():
         kind = "an empty content" if isinstance(content, str) else "a content that is not text"
         raise NotAConversation(

@@ -180,7 +180,7 @@ class _Job:
         total = self._step(spec) * (stage.last - stage.first)
         total += self._scored(task, few, self.replicates) * validations
         if stage.last < training.steps:
-            total += self._scored(task, samples, self.replicates)
+            total += self._compared(task, samples, self.replicates)
         return total
 
     def _step(self, spec: Trained) -> Load:
@@ -237,11 +237,15 @@ class _Job:
         total = Load()
         if self.trials > 1 and spec.training is not None:
             *_, last = stages(spec.training)
-            total = self._scored(spec.task, spec.validation_samples, seeds * last.trials)
+            total = self._compared(spec.task, spec.validation_samples, seeds * last.trials)
         total += self._final_scores()
         for other in self._others:
             total += other._final_scores()
         return total
+
+    def _compared(self, task: Task, samples: int, replicates: int) -> Load:
+        """Return the load of comparing trials by their scores on validation items."""
+        return self._scored(task, samples, replicates) * (1 + task.passes_of_decoding())
 
     def _final_scores(self) -> Load:
         """Return the load of the scores on all tasks, of adapted and base model."""

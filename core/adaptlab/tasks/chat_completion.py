@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from adaptlab.errors import Problem
-from adaptlab.plugins.task import TASKS, OtherMetric
+from adaptlab.plugins.task import TASKS
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.records.conversations import conversation_in
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.records.record import FieldName, Record
+from adaptlab.text.metrics import OtherMetric
 from adaptlab.text.template import Piece, Template
 from adaptlab.text.tokeniser import BYTES_VOCABULARY
 from adaptlab.values import Value

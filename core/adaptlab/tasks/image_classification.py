@@ -10,12 +10,13 @@ from adaptlab.errors import BadDataset, Problem
 from adaptlab.figures import counted
 from adaptlab.plugins.image_task import ImageTask
 from adaptlab.plugins.images import ImageSize, shade
-from adaptlab.plugins.labels import problems_of_labels
+from adaptlab.plugins.labels import problem_of_macro_f1, problems_of_labels
 from adaptlab.plugins.records_task import RecordsTask, names_field, problems_of_splits
 from adaptlab.plugins.task import TASKS
 from adaptlab.records.facts import MOST_VALUES, RecordsFacts
 from adaptlab.records.pictures import MOST_SIDE, NotAPicture, picture_size, png_of
 from adaptlab.records.record import FieldName, Record
+from adaptlab.text.metrics import OtherMetric
 from adaptlab.text.splitting import SplitRule, SplitsByValue, unknown_field
 from adaptlab.values import Value
 
@@ -55,6 +56,9 @@ class ImageClassification(RecordsTask, ImageTask):
     `pixels`, which follows from the dataset and must be that of the model. Splits are by a hash of
     the image, so equal images are in the same one, or by a field. No image is scored twice.
 
+    With `metric: macro_f1`, trials are chosen by macro-F1 on validation, and comparisons show that
+    of every method on test items beside accuracy. Verdicts are given by accuracy.
+
     Chance is the share of the most common label in the dataset.
     """
 
@@ -69,6 +73,10 @@ class ImageClassification(RecordsTask, ImageTask):
     label: ImageLabel = ImageLabel()
     pixels: Pixels | None = None
     splits: SplitRule = SplitsByValue()
+    metric: Literal["accuracy", "macro_f1"] = "accuracy"
+
+    def other_metric(self) -> OtherMetric | None:
+        return None if self.metric == "accuracy" else self.metric
 
     def split_rule(self) -> SplitRule:
         """Return the rule with every default filled in."""
@@ -149,12 +157,15 @@ class ImageClassification(RecordsTask, ImageTask):
             yield unknown_field("/image_field", self.image_field, facts)
         else:
             yield from self._wrong_images(facts)
-        if facts.field(self.label.field) is None:
+        labels = facts.field(self.label.field)
+        if labels is None:
             yield unknown_field("/label/field", self.label.field, facts)
         else:
             yield from problems_of_labels(
                 facts, self.label.field, self.label.classes, noun="class", place="classes"
             )
+            if self.metric == "macro_f1":
+                yield from problem_of_macro_f1(len(labels.values or ()))
         if facts.field(self.image_field) is not None or names_field(self.splits):
             yield from problems_of_splits(self.split_rule(), facts)
 

@@ -9,10 +9,11 @@ from pydantic import Field
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.labels import problem_of_macro_f1, problems_of_labels
-from adaptlab.plugins.task import TASKS, OtherMetric
+from adaptlab.plugins.task import TASKS
 from adaptlab.plugins.text_task import PromptedTask
 from adaptlab.records.facts import MOST_VALUES, RecordsFacts
 from adaptlab.records.record import FieldName, Record
+from adaptlab.text.metrics import OtherMetric
 from adaptlab.text.template import LONGEST_WORD, BadTemplate, Template, parsed
 from adaptlab.validation import escaped
 from adaptlab.values import Value
@@ -63,8 +64,8 @@ class TextClassification(PromptedTask):
     parameters are part of the budget. The base alone has an untrained head, which always answers
     the first class.
 
-    With `metric: macro_f1`, comparisons show macro-F1 of every method beside accuracy. Trials are
-    chosen, and verdicts given, by accuracy.
+    With `metric: macro_f1`, trials are chosen by macro-F1 on validation, and comparisons show that
+    of every method on test items beside accuracy. Verdicts are given by accuracy.
 
     Chance is the share of the most common label in the dataset, and 1 / number of choices where
     words have fields.

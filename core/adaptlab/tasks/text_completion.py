@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from adaptlab.errors import Problem
-from adaptlab.plugins.task import TASKS, OtherMetric
+from adaptlab.plugins.task import TASKS
 from adaptlab.plugins.text_task import PromptedTask
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.records.record import FieldName, Record
+from adaptlab.text.metrics import OtherMetric
 from adaptlab.text.tokeniser import BYTES_VOCABULARY
 from adaptlab.values import Value
 
@@ -29,9 +30,9 @@ class TextCompletion(PromptedTask):
     greedy generation gives exactly this answer. Training minimises the loss on the answer only.
 
     With `metric: token_f1`, test answers are decoded and their token F1 is measured beside exact
-    match: the overlap of words, without case and punctuation. Trials are chosen, and verdicts
-    given, by exact match. Source: Rajpurkar et al. (EMNLP 2016), section 6.1; unlike there, English
-    articles count.
+    match: the overlap of words, without case and punctuation. Trials are chosen by it on
+    validation; verdicts are given by exact match. Source: Rajpurkar et al. (EMNLP 2016), section
+    6.1; unlike there, English articles count.
     """
 
     title: ClassVar[str] = "Text completion"

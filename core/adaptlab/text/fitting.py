@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from adaptlab.records.facts import ConversationFacts, FieldFacts, RecordsFacts
+from adaptlab.text.metrics import MOST_CONFUSED, OtherMetric
 from adaptlab.text.splitting import NAMES_OF_SPLITS
 from adaptlab.text.template import LONGEST_WORD, literal
 from adaptlab.values import Value
@@ -23,6 +24,10 @@ ANSWERS: Mapping[str, tuple[str, ...]] = {
 
 LONGEST_ANSWER = 512
 """Limit in tokens of an answer."""
+UNBALANCED = 2
+"""Records of the most common label per record of the rarest, above which macro-F1 is proposed."""
+LONG_ANSWER = 40
+"""Mean bytes of an answer from which token F1 is proposed: exact match would be rare."""
 
 
 class Roles(Value):
@@ -119,12 +124,31 @@ def task_document(
         task["label"] = {"field": roles.answer, "words": dict(words)}
     elif roles.task == "text_completion":
         task["answer"] = {"field": roles.answer}
+    if metric := proposed_metric(facts, roles):
+        task["metric"] = metric
     task["splits"] = (
         {"field": roles.split}
         if roles.split
         else {"validation": 0.1, "test": 0.2, "by": roles.text}
     )
     return task
+
+
+def proposed_metric(facts: RecordsFacts, roles: Roles) -> OtherMetric | None:
+    """Return the metric that fits better than the share of right items, if one does.
+
+    That is macro-F1 if labels are unbalanced, and token F1 if answers are long.
+    """
+    answer = facts.field(roles.answer)
+    if answer is None or roles.task == "chat_completion":
+        return None
+    if roles.task == "text_completion":
+        mean = (answer.total_bytes or 0) / facts.records
+        return "token_f1" if mean >= LONG_ANSWER else None
+    counts = [entry.count for entry in answer.values or ()]
+    if not 1 < len(counts) <= MOST_CONFUSED or max(counts) <= UNBALANCED * min(counts):
+        return None
+    return "macro_f1"
 
 
 def limits_in_bytes(facts: RecordsFacts, roles: Roles, fixed: int, most: int) -> JsonValue:

@@ -27,13 +27,13 @@ from adaptlab.comparisons.table_comparison import (
 )
 from adaptlab.measurements.results import Evaluation
 from adaptlab.plugins.method import Passes, methods_without_base
-from adaptlab.plugins.task import OtherMetric
 from adaptlab.specs.resolve import model_shape
 from adaptlab.specs.resolved import ResolvedAdapt, UnreadSpec
 from adaptlab.statistics import Scores, scores_of
 from adaptlab.statistics.confusions import macro_f1, mean_over_seeds
 from adaptlab.statistics.failing import failing_below
 from adaptlab.studies.study_plan import Role
+from adaptlab.text.metrics import OtherMetric
 from adaptlab_services.results.scored_jobs import ScoredJob
 
 LONGEST_ERROR = 200
@@ -454,6 +454,7 @@ def _sweep(row: Row) -> Iterator[TriedTrial]:
             diverged=sum(r.status == "diverged" for r in of_trial),
             eliminated=sum(r.status == "eliminated" for r in of_trial),
             validation_accuracy=_mean([r.validation_accuracy for r in of_trial]),
+            validation_metric=_mean([r.validation_metric for r in of_trial]),
             final_loss=_mean([r.final_loss for r in of_trial]),
         )
 

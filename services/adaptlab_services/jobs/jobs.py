@@ -55,12 +55,8 @@ from adaptlab_services.limits import limits, quotas, sizes
 from adaptlab_services.models import base_models, datasets, folder_changes
 from adaptlab_services.models.adapter_folders import resolved_adapter
 from adaptlab_services.models.dataset_deletion import check_present
-from adaptlab_services.models.model_folders import (
-    LONGEST_READING,
-    NO_ROOTS,
-    ModelRoots,
-    resolved_import,
-)
+from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots, resolved_import
+from adaptlab_services.models.roots import LONGEST_READING
 from adaptlab_services.models.token_checks import check_tokens
 from adaptlab_services.people import access, audit, idempotency
 from adaptlab_services.people.audit import Entry

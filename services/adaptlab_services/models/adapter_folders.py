@@ -23,12 +23,8 @@ from adaptlab.weights.folder_files import FolderFiles, PlainFolder
 from adaptlab_db.session import long_pause
 from adaptlab_services.models import datasets, uploaded_folders
 from adaptlab_services.models.base_tensors import BaseTensors
-from adaptlab_services.models.model_folders import (
-    LONGEST_READING,
-    SEPARATOR,
-    ModelRoots,
-    is_uploaded,
-)
+from adaptlab_services.models.model_folders import ModelRoots, is_uploaded
+from adaptlab_services.models.roots import LONGEST_READING, SEPARATOR
 from adaptlab_services.models.stored_folder import StoredFolder
 from adaptlab_services.people import access
 

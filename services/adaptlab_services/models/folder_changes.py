@@ -7,7 +7,8 @@ from adaptlab.specs.resolve import BaseModelFacts
 from adaptlab.specs.spec import ModelFolder
 from adaptlab.weights.placed_folder import PlacedFolder
 from adaptlab_db.session import long_pause
-from adaptlab_services.models.model_folders import LONGEST_READING, SEPARATOR, ModelRoots
+from adaptlab_services.models.model_folders import ModelRoots
+from adaptlab_services.models.roots import LONGEST_READING, SEPARATOR
 
 
 def check_unchanged(

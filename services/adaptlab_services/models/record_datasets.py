@@ -12,8 +12,10 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.records.checking import checked_records
+from adaptlab.records.file_forms import FileForm
 from adaptlab.records.gathering import Gatherer
 from adaptlab.records.reading import Form, read_records
+from adaptlab.records.record import Record
 from adaptlab.values import Name, Value
 from adaptlab_db.artifacts import ArtifactStore, StoredArtifact, streamed
 from adaptlab_services.limits import quotas
@@ -26,8 +28,11 @@ from adaptlab_services.storage.staged_content import staged
 
 INLINE = "/records"
 POINTER = "/upload"
+FILE_POINTER = "/file"
+LONGEST_FILE = 1024
+"""Characters of the path of a file below a root."""
 READERS = 1
-"""Uploads read at a time per process; several threads would take longer for each."""
+"""Files read at a time per process; several threads would take longer for each."""
 Units = Callable[[], AbstractContextManager[Session]]
 """Opens units of work with the caller's permissions."""
 
@@ -59,9 +64,23 @@ class RecordsFromUpload(Value):
     format: Form = "jsonl"
 
 
+class RecordsFromFile(Value):
+    """A dataset of records to create from a file below a dataset root of the server.
+
+    `file` is ALIAS/SUB/PATH. The records are copied: the dataset stays as it is if the file changes
+    or goes. The form follows from the end of the file's name unless `format` is given.
+    """
+
+    name: Name
+    kind: Literal["records"] = "records"
+    sources: Origins = ()
+    file: Annotated[str, Field(min_length=1, max_length=LONGEST_FILE)]
+    format: FileForm | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class ReadingLimits:
-    """Limits on an upload of records: its bytes, and seconds to read it."""
+    """Limits on a file of records: its bytes, and seconds to read it."""
 
     largest_bytes: int
     seconds: float
@@ -105,11 +124,27 @@ def from_upload(
         access.to_create(session)
         upload = uploads.completed(session, principal, new.upload)
         quotas.check_room(session, principal.user_id, 0)
-    _check_size(upload, limits)
-    gatherer = Gatherer(POINTER)
-    pieces = _in_time(streamed(sessions, upload.sha256), upload.size, limits.seconds)
-    lines = gatherer.lines(read_records(pieces, new.format, POINTER))
-    with staged(sessions, lines) as waiting:
+    check_size("upload", POINTER, upload.size, limits)
+    pieces = in_time(streamed(sessions, upload.sha256), POINTER, upload.size, limits)
+    records = read_records(pieces, new.format, POINTER)
+    return store(units, sessions, principal, new, records)
+
+
+def store(
+    units: Units,
+    sessions: sessionmaker[Session],
+    principal: Principal,
+    new: RecordsFromUpload | RecordsFromFile,
+    records: Iterable[Record],
+) -> Uploaded:
+    """Create a dataset from records that are read while they are stored.
+
+    Raises:
+        Conflict: the name belongs to another dataset.
+        InvalidSpec: there are no or too many records.
+    """
+    gatherer = Gatherer(FILE_POINTER if isinstance(new, RecordsFromFile) else POINTER)
+    with staged(sessions, gatherer.lines(records)) as waiting:
         content = _content(new.name, waiting.artifact, gatherer)
         with units() as session:
             quotas.check_room(session, principal.user_id, content.artifact.size)
@@ -122,27 +157,30 @@ def _content(name: str, artifact: StoredArtifact, gatherer: Gatherer) -> Content
     return Content("records", artifact, datasets.records_columns(facts))
 
 
-def _check_size(upload: StoredArtifact, limits: ReadingLimits) -> None:
-    if upload.size > limits.largest_bytes:
+def check_size(noun: str, pointer: str, size: int, limits: ReadingLimits) -> None:
+    """Raise `InvalidSpec` if something has more bytes than a server reads."""
+    if size > limits.largest_bytes:
         detail = (
-            f"The upload has {upload.size:,} bytes. This server reads records from uploads of at "
-            f"most {limits.largest_bytes:,} bytes. Send fewer records, or leave out fields that no "
-            "task needs."
+            f"The {noun} has {size:,} bytes. This server reads records from {noun}s of at most "
+            f"{limits.largest_bytes:,} bytes. Send fewer records, or leave out fields that no task "
+            "needs."
         )
         raise InvalidSpec(
-            Problem(POINTER, "too_many_bytes", detail, nearest=(limits.largest_bytes,))
+            Problem(pointer, "too_many_bytes", detail, nearest=(limits.largest_bytes,))
         )
 
 
-def _in_time(pieces: Iterable[bytes], size: int, seconds: float) -> Iterator[bytes]:
+def in_time(
+    pieces: Iterable[bytes], pointer: str, size: int, limits: ReadingLimits
+) -> Iterator[bytes]:
     """Pass the pieces on; raise `InvalidSpec` when the time is over."""
-    end, read = time.monotonic() + seconds, 0
+    end, read = time.monotonic() + limits.seconds, 0
     for piece in pieces:
         if time.monotonic() > end:
             detail = (
-                f"The server read only {read:,} of {size:,} bytes in {seconds:g} seconds, its "
-                "limit. Send fewer records, or ask an admin to raise ADAPTLAB_ANSWER_SECONDS."
+                f"The server read only {read:,} of {size:,} bytes in {limits.seconds:g} seconds, "
+                "its limit. Send fewer records, or ask an admin to raise ADAPTLAB_ANSWER_SECONDS."
             )
-            raise InvalidSpec(Problem(POINTER, "takes_too_long", detail))
+            raise InvalidSpec(Problem(pointer, "takes_too_long", detail))
         yield piece
         read += len(piece)

@@ -28,7 +28,7 @@ from adaptlab.records.record import Record
 from adaptlab.specs.resolve import BaseModelFacts, family_shape
 from adaptlab.specs.spec import ModelFolder
 from adaptlab.text.tokeniser import ByteTokeniser
-from adaptlab.weights.model_folder import CONFIG, TOKENISER
+from adaptlab.weights.model_folder import CHAT_FILES, CONFIG, TOKENISER
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.errors import (
     ArtifactGone,
@@ -38,7 +38,8 @@ from adaptlab_db.errors import (
     StoreUnreachable,
 )
 from adaptlab_db.session import long_pause
-from adaptlab_services.models.model_folders import Located, ModelRoots
+from adaptlab_services.models.model_folders import ModelRoots
+from adaptlab_services.models.roots import Located
 from adaptlab_services.models.token_process import Findings, Question
 
 MOST_RECORDS = 200
@@ -56,6 +57,13 @@ LONGEST_PAUSE = "15s"
 
 MOST_KEPT = 256
 MODULE = "adaptlab_services.models.token_process"
+
+UNCHECKED = (
+    "Lengths of conversations are not checked before the job, because only the job runs the base "
+    "model's chat template. If a conversation has more than tokens.longest tokens, or its answer "
+    "more than tokens.answer, the job fails before its first step and names the first one."
+)
+"""A warning about conversations that the base model's own template writes."""
 
 _UNREADABLE = (ArtifactNotFound, ArtifactGone, BytesMissing, StoreNotConfigured, StoreUnreachable)
 _kept: "OrderedDict[str, Findings]" = OrderedDict()
@@ -92,9 +100,10 @@ def check_each(
     for pointer, task in tasks.items():
         if not isinstance(task, TextTask) or task in checked:
             continue
-        if task.conversations() is not None and base is not None and base.folder is not None:
-            continue  # its chat template is a program, which only the training process runs
         checked.append(task)
+        if task.conversations() is not None and _has_template(base):
+            warnings[UNCHECKED] = None
+            continue  # the template is a program, which only the training process runs
         found = _findings(session, base, task, roots)
         moved = (p.pointer.removeprefix("/task") for p in found.problems)
         problems += [
@@ -105,6 +114,12 @@ def check_each(
     if problems:
         raise InvalidSpec(*problems)
     return tuple(warnings)
+
+
+def _has_template(base: BaseModelFacts | None) -> bool:
+    """Return True if the base model's folder has a file for its chat template."""
+    folder = None if base is None else base.folder
+    return folder is not None and any(file.name in CHAT_FILES for file in folder.files)
 
 
 def forget() -> None:

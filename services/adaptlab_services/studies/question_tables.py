@@ -186,7 +186,8 @@ def _tried(job: ScoredJob) -> tuple[TriedRate, ...]:
 
 
 def _validated(one: ReplicateResult) -> float:
-    return one.validation_accuracy or 0.0
+    chosen_by = one.validation_accuracy if one.validation_metric is None else one.validation_metric
+    return chosen_by or 0.0
 
 
 def _mean_loss(replicates: Iterable[ReplicateResult]) -> float | None:

@@ -4,15 +4,20 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 from sqlalchemy.orm import Session
 
+from adaptlab_api.answers.problems import TOO_MANY, status_of
 from adaptlab_api.limits.auditing import noted
+from adaptlab_api.limits.turns import turn_of
+from adaptlab_api.pages.datasets.file_form import FIELDS, FileForm, file_form
+from adaptlab_api.pages.rendering.form_faults import REFUSALS, faults_of
 from adaptlab_api.pages.rendering.formats import pretty
 from adaptlab_api.pages.rendering.navigation import MODELS, NavigationEntry
 from adaptlab_api.pages.rendering.parameters import ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
-from adaptlab_api.pages.rendering.sharing import Shared, add_sharing
-from adaptlab_api.requests.dependencies import SessionDep, SubmitterDep
+from adaptlab_api.pages.rendering.sharing import FieldsDep, Shared, add_sharing
+from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, SubmitterDep, UnitsDep
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
+from adaptlab_api.routes.datasets import OTHERS, in_turn
 from adaptlab_services.errors import Conflict, Forbidden, NotFound
 from adaptlab_services.models import dataset_deletion, dataset_sharing, datasets
 
@@ -38,8 +43,10 @@ def dataset_routes(renderer: Renderer) -> APIRouter:
 
     @router.get("")
     @needs("reader")
-    def datasets_page(session: SessionDep, principal: ReaderDep, page_token: str = "") -> Response:
-        shown: dict[str, object] = {"principal": principal, "here": HERE}
+    def datasets_page(
+        session: SessionDep, principal: ReaderDep, opened: ResourcesDep, page_token: str = ""
+    ) -> Response:
+        shown = {"principal": principal, "here": HERE, **file_form(opened)}
         return renderer.listed("datasets.html", shown, lambda: _listed(session, page_token))
 
     @router.get("/{name}")
@@ -72,7 +79,38 @@ def dataset_routes(renderer: Renderer) -> APIRouter:
         return noted(session, request, RedirectResponse(HERE, 303))
 
     add_sharing(router, renderer, SHARED)
+    _add_form(router, renderer)
     return router
+
+
+def _add_form(router: APIRouter, renderer: Renderer) -> None:
+    """Add the route that makes a dataset of a file of the server."""
+
+    @router.post("")
+    @needs("submitter")
+    async def add_dataset(  # pyright: ignore[reportUnusedFunction] - the router keeps it
+        fields: FieldsDep,
+        request: Request,
+        units: UnitsDep,
+        principal: SubmitterDep,
+        opened: ResourcesDep,
+    ) -> Response:
+        form, turn = FileForm.read(fields), turn_of(request)
+        try:
+            stored = await in_turn(turn, units, opened, principal, form.asked())
+        except REFUSALS as refusal:
+            faults, status = faults_of(refusal, FIELDS), status_of(refusal)
+        else:
+            if stored is not None:
+                return RedirectResponse(f"{HERE}/{stored.dataset.name}", 303)
+            faults, status = (OTHERS,), TOO_MANY.status
+        shown = {"principal": principal, "here": HERE, **file_form(opened, form, faults)}
+
+        def page() -> Response:
+            with units() as session:
+                return renderer.page("datasets.html", {**shown, **_listed(session, "")}, status)
+
+        return await turn.call(page)
 
 
 def _listed(session: Session, page_token: str) -> dict[str, object]:

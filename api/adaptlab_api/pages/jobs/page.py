@@ -9,6 +9,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from adaptlab.comparisons.table_comparison import METRIC_TITLES
 from adaptlab.measurements.results import ReplicateResult
 from adaptlab.plugins.adaptation import Adaptation
 from adaptlab.specs.halving import rung_steps, stages
@@ -75,6 +76,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "carried": carried_rows(scored.data, spec),
         "not_carried": scored.not_carried,
         "tried": tried,
+        "metric": _chosen_by(spec, tried),
         "prompts": [replicate for replicate in tried if replicate.prompt is not None],
         "demonstrates": "demonstrations" in (spec.method or {}),
         "trained_steps": sum(replicate.steps for replicate in tried),
@@ -245,6 +247,14 @@ def rungs(spec: ResolvedSpec, tried: Sequence[ReplicateResult]) -> str:
         if lost:
             parts.append(f"{kept} of {kept + lost} after step {integer(step)}")
     return f"Replicates kept: {'; '.join(parts)}." if parts else ""
+
+
+def _chosen_by(spec: ResolvedSpec, tried: Sequence[ReplicateResult]) -> str | None:
+    """Return the metric by which trials were chosen; None for accuracy."""
+    if all(one.validation_metric is None for one in tried):
+        return None
+    name = (spec.task or {}).get("metric")
+    return next((title for metric, title in METRIC_TITLES.items() if metric == name), "Metric")
 
 
 def _vary(spec: ResolvedSpec, knob: str) -> bool:

@@ -1,4 +1,4 @@
-"""`adaptlab datasets`: list, show, inspect, upload, download, delete and more."""
+"""`adaptlab datasets`: list, show, inspect, upload, add, download and more."""
 
 import shlex
 from contextlib import ExitStack
@@ -27,9 +27,9 @@ from adaptlab_client.cli.session import OutputOption, open_client
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from adaptlab.records.file_forms import FileForm
     from adaptlab_answers.models import DatasetView
     from adaptlab_client.machine.dictionaries import Imported
-    from adaptlab_client.machine.record_files import FileForm
 
 COLUMNS = ("name", "kind", "count", "fields", "digest", "from")
 MOST_OF_FIELDS = 30
@@ -166,6 +166,27 @@ def upload(
     print_one(entry, COLUMNS, _row, output, "name")
 
 
+def add(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the dataset.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="ROOT/PATH", help="A file of records below a dataset root of the server."
+        ),
+    ],
+    form: FormatOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Add a file that is on the server, below one of its dataset roots.
+
+    The server copies the records: the dataset stays as it is if the file changes or goes.
+    """
+    with open_client(context) as client:
+        entry = client.datasets.add(name, file, form=form.value if form else None)
+    print_one(entry, COLUMNS, _row, output, "name")
+
+
 def _upload_images(
     context: typer.Context, name: str, path: Path, size: str | None, *, grey: bool, output: Output
 ) -> None:
@@ -263,12 +284,13 @@ def application() -> typer.Typer:
     """Return the commands of `adaptlab datasets`."""
     return group(
         "datasets",
-        "Inspect, upload, list, show, download and delete the records and words that tasks use.",
+        "Inspect, upload, add, list, show, download and delete what tasks read.",
         {
             "list": list_datasets,
             "show": show,
             "inspect": inspect,
             "upload": upload,
+            "add": add,
             "download": download,
             "delete": delete,
             "share": share,
@@ -280,7 +302,7 @@ def application() -> typer.Typer:
 
 def form_given(file: Path, wanted: FormName | None) -> "FileForm":
     """Return the form of a file; raises `UsageError`."""
-    from adaptlab_client.machine.record_files import UnknownForm, form_of
+    from adaptlab.records.file_forms import UnknownForm, form_of
 
     try:
         return form_of(file, wanted.value if wanted else None)

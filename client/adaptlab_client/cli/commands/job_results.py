@@ -32,7 +32,7 @@ EVALUATIONS = (
 )  # fmt: skip
 REPLICATES = (
     "replicate", "seed", "trial", "learning rate", "weight decay", "status", "selected", "steps",
-    "final loss", "validation accuracy",
+    "final loss", "validation accuracy", "validation metric",
 )  # fmt: skip
 ATTEMPTS = ("attempt", "host", "started", "ended", "outcome", "reason", "seconds", "peak MiB")
 CURVES = ("name", "replicate", "points", "first step", "last step", "first", "last", "least")
@@ -202,9 +202,10 @@ def _evaluation_rows(evaluations: Sequence["EvaluationView"]) -> list[list[objec
 
 def _replicate(row: "ReplicateResult") -> list[object]:
     accuracy = None if row.validation_accuracy is None else Share(row.validation_accuracy)
+    metric = None if row.validation_metric is None else Share(row.validation_metric)
     return [
         row.replicate, row.seed, row.trial, row.learning_rate, row.weight_decay, row.status,
-        row.selected, row.steps, row.final_loss, accuracy,
+        row.selected, row.steps, row.final_loss, accuracy, metric,
     ]  # fmt: skip
 
 
