@@ -3,13 +3,12 @@
 The kernel is compiled for the processor here. Tests marked `gpu` compare it on a card.
 """
 
-import ctypes
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from tests.engine.host_kernels import library, no_stream
+from tests.engine.host_kernels import host_kernels, no_stream
 from tests.engine.making import SMALL, adaptation, base_tensors, items, trainables
 from torch import Tensor
 
@@ -25,19 +24,15 @@ Kernels = dict[torch.dtype, CudaKernel]
 AT = TrainingStep(torch.tensor(3), torch.tensor([5, -1, 5]), first_item=2)
 
 
-def loaded(source: str, folder: Path) -> Kernels:
-    driver = library(source, folder)
-
-    def found(name: str) -> CudaKernel:
-        function = ctypes.cast(getattr(driver, name), ctypes.c_void_p)
-        return CudaKernel(driver, function, ctypes.c_void_p(), CPU)
-
-    return {dtype: found(name) for dtype, name in NAMES.items()}
+def loaded(source: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Kernels:
+    by_name = host_kernels(source, NAMES.values(), folder, monkeypatch)
+    return {dtype: by_name[name] for dtype, name in NAMES.items()}
 
 
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Kernels:
-    return loaded(SOURCE.read_text(), tmp_path_factory.mktemp("kernels"))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        return loaded(SOURCE.read_text(), tmp_path_factory.mktemp("kernels"), monkeypatch)
 
 
 @pytest.fixture(autouse=True)
@@ -136,7 +131,7 @@ def test_a_kernel_that_computes_something_else_is_not_used(
     monkeypatch.setattr(Masks, "applied", multiplied)
     source = SOURCE.read_text()
     assert source.count(right) == 1
-    kernels = loaded(source.replace(right, wrong), tmp_path)
+    kernels = loaded(source.replace(right, wrong), tmp_path, monkeypatch)
     assert not agrees(kernels[torch.bfloat16], torch.bfloat16, CPU)
 
 

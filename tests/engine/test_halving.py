@@ -208,10 +208,14 @@ def test_who_is_eliminated_costs_nothing_more(
     assert sum(counting.rows.values()) == steps
 
 
-@pytest.mark.parametrize("selection", ["per_seed", "pooled"])
-@pytest.mark.parametrize(
-    ("step", "limit"), [(9, None), (10, None), (11, 1), (20, None), (33, None)]
-)
+BREAKS = [
+    *(("per_seed", *at) for at in ((9, None), (10, None), (11, 1), (20, None), (33, None))),
+    *(("pooled", *at) for at in ((10, None), (20, None))),
+]
+"""Selection, step and limit on memory. Selection matters at rungs only, after 10 and 20 steps."""
+
+
+@pytest.mark.parametrize(("selection", "step", "limit"), BREAKS)
 def test_a_break_leaves_no_trace(
     spec: SpecWithWeights,
     unbroken: Unbroken,

@@ -16,7 +16,7 @@ from adaptlab.engine.model import Model
 from adaptlab.engine.run import run
 from adaptlab.engine.token_search import Vocabulary
 from adaptlab.engine.train import Training
-from adaptlab.errors import InvalidSpec
+from adaptlab.errors import InvalidSpec, TrainingStopped
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import (
     CheckpointWritten,
@@ -41,6 +41,12 @@ SEARCHES: dict[str, dict[str, Any]] = {
 }
 every_search = pytest.mark.parametrize("method", SEARCHES.values(), ids=SEARCHES)
 LARGE = 1e9
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
+    """The files of a base model, for all tests that run whole jobs."""
+    return made_base(pretraining(), tmp_path_factory.mktemp("base"))[1]
 
 
 @every_search
@@ -161,15 +167,15 @@ def test_autoprompt_exchanges_one_token_for_the_best_candidate(tmp_path: Path):
 
 
 @every_search
-def test_a_break_leaves_no_trace(method: dict[str, Any], tmp_path: Path):
-    _, bases = made_base(pretraining(), tmp_path)
+def test_a_break_leaves_no_trace(method: dict[str, Any], bases: tuple[Path, ...], tmp_path: Path):
     spec = plan_of(method, training={**TRAINING, "precision": "float32"}).spec
     whole, broken = (tmp_path / name for name in ("whole", "broken"))
     for folder in (whole, broken):
         folder.mkdir()
-    once, first, then = Remembering(), Remembering(save_after=4), Remembering()
+    once, first, then = Remembering(), Remembering(4, save_after=4), Remembering()
     run(spec, bases, whole, once, "cpu")
-    run(spec, bases, broken, first, "cpu")
+    with pytest.raises(TrainingStopped):
+        run(spec, bases, broken, first, "cpu")
     (saved,) = first.of(TrainingSaved)
     run(spec, bases, broken, then, "cpu", saved.path)
     assert prompts(once) == prompts(then)
@@ -193,8 +199,9 @@ def test_a_seed_finds_what_it_would_alone(method: dict[str, Any], tmp_path: Path
 
 
 @every_search
-def test_what_is_found_is_reported_and_stored(method: dict[str, Any], tmp_path: Path):
-    _, bases = made_base(pretraining(), tmp_path)
+def test_what_is_found_is_reported_and_stored(
+    method: dict[str, Any], bases: tuple[Path, ...], tmp_path: Path
+):
     training = {**TRAINING, "precision": "float32", "validations": 3}
     plan, told = plan_of(method, training=training), Remembering()
     run(plan.spec, bases, tmp_path, told, "cpu")
@@ -213,8 +220,9 @@ def test_what_is_found_is_reported_and_stored(method: dict[str, Any], tmp_path: 
             assert torch.equal(rows[:, : embedded.shape[1]], embedded)
 
 
-def test_the_log_perplexity_is_that_of_the_tokens_as_an_input(tmp_path: Path):
-    _, bases = made_base(pretraining(), tmp_path)
+def test_the_log_perplexity_is_that_of_the_tokens_as_an_input(
+    bases: tuple[Path, ...], tmp_path: Path
+):
     plan, told = plan_of({"name": "random_prompt", "length": 3}), Remembering()
     run(plan.spec, bases, tmp_path, told, "cpu")
     shapes = {name: tensor.shape for name, tensor in plan.shape.tensors.items()}
@@ -228,8 +236,7 @@ def test_the_log_perplexity_is_that_of_the_tokens_as_an_input(tmp_path: Path):
         assert prompt.log_perplexity == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_prompt_beyond_the_context_has_no_perplexity(tmp_path: Path):
-    _, bases = made_base(pretraining(), tmp_path)
+def test_a_prompt_beyond_the_context_has_no_perplexity(bases: tuple[Path, ...], tmp_path: Path):
     plan, told = plan_of({"name": "random_prompt", "length": 20}), Remembering()
     assert plan.shape.context < 20
     run(plan.spec, bases, tmp_path, told, "cpu")
@@ -239,8 +246,7 @@ def test_a_prompt_beyond_the_context_has_no_perplexity(tmp_path: Path):
     assert Expected.of(plan.spec).problems(told.events) == ()
 
 
-def test_a_random_prompt_is_drawn_and_stays(tmp_path: Path):
-    _, bases = made_base(pretraining(), tmp_path)
+def test_a_random_prompt_is_drawn_and_stays(bases: tuple[Path, ...], tmp_path: Path):
     plan, told = plan_of({"name": "random_prompt", "length": 2}), Remembering()
     run(plan.spec, bases, tmp_path, told, "cpu")
     results = told.of(ReplicatesDecided)[0].replicates
@@ -253,8 +259,7 @@ def test_a_random_prompt_is_drawn_and_stays(tmp_path: Path):
     assert Expected.of(plan.spec).problems(told.events) == ()
 
 
-def test_reports_that_do_not_fit_are_refused(tmp_path: Path):
-    _, bases = made_base(pretraining(), tmp_path)
+def test_reports_that_do_not_fit_are_refused(bases: tuple[Path, ...], tmp_path: Path):
     plan, told = plan_of(SEARCHES["pez"]), Remembering()
     run(plan.spec, bases, tmp_path, told, "cpu")
     (event,) = told.of(ReplicatesDecided)
