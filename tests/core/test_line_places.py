@@ -1,4 +1,4 @@
-"""Places of lines: any line of content of several blocks, read from its block."""
+"""Places of lines: any line of some blocks, read from its own."""
 
 import random
 

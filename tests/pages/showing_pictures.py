@@ -1,4 +1,4 @@
-"""A running job that shows images of a dataset, for tests of their pictures."""
+"""A running job that shows images of a dataset."""
 
 from collections.abc import Sequence
 from typing import Any

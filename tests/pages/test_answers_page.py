@@ -200,7 +200,7 @@ def test_an_empty_page_says_why(
 
 
 def a_head(patches: int) -> HeadWeights:
-    """The class token attends to itself, a learned position and the third patch."""
+    """The class token attends to itself, a learned row and the third patch."""
     base, adapted = np.zeros((patches + 1,) * 2), np.zeros((patches + 1, patches + 2))
     base[0, 0] = base[0, 3] = 0.5
     adapted[0, [0, 1, 4]] = 0.25, 0.25, 0.5

@@ -1,4 +1,4 @@
-"""Trained heads for classes in PEFT, which saves a whole module of the model."""
+"""Trained heads for classes in PEFT, which saves a whole module."""
 
 import json
 from collections.abc import Mapping, Sequence

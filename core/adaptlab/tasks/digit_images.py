@@ -73,7 +73,7 @@ class DigitImages(ImageTask):
 
 @lru_cache(maxsize=8)
 def _test_images(digits: tuple[int, ...]) -> tuple[bytes, ...]:
-    """Return the levels of the test images of some digits, in the engine's order."""
+    """Return the levels of some digits' test images, in the engine's order."""
     listed = [row.levels for row in digit_rows() if row.digit in digits]
     hashes = {levels: question_hash(levels) for levels in set(listed)}
     tested = [levels for levels in listed if hashes[levels] & 15 in SIXTEENTHS["test"]]

@@ -33,7 +33,10 @@ Sessions = sessionmaker[Session]
 
 @dataclass(frozen=True, slots=True)
 class PicturePlace:
-    """The place of the picture of a test item: its number, and its line in the dataset, if any."""
+    """The place of the picture of a test item.
+
+    It is its number and, if the task has a dataset, its line there.
+    """
 
     task: ImageTask
     item: int

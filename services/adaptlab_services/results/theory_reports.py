@@ -34,7 +34,7 @@ SALIENCY = "saliency"
 
 @dataclass(frozen=True, slots=True)
 class LayerSaliency:
-    """Mean shares of saliency by layer, which a check of a base model has measured.
+    """Mean shares of saliency by layer, as a check has measured them.
 
     `into_labels` flows from the text into label words, `from_labels` from these to the end of the
     query, and `others` between other tokens.

@@ -83,7 +83,10 @@ def flows(session: Session, maps: Sequence[MapView], place: Place, job: JobView)
 
 
 def _saliency(session: Session, job: JobView, layers: int) -> LayerSaliency | None:
-    """Return the measured saliency of a job's base model, if it has as many layers."""
+    """Return the measured saliency of a job's base model.
+
+    None if it is not measured, or has another number of layers.
+    """
     spec = job.resolved_spec
     name, digest = job.base_model, spec.base_digest
     if job.kind == "pretrain":

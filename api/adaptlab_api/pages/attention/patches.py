@@ -101,7 +101,7 @@ def _there(
 
 
 def patch_map(title: str, weights: Weights, learned: int, columns: int) -> PatchMap:
-    """Return the map of a pattern [query, key] with `learned` keys at the start."""
+    """Return the map of a pattern [query, key] that starts with learned keys."""
     row: list[float] = weights[0].tolist()
     itself, shares = row[learned], row[learned + 1 :]
     strongest = max(*shares, 1e-12)

@@ -1,4 +1,4 @@
-"""Pictures of test items on pages: their addresses, sizes, and why there are none."""
+"""Pictures of test items on pages: addresses, sizes and missing ones."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -14,7 +14,10 @@ LONGEST_SIDE = 96
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture on a page; `is_enlarged` if a pixel of it takes several of the screen."""
+    """A picture on a page.
+
+    It `is_enlarged` if one of its pixels takes several of the screen.
+    """
 
     address: str
     width: int
