@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.engine.judging import outcomes
 from tests.engine.making import Remembering, base_tensors, perturbed, trainables
 from tests.engine.text_jobs import MINIGPT, agreements, planned, pretraining
 from tests.texts import CLASSIFICATION, QUIZ, Stored, quizzes, reviews, stored, without
 
 from adaptlab.engine.answering import given_answers
-from adaptlab.engine.evaluate import outcomes, validation
+from adaptlab.engine.evaluate import validation
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.engine.run import run

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 import torch
+from tests.engine.judging import outcomes
 from tests.engine.making import SMALL
 
 from adaptlab.engine import evaluate, making
 from adaptlab.engine.digits import make_items
-from adaptlab.engine.evaluate import outcomes
 from adaptlab.engine.items import Items
 from adaptlab.engine.making import ITEM_SEED
 from adaptlab.measurements.results import Split

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.engine.judging import outcomes
 from tests.engine.making import Remembering, base_tensors, made_base
 from tests.texts import (
     CLASSIFICATION,
@@ -21,7 +22,6 @@ from tests.texts import (
 from adaptlab.engine.context import Context
 from adaptlab.engine.demonstrating import demonstrations
 from adaptlab.engine.digits import make_items
-from adaptlab.engine.evaluate import outcomes
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.engine.run import run

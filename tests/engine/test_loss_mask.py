@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.engine.judging import outcomes
 from tests.engine.making import (
     SMALL,
     Remembering,
@@ -20,7 +21,7 @@ from tests.engine.making import (
 )
 
 from adaptlab.engine.digits import target_rows
-from adaptlab.engine.evaluate import judged, outcomes, validation
+from adaptlab.engine.evaluate import judged, validation
 from adaptlab.engine.items import Items
 from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.making import ITEM_SEED, make_items

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from tests.engine.judging import outcomes
 from tests.engine.making import Remembering, base_tensors, made_base
 from tests.texts import CLASSIFICATION, COMPLETION, Stored, reviews, stored, without
 from torch import Tensor
 
 from adaptlab.engine.demonstrating import demonstrations
-from adaptlab.engine.evaluate import outcomes
 from adaptlab.engine.making import make_items
 from adaptlab.engine.model import Model
 from adaptlab.engine.nearest import NearestContext

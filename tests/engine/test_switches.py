@@ -5,6 +5,7 @@ They are what attention sees, dropout, and pads before the content.
 
 import pytest
 import torch
+from tests.engine.judging import outcomes
 from tests.engine.making import (
     ANYWHERE,
     adaptation,
@@ -19,7 +20,6 @@ from tests.engine.plain import plain_logits
 from adaptlab.engine.capture import Recorder
 from adaptlab.engine.digits import make_items, target_rows
 from adaptlab.engine.dropout import TrainingStep, dropped, training_step
-from adaptlab.engine.evaluate import outcomes
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan
 from adaptlab.errors import InvalidSpec

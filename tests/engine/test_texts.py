@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.engine.judging import outcomes
 from tests.engine.making import Remembering
 from tests.texts import (
     CLASSIFICATION,
@@ -17,7 +18,7 @@ from tests.texts import (
 )
 from torch import Tensor
 
-from adaptlab.engine.evaluate import outcomes, validation
+from adaptlab.engine.evaluate import validation
 from adaptlab.engine.items import Items
 from adaptlab.engine.making import items_of_steps, make_items
 from adaptlab.engine.model import Model

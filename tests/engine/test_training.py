@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
+from tests.engine.judging import outcomes
 from tests.engine.making import (
     Remembering,
     adaptation,
@@ -22,7 +23,6 @@ from tests.engine.tiny import TASK, adapting, pretraining
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.checkpoint import read_bases
 from adaptlab.engine.digits import target_rows
-from adaptlab.engine.evaluate import outcomes
 from adaptlab.engine.making import ITEM_SEED, make_items
 from adaptlab.engine.model import Model
 from adaptlab.engine.optim import AdamW, schedule_factor

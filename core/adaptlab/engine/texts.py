@@ -92,7 +92,7 @@ class Texts:
     """The records of a task as tokens.
 
     Attributes:
-        tokens: the tokens of all records, one after the other.
+        tokens: the tokens of all records, one after the other, in 32 bits.
         starts: the place of each record's first token.
         asked: tokens of each prompt.
         read: tokens that the model reads: all but the answer's last one.
@@ -305,7 +305,7 @@ def spans(
     """Return spans of tokens, padded with 0 to `most`."""
     place = torch.arange(most)
     index = (starts.unsqueeze(-1) + place).clamp(max=len(tokens) - 1)
-    return torch.where(place < lengths.unsqueeze(-1), tokens[index], 0)
+    return torch.where(place < lengths.unsqueeze(-1), tokens[index].to(torch.int64), 0)
 
 
 def texts_of(task: TextTask) -> Texts:
@@ -325,7 +325,7 @@ def _texts(task: TextTask) -> Texts:
     order = mixed(numbers).argsort()
     lengths, splits = _tensor(corpus.lengths), _tensor(corpus.splits)
     return Texts(
-        tokens=_tensor(corpus.tokens),
+        tokens=_as_stored(corpus.tokens),
         starts=lengths.cumsum(0) - lengths,
         asked=_tensor(corpus.asked),
         read=lengths - 1,
@@ -340,9 +340,14 @@ def _texts(task: TextTask) -> Texts:
     )
 
 
-def _tensor(numbers: "array[int]") -> Int[Tensor, "N"]:
+def _as_stored(numbers: "array[int]") -> Int[Tensor, "N"]:
+    """Return the numbers without a copy: there can be a billion tokens."""
     dtypes = {"i": torch.int32, "b": torch.int8}
-    return torch.frombuffer(numbers, dtype=dtypes[numbers.typecode]).to(torch.int64)
+    return torch.frombuffer(numbers, dtype=dtypes[numbers.typecode])
+
+
+def _tensor(numbers: "array[int]") -> Int[Tensor, "N"]:
+    return _as_stored(numbers).to(torch.int64)
 
 
 def _choices(corpus: Corpus) -> tuple[Tensor, Tensor] | None:
@@ -359,4 +364,4 @@ def _own_choices(corpus: Corpus) -> OwnChoices | None:
     lengths = _tensor(corpus.own_lengths)
     starts = lengths.cumsum(0) - lengths
     shape = len(corpus.lengths), -1
-    return OwnChoices(_tensor(corpus.own), starts.view(shape), lengths.view(shape))
+    return OwnChoices(_as_stored(corpus.own), starts.view(shape), lengths.view(shape))
