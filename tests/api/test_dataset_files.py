@@ -1,4 +1,4 @@
-"""Files below a dataset root become datasets; others are refused, and nothing is left."""
+"""Files below a root become datasets; of others nothing is left."""
 
 import hashlib
 import os

@@ -39,7 +39,7 @@ BY_THE_SIGN = 0.76, (2 * 0.2 / (2 * 0.2 + 0.24) + 2 * 0.56 / (2 * 0.56 + 0.24)) 
 
 
 def signs(split: str, count: int, positive: float, mistaken: float) -> Iterator[dict[str, str]]:
-    """Yield texts that end in ! or ., of which ! means positive unless mistaken."""
+    """Yield texts that end in ! or .; the former is positive unless mistaken."""
     letters = np.random.default_rng(len(split)).integers(97, 123, (count, 3))
     for number, row in enumerate(letters.tolist()):
         share = number / count

@@ -125,7 +125,7 @@ class Datasets:
         *,
         form: str | None = None,
     ) -> DatasetView:
-        """Make a dataset of records from a file below a dataset root of the server.
+        """Make a dataset of records from a file below a dataset root.
 
         `file` is ALIAS/SUB/PATH. The server copies the records, so the dataset stays as it is if
         the file changes. `form` is `csv`, `tsv`, `jsonl` or `parquet`, by default by the end of the

@@ -93,7 +93,7 @@ def _rank(
 def _standings(
     plan: Plan, base: Mapping[str, Tensor], trainables: Trainables, outcome: TrainingOutcome
 ) -> Standings:
-    """Return the standings of replicates still in a competition, if there is one."""
+    """Return the standings of replicates that still compete, if any do."""
     if plan.trials == 1:
         return Standings({}, None)
     alive = [

@@ -1,4 +1,4 @@
-"""Standings of replicates on the validation split, by which trials are chosen."""
+"""Standings of replicates on the validation split, for choosing trials."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

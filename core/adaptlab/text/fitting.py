@@ -135,7 +135,7 @@ def task_document(
 
 
 def proposed_metric(facts: RecordsFacts, roles: Roles) -> OtherMetric | None:
-    """Return the metric that fits better than the share of right items, if one does.
+    """Return a metric that fits better than the share of right items, if any.
 
     That is macro-F1 if labels are unbalanced, and token F1 if answers are long.
     """

@@ -1,4 +1,4 @@
-"""Metrics of a task beside the share of right items, which is always the score."""
+"""Metrics beside the share of right items, which is always the score."""
 
 from typing import Literal
 

@@ -65,7 +65,7 @@ class RecordsFromUpload(Value):
 
 
 class RecordsFromFile(Value):
-    """A dataset of records to create from a file below a dataset root of the server.
+    """A dataset of records to create from a file below a dataset root.
 
     `file` is ALIAS/SUB/PATH. The records are copied: the dataset stays as it is if the file changes
     or goes. The form follows from the end of the file's name unless `format` is given.
