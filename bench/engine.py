@@ -11,7 +11,7 @@ from adaptlab.engine.allocate import allocate
 from adaptlab.engine.allocator import keep_freed_memory
 from adaptlab.engine.compiled import compile_kernels
 from adaptlab.engine.digits import make_items
-from adaptlab.engine.evaluate import outcomes
+from adaptlab.engine.evaluate import judged
 from adaptlab.engine.making import ITEM_SEED
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan, make_plan
@@ -185,7 +185,9 @@ def _evaluation() -> Figure:
     model = Model(plan, {}, {name: tensor.detach() for name, tensor in tensors.items()})
     plain = PlainLoop(TASK, ONE_LAYER.layers, ONE_LAYER.heads, ONE_LAYER.width, batch=64)
     ours, theirs = alternating(
-        lambda: milliseconds(lambda: outcomes(model, plan.task, "test", 3200, 1), 1),
+        lambda: milliseconds(
+            lambda: judged(model, plan.task, "test", 3200, 1, with_loss=False).right, 1
+        ),
         lambda: milliseconds(lambda: _generate(plain), 1),
         ROUNDS,
     )

@@ -140,7 +140,7 @@ _PAUSES = text("""
 
 
 def allow_pauses(session: Session, longest: str) -> str:
-    """Let the unit of work pause for longer than `LIMITS` between two statements.
+    """Let the unit of work pause for longer between two statements.
 
     `longest` is a duration of Postgres, such as `15s`. Returns the earlier limit.
     """

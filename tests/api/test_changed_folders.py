@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy.orm import Session
 from tests.api.rooted import with_a_root
 from tests.folders import QUERY, WEIGHTS, a_model_folder, with_weights
 from tests.making import a_study_document, an_adapt_document
@@ -119,4 +120,5 @@ def test_a_job_is_neither_resumed_nor_retried_without_its_folder(
 
 
 def test_a_folder_that_the_server_cannot_see_is_left_to_the_worker() -> None:
-    check_unchanged(ModelFolder(folder="theirs/llama", files=()), NO_ROOTS, "/base_model")
+    folder = ModelFolder(folder="theirs/llama", files=())
+    check_unchanged(Session(), folder, NO_ROOTS, "/base_model")

@@ -43,7 +43,13 @@ from adaptlab_services.comparisons import (
 )
 from adaptlab_services.jobs import batch_tokens
 from adaptlab_services.leases import lease_views
-from adaptlab_services.models import token_checks, token_process, uploaded_folders
+from adaptlab_services.models import (
+    parquet_process,
+    record_datasets,
+    token_checks,
+    token_process,
+    uploaded_folders,
+)
 from adaptlab_services.paging import LARGEST_PAGE_SIZE
 from adaptlab_services.people import tokens
 from adaptlab_services.people.idempotency import LONGEST_KEY
@@ -160,6 +166,12 @@ def _stated(settings: Settings) -> dict[str, str]:
         "body: the sign-in form": f"{body_limit.MOST_FORM_BYTES:,} bytes",
         "webhooks per project": f"{webhooks.MOST_WEBHOOKS}",
         "characters of a webhook's address": f"{addresses.LONGEST_URL:,}",
+        "characters of the path of a file below a dataset root": (
+            f"{record_datasets.LONGEST_FILE:,}"
+        ),
+        "addresses of the process that reads a Parquet file below a dataset root": (
+            f"{parquet_process.MEMORY_BYTES:,} bytes"
+        ),
         "time for a receiver to answer a webhook": f"{sending.TOTAL_SECONDS:g} s",
         "attempts to send a message of a webhook": f"{claims.MOST_ATTEMPTS}",
         "messages that a worker or the API sends at a time, in all and to one webhook": (

@@ -75,7 +75,7 @@ def test_seeds_less_than_half_way_to_the_best_method_are_failing(comparison: Com
 
 
 def test_a_gain_that_the_diagnosis_calls_a_failure_does_not_work() -> None:
-    """Once 5.8 % of exact matches "worked", beside a diagnosis of why the method fails."""
+    """Once 5.8 % "worked", beside a diagnosis of why the method fails."""
     (cell,) = compare("add", [around(0.06, "lora", 1)]).cells
     assert cell.sentence.startswith("LoRA does not work: it scores ")
     (more,) = compare("add", [around(0.2, "lora", 1)]).cells

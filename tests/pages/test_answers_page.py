@@ -213,36 +213,48 @@ def with_vit(database_url: str, broker_url: str, tmp_path: Path) -> Settings:
     return with_a_root(database_url, broker_url, tmp_path, root)
 
 
-def test_images_are_shown_as_pictures_until_their_dataset_is_deleted(
-    with_vit: Settings, sessions: Sessions, token: str
-) -> None:
+@pytest.fixture
+def with_images(with_vit: Settings, sessions: Sessions, token: str) -> UUID:
+    """A job whose first three test items are shown."""
     signed = {"Authorization": f"Bearer {token}"}
     with TestClient(create_app(with_vit), headers=signed) as api:
         upload(api)
-        job = a_job_with_images(api, sessions, OWN, (40, 1, 17)).job_id
+        return a_job_with_images(api, sessions, OWN, (40, 1, 17)).job_id
+
+
+def test_attention_over_patches_is_on_the_picture_of_a_shown_item(
+    with_images: UUID, sessions: Sessions
+) -> None:
     with sessions() as session:
-        spec = jobs.get(session, job).resolved_spec
-        with_picture, without = (
-            patch_maps(session, job, spec, Place(sample=sample), a_head(4)) for sample in (2, 3)
+        spec = jobs.get(session, with_images).resolved_spec
+        shown, not_shown = (
+            patch_maps(session, with_images, spec, Place(sample=sample), a_head(4))
+            for sample in (2, 3)
         )
-        assert patch_maps(session, job, spec, Place(), a_head(9)) is None
-    assert with_picture is not None
-    assert without is not None
-    assert (with_picture.rows, with_picture.columns) == (2, 2)
-    assert (with_picture.picture, without.picture) == (f"/v1/jobs/{job}/answers/0/2/picture", None)
-    base, adapted = with_picture.maps
+        assert patch_maps(session, with_images, spec, Place(), a_head(9)) is None
+    assert shown is not None
+    assert not_shown is not None
+    assert (shown.rows, shown.columns) == (2, 2)
+    assert shown.picture == f"/v1/jobs/{with_images}/answers/0/2/picture"
+    assert not_shown.picture is None
+    base, adapted = shown.maps
     assert (base.itself, base.learned, adapted.learned) == (0.5, 0.0, 0.25)
     strongest = max(adapted.patches, key=lambda patch: patch.share)
     assert (strongest.row, strongest.column, strongest.opacity) == (1, 0, 0.75)
+
+
+def test_images_are_shown_as_pictures_until_their_dataset_is_deleted(
+    with_vit: Settings, with_images: UUID, sessions: Sessions, token: str
+) -> None:
     with reading(with_vit, token) as reader:
-        shown = reader.get(f"/jobs/{job}/answers").text
-        source = f"/v1/jobs/{job}/answers/0/2/picture"
+        shown = reader.get(f"/jobs/{with_images}/answers").text
+        source = f"/v1/jobs/{with_images}/answers/0/2/picture"
         assert f'src="{source}" width="96" height="96" loading="lazy"' in shown
         assert shown.count('<img class="picture enlarged"') == 3
         assert reader.get(source).content == a_png(16)
         with sessions.begin() as session:
             session.execute(update(Artifact).values(state="collected", reason="unused"))
-        gone = reader.get(f"/jobs/{job}/answers").text
+        gone = reader.get(f"/jobs/{with_images}/answers").text
     assert "<img" not in gone
     assert "dataset 'trees' has been deleted, and with it the pictures" in unescape(gone)
     assert "░▒▓" in gone

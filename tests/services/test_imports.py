@@ -166,7 +166,7 @@ def test_an_inline_import_is_made_once(sessions: Sessions, roots: ModelRoots) ->
 def test_a_folder_can_be_read_for_longer_than_other_pauses(
     sessions: Sessions, roots: ModelRoots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A network disk can take seconds for a large model, at its import and at each job on it."""
+    """A network disk can take seconds, at an import and at each job on it."""
 
     def slowly(checked: CheckedFolder) -> tuple[ModelFile, ...]:
         time.sleep(0.5)

@@ -20,6 +20,7 @@ from adaptlab_services.people.access import Access, look, unit
 from adaptlab_services.people.tokens import Principal
 
 T = TypeVar("T")
+READING = ("GET", "HEAD")
 
 
 def at_once(find: Callable[[Request], T]) -> Callable[[Request], Awaitable[T]]:
@@ -59,8 +60,13 @@ def _opened(request: Request, of: Callable[..., AbstractContextManager[Session]]
 
 
 def unit_of_work(request: Request) -> Generator[Session]:
-    """Yield a session that commits after the route, before the answer is sent."""
-    with units_of(request)() as session:
+    """Yield a session that commits after the route, before the answer is sent.
+
+    That of a GET request only reads, and is in no transaction while a page is rendered: a unit of
+    work that pauses for longer than `LIMITS` is ended, and a starved server pauses.
+    """
+    opens = looks_of(request) if request.method in READING else units_of(request)
+    with opens() as session:
         try:
             yield session
         finally:

@@ -1,4 +1,4 @@
-"""The warning about a base model that works on a task without being adapted."""
+"""The warning about a base model that works without being adapted."""
 
 from adaptlab.comparisons.comparison_warnings import ComparisonWarning
 from adaptlab.figures import percent
@@ -7,7 +7,7 @@ from adaptlab.figures import percent
 def base_works_alone(
     accuracy: float, failing_below: float, chance: float
 ) -> ComparisonWarning | None:
-    """Return a warning if the base model alone has the score of a seed that works.
+    """Return a warning if the base model alone scores as what works.
 
     `accuracy` is its mean over the jobs compared, `failing_below` the rule of their table. A method
     that leaves the model as it is would "work" as well.
