@@ -9,8 +9,8 @@ from adaptlab.bundle.contents import Claim, Evidence, TableEvidence
 from adaptlab.comparisons.comparison import ComparisonCell
 from adaptlab.comparisons.table_comparison import (
     ComparedMethod,
-    MethodMetric,
     TableComparison,
+    metric_columns,
 )
 from adaptlab.comparisons.verdict import SuccessfulSeeds
 from adaptlab.spreadsheet import harmless
@@ -127,19 +127,8 @@ def _scores(claim: Claim) -> Iterator[dict[str, Cell]]:
                 "all_seeds_low": row.score.all_seeds_low,
                 "all_seeds_high": row.score.all_seeds_high,
                 "level": row.score.level,
-                **_metric(metrics.get(row.label)),
+                **metric_columns(metrics.get(row.label)),
             }
-
-
-def _metric(metric: MethodMetric | None) -> dict[str, Cell]:
-    if metric is None:
-        return {}
-    return {
-        "metric": metric.metric,
-        "metric_mean": metric.mean,
-        "metric_low": metric.low,
-        "metric_high": metric.high,
-    }
 
 
 def _steps(behind: ComparedMethod | None) -> int | None:

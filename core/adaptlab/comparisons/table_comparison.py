@@ -172,6 +172,18 @@ class MethodMetric(Value):
     seed_scores: tuple[SeedScore, ...]
 
 
+def metric_columns(metric: MethodMetric | None) -> dict[str, str | float | None]:
+    """Return the columns of a method's other metric in tables of figures."""
+    if metric is None:
+        return {}
+    return {
+        "metric": metric.metric,
+        "metric_mean": metric.mean,
+        "metric_low": metric.low,
+        "metric_high": metric.high,
+    }
+
+
 METRIC_TITLES: Mapping[OtherMetric, str] = MappingProxyType(
     {"macro_f1": "Macro-F1", "token_f1": "Token F1"}
 )

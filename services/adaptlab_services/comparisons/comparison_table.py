@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
 from adaptlab.comparisons.table_comparison import (
     ComparedMethod,
-    MethodMetric,
     MissingScores,
     TableComparison,
+    metric_columns,
 )
 from adaptlab_answers.comparisons import JobComparison
 
@@ -75,7 +75,7 @@ def _lines(table: TableComparison) -> Iterator[Line]:
         for cell in table.comparison.cells:
             for row in cell.rows:
                 line = _scored(table.comparison, cell, row, effort[row.label])
-                line |= _metric(metrics.get(row.label))
+                line |= metric_columns(metrics.get(row.label))
                 yield place | line | {"warnings": warnings}
     for missing in table.missing:
         yield place | _missing(missing)
@@ -107,17 +107,6 @@ def _scored(
         "forward_passes": effort.forward_passes,
         "backward_passes": effort.backward_passes,
         "voided": _flag(comparison.voided),
-    }
-
-
-def _metric(metric: MethodMetric | None) -> Line:
-    if metric is None:
-        return {}
-    return {
-        "metric": metric.metric,
-        "metric_mean": metric.mean,
-        "metric_low": metric.low,
-        "metric_high": metric.high,
     }
 
 
