@@ -41,6 +41,7 @@ Call = tuple[str, str]
 NO_COMMAND = {
     "head_dataset_content": "the list of datasets has the digest already",
     "head_map_content": "the list of maps has the digest already",
+    "get_picture": "terminals show no pictures; pages do, and `client.jobs.picture` returns one",
 } | dict.fromkeys(
     (
         *("register_worker", "stand_back", "report_load", "say_goodbye", "claim_job", "heartbeat"),

@@ -23,6 +23,7 @@ TASK = {
     "label": {"field": "label", "words": {"neg": " neg", "pos": " pos"}},
     "splits": {"validation": 0.1, "test": 0.2, "by": "text"},
 }
+DRAFT = TASK | {"metric": "macro_f1"}  # two of three reviews are positive
 READER = {
     "kind": "pretrain",
     "name": "reader",
@@ -71,7 +72,7 @@ def test_a_study_starts_from_a_dataset(visitor: TestClient):
     assert visitor.post("/v1/jobs", json=READER, headers=forms.HERE).status_code == 201
     page = visitor.get("/studies/new?dataset=reviews").text
     study = forms.shown_json(page)
-    assert study["tasks"] == [TASK | {"tokens": {"longest": 36, "answer": 4}}]
+    assert study["tasks"] == [DRAFT | {"tokens": {"longest": 36, "answer": 4}}]
     assert study["base_models"] == ["reader"]
     changes = {"/name": "mine", "/budgets": "2000"}
     sent = forms.sent(visitor, "/studies/new", forms.changed(forms.fields_of(page), changes))
@@ -81,9 +82,9 @@ def test_a_study_starts_from_a_dataset(visitor: TestClient):
 
 
 def test_a_job_starts_from_a_dataset(visitor: TestClient):
-    assert forms.shown_json(visitor.get("/jobs/new?dataset=reviews").text)["task"] == TASK
+    assert forms.shown_json(visitor.get("/jobs/new?dataset=reviews").text)["task"] == DRAFT
     first = forms.shown_json(visitor.get("/jobs/new?kind=pretrain&dataset=reviews").text)
-    assert (first["name"], first["task"]) == ("reviews-base", TASK)
+    assert (first["name"], first["task"]) == ("reviews-base", DRAFT)
 
 
 def test_words_and_records_without_labels_have_a_form_too(visitor: TestClient):
