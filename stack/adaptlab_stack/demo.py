@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from adaptlab.charts import attention_patterns, png
+from adaptlab.comparisons.row_names import row_title
 from adaptlab.statistics import Interval
 from adaptlab_client import Client, StudyView
 from adaptlab_client.display.comparison_tables import StudyComparison
@@ -187,7 +188,7 @@ def _table(rows: Sequence[study.Row]) -> Table:
     for row in rows:
         moved = "" if row.deviation is None else _deviation(row.deviation)
         scores = [percent(interval) for interval in (row.ascending, row.descending)]
-        table.add_row(row.label, f"{row.trainable_parameters:,}", *scores, moved)
+        table.add_row(row_title(row.label), f"{row.trainable_parameters:,}", *scores, moved)
     table.caption = (
         f"Items with all {study.LENGTH} digits right, and a 95 % interval. Moved: the largest\n"
         "deviation of layer 0's relative attention from the base model's."

@@ -20,6 +20,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from adaptlab.comparisons.row_names import row_title
 from adaptlab.comparisons.scores import mean_accuracy
 from adaptlab_client import Client, Conflict, JobView
 from adaptlab_client.display.comparison_tables import StudyComparison
@@ -185,8 +186,8 @@ def _table(client: Client, jobs: Sequence[JobView]) -> Table:
     for name in ("trained", "accuracy %"):
         table.add_column(name, justify="right", no_wrap=True)
     for job in jobs:
-        scored = client.jobs.evaluations(job.id, attached=True)
+        accuracy = mean_accuracy(client.jobs.evaluations(job.id, attached=True))
         trained = job.budget.trainable_parameters if job.budget else 0
-        table.add_row(str(job.method), f"{trained:,}", percent(mean_accuracy(scored)))
+        table.add_row(row_title(str(job.method)), f"{trained:,}", percent(accuracy))
     table.caption = "Test sentences with the right class, and a 95 % interval."
     return table
