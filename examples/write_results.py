@@ -301,7 +301,9 @@ def _diagnoses(table: TableComparison) -> Iterator[str]:
 
 def _attention(table: TableComparison, runs: Sequence[Run]) -> Iterator[str]:
     by_job = {run.job.id: run.heads for run in runs}
-    rows = [(m.label, [head for job in m.jobs for head in by_job[job]]) for m in table.methods]
+    rows = [
+        (m.label, [head for job in m.jobs for head in by_job.get(job, ())]) for m in table.methods
+    ]
     if not any(heads for _, heads in rows):
         return
     yield "\n### Attention of the first layer\n"
@@ -317,7 +319,7 @@ def _attention(table: TableComparison, runs: Sequence[Run]) -> Iterator[str]:
 
 
 def _sweeps(table: TableComparison, page: Path) -> Iterator[str]:
-    swept = [m for m in table.methods if m.trials > 1 and m.sweep]
+    swept = [m for m in table.methods if m.trials > 1 and m.sweep and m.seed_scores]
     if not any(trial.validation_accuracy is not None for m in swept for trial in m.sweep):
         return
     yield "\n### Learning rates\n"
