@@ -72,7 +72,7 @@ def cell_sentence(
         found = [_nothing_works(rows, names, chance)]
     else:
         found = [_works(rows, names), *_order(rows, names, verdicts, best, chosen)]
-    if base_works:
+    if base_works and not unlearned_bases:  # of its own task, more is asked
         found.insert(1, f"The base model alone works{'' if _all_fail(rows) else ', too'}.")
     return " ".join([*found, *_unlearned(unlearned_bases)])
 
