@@ -52,7 +52,7 @@ def run_demo(*, data_dir: Path, port: int | None, exit_when_done: bool) -> None:
                 shown = _run(client, console, stack)
             except study.StudyFailed as error:
                 raise DemoFailed(str(error)) from error
-        console.print(_table(shown.rows))
+        console.print(scores_table(shown.rows))
         print_conclusions(console, shown.comparison)
         seconds = time.monotonic() - begin
         console.print(f"\n{seconds:.0f} s on {study.machine(os.cpu_count() or 1)}.")
@@ -179,7 +179,8 @@ def progress_line(view: StudyView) -> str:
     return f"{done:,} of {total:,} steps; jobs: {counts}"
 
 
-def _table(rows: Sequence[study.Row]) -> Table:
+def scores_table(rows: Sequence[study.Row]) -> Table:
+    """Return the table of the demo's scores, by the titles of the methods."""
     title = f"Sorting {study.LENGTH} digits: {study.SEEDS} seeds, {study.SAMPLES:,} test items each"
     table = Table(title=title, box=SIMPLE_HEAD, show_edge=False)
     table.add_column("method", no_wrap=True)

@@ -57,5 +57,5 @@ def _other(plan: Plan, one: Pass, found: Judged) -> Float[Tensor, "R"] | None:
             values = token_f1s(one.model, plan.task, "validation", found.right)
         case "macro_f1":
             confusions = (confusion_of(plan.task, found, row) for row in range(len(found.right)))
-            values = [macro_f1(one.counts) for one in confusions if one is not None]
+            values = [macro_f1(labels.counts) for labels in confusions if labels is not None]
     return torch.tensor(values, dtype=torch.float64, device=found.right.device)

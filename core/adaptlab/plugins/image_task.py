@@ -5,9 +5,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from adaptlab.plugins.images import LEVELS, ImageSize
+from adaptlab.plugins.images import ImageSize
 from adaptlab.plugins.splits import Split
 from adaptlab.plugins.task import Task
+from adaptlab.records.pictures import LEVELS
 from adaptlab.records.record import Record
 
 

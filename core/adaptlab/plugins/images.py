@@ -4,10 +4,9 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
+from adaptlab.records.pictures import LEVELS
 from adaptlab.values import Value
 
-LEVELS = 256
-"""The levels of a pixel in one channel, from 0 to 255."""
 SHADES = (" ", "\N{LIGHT SHADE}", "\N{MEDIUM SHADE}", "\N{DARK SHADE}", "\N{FULL BLOCK}")
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adaptlab.errors import BadDataset
+from adaptlab.records.pictures import LEVELS
 
 PLACE = "datasets/data/digits.csv.gz"
 DIGEST = "6ebb3d2fee246a4e99363262ddf8a00a3c41bee6014c373ed9d9216ba7f651b8"
 """The SHA-256 of the table, unpacked."""
-DARKEST, LEVELS = 16, 256
+DARKEST = 16
 
 
 class DigitRow(NamedTuple):

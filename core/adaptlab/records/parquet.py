@@ -1,7 +1,7 @@
 """Records from Parquet files.
 
 arro3, which reads them, is loaded with the first file. A server reads Parquet in a process of its
-own, and only below its dataset roots; of a file that is uploaded, the client sends JSON lines.
+own, and only below its dataset roots; for a file that is uploaded, the client sends JSON lines.
 """
 
 from collections.abc import Iterator, Mapping

@@ -14,6 +14,8 @@ from typing import NamedTuple
 PREFIX = "data:image/png;base64,"
 MOST_SIDE = 1024
 """Limit of the height and the width of a picture in pixels."""
+LEVELS = 256
+"""The levels of a pixel in one channel, from 0 to 255."""
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _CHANNELS: Mapping[int, int] = {0: 1, 2: 3}

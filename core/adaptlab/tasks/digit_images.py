@@ -8,11 +8,11 @@ from pydantic import Field
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.image_task import ImageTask
-from adaptlab.plugins.images import LEVELS, ImageSize, shade
+from adaptlab.plugins.images import ImageSize, shade
 from adaptlab.plugins.splits import SIXTEENTHS, Split, question_hash
 from adaptlab.plugins.task import TASKS
 from adaptlab.records.digits_table import digit_rows
-from adaptlab.records.pictures import grey_png
+from adaptlab.records.pictures import LEVELS, grey_png
 from adaptlab.records.record import Record
 
 SIDE = 8

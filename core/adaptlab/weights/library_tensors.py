@@ -13,8 +13,9 @@ from typing import Literal, Self
 from pydantic import AliasChoices, Field, PositiveInt, model_validator
 
 from adaptlab.errors import BadModelFolder
-from adaptlab.plugins.images import LEVELS, ImageSize
+from adaptlab.plugins.images import ImageSize
 from adaptlab.plugins.shapes import TensorRole
+from adaptlab.records.pictures import LEVELS
 from adaptlab.weights.huggingface import CONFIG, PublishedConfig, PublishedTensor
 
 LINEAR: Mapping[str, tuple[str, ...]] = {

@@ -6,7 +6,8 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from adaptlab.errors import BadModelFolder
-from adaptlab.plugins.images import HALF, LEVELS, Finite, ImageSize, Positive, Preprocessor
+from adaptlab.plugins.images import HALF, Finite, ImageSize, Positive, Preprocessor
+from adaptlab.records.pictures import LEVELS
 from adaptlab.weights.folder_files import FolderFiles
 from adaptlab.weights.huggingface import CONFIG, read_json_object
 from adaptlab.wording import value_excerpt

@@ -12,6 +12,11 @@ from adaptlab.measurements.theory_report import Check
 from adaptlab_answers.documents import JsonObject
 from adaptlab_db.tables import Job, TheoryReport
 
+SALIENCY = "saliency"
+MOST_CHECKS = 8
+"""Jobs whose checks of saliency are looked at, the newest first."""
+_SHARES = ("into_labels", "from_labels", "others")
+
 
 def reports_of(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, tuple[Check, ...]]:
     """Return the reports of each job's latest attempt, in measured order."""
@@ -27,9 +32,6 @@ def reports_of(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, tup
     for job_id, *values in rows:
         by_job[job_id].append(Check.model_validate(dict(zip(fields, values, strict=True))))
     return {job_id: tuple(reports) for job_id, reports in by_job.items()}
-
-
-SALIENCY = "saliency"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +74,6 @@ def saliency_of(
     return None
 
 
-MOST_CHECKS = 8
-"""Jobs that are looked at."""
-
-
 def _layers(job_id: UUID, report: Check) -> LayerSaliency | None:
     into, out_of, others = (_numbers(report, f"{name}_by_layer") for name in _SHARES)
     samples = report.details.get("samples")
@@ -87,6 +85,3 @@ def _layers(job_id: UUID, report: Check) -> LayerSaliency | None:
 def _numbers(report: Check, name: str) -> tuple[float, ...]:
     value = report.details.get(name)
     return value if isinstance(value, tuple) else ()
-
-
-_SHARES = ("into_labels", "from_labels", "others")

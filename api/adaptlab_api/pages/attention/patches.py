@@ -2,7 +2,6 @@
 
 from __future__ import annotations  # array types; numpy is loaded only to draw
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -71,7 +70,11 @@ def patch_maps(
         return None
     picture, missing = _picture(session, job_id, spec, job.task, place.sample)
     shown = ((BEFORE, head.base, 0), (AFTER, head.adapted, head.learned))
-    maps = (patch_map(*named, columns) for named in _there(shown))
+    maps = (
+        patch_map(title, weights, learned, columns)
+        for title, weights, learned in shown
+        if weights is not None
+    )
     return PatchMaps(rows, columns, picture, missing, tuple(maps))
 
 
@@ -90,14 +93,6 @@ def _picture(
         return None, None
     shown = pictures.at(sample)
     return shown and shown.address, pictures.missing
-
-
-def _there(
-    shown: tuple[tuple[str, Weights | None, int], ...],
-) -> Iterator[tuple[str, Weights, int]]:
-    for name, weights, learned in shown:
-        if weights is not None:
-            yield name, weights, learned
 
 
 def patch_map(title: str, weights: Weights, learned: int, columns: int) -> PatchMap:

@@ -45,54 +45,35 @@ class Shared:
 
 def add_sharing(router: APIRouter, renderer: Renderer, shared: Shared) -> None:
     """Add the forms that share a resource of a kind and take it back."""
-    place = "/{" + shared.parameter + "}"
 
-    @router.post(f"{place}/share", name=f"share_{shared.kind}")
-    @needs("submitter")
-    def share(  # pyright: ignore[reportUnusedFunction] - the router keeps it
-        name: Annotated[str, Path(alias=shared.parameter)],
-        fields: FieldsDep,
-        request: Request,
-        session: SessionDep,
-        principal: SubmitterDep,
-    ) -> Response:
-        def change() -> None:
-            shared.share(session, name, _new_share(fields))
+    def add(path: str, operation: str, change: Callable[[Session, str, Fields], object]) -> None:
+        @router.post("/{" + shared.parameter + "}/" + path, name=operation)
+        @needs("submitter")
+        def changed(  # pyright: ignore[reportUnusedFunction] - the router keeps it
+            name: Annotated[str, Path(alias=shared.parameter)],
+            fields: FieldsDep,
+            request: Request,
+            session: SessionDep,
+            principal: SubmitterDep,
+        ) -> Response:
+            shown: dict[str, object] = {"principal": principal, "here": shared.here}
+            try:
+                change(session, name, fields)
+            except (NotFound, Conflict, Forbidden, InvalidSpec, Refused) as refusal:
+                return renderer.fault(status_of(refusal), NOT_SHARED, str(refusal), shown)
+            page = f"{shared.here}/{quote(name, safe='')}#sharing"
+            return noted(session, request, RedirectResponse(page, 303))
 
-        shown: dict[str, object] = {"principal": principal, "here": shared.here}
-        return _answer(renderer, request, session, shown, name, change)
-
-    @router.post(f"{place}/take-back", name=f"take_{shared.kind}_back")
-    @needs("submitter")
-    def take_back(  # pyright: ignore[reportUnusedFunction] - the router keeps it
-        name: Annotated[str, Path(alias=shared.parameter)],
-        fields: FieldsDep,
-        request: Request,
-        session: SessionDep,
-        principal: SubmitterDep,
-    ) -> Response:
-        def change() -> None:
-            shared.take_back(session, name, _project(fields))
-
-        shown: dict[str, object] = {"principal": principal, "here": shared.here}
-        return _answer(renderer, request, session, shown, name, change)
-
-
-def _answer(
-    renderer: Renderer,
-    request: Request,
-    session: Session,
-    shown: dict[str, object],
-    name: str,
-    change: Callable[[], None],
-) -> Response:
-    """Change the sharing of a resource, and return to its page."""
-    try:
-        change()
-    except (NotFound, Conflict, Forbidden, InvalidSpec, Refused) as refusal:
-        return renderer.fault(status_of(refusal), NOT_SHARED, str(refusal), shown)
-    page = f"{shown['here']}/{quote(name, safe='')}#sharing"
-    return noted(session, request, RedirectResponse(page, 303))
+    add(
+        "share",
+        f"share_{shared.kind}",
+        lambda session, name, fields: shared.share(session, name, _new_share(fields)),
+    )
+    add(
+        "take-back",
+        f"take_{shared.kind}_back",
+        lambda session, name, fields: shared.take_back(session, name, _project(fields)),
+    )
 
 
 def _project(fields: Fields) -> str:
