@@ -1,7 +1,9 @@
 """Answers to failures of the server and to unknown methods."""
 
 import json
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -10,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab_api.answers.answer_headers import EVERYWHERE
 from adaptlab_api.app import create_app
+from adaptlab_db.session import LIMITS
 from adaptlab_services.log_formats import JsonFormat
 from adaptlab_services.models import base_models
 from adaptlab_services.settings import Settings
@@ -29,6 +32,25 @@ def failing(
     app = create_app(settings)
     with TestClient(app, headers=headers, raise_server_exceptions=False) as client:
         yield client
+
+
+def test_reading_may_pause_for_longer_than_a_unit_of_work(
+    settings: Settings, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A starved server takes seconds to render a page."""
+    page = base_models.page
+
+    def slowly(*given: Any) -> Any:
+        found = page(*given)
+        time.sleep(0.6)
+        return found
+
+    monkeypatch.setattr(base_models, "page", slowly)
+    monkeypatch.setitem(LIMITS, "idle_in_transaction_session_timeout", "200ms")
+    headers = {"Authorization": f"Bearer {token}"}
+    with TestClient(create_app(settings), headers=headers) as client:
+        assert client.get("/v1/base-models").status_code == 200
+        assert client.get("/base-models").status_code == 200
 
 
 @pytest.mark.parametrize("accept", ["application/json", "text/html"])

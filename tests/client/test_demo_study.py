@@ -1,7 +1,6 @@
 """The demo's study: it passes its checks, resumes and shows progress."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy.orm import Session, sessionmaker
@@ -11,12 +10,10 @@ from tests.making import a_checkpoint, a_claim, a_made_up_ledger
 
 from adaptlab.measurements import results
 from adaptlab.specs.spec import ResolvedSpec
+from adaptlab.statistics import seed_interval
 from adaptlab_client import Client, StudyView
 from adaptlab_stack import demo_study
-from adaptlab_stack.demo import PATIENCE, SECONDS_BETWEEN_LINES, Begun, Lines
-
-if TYPE_CHECKING:
-    pass
+from adaptlab_stack.demo import PATIENCE, SECONDS_BETWEEN_LINES, Begun, Lines, scores_table
 
 Sessions = sessionmaker[Session]
 
@@ -61,6 +58,13 @@ def test_its_comparison_is_not_void_and_has_verdicts(
     assert told["Warnings"] == ["none"]
     assert any("LoRA at 1,152 is better than" in text for text in told["Verdicts"])
     assert [*demo_study.jobs_by_method(client, ended)] == ["pretraining", *demo_study.METHODS]
+
+
+def test_its_table_names_methods_as_pages_do() -> None:
+    score = seed_interval([9, 8, 10], [10, 10, 10])
+    labels = ("pretraining", "full_finetuning", "lora")
+    table = scores_table([demo_study.Row(label, 1152, score, score, None) for label in labels])
+    assert [*table.columns[0].cells] == ["pretraining", "Full fine-tuning", "LoRA"]
 
 
 def test_a_new_start_finds_what_an_earlier_one_has_made(

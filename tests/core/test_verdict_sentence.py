@@ -120,6 +120,14 @@ def test_a_base_that_has_not_learned_its_task_is_the_first_thing_to_change():
     assert compare("add", rows(), of_bases=unlearned).sentence.endswith(two)
 
 
+def test_a_base_that_has_not_learned_its_task_does_not_work_in_the_same_breath():
+    unlearned = ComparisonWarning(kind="base_not_learned", text="it scores too little")
+    works = ComparisonWarning(kind="base_works_alone", text="it scores enough")
+    said = "The base model alone works, too."
+    assert said in compare("add", rows(), of_bases=[works]).sentence
+    assert said not in compare("add", rows(), of_bases=[works, unlearned]).sentence
+
+
 def test_chance_is_no_success():
     guesses = [drawn([0.25] * 5, method=name, key=1) for name in ("lora", "adapter")]
     assert " work." in compare("add", guesses).sentence
