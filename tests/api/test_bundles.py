@@ -184,10 +184,10 @@ def test_a_bundle_of_an_older_format_names_the_version_that_checks_it(
     a_study(api, sessions, methods=["frozen", "full_finetuning"], budgets=[64])
     archive = opened(api.get(PLACE).content)
     manifest = json.loads(archive.read(contents.MANIFEST))
-    assert manifest["format"] == 7
+    assert manifest["format"] == contents.FORMAT
     older = json.dumps(manifest | {"format": 1}).encode()
     (tmp_path / "old.zip").write_bytes(with_member(archive, contents.MANIFEST, older))
-    with pytest.raises(BrokenBundle, match="format 1, but this version reads 7"):
+    with pytest.raises(BrokenBundle, match=f"format 1, but this version reads {contents.FORMAT}"):
         check_bundle(tmp_path / "old.zip")
 
 

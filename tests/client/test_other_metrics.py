@@ -4,14 +4,24 @@ import csv
 import io
 import math
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from sqlalchemy.orm import Session, sessionmaker
 from tests.client.conftest import Invoke
-from tests.text_studies import BY_F1, BY_MACRO_F1, RECORDS, TOKEN_F1, a_text_study, measure
+from tests.text_studies import (
+    BY_F1,
+    BY_MACRO_F1,
+    MAJORITY,
+    RECORDS,
+    TOKEN_F1,
+    a_text_study,
+    measure,
+)
 from tests.texts import CLASSIFICATION
 
+from adaptlab.bundle import contents
 from adaptlab.bundle.checking import check_bundle
 from adaptlab.statistics.distributions import student_quantile
 from adaptlab_client import Client
@@ -72,6 +82,29 @@ def test_the_scores_of_a_bundle_have_them(
     for line in lines:
         assert float(line["metric_mean"]) == pytest.approx(MEANS[line["metric"]])
     assert all(line["metric_low"] and line["metric_high"] for line in lines)
+
+
+def test_guessing_is_the_majority_of_the_scored_items(
+    shared_client: Client, study: str, tmp_path: Path
+) -> None:
+    """Which a check of the bundle computes again from its outcomes."""
+    completion, classification = shared_client.studies.comparison(study).tables
+    assert completion.comparison is not None
+    assert classification.comparison is not None
+    things = Counter(record["thing"] for record in RECORDS)
+    assert completion.comparison.chance == pytest.approx(max(things.values()) / len(RECORDS))
+    assert classification.comparison.chance == MAJORITY
+    place = shared_client.studies.bundle(study, tmp_path / "texts.zip")
+    other = tmp_path / "other.zip"
+    with zipfile.ZipFile(place) as archive, zipfile.ZipFile(other, "w") as changed:
+        for name in archive.namelist():
+            content = archive.read(name)
+            if name == contents.EVIDENCE:
+                content = content.replace(f'"majority":{MAJORITY}'.encode(), b'"majority":null')
+            changed.writestr(name, content)
+    assert check_bundle(place).findings == ()
+    found = {one.member for one in check_bundle(other).findings}
+    assert {contents.EVIDENCE, contents.CLAIM} <= found
 
 
 def test_the_command_line_says_which_one_verdicts_are_about(

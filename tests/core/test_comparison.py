@@ -53,6 +53,24 @@ def test_every_budget_is_a_cell_with_the_methods_that_take_none_beside(compariso
     assert comparison.warnings == ()
 
 
+def test_always_giving_the_most_common_label_of_the_items_is_no_success():
+    # 76 % of the dataset have one label, and 84 % of the items that were scored.
+    right = np.tile(np.arange(50) < 42, (5, 1))
+    constant = scores(right, "constant")
+    assert "constant works (84.0 %" in compare("polarity", [constant], chance=0.76).sentence
+    known = constant.model_copy(update={"majority": 0.84})
+    found = compare("polarity", [known, scores(right, "also")], chance=0.76)
+    assert found.chance == 0.84
+    assert found.failing_below == pytest.approx(0.856)
+    assert [row.failing.failing for row in found.cells[0].rows] == [5, 5]
+    assert "chance is 84.0 %" in found.sentence
+
+
+def test_the_chance_of_the_task_counts_if_its_items_are_more_even():
+    even = scores(np.tile(np.arange(50) < 30, (5, 1)), "lora").model_copy(update={"majority": 0.5})
+    assert compare("polarity", [even], chance=0.51).chance == 0.51
+
+
 def test_a_pair_that_is_in_two_cells_is_one_comparison(comparison: Comparison):
     # Six pairs a cell, of which frozen against full fine-tuning is the same in both.
     assert [len(cell.verdicts) for cell in comparison.cells] == [6, 6]

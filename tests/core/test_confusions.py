@@ -108,3 +108,9 @@ def test_a_confusion_agrees_with_labels_and_score(
 def test_tasks_without_few_labels_have_no_confusion():
     for labels in ((), ("one",), tuple(map(str, range(33)))):
         assert codes(labels) == [("", "not_asked_for")]
+
+
+def test_the_majority_is_that_of_the_right_labels():
+    counts = ((1, 6, 0), (0, 2, 0), (0, 1, 0))
+    assert Confusion(labels=("a", "b", "c"), counts=counts).majority() == 0.7
+    assert Confusion(labels=("a", "b"), counts=((0, 0), (0, 0))).majority() is None

@@ -23,6 +23,7 @@ from adaptlab.tasks.add import Add
 from adaptlab.tasks.sort_descending import SortDescending
 
 TASK = SortDescending(length=3, alphabet=4)
+CHANCE = TASK.chance()
 
 
 def row(
@@ -53,7 +54,10 @@ FULL = row("full", {"name": "full_finetuning"}, 1.0)
 
 
 def by_label(*rows: MeasuredRow) -> dict[str, Evidence]:
-    return {one.subject.method: one for one in evidence((FULL, *rows), "full", TASK, None)}
+    return {
+        one.subject.method: one
+        for one in evidence((FULL, *rows), "full", TASK, None, chance=CHANCE)
+    }
 
 
 def labels(evidences: tuple[object, ...]) -> list[str]:
@@ -75,7 +79,7 @@ def test_with_one_layer_prefix_and_soft_prompt_are_one_piece_of_evidence():
 
 def test_with_two_layers_they_are_two():
     rows = [row("prefix", PREFIX, layers=2), row("prompt", PROMPT, layers=2)]
-    found = {one.subject.method: one for one in evidence(rows, None, TASK, None)}
+    found = {one.subject.method: one for one in evidence(rows, None, TASK, None, chance=CHANCE)}
     assert labels(found["prefix"].others) == ["prompt"]
     assert found["prefix"].equivalent == ()
 
@@ -158,12 +162,14 @@ def test_the_scores_of_a_mixtures_tasks_count_together():
 def test_a_base_says_nothing_about_a_method_that_does_not_start_from_it():
     rows = [FULL, row("scratch", {"name": "from_scratch"}), row("lora", LORA)]
     base = BaseEvidence(accuracy=0.1, chance=0.0)
-    found = {one.subject.method: one for one in evidence(rows, "full", TASK, base)}
+    found = {one.subject.method: one for one in evidence(rows, "full", TASK, base, chance=CHANCE)}
     assert (found["scratch"].base, found["lora"].base) == (None, base)
     assert (found["scratch"].base_has_tasks, found["lora"].base_has_tasks) == (False, True)
 
 
 @pytest.mark.parametrize("has_tasks", [True, False])
 def test_it_is_recorded_if_the_base_has_tasks_that_were_not_scored(has_tasks: bool):
-    (found,) = evidence([FULL, row("lora", LORA)], "full", TASK, None, base_has_tasks=has_tasks)
+    (found,) = evidence(
+        [FULL, row("lora", LORA)], "full", TASK, None, chance=CHANCE, base_has_tasks=has_tasks
+    )
     assert (found.base, found.base_has_tasks) == (None, has_tasks)

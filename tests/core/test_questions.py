@@ -265,6 +265,16 @@ def test_a_method_works_if_it_exceeds_the_base_alone_and_chance():
     )
 
 
+def test_always_giving_the_most_common_label_of_the_items_does_not_work():
+    often = method("a", *[0.875] * 24)
+    assert often.scores is not None
+    known = often.model_copy(update={"scores": often.scores.model_copy(update={"majority": 0.875})})
+    base, works = method("frozen", *[0.0] * 24), QuestionSpec(decide="works", margin=0.1)
+    for one, said in ((often, "a (87.5 %) works"), (known, "a (87.5 %) does not work")):
+        tables = [TableState(place=PLACE, methods=(base, one), chance=0.5)]
+        assert said in look(works, tables).sentence
+
+
 def test_methods_are_compared_with_the_one_that_is_named():
     methods = method("full", *[1.0] * 12), method("a", *[0.95] * 12), method("b", *[0.0] * 12)
     found = seen(WITHIN, *methods)

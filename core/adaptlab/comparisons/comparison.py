@@ -31,7 +31,7 @@ from adaptlab.statistics.failing import (
 from adaptlab.statistics.intervals import Interval, mean_interval, unseen_failure_rate
 from adaptlab.statistics.pairs import PairedDifference, paired_difference, shared_seeds
 from adaptlab.statistics.ranks import RankInterval, could_be_best, rank_intervals
-from adaptlab.statistics.scores import Scores
+from adaptlab.statistics.scores import Scores, guessing_accuracy
 from adaptlab.values import Value
 
 NO_ANSWERS: Mapping[int, str] = MappingProxyType({})
@@ -81,9 +81,10 @@ class Comparison(Value):
     `axis` is what the budgets limit. `comparisons` is the number of pairs for which p-values are
     corrected. `unseen_failure_rate` is the share of seeds that may fail although none of this
     number of seeds did. A seed of any row fails if it is below `failing_below`: half way from
-    `chance`, the accuracy of guessing, to the median seed of the best row, and at least 10 % of the
-    way from chance to 1. If `voided`, the settings differ so that the scores answer different
-    questions, and nothing is concluded. `sentence` is the whole finding.
+    `chance`, the accuracy of guessing or of always giving the items' most common label, to the
+    median seed of the best row, and at least 10 % of the way from chance to 1. If `voided`, the
+    settings differ so that the scores answer different questions, and nothing is concluded.
+    `sentence` is the whole finding.
     """
 
     task: str
@@ -132,7 +133,8 @@ def compare(
         tables: the number of tasks in the study, among which the 5 % of tables with a false
             "better" are divided.
         differences: the result of `comparability`.
-        chance: the accuracy of guessing, above which the gain of a seed is measured.
+        chance: the accuracy of guessing on the task. The gain of a seed is measured above it, or
+            above the majority of the scored items if that is more (`guessing_accuracy`).
         of_bases: warnings about the base models.
         answers: by budget, the answers of a study that chose its own seeds. The tests here assume a
             number of seeds that was fixed before, so they give no verdicts then, and the answers
@@ -154,6 +156,7 @@ def compare(
         return intervals[row.method, row.budget]
 
     voided = any(difference.weight == "voids" for difference in differences)
+    chance = guessing_accuracy(chance, rows)
     below = failing_below(rows, chance, counting)
     kinds = [warning.kind for warning in of_bases]
     unlearned, works = kinds.count("base_not_learned"), "base_works_alone" in kinds

@@ -108,10 +108,12 @@ def evidence(
     task: Task,
     base: BaseEvidence | None,
     *,
+    chance: float,
     base_has_tasks: bool = True,
 ) -> Iterator[Evidence]:
     """Yield the evidence on every trained piece except the reference.
 
+    `chance` is the accuracy on the scored items that needs no skill, as in their comparison.
     `base_has_tasks` is False for an imported base, which was pretrained on none of our tasks.
     """
     trained = [piece for piece in pieces(rows) if piece.first.parameters]
@@ -133,7 +135,7 @@ def evidence(
             base=base if piece.first.method.starts_from_base else None,
             base_has_tasks=base_has_tasks and piece.first.method.starts_from_base,
             chance_loss=task.chance_loss(),
-            chance_accuracy=task.chance(),
+            chance_accuracy=chance,
             counted_length=task.counted_length(),
         )
 

@@ -134,6 +134,14 @@ class Confusion(Value):
     labels: tuple[str, ...]
     counts: tuple[tuple[int, ...], ...]
 
+    def majority(self) -> float | None:
+        """Return the share of the most common right label, None without items.
+
+        It is the accuracy of always giving that label.
+        """
+        right = [sum(row) for row in self.counts]
+        return max(right) / total if (total := sum(right)) else None
+
 
 class Evaluation(Value):
     """The exact-match score of one replicate on one task.
@@ -163,6 +171,11 @@ class Evaluation(Value):
     def accuracy(self) -> float:
         """The share of items with every counted token correct."""
         return self.correct / self.total
+
+    @property
+    def majority(self) -> float | None:
+        """The accuracy of always giving the items' most common label, if known."""
+        return None if self.confusion is None else self.confusion.majority()
 
 
 class Excerpt(Value):

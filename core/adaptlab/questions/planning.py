@@ -17,6 +17,7 @@ from adaptlab.questions.rates import FIRST_EVIDENCE_SEED, SWEEP_SEEDS, Tuned, Un
 from adaptlab.questions.statements import Evidence, Rule, Standing, rule_of
 from adaptlab.questions.wording import ending_sentence, goal_text, table_sentence
 from adaptlab.statistics.anytime import least_seeds
+from adaptlab.statistics.scores import guessing_accuracy
 from adaptlab.studies.question import QuestionLimits
 from adaptlab.studies.study import QuestionSpec
 from adaptlab.values import Value
@@ -183,7 +184,12 @@ class _Table:
         self.evidence = Evidence({k: v for k, v in scores.items() if v is not None}, self.rule)
         scored = [label for label in self.able if label in scores]
         self.goals = (
-            goals_of(question, self.evidence, scored, table.chance)
+            goals_of(
+                question,
+                self.evidence,
+                scored,
+                guessing_accuracy(table.chance, self.evidence.scores.values()),
+            )
             if len(scored) > 1
             else Goals((), tuple(scored), {})
         )

@@ -13,7 +13,7 @@ from adaptlab.statistics.intervals import (
     unseen_failure_rate,
 )
 from adaptlab.statistics.pairs import PairedDifference, holm, paired_difference, sign_flip
-from adaptlab.statistics.scores import Scores, scores_of
+from adaptlab.statistics.scores import Scores, guessing_accuracy, scores_of
 
 __all__ = [
     "ChosenBest",
@@ -23,6 +23,7 @@ __all__ = [
     "Scores",
     "chosen_best",
     "failing_seeds",
+    "guessing_accuracy",
     "holm",
     "mean_interval",
     "paired_difference",

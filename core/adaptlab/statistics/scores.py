@@ -1,6 +1,6 @@
 """The outcomes of one method: items that each seed got right."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Self, TypeAlias
 
 from pydantic import Field, model_validator
@@ -25,6 +25,8 @@ class Scores(Value):
     without a budget, which is compared at every budget. `parameters` is the number of trained
     parameters, `trials` the number of tuning trials per seed. `bases` gives the replicate of the
     base model that each seed starts from, if it is recorded: seeds on one base are not independent.
+    `majority` is the accuracy of always giving the items' most common label, None unless the task
+    chooses among labels.
     """
 
     method: str
@@ -35,6 +37,7 @@ class Scores(Value):
     items: Annotated[int, Field(ge=1)]
     outcomes: tuple[str, ...]
     bases: tuple[int, ...] = ()
+    majority: Annotated[float, Field(gt=0, le=1)] | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -109,4 +112,14 @@ def scores_of(
         items=totals.pop(),
         outcomes=tuple(one.outcomes for one in ordered),
         bases=tuple(bases[one.seed] for one in ordered) if bases else (),
+        majority=next((one.majority for one in ordered if one.majority is not None), None),
     )
+
+
+def guessing_accuracy(chance: float, rows: Iterable[Scores]) -> float:
+    """Return the accuracy on the items of `rows` that needs no skill.
+
+    It is the task's `chance` or, if that is more, the share of the most common label among the
+    items. Of 50 items, more may have that label than in the whole dataset.
+    """
+    return max((chance, *(row.majority for row in rows if row.majority is not None)))

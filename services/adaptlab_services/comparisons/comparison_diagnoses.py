@@ -37,7 +37,15 @@ def diagnoses(
     ]
     reference_label = None if reference is None else reference.label
     base, has_tasks = _base(scored), any(job.spec.base_tasks for r in scored for job in r.jobs)
-    for case in evidence(measured, reference_label, task, base, base_has_tasks=has_tasks):
+    cases = evidence(
+        measured,
+        reference_label,
+        task,
+        base,
+        chance=comparison.chance,
+        base_has_tasks=has_tasks,
+    )
+    for case in cases:
         diagnosis = diagnose(case)
         labels = (diagnosis.method, *diagnosis.equivalent)
         behind = any(not _could_be_best(by_label[label], comparison) for label in labels)

@@ -29,7 +29,7 @@ from adaptlab.measurements.results import Evaluation
 from adaptlab.plugins.method import Passes, methods_without_base
 from adaptlab.specs.resolve import model_shape
 from adaptlab.specs.resolved import ResolvedAdapt, UnreadSpec
-from adaptlab.statistics import Scores, scores_of
+from adaptlab.statistics import Scores, guessing_accuracy, scores_of
 from adaptlab.statistics.confusions import macro_f1, mean_over_seeds
 from adaptlab.statistics.failing import failing_below
 from adaptlab.studies.study_plan import Role
@@ -366,9 +366,10 @@ def already_working(
 
 
 def chance_of(row: Row) -> float:
-    """Return the accuracy of guessing on the task of a row."""
-    resolved = row.jobs[0].resolved
-    return resolved.task.chance() if isinstance(resolved, ResolvedAdapt) else 0.0
+    """Return the accuracy of guessing on the task of a row, and on its items."""
+    resolved, scores = row.jobs[0].resolved, row.scores()
+    chance = resolved.task.chance() if isinstance(resolved, ResolvedAdapt) else 0.0
+    return guessing_accuracy(chance, () if scores is None else (scores,))
 
 
 def unread_warnings(rows: Sequence[Row]) -> tuple[ComparisonWarning, ...]:

@@ -120,11 +120,21 @@ def carried_rows(
     ]
     labels = task_labels([change.task for _, change in changes])
     return tuple(
-        CarriedRow(
-            name, label, change, next((c for task, c in chances if task == change.task), None)
-        )
+        CarriedRow(name, label, change, _guessing(change, chances, evaluations))
         for label, (name, change) in zip(labels, changes, strict=True)
     )
+
+
+def _guessing(
+    change: ScoreChange,
+    chances: Sequence[tuple[Mapping[str, object], float]],
+    evaluations: Sequence[EvaluationView],
+) -> float | None:
+    """Return the accuracy without skill on the items of a change, if known."""
+    chance = next((chance for task, chance in chances if task == change.task), None)
+    confusions = (one.confusion for one in evaluations if one.task == change.task)
+    shares = (one.majority() for one in confusions if one is not None)
+    return None if chance is None else max((chance, *(s for s in shares if s is not None)))
 
 
 def score_table(
