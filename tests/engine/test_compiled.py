@@ -27,6 +27,7 @@ from torch.nn import functional
 from adaptlab.engine import compiled, grouped
 from adaptlab.engine.activations import gelu
 from adaptlab.engine.compiled import compile_kernels, forget_kernels, kernels_for
+from adaptlab.engine.dropout import TrainingStep, dropped
 from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.model import Model
 from adaptlab.engine.run import run
@@ -131,6 +132,61 @@ def test_the_gradient_of_chosen_rows_is_their_sum_whatever_the_threads(dtype: to
     assert near(sums[0], taken.transpose(1, 2) @ incoming.double().view(2, 600, 24), 8)
     assert torch.equal(sums[0], sums[1])
     assert torch.equal(sums[0], sums[2])
+
+
+ROWS: dict[str, tuple[Callable[[Tensor], Tensor], int, slice]] = {
+    "embedded": (lambda x: x.view(3, 4, 12, 120), 12, slice(None)),
+    "last rows": (lambda x: x.view(3, 4, 12, 120)[:, :, 9:], 12, slice(9, None)),
+    "pattern": (lambda x: x.view(3, 4, 4, 5, 72), 5, slice(0, 5)),
+    "transposed": (lambda x: x.view(3, 4, 5, 12, 24).movedim(-1, 2), 5, slice(None)),
+    "of all items": (lambda x: x[:4320].view(3, 1, 12, 120).expand(3, 7, 12, 120), 12, slice(12)),
+    "every other": (lambda x: x.view(3, 4, 12, 120)[..., ::2], 30, slice(3, 27, 2)),
+    "many": (lambda x: x.repeat(9).view(3, 2, 180, 144), 180, slice(None)),
+}
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("layout", ROWS)
+@pytest.mark.parametrize("dtype", DIGITS)
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_dropout_and_its_gradient_are_those_of_torch_in_every_bit(
+    dtype: torch.dtype, layout: str, rate: float
+):
+    arranged, length, rows = ROWS[layout]
+    (values,) = drawn((17280,), dtype=dtype)
+    values[:3] = torch.tensor([torch.nan, torch.inf, -0.0])
+    at = TrainingStep(torch.tensor(3), torch.tensor([5, -1, 5]), first_item=2)
+
+    def found() -> list[Tensor]:
+        x = values.clone().requires_grad_()
+        y = dropped(arranged(x), rate, at, "blocks.0.attn", length, rows)
+        (slope,) = torch.autograd.grad(y, x, torch.ones_like(y) / 3)
+        names.append(type(y.grad_fn).__name__)
+        return [y.detach(), slope]
+
+    names: list[str] = []
+    compiled_ones = found()
+    forget_kernels()
+    plain = found()
+    assert names[0] == "_DroppedBackward" != names[1]
+    bits = torch.int32 if dtype == torch.float32 else torch.int16
+    for one, other in zip(compiled_ones, plain, strict=True):
+        assert torch.equal(one.isnan(), other.isnan())
+        one, other = (part.nan_to_num(0.0, torch.inf).contiguous() for part in (one, other))
+        assert torch.equal(one.view(bits), other.view(bits))
+    assert 0 < (plain[0] == 0).double().mean() < 1
+
+
+@pytest.mark.usefixtures("kernels")
+def test_dropout_is_the_same_whatever_the_threads():
+    (x,) = drawn((2, 64, 19, 96), dtype=torch.float32)
+    at, found = TrainingStep(torch.tensor(1), torch.tensor([0, 1])), list[Tensor]()
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        found.append(dropped(x.requires_grad_(), 0.1, at, "embed", 19, slice(None)))
+    torch.set_num_threads(1)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
 
 
 @pytest.mark.usefixtures("kernels")

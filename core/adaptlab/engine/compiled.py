@@ -90,6 +90,10 @@ class Kernels:
         )  # fmt: skip
         return sums
 
+    def dropout(self, argument: ctypes.Structure, replicates: int) -> None:
+        """Apply dropout as its argument says; see `fused_dropout.py`."""
+        self.library.dropout(ctypes.byref(argument), _count(replicates), torch.get_num_threads())
+
     def _sizes(self, rows: int, weight: Tensor) -> tuple[ctypes.c_int64, ...]:
         groups, width = weight.shape
         return _count(groups), _count(rows // groups), _count(width)

@@ -1,6 +1,7 @@
-"""Dropout by one kernel forward and one backward on a GPU.
+"""Dropout by one kernel forward and one backward.
 
-Without it both take nine, and the mask is stored in between. The kernel draws it in either pass.
+Without it both take nine, and the mask is stored in between. The kernel draws it in either pass. It
+is one of CUDA on a GPU, and one of C on a processor.
 """
 
 import ctypes
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from adaptlab.engine.compiled import Kernels, kernels_for
 from adaptlab.engine.cuda_kernels import CudaKernel, cuda_kernels
 from adaptlab.engine.dropout_masks import Masks
 from adaptlab.engine.fused_draws import draws_are_fused
@@ -35,7 +37,10 @@ _Strides = ctypes.c_longlong * 5
 
 
 class _Dropout(ctypes.Structure):
-    """As in `dropout.cu`."""
+    """As in `dropout.cu` and `kernels.c`.
+
+    `scale` is what the kernel of CUDA multiplies by, and that of C divides by.
+    """
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("x", "y", "step", "seeds")),
@@ -52,10 +57,10 @@ def fused_dropout(
 ) -> Float[Tensor, "R B *H Q C"] | None:
     """Return x after dropout, equal bit for bit to `masks.applied(x)`.
 
-    None if there is no kernel for it: on a CPU, for an unusual shape, or if the kernel cannot be
-    compiled or was seen to compute something else on this device.
+    None if there is no kernel for it: for an unusual shape, without a compiler, or if the kernel of
+    a GPU was seen to compute something else.
     """
-    kernel = _kernels(x.device).of.get(x.dtype)
+    kernel = _kernels(x.device).of.get(x.dtype) or kernels_for(x)
     if kernel is None or not _is_usual(x, masks):
         return None
     fused: Tensor = _Dropped.apply(x, masks, kernel)  # pyright: ignore[reportAssignmentType]
@@ -66,7 +71,9 @@ class _Dropped(torch.autograd.Function):
     """Dropout by a kernel; the backward pass draws the mask again."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, masks: Masks, kernel: CudaKernel) -> Tensor:  # torch's context
+    def forward(  # torch's context is of any type
+        ctx: Any, x: Tensor, masks: Masks, kernel: CudaKernel | Kernels
+    ) -> Tensor:
         ctx.masks, ctx.kernel = masks, kernel
         return _computed(kernel, x, masks)
 
@@ -78,10 +85,11 @@ class _Dropped(torch.autograd.Function):
         return _computed(ctx.kernel, grad_outputs[0], ctx.masks), None, None
 
 
-def _computed(kernel: CudaKernel, x: Tensor, masks: Masks) -> Tensor:
+def _computed(kernel: CudaKernel | Kernels, x: Tensor, masks: Masks) -> Tensor:
     y = torch.empty_like(x)
     *_, rows, columns = x.shape
     first_row, _, row_step = masks.rows.indices(masks.length)
+    divides = isinstance(kernel, Kernels)
     heads = x.shape[2] if x.dim() == 5 else 1
     argument = _Dropout(
         x=x.data_ptr(),
@@ -90,7 +98,7 @@ def _computed(kernel: CudaKernel, x: Tensor, masks: Masks) -> Tensor:
         seeds=masks.seeds.data_ptr(),
         stream=masks.stream,
         below=masks.below,
-        scale=_factor(masks.rate, x.dtype, x.device),
+        scale=1 - masks.rate if divides else _factor(masks.rate, x.dtype, x.device),
         first_item=masks.first_item,
         first_row=first_row,
         row_step=row_step,
@@ -102,6 +110,9 @@ def _computed(kernel: CudaKernel, x: Tensor, masks: Masks) -> Tensor:
         rows=rows,
         columns=columns,
     )
+    if isinstance(kernel, Kernels):
+        kernel.dropout(argument, len(x))
+        return y
     blocks = -(-heads * rows * columns // (THREADS * VALUES_PER_THREAD))
     kernel((len(x) * x.shape[1], min(blocks, MOST_BLOCKS)), THREADS, argument)
     return y

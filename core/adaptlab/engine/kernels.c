@@ -179,3 +179,63 @@ void rows_backward(const number *dy, const int64_t *taken, float *sums, int64_t 
         }
     }
 }
+
+struct Dropout { /* as in fused_dropout.py */
+    const number *x;
+    number *y;
+    const int64_t *step, *seeds;
+    uint64_t stream;
+    int64_t below; /* a value is zeroed if its draw is less */
+    double share;  /* of the values that are not zeroed */
+    int64_t first_item;
+    int64_t first_row, row_step, length; /* which rows of `length` positions x holds */
+    int64_t from[5], to[5];              /* strides of x and y: replicate, item, head, row, column */
+    uint32_t items, heads, rows, columns;
+};
+
+static inline uint64_t mixed(uint64_t value) { /* SplitMix64, as in counter.py */
+    value += 0x9E3779B97F4A7C15ULL;
+    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    value = (value ^ (value >> 27)) * 0x94D049BB133111EBULL;
+    return value ^ (value >> 31);
+}
+
+static inline number drop(number value, uint64_t counters, int64_t below, float share) {
+    number kept;
+    store(&kept, load(&value) / share);
+    return (int64_t)(mixed(counters) >> 1) < below ? 0 : kept;
+}
+
+/* y from x: values are zeroed where their draws are below a limit, and the others scaled up. The
+ * gradient is the same function of the gradient. */
+void dropout(const struct Dropout *d, int64_t replicates, int threads) {
+    const int64_t both = replicates * d->items, rows = d->rows, columns = d->columns;
+    const int64_t all = both * d->heads * rows * columns, below = d->below;
+    const int64_t *from = d->from, *to = d->to;
+    const uint64_t draws = mixed(mixed(d->stream) ^ (uint64_t)*d->step);
+    const float share = (float)d->share;
+    const int in_line = from[4] == 1 && to[4] == 1; /* for which compilers make the faster loop */
+#pragma omp parallel for num_threads(threads) schedule(static) if (all > AT_LEAST)
+    for (int64_t i = 0; i < both; i++) {
+        const int64_t replicate = i / d->items, item = i % d->items;
+        const uint64_t seed = mixed(draws ^ (uint64_t)d->seeds[replicate]);
+        const uint64_t key = mixed(seed ^ (uint64_t)(d->first_item + item));
+        for (int64_t j = 0; j < d->heads * rows; j++) {
+            const int64_t head = j / rows, row = j % rows;
+            const int64_t position = head * d->length + d->first_row + row * d->row_step;
+            const uint64_t first = (uint64_t)(position * columns);
+            const number *x = d->x + replicate * from[0] + item * from[1] + head * from[2];
+            number *y = d->y + replicate * to[0] + item * to[1] + head * to[2];
+            x += row * from[3];
+            y += row * to[3];
+            if (in_line) {
+#pragma omp simd
+                for (int64_t k = 0; k < columns; k++)
+                    y[k] = drop(x[k], key ^ (first + (uint64_t)k), below, share);
+            } else {
+                for (int64_t k = 0; k < columns; k++)
+                    y[k * to[4]] = drop(x[k * from[4]], key ^ (first + (uint64_t)k), below, share);
+            }
+        }
+    }
+}
