@@ -149,7 +149,7 @@ def test_a_step_has_the_losses_and_gradients_of_the_plain_path(
     base = base_tensors(plan, 2)
     owned = trainables(plan, base)
     everyone = range(plan.replicates)
-    (one,) = passes(plan, base, everyone, owned.flat, owned.decays, 4, recomputes=recomputes)
+    ((one,),) = passes(plan, base, everyone, owned.flat, owned.decays, 4, recomputes=recomputes)
     batch = items(plan, 6).each(lambda tensor: tensor[:: plan.trials])
     ends: list[tuple[Tensor, Tensor]] = []
     for fused in (False, True):

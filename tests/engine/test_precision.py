@@ -84,7 +84,7 @@ def test_a_pass_in_bfloat16_has_the_gradient_of_its_float32_weights(parts: int):
     )
     owned = trainables(plan, {n: t.float() for n, t in base_tensors(plan).items()})
     made = items(plan, 4)
-    (one,) = passes(plan, {}, range(2), owned.flat, owned.decays, 2)
+    ((one,),) = passes(plan, {}, range(2), owned.flat, owned.decays, 2)
     for _ in range(2):  # what the pass computes with follows the weights
         owned.flat.mul_(1.25)
         found, losses = one.gradient(made, 0, parts)
@@ -132,7 +132,7 @@ def test_only_the_products_of_steps_are_rounded_to_tf32(
     )
     assert plan.dtype == plan.training_dtype == torch.float32
     owned = trainables(plan, {n: t.float() for n, t in base_tensors(plan).items()})
-    (one,) = passes(plan, {}, range(plan.replicates), owned.flat, owned.decays, plan.replicates)
+    ((one,),) = passes(plan, {}, range(plan.replicates), owned.flat, owned.decays, plan.replicates)
     products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
     seen: set[tuple[object, object]] = set()
     gradient = Trainables.gradient

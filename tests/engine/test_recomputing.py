@@ -61,7 +61,7 @@ def moved(plan: Plan, base: dict[str, Tensor]) -> Trainables:
 def one_pass(plan: Plan, base: dict[str, Tensor], replicates: int = 4) -> Pass:
     owned = moved(plan, base)
     flat = owned.flat[:replicates]
-    return passes(plan, base, range(replicates), flat, owned.decays, replicates)[0]
+    return passes(plan, base, range(replicates), flat, owned.decays, replicates)[0][0]
 
 
 @pytest.mark.parametrize(("name", "family"), [pair for pair in PAIRS if pair[1] != "formal"])

@@ -130,7 +130,7 @@ def test_blocks_that_are_computed_again_hold_less(method: str):
     )
     base = {name: tensor.to(CUDA) for name, tensor in base_tensors(plan).items()}
     owned = trainables(plan, base)
-    (one,) = passes(plan, base, range(1), owned.flat, owned.decays, 1)
+    ((one,),) = passes(plan, base, range(1), owned.flat, owned.decays, 1)
     batch = items(plan, 256)
     peaks: list[int] = []
     found: list[torch.Tensor] = []

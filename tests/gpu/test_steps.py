@@ -284,6 +284,6 @@ def passed(plan: Plan, tensors: dict[str, torch.Tensor]) -> tuple[Pass, Items]:
     base = {name: tensor.to(CUDA, plan.dtype) for name, tensor in tensors.items()}
     allocated = trainables(plan, base)
     everyone = range(plan.replicates)
-    (one,) = passes(plan, base, everyone, allocated.flat, allocated.decays, plan.replicates)
+    ((one,),) = passes(plan, base, everyone, allocated.flat, allocated.decays, plan.replicates)
     batch = items(plan, 6)
     return one, batch.each(lambda tensor: tensor[:: plan.trials])

@@ -17,7 +17,7 @@ from torch import Tensor
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.found_prompts import found_prompts
 from adaptlab.engine.outcome import TrainingOutcome
-from adaptlab.engine.passes import arranged, in_passes, passes
+from adaptlab.engine.passes import arranged, joined, passes
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.standing import Standings, measured_standings
 from adaptlab.measurements.results import ReplicateResult
@@ -103,5 +103,5 @@ def _standings(
     ]
     live = arranged(alive, plan.trials)
     flat = trainables.flat if len(live) == plan.replicates else trainables.flat[live]
-    parts = passes(plan, base, live, flat, trainables.decays, len(live))
-    return Standings.of(plan, live, in_passes(parts, lambda part: measured_standings(plan, part)))
+    (parts,) = passes(plan, base, live, flat, trainables.decays, len(live))
+    return Standings.of(plan, live, joined([measured_standings(plan, part) for part in parts]))

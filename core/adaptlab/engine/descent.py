@@ -15,9 +15,10 @@ from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.chunks import StepDivision, fitting, more_parts
 from adaptlab.engine.early_stopping import Patience
 from adaptlab.engine.items import Items
+from adaptlab.engine.lanes import Lanes
 from adaptlab.engine.making import items_of_steps
 from adaptlab.engine.optim import AdamW, schedule_factor
-from adaptlab.engine.passes import Pass, arranged, in_passes, passes, seeds_of
+from adaptlab.engine.passes import Cut, Pass, arranged, joined, passes, seeds_of
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.plugins import ENGINE_SEARCHES
 from adaptlab.engine.tensors import Float, Int, Shaped
@@ -62,6 +63,7 @@ class Descent:
         self.live = arranged(range(plan.replicates), plan.trials)
         self._most_passes = 1
         self.recomputes = False
+        self.lanes = Lanes(torch.get_num_threads())
         self._plan, self._base, self._memory_bytes = plan, base, memory_bytes
         self._all = self._trainables = trainables
         self._optimiser = _optimiser(plan, base, trainables)
@@ -69,7 +71,8 @@ class Descent:
         rule = plan.early_stopping
         self._patience = None if rule is None else Patience.begin(rule, trainables.flat)
         self._most, self._parts = plan.replicates, training.accumulation
-        self._passes: list[Pass] = []
+        self._tokens = 0
+        self._shares: list[list[Pass]] = []
 
     @property
     def division(self) -> StepDivision:
@@ -83,13 +86,14 @@ class Descent:
 
     def step(self, items: Items, step: int) -> Float[Tensor, "L"]:
         """Update every live replicate and return the losses before the update."""
-        if not self._passes:
+        if not self._shares:
             self._divide(items)
         training = self._plan.training
         factor = schedule_factor(step, training.steps, training.warmup_fraction, training.schedule)
         if isinstance(self._optimiser, AdamW):
             return self._descend(self._optimiser, items, step, factor)
-        gradient, losses = self._within_memory(lambda: self._gradient(items, step))
+        slopes = self._within_memory(lambda: self._slopes(items, step))
+        gradient, losses = (joined(values) for values in zip(*slopes, strict=True))
         self._search(self._optimiser, items, step, (gradient, losses), factor)
         return losses
 
@@ -97,15 +101,23 @@ class Descent:
         """Move the weights along the gradient; return the losses [L]."""
         optimiser.begin(self._rates * factor)
 
-        def work() -> tuple[Tensor | None, Tensor]:
-            if len(self._passes) > 1 or self._parts > 1:
-                return self._gradient(items, step)
-            return self._passes[0].gradient_or_move(items, step, optimiser.move)
+        def work() -> Sequence[tuple[Tensor | None, Tensor]]:
+            if self._alone is None or self._parts > 1:
+                return self._slopes(items, step)
+            return [self._alone.gradient_or_move(items, step, optimiser.move)]
 
-        gradient, losses = self._within_memory(work)
-        if gradient is not None:
-            optimiser.move(gradient)
-        return losses
+        slopes = self._within_memory(work)
+        gradients = iter(gradient for gradient, _ in slopes)
+
+        def move(moved: tuple[Cut, Tensor | None]) -> None:
+            cut, gradient = moved
+            if gradient is not None:
+                optimiser.move(gradient, cut.rows)
+
+        # Only now, because the gradients may have been computed again in smaller passes.
+        moves = [[(part.cut, next(gradients)) for part in own] for own in self._shares]
+        self.lanes.each(moves, move)
+        return joined([losses for _, losses in slopes])
 
     def _search(
         self,
@@ -132,13 +144,12 @@ class Descent:
 
     def _losses(self, flat: Tensor, items: Items, step: int) -> Tensor:
         """Return the losses [L] of other weights, pass by pass."""
-        decays = self._trainables.decays
-        tried = passes(self._plan, self._base, self.live, flat, decays, self._most)
-        return in_passes(tried, lambda part: part.mean_losses(items, step, self._parts))
+        tried = self._passes_over(self.live, flat)
+        return self._in_lanes(tried, lambda part: part.mean_losses(items, step, self._parts))
 
     def measure(self, work: Callable[[Pass], Tensor]) -> Shaped[Tensor, "L ..."]:
         """Return the results of `work` for the live replicates."""
-        return self._within_memory(lambda: in_passes(self._passes, work))
+        return self._within_memory(lambda: self._in_lanes(self._shares, work))
 
     def standing(
         self, replicates: Sequence[int], work: Callable[[Pass], Tensor]
@@ -147,7 +158,7 @@ class Descent:
 
         They may have been left out.
         """
-        return self._within_memory(lambda: in_passes(self._as_ended(replicates), work))
+        return self._within_memory(lambda: self._in_lanes(self._as_ended(replicates), work))
 
     def impatient(self, losses: Sequence[float]) -> list[int]:
         """Return the replicates that stop early after validation losses [L]."""
@@ -164,6 +175,10 @@ class Descent:
         self._narrow(live, rows)
         self._all.flat[[present[row] for row in left_out]] = final_weights
         return rows
+
+    def close(self) -> None:
+        """End the threads of lanes."""
+        self.lanes.close()
 
     def finish(self) -> None:
         """Write the final weights of live replicates into the trainables of all."""
@@ -210,21 +225,38 @@ class Descent:
             rule = self._patience.rule
             self._patience = Patience(rule, state.best, list(state.lowest), list(state.waited))
 
-    def _as_ended(self, replicates: Sequence[int]) -> list[Pass]:
+    def _as_ended(self, replicates: Sequence[int]) -> list[list[Pass]]:
         """Return passes over the weights that replicates would end with now."""
         if self._patience is None and list(replicates) == self.live:
-            return self._passes
+            return self._shares
         place = {replicate: row for row, replicate in enumerate(self.live)}
         rows = [row for row, replicate in enumerate(replicates) if replicate in place]
         flat = self._all.flat[self._place(replicates)]
         flat[rows] = self._kept()[[place[replicates[row]] for row in rows]]
-        decays = self._trainables.decays
-        return passes(self._plan, self._base, replicates, flat, decays, self._most)
+        return self._passes_over(replicates, flat)
 
     def _kept(self) -> Tensor:
         """Return the weights [L, N] that live replicates would end with now."""
         flat = self._trainables.flat
         return flat if self._patience is None else self._patience.kept(flat)
+
+    def _passes_over(self, replicates: Sequence[int], flat: Tensor) -> list[list[Pass]]:
+        """Return passes over weights [W, N] of replicates, by lane."""
+        lanes = self.lanes.count(self._plan, len(replicates), self._most, self._tokens)
+        return passes(
+            self._plan,
+            self._base,
+            replicates,
+            flat,
+            self._trainables.decays,
+            self._most,
+            lanes,
+            recomputes=self.recomputes,
+        )
+
+    def _in_lanes(self, shares: Sequence[Sequence[Pass]], work: Callable[[Pass], Tensor]) -> Tensor:
+        """Return the results [L, ...] of `work` for the rows of all passes."""
+        return joined(self.lanes.each(shares, work))
 
     def _narrow(self, live: list[int], rows: Tensor) -> None:
         """Restrict buffers, optimiser and passes to these rows."""
@@ -234,18 +266,19 @@ class Descent:
         self._rates = self._rates[rows]
         self._patience = None if self._patience is None else self._patience.of(rows)
         self.live = live
-        if self._passes:
-            self._cut(self._most)
+        if self._shares:
+            self._cut()
 
     def _divide(self, items: Items) -> None:
         """Measure how much fits in memory, and divide replicates and batches.
 
         Items can be shorter than those of later steps, so they are padded to the greatest length.
         """
-        self._cut(1)
+        padded, flat = items.padded(self._plan.task.sequence_length()), self._trainables.flat
+        one = passes(self._plan, self._base, self.live, flat, self._trainables.decays, 1)
         division = fitting(
-            self._passes[0],
-            items.padded(self._plan.task.sequence_length()),
+            one[0][0],
+            padded,
             self._parts,
             self._memory_bytes,
             self._base,
@@ -254,26 +287,23 @@ class Descent:
         if division is not None:
             self._most, self._parts = min(self._most, division.most), division.parts
             self.recomputes = division.recomputes
-        self._cut(self._most)
+        self._tokens = padded.tokens[0].numel()
+        self._cut()
 
-    def _cut(self, most: int) -> None:
-        flat, decays = self._trainables.flat, self._trainables.decays
-        self._passes = passes(
-            self._plan, self._base, self.live, flat, decays, most, recomputes=self.recomputes
-        )
+    def _cut(self) -> None:
+        self._shares = self._passes_over(self.live, self._trainables.flat)
 
-    def _gradient(self, items: Items, step: int) -> tuple[Tensor, Tensor]:
-        """Return the gradient [L, N] and losses [L], pass by pass."""
-        parts = self._parts
-        self._most_passes = max(self._most_passes, len(self._passes))
-        if len(self._passes) == 1:
-            return self._passes[0].gradient(items, step, parts)
-        gradient = torch.empty_like(self._trainables.flat)
-        losses: list[Tensor] = []
-        for part in self._passes:
-            gradient[part.cut.rows], part_losses = part.gradient(items, step, parts)
-            losses.append(part_losses)
-        return gradient, torch.cat(losses)
+    @property
+    def _alone(self) -> Pass | None:
+        """The pass of all replicates, None if there are several."""
+        ((first, *others), *further) = self._shares
+        return None if others or further else first
+
+    def _slopes(self, items: Items, step: int) -> list[tuple[Tensor, Tensor]]:
+        """Return the gradients [R, N] and losses [R] of all passes, in order."""
+        if self._most < len(self.live):
+            self._most_passes = max(self._most_passes, *map(len, self._shares))
+        return self.lanes.each(self._shares, lambda part: part.gradient(items, step, self._parts))
 
     def _within_memory(self, work: Callable[[], T]) -> T:
         """Return the result of `work`, with smaller passes if memory runs out."""
@@ -292,22 +322,22 @@ class Descent:
 
         If they have one item each as well, blocks are computed again in the backward pass.
         """
-        largest = max(part.cut.replicates for part in self._passes)
+        at_once = sum(max(part.cut.replicates for part in own) for own in self._shares)
         size = self._plan.training.batch_size
-        if largest == 1 and self._parts == size and self.recomputes:
+        if at_once == 1 and self._parts == size and self.recomputes:
             raise OutOfMemory(
                 "Not even one item of one replicate at a time fits in memory. Adapt a smaller base "
                 f"model, or raise the memory of a run (ADAPTLAB_MEMORY_BYTES): {reason}"
             )
-        if largest == 1 and self._parts == size:
+        if at_once == 1 and self._parts == size:
             self.recomputes = True
-        elif largest == 1:
+        elif at_once == 1:
             self._parts = more_parts(self._parts, size)
         else:
-            self._most = largest // 2
+            self._most = at_once // 2
         if self._plan.device.type == "cuda":
             torch.cuda.empty_cache()
-        self._cut(self._most)
+        self._cut()
 
     def _place(self, rows: Sequence[int]) -> Tensor:
         return torch.tensor(rows, dtype=torch.int64, device=self._plan.device)

@@ -7,6 +7,7 @@ the batch: rows are ordered by replicate, then by item.
 """
 
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
@@ -19,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from adaptlab.engine import grouped, recomputing
 from adaptlab.engine.attachments import Attachments
+from adaptlab.engine.lanes import MOST_LANES
 from adaptlab.engine.library_pass import Pass
 from adaptlab.engine.library_positions import Positions
 from adaptlab.engine.plugins import PatternRecorder
@@ -38,6 +40,8 @@ REGISTERED = "adaptlab"
 """The name of our attention and mask functions in the library's registries."""
 POOLED = ("BertModel", "RobertaModel", "ViTModel")
 """Architectures with a layer behind the last block that other tasks than ours need."""
+_MAKING = threading.Lock()
+"""While the library makes a module, it sets torch's type of new tensors for all threads."""
 OWN_SOFTMAX = ("softcap", "s_aux")
 """Options of an attention that the library's fused function ignores."""
 
@@ -416,10 +420,18 @@ def _built(family: Transformers) -> Any:
     return module.eval().requires_grad_(requires_grad=False)
 
 
-@lru_cache(maxsize=2)  # an adaptation has one; an evaluation may use a second
 def library_model(family: Transformers) -> LibraryModel:
-    """Return the library's model of a family, made once."""
-    return LibraryModel(family)
+    """Return the library's model of a family, made once per thread.
+
+    A pass sets its module, so passes that are computed side by side have one each.
+    """
+    return _of_thread(family, threading.get_ident())
+
+
+@lru_cache(maxsize=2 * (MOST_LANES + 1))  # an adaptation has one; an evaluation may use a second
+def _of_thread(family: Transformers, thread: int) -> LibraryModel:
+    with _MAKING:
+        return LibraryModel(family)
 
 
 def _library_functions() -> Mapping[str, Callable[..., Any]]:

@@ -19,6 +19,7 @@ GPU_AT_ONCE = 2**24
 FUSED_FROM = 2**15
 """Scalars per replicate from which torch's fused AdamW, one replicate at a time, is faster on a CPU
 than arithmetic on all at once: half the time per scalar, but a fixed cost per call."""
+EVERY = slice(None)
 
 
 @dataclass
@@ -79,13 +80,13 @@ class AdamW:
                 divisor.fill_(value)
 
     @torch.no_grad()
-    def move(self, gradient: Float[Tensor, "R N"]) -> None:
-        """Update every replicate by its gradient, which is clipped in place."""
+    def move(self, gradient: Float[Tensor, "W N"], rows: slice = EVERY) -> None:
+        """Update replicates by their gradient, which is clipped in place."""
         shares = clip_shares(gradient, self.gradient_clip)
         if self._is_fused():
-            self._move_fused(gradient.mul_(shares), self._rates)
+            self._move_fused(gradient.mul_(shares), rows)
         else:
-            self._move_all(gradient, shares, self._rates.unsqueeze(1))
+            self._move_all(gradient, shares, rows)
 
     def _corrections(self) -> tuple[float, float]:
         """Return what corrects mean and root mean square for starting at 0."""
@@ -95,46 +96,51 @@ class AdamW:
         flat = self.trainables.flat
         return flat.device.type == "cpu" and flat.shape[1] >= FUSED_FROM
 
-    def _move_fused(self, gradient: Tensor, learning_rates: Tensor) -> None:
+    def _move_fused(self, gradient: Tensor, rows: slice) -> None:
         """Update the replicates one by one, after weight decay."""
-        buffers = (self.trainables.flat, gradient, self._mean, self._square)
-        rates, decays = learning_rates.tolist(), self.weight_decays.tolist()
+        flat, mean, square = (of[rows] for of in (self.trainables.flat, self._mean, self._square))
+        buffers = (flat, gradient, mean, square)
+        rates, decays = self._rates[rows].tolist(), self.weight_decays[rows].tolist()
         for row, (rate, decay) in enumerate(zip(rates, decays, strict=True)):
-            flat, gradients, mean, square = ([buffer[row]] for buffer in buffers)
-            flat[0].addcmul_(flat[0], self.trainables.decays, value=-rate * decay)
+            weights, gradients, means, squares = ([buffer[row]] for buffer in buffers)
+            weights[0].addcmul_(weights[0], self.trainables.decays, value=-rate * decay)
             steps = [torch.tensor(float(self._step - 1))]  # the call adds one
             adamw(
-                flat, gradients, mean, square, [], steps, fused=True, amsgrad=False, maximize=False,
+                weights, gradients, means, squares, [], steps,
+                fused=True, amsgrad=False, maximize=False,
                 beta1=BETAS[0], beta2=BETAS[1], lr=rate, weight_decay=0.0, eps=EPSILON,
             )  # fmt: skip
 
-    def _move_all(self, gradient: Tensor, shares: Tensor, rates: Tensor) -> None:
-        """Update all replicates, block by block.
+    def _move_all(self, gradient: Tensor, shares: Tensor, rows: slice) -> None:
+        """Update these rows together, block by block.
 
-        `rates` and `shares`, which clip, are [R, 1].
+        `shares`, which clip, are [W, 1].
         """
-        decays = rates * self.weight_decays.unsqueeze(1)  # R, 1
-        width = self._block_width()
+        rates = self._rates[rows].unsqueeze(1)  # W, 1
+        decays = rates * self.weight_decays[rows].unsqueeze(1)
+        width = self._block_width(len(gradient))
         for first in range(0, gradient.shape[1], width):
             block = slice(first, first + width)
             gradient[:, block].mul_(shares)
-            self._move(block, gradient[:, block], rates, decays)
+            self._move((rows, block), gradient[:, block], rates, decays)
 
-    def _move(self, block: slice, gradient: Tensor, rates: Tensor, decays: Tensor) -> None:
-        """Update the scalars [R, W] of a block; rates and decays are [R, 1]."""
+    def _move(
+        self, place: tuple[slice, slice], gradient: Tensor, rates: Tensor, decays: Tensor
+    ) -> None:
+        """Update the scalars [W, B] of a block; rates and decays are [W, 1]."""
         mean, square, flat = (
-            each[:, block] for each in (self._mean, self._square, self.trainables.flat)
+            each[place] for each in (self._mean, self._square, self.trainables.flat)
         )
         of_mean, of_root = self._corrections() if self._divisors is None else self._divisors
         mean.lerp_(gradient, 1 - BETAS[0])
         square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
-        flat.mul_(1 - decays * self.trainables.decays[block])
+        flat.mul_(1 - decays * self.trainables.decays[place[1]])
         denominator = square.sqrt().div_(of_root).add_(EPSILON)
         flat.sub_(mean.div(denominator).mul_(rates / of_mean))
 
-    def _block_width(self) -> int:
+    def _block_width(self, replicates: int) -> int:
         """Return the columns per block, which bound the memory of its buffers."""
-        replicates, scalars = self.trainables.flat.shape
+        scalars = self.trainables.flat.shape[1]
         at_once = GPU_AT_ONCE if self.trainables.flat.is_cuda else SCALARS_AT_ONCE
         return max(1, min(scalars, at_once // replicates))
 

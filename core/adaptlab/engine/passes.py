@@ -43,6 +43,13 @@ class Cut:
         """The number of rows."""
         return self.rows.stop - self.rows.start
 
+    def shifted(self, rows: int, seeds: int) -> "Cut":
+        """Return the cut behind that many other rows and seeds."""
+        return Cut(
+            slice(rows + self.rows.start, rows + self.rows.stop),
+            slice(seeds + self.seeds.start, seeds + self.seeds.stop),
+        )
+
 
 @dataclass(frozen=True)
 class Pass:
@@ -185,17 +192,35 @@ def cuts(live: Sequence[int], trials: int, most: int) -> list[Cut]:
     divided: list[Cut] = []
     row = seed = 0
     for size, group in groupby(of_seed.values()):
-        for count in _evenly(len(list(group)), max(1, most // size)):
-            for part in _evenly(size, most) if size > most else [count * size]:
+        for count in _at_most(len(list(group)), max(1, most // size)):
+            for part in _at_most(size, most) if size > most else [count * size]:
                 divided.append(Cut(slice(row, row + part), slice(seed, seed + count)))
                 row += part
             seed += count
     return divided
 
 
-def _evenly(count: int, most: int) -> Iterator[int]:
-    """Split a count into as few, as equal parts as possible."""
-    parts = -(-count // most)
+def shares(live: Sequence[int], trials: int, most: int, lanes: int) -> list[list[Cut]]:
+    """Divide arranged replicates among lanes, and each lane's into cuts.
+
+    All lanes together compute at most `most` replicates at once.
+    """
+    seeds, divided, row = seeds_of(live, trials), list[list[Cut]](), 0
+    for size in _evenly(len(live), lanes) if live else ():
+        own = live[row : row + size]
+        seed = seeds.index(own[0] // trials)
+        divided.append([cut.shifted(row, seed) for cut in cuts(own, trials, most // lanes)])
+        row += size
+    return divided
+
+
+def _at_most(count: int, most: int) -> Iterator[int]:
+    """Split a count into as few parts as possible."""
+    return _evenly(count, -(-count // most))
+
+
+def _evenly(count: int, parts: int) -> Iterator[int]:
+    """Split a count into parts that differ by at most one."""
     for part in range(parts):
         yield (part + 1) * count // parts - part * count // parts
 
@@ -207,20 +232,23 @@ def passes(
     flat: Float[Tensor, "L N"],
     decays: Float[Tensor, "N"],
     most: int,
+    lanes: int = 1,
     *,
     recomputes: bool = False,
-) -> list[Pass]:
-    """Return the passes over `flat`, the rows of arranged replicates.
+) -> list[list[Pass]]:
+    """Return the passes over `flat`, the rows of arranged replicates, by lane.
 
-    `base` holds the frozen tensors [G, ...] of all seeds of the plan. With `recomputes`, blocks are
-    computed again in the backward pass.
+    `base` holds the frozen tensors [G, ...] of all seeds of the plan. All lanes together compute at
+    most `most` replicates at once. With `recomputes`, blocks are computed again in the backward
+    pass.
     """
     seeds, pool = seeds_of(live, plan.trials), GraphPool()
-    divided = [
-        replace(_pass(plan, base, seeds, flat, decays, cut), pool=pool)
-        for cut in cuts(live, plan.trials, most)
-    ]
-    return [part.recomputing() for part in divided] if recomputes else divided
+
+    def made(cut: Cut) -> Pass:
+        part = replace(_pass(plan, base, seeds, flat, decays, cut), pool=pool)
+        return part.recomputing() if recomputes else part
+
+    return [[made(cut) for cut in own] for own in shares(live, plan.trials, most, lanes)]
 
 
 def _pass(
@@ -251,7 +279,6 @@ def of_seeds(tensor: Shaped[Tensor, "G *N"], seeds: Sequence[int]) -> Shaped[Ten
     return tensor[first : last + 1] if follow_each_other else tensor[list(seeds)]
 
 
-def in_passes(each: Sequence[Pass], work: Callable[[Pass], Tensor]) -> Tensor:
-    """Return the results [L, ...] of `work` for the rows of all passes."""
-    results = [work(part) for part in each]
-    return results[0] if len(results) == 1 else torch.cat(results)
+def joined(results: Sequence[Tensor]) -> Tensor:
+    """Return the results [L, ...] of passes for all of their rows."""
+    return results[0] if len(results) == 1 else torch.cat(list(results))

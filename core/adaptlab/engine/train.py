@@ -83,7 +83,10 @@ class Training:
         """
         total = self._plan.training.steps
         if self._plan.trained_shapes and (self._plan.method is None or self._plan.method.trains):
-            self._train(scratch)
+            try:
+                self._train(scratch)
+            finally:
+                self._descent.close()
             self._descent.finish()
         self._observer.emit(Progress(phase="evaluating", step=total, total=total))
         return self.outcome
