@@ -44,7 +44,7 @@ class Case:
     def diagnosis(self) -> Diagnosis:
         """Return the diagnosis of the subject."""
         task = by_name(TASKS, {"name": self.task, **DIGITS})
-        diagnosed = evidence(self.rows, "full_finetuning", task, self.base)
+        diagnosed = evidence(self.rows, "full_finetuning", task, self.base, chance=task.chance())
         return next(
             diagnose(one)
             for one in diagnosed

@@ -20,17 +20,35 @@ from adaptlab.families.minigpt import MiniGPT
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.spec import AdaptSpec, Precision, PretrainSpec
 from adaptlab.tasks.sort_ascending import SortAscending
-from bench.figures import Figure, Section, alternating, spread
+from bench.figures import Figure, Section, alternating, middle_ratio, spread
 from bench.peak import SIZE, operations, peak
 from bench.plain_loop import PlainLoop
 from bench.stepping import milliseconds, stepper
 
-ROUNDS = 5
+ROUNDS = 9
 TASK = SortAscending(name="sort_ascending")
 ONE_LAYER = MiniGPT(layers=1, heads=1, width=96)
 FOUR_LAYERS = MiniGPT(layers=4, heads=4, width=256)
-ONE = ("pretraining, 1 layer, width 96, 10 seeds", ONE_LAYER, 10, 8, "5 times")
-FOUR = ("pretraining, 4 layers, width 256, 3 seeds", FOUR_LAYERS, 3, 3, "4 times")
+Row = tuple[str, MiniGPT, int, int, str]
+"""Name, family, seeds, steps per round, and target."""
+ONE: Row = ("pretraining, 1 layer, width 96, 10 seeds", ONE_LAYER, 10, 8, "5 times")
+FOUR: Row = ("pretraining, 4 layers, width 256, 3 seeds", FOUR_LAYERS, 3, 3, "80 % of the peak")
+AS_IN_THE_PAPER = {"dropout": 0.1, "pad_positions": 1}
+DROPPED: Row = (
+    "pretraining, 1 layer, width 96, 10 seeds, dropout 0.1 and one pad as in the paper",
+    ONE_LAYER.model_copy(update=AS_IN_THE_PAPER),
+    10,
+    8,
+    "4 times",
+)
+FOUR_SEEDS: Row = ("pretraining, 4 layers, width 256, 4 seeds", FOUR_LAYERS, 4, 3, "")
+
+
+def dropped(row: Row) -> Row:
+    """Return the same training with dropout."""
+    work, family, seeds, steps, target = row
+    with_dropout = family.model_copy(update={"dropout": 0.1})
+    return f"{work}, dropout 0.1", with_dropout, seeds, steps, target
 
 
 WHAT_IS_LEFT = (
@@ -59,10 +77,67 @@ def measure() -> Section:
         + WHAT_IS_LEFT,
         (
             *in_each_precision(peaks, lambda precision: pretraining(ONE, precision)),
+            in_float32(peaks, DROPPED),
+            dropout_against_none(ONE),
             *in_each_precision(peaks, prefixes),
             *in_each_precision(peaks, lambda precision: pretraining(FOUR, precision)),
+            dropout_against_none(FOUR),
+            lanes_against_threads(ONE),
+            lanes_against_threads(FOUR_SEEDS),
             _evaluation(),
         ),
+    )
+
+
+def in_float32(peaks: Mapping[str, float], row: Row) -> Figure:
+    """Compare a pretraining in float32 with the plain loop."""
+    contest = pretraining(row, "float32")
+    return compared(contest, "float32", autocast=False, fastest=peaks["float32"])
+
+
+def lanes_against_threads(row: Row) -> Figure:
+    """Compare lanes with all threads in every product."""
+    contest = pretraining(row, "float32")
+    return against(
+        f"{contest.work}, float32, in {torch.get_num_threads()} lanes of one thread",
+        (contest, stepper(contest.plan, contest.base)),
+        ("all threads in every product", stepper(contest.plan, contest.base, lanes=False)),
+        "",
+    )
+
+
+def dropout_against_none(row: Row) -> Figure:
+    """Compare steps with and without dropout, both ours."""
+    contest, plain = pretraining(dropped(row), "float32"), pretraining(row, "float32")
+    return against(
+        f"{contest.work}, float32",
+        (contest, stepper(contest.plan, contest.base)),
+        ("ours without dropout", stepper(plain.plan, plain.base)),
+        "at least 0.9 times",
+    )
+
+
+def against(
+    work: str,
+    ours: tuple["Contest", Callable[[], None]],
+    theirs: tuple[str, Callable[[], None]],
+    target: str,
+) -> Figure:
+    """Compare two steps of as many replicates."""
+    (contest, mine), (name, other) = ours, theirs
+    for step in (mine, other):
+        step()  # what only the first step does is not measured
+    first, second = alternating(
+        lambda: milliseconds(mine, contest.steps) / contest.plan.replicates,
+        lambda: milliseconds(other, contest.steps) / contest.plan.replicates,
+        ROUNDS,
+    )
+    ratio = middle_ratio(second, first)
+    return Figure(
+        work,
+        f"{name}: {spread(second, 'ms')}",
+        f"{spread(first, 'ms')}: {ratio:.2f} ×",
+        target,
     )
 
 
@@ -92,9 +167,7 @@ class Contest:
     target: str
 
 
-def pretraining(
-    row: tuple[str, MiniGPT, int, int, str], precision: Precision, device: str = "cpu"
-) -> Contest:
+def pretraining(row: Row, precision: Precision, device: str = "cpu") -> Contest:
     """Return the training of a model from scratch, on every seed."""
     work, family, seeds, steps, target = row
     spec = PretrainSpec.model_validate(
@@ -139,10 +212,15 @@ def prefixes(precision: Precision, device: str = "cpu") -> Contest:
 def compared(contest: Contest, precision: str, *, autocast: bool, fastest: float) -> Figure:
     """Compare a training with the plain loop, in bfloat16 with `autocast`."""
     family, replicates = contest.family, contest.plan.replicates
-    sizes = (family.layers, family.heads, family.width)
-    device = contest.plan.device.type
     plain = PlainLoop(
-        TASK, *sizes, batch=64, prefix=contest.prefix, bfloat16=autocast, device=device
+        TASK,
+        *(family.layers, family.heads, family.width),
+        batch=64,
+        prefix=contest.prefix,
+        pads=family.pad_positions,
+        dropout=family.dropout,
+        bfloat16=autocast,
+        device=contest.plan.device.type,
     )
     done = operations(_plainly(contest)) / replicates
     stacked = stepper(contest.plan, contest.base)
@@ -153,7 +231,7 @@ def compared(contest: Contest, precision: str, *, autocast: bool, fastest: float
         lambda: milliseconds(plain.step, 4 * contest.steps),
         ROUNDS,
     )
-    ratio = sorted(t / o for t, o in zip(theirs, ours, strict=True))[ROUNDS // 2]
+    ratio = middle_ratio(theirs, ours)
     share = done / (statistics.median(ours) / 1000) / fastest
     return Figure(
         f"{contest.work}, {precision}",
@@ -164,14 +242,16 @@ def compared(contest: Contest, precision: str, *, autocast: bool, fastest: float
 
 
 def _plainly(contest: Contest) -> Callable[[], None]:
-    """Return one step without a graph.
+    """Return one step without a graph and without lanes.
 
-    The operations of a graph would not be seen one by one.
+    The operations of a graph, and those of other threads, would not be seen.
     """
-    used = graphs_are_used()
+    used, threads = graphs_are_used(), torch.get_num_threads()
     use_graphs(use=False)
+    torch.set_num_threads(1)
     step = stepper(contest.plan, contest.base)
     step()
+    torch.set_num_threads(threads)
     use_graphs(use=used)
     return step
 
@@ -191,7 +271,7 @@ def _evaluation() -> Figure:
         lambda: milliseconds(lambda: _generate(plain), 1),
         ROUNDS,
     )
-    ratio = sorted(t / o for t, o in zip(theirs, ours, strict=True))[ROUNDS // 2]
+    ratio = middle_ratio(theirs, ours)
     return Figure(
         "exact-match evaluation of 3,200 samples, one replicate, float32",
         f"the plain model, greedy without cache, batches of 100: {spread(theirs, 'ms')}",

@@ -1,9 +1,9 @@
 """A plain PyTorch loop for one model, as a peer of the engine.
 
 `nn.Module`, fused QKV, the library's attention, AdamW and clipping; the same data maker as the
-engine, so that only the training is compared. With a prefix, pad positions are carried through
-the batch and all gradients are computed, as the published code does. In bfloat16 the forward pass
-is under `torch.autocast`.
+engine, so that only the training is compared. Pad positions are carried through the batch. With a
+prefix, which replaces them, all gradients are computed, as the published code does. Dropout is
+where the published code has it. In bfloat16 the forward pass is under `torch.autocast`.
 """
 
 import torch
@@ -20,9 +20,9 @@ STEPS = range(10**9)  # more than any benchmark takes
 class Block(nn.Module):
     """A block of pre-norm attention and MLP."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, self.dropout = heads, dropout
         self.first_norm, self.second_norm = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
@@ -37,24 +37,35 @@ class Block(nn.Module):
             part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for part in self.qkv(self.first_norm(source)).chunk(3, -1)
         )
-        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(mixed.transpose(1, 2).flatten(-2))
+        share = self.dropout if self.training else 0.0
+        mixed = functional.scaled_dot_product_attention(q, k, v, dropout_p=share, is_causal=True)
+        x = x + functional.dropout(self.out(mixed.transpose(1, 2).flatten(-2)), share)
         hidden = functional.gelu(self.up(self.second_norm(x)), approximate="tanh")
-        return x + self.down(hidden)
+        return x + functional.dropout(self.down(hidden), share)
 
 
 class PlainModel(nn.Module):
     """A model: embeddings, blocks, norm and head."""
 
-    def __init__(self, layers: int, heads: int, width: int, vocabulary: int, context: int) -> None:
+    def __init__(
+        self,
+        layers: int,
+        heads: int,
+        width: int,
+        vocabulary: int,
+        context: int,
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
+        self.dropout = dropout
         self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
-        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.blocks = nn.ModuleList(Block(width, heads, dropout) for _ in range(layers))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
 
     def forward(self, tokens: Tensor, prefixes: Tensor | None = None) -> Tensor:
         """Return logits [B, T, V] for tokens [B, T]; prefixes are [L, P, C]."""
         x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
+        x = functional.dropout(x, self.dropout, self.training)
         for index, block in enumerate(self.blocks):
             x = block(x, None if prefixes is None else prefixes[index])
         return self.head(self.norm(x))
@@ -72,12 +83,15 @@ class PlainLoop:
         *,
         batch: int,
         prefix: int = 0,
+        pads: int = 0,
+        dropout: float = 0.0,
         bfloat16: bool = False,
         device: str = "cpu",
     ) -> None:
-        context = task.sequence_length() + prefix
-        self.task, self.batch, self.pads = task, batch, prefix
-        self.model = PlainModel(layers, heads, width, task.vocabulary(), context).to(device)
+        self.task, self.batch, self.pads = task, batch, max(prefix, pads)
+        context = task.sequence_length() + self.pads
+        model = PlainModel(layers, heads, width, task.vocabulary(), context, dropout)
+        self.model = model.to(device)
         drawn = torch.randn(layers, prefix, width, device=device)
         self.prefixes = nn.Parameter(drawn) if prefix else None
         trained = [self.prefixes] if self.prefixes is not None else list(self.model.parameters())
@@ -106,6 +120,7 @@ class PlainLoop:
     @torch.no_grad()
     def answer(self, questions: Tensor) -> Tensor:
         """Answer questions [B, N] greedily, without a cache; gives [B, M]."""
+        self.model.eval()
         tokens = questions
         for _ in range(self.task.target_length()):
             tokens = torch.cat([tokens, self.model(tokens)[:, -1:].argmax(-1)], 1)

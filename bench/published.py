@@ -24,7 +24,7 @@ from adaptlab.plugins.family import Family
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.spec import AdaptSpec, Precision
 from adaptlab.tasks.sort_ascending import SortAscending
-from bench.figures import Figure, Section, alternating, spread
+from bench.figures import Figure, Section, alternating, middle_ratio, spread
 from bench.plain_loop import STEPS
 from bench.stepping import milliseconds, stepper
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from transformers import GPT2Config
 
 TITLE = "LoRA on a published architecture"
-ROUNDS = 5
+ROUNDS = 9
 SEEDS, RATES, BATCH, RANK = 3, 8, 8, 4
 TASK = SortAscending(name="sort_ascending", length=32)  # sequences of 63 tokens
 MODEL = GPT2(layers=6, heads=6, width=384).resolved(vocabulary=100, context=64)
@@ -115,7 +115,7 @@ def row(
         lambda: milliseconds(theirs) / theirs_replicates,
         ROUNDS,
     )
-    ratio = sorted(p / m for p, m in zip(peft, mine, strict=True))[ROUNDS // 2]
+    ratio = middle_ratio(peft, mine)
     return Figure(
         work,
         f"{compared}: {spread(peft, 'ms')}",

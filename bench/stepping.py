@@ -8,20 +8,24 @@ from torch import Tensor
 
 from adaptlab.engine.allocate import allocate
 from adaptlab.engine.descent import Descent
+from adaptlab.engine.lanes import Lanes
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.train import batches
 
 
 def stepper(
-    plan: Plan, base: Mapping[str, Tensor], *, recomputes: bool = False
+    plan: Plan, base: Mapping[str, Tensor], *, recomputes: bool = False, lanes: bool = True
 ) -> Callable[[], None]:
     """Return a function that takes a training step of all replicates.
 
-    With `recomputes`, blocks are computed again in the backward pass.
+    With `recomputes`, blocks are computed again in the backward pass. Without `lanes`, all threads
+    share every product.
     """
     trainables = allocate(plan.trained_shapes, plan.replicate_seeds, base, plan.dtype)
     descent = Descent(plan, base, trainables, None)
     descent.recomputes = recomputes
+    if not lanes:
+        descent.lanes = Lanes(torch.get_num_threads(), most=1)
     items = batches(plan)
 
     def step() -> None:
