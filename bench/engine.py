@@ -52,10 +52,11 @@ def dropped(row: Row) -> Row:
 
 
 WHAT_IS_LEFT = (
-    "The rest of a step is copies, about 400 small operations and, with four layers, the "
-    "optimiser. Tried without gain: `torch.compile` of the whole step, fewer replicates at once, "
-    "one product for queries, keys and values, products or attention in C of our own, GELU by "
-    "other formulas, LoRA's update in place, flushing subnormal numbers to 0."
+    "In one thread, products take 85 % of a step of four layers, at the peak of a core; the rest "
+    "is copies, about 400 small operations and the optimiser. Tried without gain: `torch.compile` "
+    "of the whole step, fewer replicates at once, one product for queries, keys and values, "
+    "products or attention in C of our own, GELU by other formulas, LoRA's update in place, "
+    "flushing subnormal numbers to 0."
 )
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}

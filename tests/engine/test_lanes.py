@@ -19,7 +19,7 @@ from tests.engine.making import (
 from torch import Tensor
 
 from adaptlab.engine import descent, lanes
-from adaptlab.engine.lanes import Lanes
+from adaptlab.engine.lanes import ALONE, Lanes, Shared
 from adaptlab.engine.model import Model
 from adaptlab.engine.passes import arranged, seeds_of, shares
 from adaptlab.engine.plan import Plan
@@ -46,12 +46,18 @@ def two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def planned(method: object = METHODS[0], trials: int = 3, family: Family = FAMILY) -> Plan:
-    training = {"precision": "float64", "steps": 4, "batch_size": 6, "validations": 2}
+def planned(
+    method: object = METHODS[0],
+    trials: int = 3,
+    family: Family = FAMILY,
+    seeds: int = 2,
+    **changed: object,
+) -> Plan:
+    training = {"precision": "float64", "steps": 4, "batch_size": 6, "validations": 2, **changed}
     return adaptation(
         method,  # pyright: ignore[reportArgumentType] - a JSON object
         family=family,
-        base_replicates=2,
+        base_replicates=seeds,
         tuning={"trials": trials},
         training=training,
     )
@@ -84,7 +90,7 @@ def one_lane(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def train(plan: Plan, scratch: Path) -> tuple[Tensor, Training]:
-    base = base_tensors(plan, 2)
+    base = base_tensors(plan, len(plan.spec.seeds))
     allocated = trainables(plan, base)
     for name, moved in perturbed(plan, allocated.tensors).items():
         allocated.tensors[name].data.copy_(moved)
@@ -104,6 +110,26 @@ def test_two_lanes_give_what_one_thread_gives(
     one_lane(monkeypatch)
     alone, _ = train(planned(method), tmp_path)
     assert seen.names == {threading.current_thread().name}
+    assert torch.allclose(side_by_side, alone, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda m: m["name"])
+@pytest.mark.parametrize(("seeds", "accumulation"), [(1, 1), (3, 1), (1, 3)])
+def test_lanes_that_share_the_items_give_what_one_thread_gives(
+    method: dict[str, object],
+    seeds: int,
+    accumulation: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+):
+    seen = Watching(monkeypatch)
+    plan = planned(method, trials=1, seeds=seeds, accumulation=accumulation)
+    side_by_side, training = train(plan, tmp_path)
+    assert len(seen.lanes) == 2
+    assert set(seen.sizes) == {seeds}
+    assert training.division.passes == 1
+    one_lane(monkeypatch)
+    alone, _ = train(plan, tmp_path)
     assert torch.allclose(side_by_side, alone, rtol=0, atol=1e-10)
 
 
@@ -200,27 +226,35 @@ def test_lanes_compute_with_one_thread_each_and_keep_no_graph_that_nobody_wants(
 
 
 @pytest.mark.parametrize(
-    ("threads", "replicates", "at_once", "expected"),
+    ("threads", "replicates", "at_once", "items", "expected"),
     [
-        (1, 10, 10, 1),
-        (2, 10, 10, 2),
-        (2, 3, 3, 1),  # two lanes would take two steps, two threads 3/1.6
-        (2, 5, 5, 2),
-        (2, 10, 1, 1),
-        (8, 3, 3, 3),
-        (16, 40, 40, 4),
+        (1, 10, 10, 6, ALONE),
+        (2, 10, 10, 6, Shared(2)),
+        (2, 3, 3, 6, Shared(2, by_items=True)),  # two replicates would be in one lane
+        (2, 1, 1, 6, Shared(2, by_items=True)),
+        (2, 1, 1, 5, ALONE),
+        (2, 3, 3, 5, ALONE),  # two steps in two lanes, 3/1.6 by two threads
+        (2, 5, 5, 5, Shared(2)),
+        (2, 10, 1, 5, ALONE),
+        (8, 3, 3, 5, Shared(3)),
+        (16, 40, 40, 6, Shared(4)),
     ],
 )
-def test_as_many_lanes_as_take_the_least_time(
-    threads: int, replicates: int, at_once: int, expected: int
+def test_lanes_share_a_step_as_takes_the_least_time(
+    threads: int, replicates: int, at_once: int, items: int, expected: Shared
 ):
-    assert Lanes(threads).count(planned(), replicates, at_once, 100) == expected
+    found = Lanes(threads).division(planned(), replicates, at_once, (items, 100))
+    assert found == expected
 
 
-def test_small_steps_take_one(monkeypatch: pytest.MonkeyPatch):
+def test_small_steps_and_sums_of_large_gradients_are_not_shared(monkeypatch: pytest.MonkeyPatch):
+    plan = planned(METHODS[2])
     monkeypatch.setattr(lanes, "LEAST_OPERATIONS", 8e7)
-    assert Lanes(2).count(planned(), 10, 10, 100) == 1
-    assert Lanes(2).count(planned(), 10, 10, 10**6) == 2
+    assert Lanes(2).division(plan, 10, 10, (6, 100)) == ALONE
+    assert Lanes(2).division(plan, 10, 10, (6, 10**6)) == Shared(2)
+    assert Lanes(2).division(plan, 1, 1, (6, 10**6)) == Shared(2, by_items=True)
+    monkeypatch.setattr(lanes, "MOST_ADDED", 1000)
+    assert Lanes(2).division(plan, 1, 1, (6, 10**6)) == ALONE
 
 
 @pytest.mark.parametrize("trials", [1, 3, 8])

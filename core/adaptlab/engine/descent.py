@@ -15,7 +15,7 @@ from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.chunks import StepDivision, fitting, more_parts
 from adaptlab.engine.early_stopping import Patience
 from adaptlab.engine.items import Items
-from adaptlab.engine.lanes import Lanes
+from adaptlab.engine.lanes import Lanes, Shared
 from adaptlab.engine.making import items_of_steps
 from adaptlab.engine.optim import AdamW, schedule_factor
 from adaptlab.engine.passes import Cut, Pass, arranged, joined, passes, seeds_of
@@ -71,8 +71,9 @@ class Descent:
         rule = plan.early_stopping
         self._patience = None if rule is None else Patience.begin(rule, trainables.flat)
         self._most, self._parts = plan.replicates, training.accumulation
-        self._tokens = 0
+        self._length = 0
         self._shares: list[list[Pass]] = []
+        self._by_items: list[list[Pass]] = []
 
     @property
     def division(self) -> StepDivision:
@@ -240,9 +241,13 @@ class Descent:
         flat = self._trainables.flat
         return flat if self._patience is None else self._patience.kept(flat)
 
-    def _passes_over(self, replicates: Sequence[int], flat: Tensor) -> list[list[Pass]]:
+    def _passes_over(
+        self, replicates: Sequence[int], flat: Tensor, lanes: int | None = None
+    ) -> list[list[Pass]]:
         """Return passes over weights [W, N] of replicates, by lane."""
-        lanes = self.lanes.count(self._plan, len(replicates), self._most, self._tokens)
+        if lanes is None:
+            shared = self._shared(len(replicates))
+            lanes = 1 if shared.by_items else shared.lanes
         return passes(
             self._plan,
             self._base,
@@ -253,6 +258,12 @@ class Descent:
             lanes,
             recomputes=self.recomputes,
         )
+
+    def _shared(self, replicates: int) -> Shared:
+        """Return how lanes share a step of some replicates."""
+        items = self._plan.training.batch_size // self._parts
+        tokens = self._plan.training.batch_size * self._length
+        return self.lanes.division(self._plan, replicates, self._most, (items, tokens))
 
     def _in_lanes(self, shares: Sequence[Sequence[Pass]], work: Callable[[Pass], Tensor]) -> Tensor:
         """Return the results [L, ...] of `work` for the rows of all passes."""
@@ -287,23 +298,44 @@ class Descent:
         if division is not None:
             self._most, self._parts = min(self._most, division.most), division.parts
             self.recomputes = division.recomputes
-        self._tokens = padded.tokens[0].numel()
+        self._length = padded.tokens.shape[-1]
         self._cut()
 
     def _cut(self) -> None:
-        self._shares = self._passes_over(self.live, self._trainables.flat)
+        """Divide the live replicates into passes, and a step into lanes."""
+        flat, shared = self._trainables.flat, self._shared(len(self.live))
+        self._shares = self._passes_over(self.live, flat)
+        copies = range(shared.lanes if shared.by_items else 0)
+        self._by_items = [self._passes_over(self.live, flat, 1)[0] for _ in copies]
 
     @property
     def _alone(self) -> Pass | None:
-        """The pass of all replicates, None if there are several."""
-        ((first, *others), *further) = self._shares
+        """The pass of the whole step, None if there are several."""
+        ((first, *others), *further) = self._by_items or self._shares
         return None if others or further else first
 
     def _slopes(self, items: Items, step: int) -> list[tuple[Tensor, Tensor]]:
         """Return the gradients [R, N] and losses [R] of all passes, in order."""
         if self._most < len(self.live):
             self._most_passes = max(self._most_passes, *map(len, self._shares))
-        return self.lanes.each(self._shares, lambda part: part.gradient(items, step, self._parts))
+        parts, lanes = self._parts, len(self._by_items)
+        if not lanes:
+            return self.lanes.each(self._shares, lambda part: part.gradient(items, step, parts))
+
+        def of_own(part: tuple[int, Pass]) -> tuple[Tensor, Tensor]:
+            lane, whole = part
+            own = range(lane * parts, (lane + 1) * parts)
+            return whole.gradient(items, step, lanes * parts, own)
+
+        numbered = [[(lane, part) for part in own] for lane, own in enumerate(self._by_items)]
+        slopes = self.lanes.each(numbered, of_own)
+        each = len(slopes) // lanes
+        first, *others = (slopes[lane * each : (lane + 1) * each] for lane in range(lanes))
+        for other in others:
+            for (gradient, losses), (more, further) in zip(first, other, strict=True):
+                gradient.add_(more)
+                losses.add_(further)
+        return first
 
     def _within_memory(self, work: Callable[[], T]) -> T:
         """Return the result of `work`, with smaller passes if memory runs out."""

@@ -1,11 +1,13 @@
-"""Lanes: threads that compute shares of the replicates side by side.
+"""Lanes: threads that compute shares of a step side by side.
 
 Replicates never mix, so the lanes of a CPU need not wait for each other, unlike the threads of one
-product, which meet at the end of each of a step's few hundred operations.
+product, which meet at the end of each of a step's few hundred operations. Where replicates cannot
+be shared evenly, lanes take parts of the batch of all replicates, and gradients are added.
 """
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
@@ -19,9 +21,24 @@ MOST_LANES = 4
 """More would wait for the interpreter, which one thread at a time has."""
 SPEEDUP = 0.7
 """Exponent of the speed of one pass by its threads: two compute it 1.6 times as fast as one."""
+SUMS = 0.03
+"""What adding the gradients of two halves of a batch takes, as a share of computing them."""
+MOST_ADDED = 2**26
+"""Scalars of gradients that are added at most, because each lane holds all of them: 256 MiB."""
 LEAST_OPERATIONS = 8e7
-"""Operations of a lane's products in a step, below which starting them twice takes more time than
-two lanes save."""
+"""Operations of a lane's products in a step, below which starting them in several lanes takes more
+time than these save."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What lanes share in a step: replicates or, `by_items`, items."""
+
+    lanes: int = 1
+    by_items: bool = False
+
+
+ALONE = Shared()
 
 
 class Lanes:
@@ -34,25 +51,41 @@ class Lanes:
         self._threads, self._most = threads, most
         self._pools: dict[int, ThreadPoolExecutor] = {}
 
-    def count(self, plan: Plan, replicates: int, at_once: int, tokens: int) -> int:
-        """Return how many lanes a step of `replicates` takes, at least one.
+    def division(self, plan: Plan, replicates: int, at_once: int, batch: tuple[int, int]) -> Shared:
+        """Return how lanes share a step of `replicates`.
 
         Args:
             plan: the job's plan.
             replicates: those that are still trained.
             at_once: how many of them fit in memory together.
-            tokens: tokens of a replicate's batch.
+            batch: the items of a replicate's batch that are computed at once, and their tokens.
         """
         if plan.device.type != "cpu":
-            return 1
-        each = 3 * tokens * plan.shape.forward_flops_per_token()
+            return ALONE
+        items, tokens = batch
+        scalars = replicates * sum(shape.size for shape in plan.trained_shapes.values())
+        work = 3 * replicates * tokens * plan.shape.forward_flops_per_token()
 
-        def steps(lanes: int) -> float:
-            return -(-replicates // lanes) / (self._threads // lanes) ** SPEEDUP
+        def time(shared: Shared) -> float:
+            each = (self._threads // shared.lanes) ** SPEEDUP
+            if shared.by_items:
+                return (1 + SUMS) * replicates / shared.lanes / each
+            return -(-replicates // shared.lanes) / each
 
-        most = min(self._most, self._threads, replicates, at_once)
-        worth = (n for n in range(2, most + 1) if replicates // n * each >= LEAST_OPERATIONS)
-        return min((1, *worth), key=steps)
+        most = min(self._most, self._threads)
+        worth = [lanes for lanes in range(2, most + 1) if work / lanes >= LEAST_OPERATIONS]
+        return min(
+            (
+                ALONE,
+                *(Shared(lanes) for lanes in worth if lanes <= min(replicates, at_once)),
+                *(
+                    Shared(lanes, by_items=True)
+                    for lanes in worth
+                    if items % lanes == 0 and scalars <= MOST_ADDED
+                ),
+            ),
+            key=time,
+        )
 
     def each(
         self, shares: Sequence[Sequence[Share]], work: Callable[[Share], Result]

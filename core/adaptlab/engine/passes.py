@@ -95,21 +95,26 @@ class Pass:
         return self._rounded[1].gradient(loss, self.trainables.flat.dtype)
 
     def gradient(
-        self, items: Items, step: int, parts: int
+        self, items: Items, step: int, parts: int, own: range | None = None
     ) -> tuple[Float[Tensor, "R N"], Float[Tensor, "R"]]:
-        """Return gradient and losses of a batch, computed in equal parts."""
+        """Return gradient and losses of a batch, computed in equal parts.
+
+        With `own`, they are what these parts add to those of the batch.
+        """
         if parts == 1:
             if self._graph is None:
                 return self._at_once(items, step)
             gradient, losses = self._graph(self._at_once, items, step)
             assert gradient is not None
             return gradient, losses
-        gradient = torch.zeros_like(self.trainables.flat)
-        total = torch.zeros_like(gradient[:, 0])
+        gradient: Tensor | None = None
+        total = torch.zeros_like(self.trainables.flat[:, 0])
         with self._rounding():
-            for losses in self._weighted_losses(items, step, parts):
-                gradient += self._slope(losses.sum())
+            for losses in self._weighted_losses(items, step, parts, own):
+                slope = self._slope(losses.sum())
+                gradient = slope if gradient is None else gradient.add_(slope)
                 total += losses.detach()
+        assert gradient is not None
         return gradient, total
 
     def gradient_or_move(
@@ -139,10 +144,16 @@ class Pass:
                 total += losses
         return total
 
-    def _weighted_losses(self, items: Items, step: int, parts: int) -> Iterator[Tensor]:
-        """Yield what each part of a batch adds to the mean losses [R]."""
+    def _weighted_losses(
+        self, items: Items, step: int, parts: int, own: range | None = None
+    ) -> Iterator[Tensor]:
+        """Yield what each part of a batch adds to the mean losses [R].
+
+        The parts are all or the `own` ones.
+        """
         size = items.tokens.shape[1] // parts
-        for first in range(0, parts * size, size):
+        for part in range(parts) if own is None else own:
+            first = part * size
             span = slice(first, first + size)
             losses = self.losses(items.part(span), step, first)
             weight = items.weight(span)
