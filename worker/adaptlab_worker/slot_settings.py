@@ -20,6 +20,11 @@ from adaptlab_worker.trainer_user import TrainerUser, user_and_roots
 
 log = logging.getLogger(__name__)
 
+USABLE = 0.8
+"""Share of a machine's memory for all runs together; servers and workers need some as well."""
+GPU_DEVICES = (Path("/dev/nvidiactl"), Path("/dev/kfd"))
+"""Those of NVIDIA and AMD."""
+
 
 def slot_options(settings: Settings, slots: int, runner: str | None) -> SlotOptions:
     """Return the shared options of a worker's slots.
@@ -38,7 +43,7 @@ def slot_options(settings: Settings, slots: int, runner: str | None) -> SlotOpti
         save_seconds=settings.save_seconds,
         poll_seconds=settings.poll_seconds,
         roots=ModelRoots(roots),
-        memory_bytes=settings.memory_bytes,
+        memory_bytes=settings.memory_bytes or _share_of_memory(slots),
         scratch_free_bytes=settings.scratch_free_bytes,
         cache_bytes=settings.cache_bytes,
         trainer=trainer,
@@ -46,6 +51,17 @@ def slot_options(settings: Settings, slots: int, runner: str | None) -> SlotOpti
             settings.ride_through_seconds, settings.stall_seconds, settings.stall_steps
         ),
     )
+
+
+def _share_of_memory(slots: int) -> int | None:
+    """Return the memory of a run beside other slots; None for no limit.
+
+    Each run takes most of what is free when it begins. Two that begin together would take it twice,
+    and the kernel would kill one of them. On a GPU memory is counted there, so it is not shared.
+    """
+    if slots == 1 or any(map(Path.exists, GPU_DEVICES)):
+        return None
+    return int(USABLE * machine_memory() / slots)
 
 
 def _trainer_options(
