@@ -32,7 +32,11 @@ MEASUREMENTS: Mapping[str, tuple[str, Callable[[], Section]]] = {
 }
 """Benchmarks by name, with the title of their section, in document order."""
 
-BY_HAND = ("Texts on a published encoder", "Answers from many jobs, before and after")
+BY_HAND = (
+    "A recipe from end to end",
+    "Texts on a published encoder",
+    "Answers from many jobs, before and after",
+)
 """Titles of sections that no benchmark here measures, written by hand."""
 
 
