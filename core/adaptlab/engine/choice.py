@@ -28,7 +28,7 @@ def decide(
 ) -> tuple[ReplicateResult, ...]:
     """Return the result of every replicate, the kept ones selected."""
     standings = _standings(plan, base, trainables, outcome)
-    selected = set(_selected(plan, outcome, standings.scores))
+    selected = set(_selected(plan, outcome, standings))
     metrics = standings.metric or {}
     prompts = found_prompts(plan, base, trainables, outcome.steps)
     return tuple(
@@ -49,12 +49,12 @@ def decide(
     )
 
 
-def _selected(plan: Plan, outcome: TrainingOutcome, scores: Mapping[int, float]) -> tuple[int, ...]:
+def _selected(plan: Plan, outcome: TrainingOutcome, standings: Standings) -> tuple[int, ...]:
     """Return the replicates to keep, at most one per seed."""
     selected: list[int] = []
     for contest in contests(plan):
         finished = [trial for trial in contest if not any(map(outcome.is_eliminated, trial))]
-        best = best_first(finished, outcome, scores)[0]
+        best = best_first(finished, outcome, standings)[0]
         selected += [replicate for replicate in best if not outcome.diverged[replicate]]
     return tuple(selected)
 
@@ -72,21 +72,21 @@ def contests(plan: Plan) -> list[list[list[int]]]:
 
 
 def best_first(
-    trials: Sequence[Sequence[int]], outcome: TrainingOutcome, scores: Mapping[int, float]
+    trials: Sequence[Sequence[int]], outcome: TrainingOutcome, standings: Standings
 ) -> list[Sequence[int]]:
     """Sort trials from best to worst by the scores of their replicates."""
-    return sorted(trials, key=lambda trial: _rank(trial, outcome, scores))
+    return sorted(trials, key=lambda trial: _rank(trial, outcome, standings))
 
 
 def _rank(
-    replicates: Sequence[int], outcome: TrainingOutcome, scores: Mapping[int, float]
+    replicates: Sequence[int], outcome: TrainingOutcome, standings: Standings
 ) -> tuple[float, float]:
     """Return a sort key, lowest first, for the replicates of one trial."""
     losses = [
         math.inf if outcome.diverged[replicate] else outcome.final_losses[replicate] or 0.0
         for replicate in replicates
     ]
-    score = sum(scores.get(replicate, 0.0) for replicate in replicates) / len(replicates)
+    score = sum(map(standings.score, replicates)) / len(replicates)
     return -score, sum(losses) / len(losses)
 
 

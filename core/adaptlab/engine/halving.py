@@ -5,12 +5,13 @@ finished and remains a candidate at the end. Pooled, its score counts for its tr
 diverged replicate counts as 0.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from adaptlab.engine.choice import best_first, contests
 from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.passes import arranged
 from adaptlab.engine.plan import Plan
+from adaptlab.engine.standing import Standings
 from adaptlab.specs.halving import continuing_trials
 
 
@@ -31,13 +32,13 @@ def compared_replicates(plan: Plan, live: Collection[int], outcome: TrainingOutc
 
 
 def losers(
-    plan: Plan, live: Collection[int], outcome: TrainingOutcome, scores: Mapping[int, float]
+    plan: Plan, live: Collection[int], outcome: TrainingOutcome, standings: Standings
 ) -> list[int]:
     """Return the live replicates of the trials that are eliminated."""
     return [
         replicate
         for trials in _competing(plan, live)
-        for trial in best_first(trials, outcome, scores)[_places(plan, trials) :]
+        for trial in best_first(trials, outcome, standings)[_places(plan, trials) :]
         for replicate in trial
         if replicate in live
     ]

@@ -31,10 +31,13 @@ class Standings:
         accuracy, metric = (dict(zip(replicates, row, strict=True)) for row in measured.T.tolist())
         return cls(accuracy, None if plan.task.other_metric() is None else metric)
 
-    @property
-    def scores(self) -> Mapping[int, float]:
-        """The scores by which trials are chosen, by replicate."""
-        return self.accuracy if self.metric is None else self.metric
+    def score(self, replicate: int) -> float:
+        """Return the score by which trials are chosen, higher is better.
+
+        One that was not measured has the worst score, so a diverged one is worst.
+        """
+        scores = self.accuracy if self.metric is None else self.metric
+        return scores.get(replicate, 0.0)
 
 
 def measured_standings(plan: Plan, one: Pass) -> Float[Tensor, "R 2"]:

@@ -180,7 +180,7 @@ class Training:
         metrics = standings.metric or {}
         if other is not None:
             self._report(RUNG_METRICS[other], compared, [metrics[r] for r in compared])
-        for replicate in losers(plan, live, self.outcome, standings.scores):
+        for replicate in losers(plan, live, self.outcome, standings):
             self.outcome.eliminate(replicate, standings.accuracy[replicate], metrics.get(replicate))
 
     def _report(
