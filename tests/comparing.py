@@ -38,7 +38,7 @@ class Run:
     The first `right` test items are right, and as many more as the seed's number times `shift`;
     of the base model alone it is `alone`.
     `loss` is the training loss at the end of every trial and `half` that at half of the steps;
-    of the trials in their order it is higher by `above`.
+    of the trials in their order it is higher by `above`, and they have the validation `metrics`.
     """
 
     right: int = 0
@@ -48,6 +48,7 @@ class Run:
     half: float | None = None
     above: tuple[float, ...] = ()
     validation: float = 0.0
+    metrics: tuple[float, ...] = ()
     deviation: float | None = None
     code_version: str = code_version()
     own_task: tuple[int, int] | None = None
@@ -122,6 +123,7 @@ def _replicates(spec: ResolvedSpec, run: Run) -> Iterator[results.ReplicateResul
                 selected=is_last,
                 final_loss=run.loss + _above(run, number),
                 validation_accuracy=run.validation + 0.05 * is_last if len(trials) > 1 else None,
+                validation_metric=run.metrics[number] if number < len(run.metrics) else None,
                 steps=ends[-1 if is_last else 0],
                 status="completed" if is_last or len(ends) == 1 else "eliminated",
             )

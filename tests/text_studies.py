@@ -1,5 +1,6 @@
 """A measured study of texts, whose tasks have metrics beside the score."""
 
+import math
 from typing import Any
 
 from sqlalchemy.orm import Session, sessionmaker
@@ -11,9 +12,12 @@ from adaptlab.specs.spec import ResolvedSpec
 
 RECORDS = reviews(150)
 BY_F1: dict[str, Any] = {**COMPLETION, "metric": "token_f1"}
+BY_PERPLEXITY: dict[str, Any] = {**COMPLETION, "metric": "perplexity"}
 BY_MACRO_F1: dict[str, Any] = {**CLASSIFICATION, "metric": "macro_f1"}
 TOKEN_F1 = 0.75
 """That of the seed 0; of every further one it is 0.02 higher."""
+PERPLEXITY = 5.0
+"""That of the seed 0; of every further one it is 1 higher."""
 MAJORITY = 0.75
 """The share of the items of the classification that have the first label."""
 
@@ -42,13 +46,25 @@ def a_text_study(*tasks: dict[str, Any]) -> dict[str, Any]:
 
 def measure(sessions: sessionmaker[Session]) -> None:
     """End all jobs; half of the items are right, of every label the first."""
-    run_all(sessions, lambda spec: Run(right=ITEMS // 2, figures=lambda seed: _figures(spec, seed)))
+
+    def run_of(spec: ResolvedSpec) -> Run:
+        metrics = tuple(PERPLEXITY - trial for trial in range(len(spec.training.trials)))
+        is_measured = (spec.task or {}).get("metric") == "perplexity"
+        return Run(
+            right=ITEMS // 2,
+            metrics=metrics if is_measured else (),
+            figures=lambda seed: _figures(spec, seed),
+        )
+
+    run_all(sessions, run_of)
 
 
 def _figures(spec: ResolvedSpec, seed: int) -> dict[str, Any]:
     metric = (spec.task or {}).get("metric")
     if metric == "token_f1":
         return {"token_f1": TOKEN_F1 + 0.02 * seed}
+    if metric == "perplexity":
+        return {"loss": math.log(PERPLEXITY + seed)}
     if metric == "macro_f1":
         half, quarter = ITEMS // 2, ITEMS // 4
         counts = ((half, quarter), (quarter, 0))

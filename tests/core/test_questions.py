@@ -181,6 +181,27 @@ def test_a_diverged_rate_is_not_chosen_among_rates_that_learn_nothing():
     assert tuning(untried("a").model_copy(update={"passes": (failed,)})) == Tuned(GRID[5], 0.0)
 
 
+def by_perplexity(*perplexities: float) -> MethodState:
+    """Return a method with the perplexities of a sweep."""
+    results = [
+        TriedRate(learning_rate=rate, accuracy=right, loss=1.0, seeds=2, perplexity=value)
+        for rate, right, value in zip(coarse(GRID), (0.9, 0.1, 0.2, 0.9), perplexities, strict=True)
+    ]
+    swept_once = swept().model_copy(update={"tried": tuple(results)})
+    return untried("a").model_copy(update={"passes": (swept_once,)})
+
+
+def test_the_lowest_perplexity_chooses_a_rate_whatever_the_accuracy():
+    assert tuning(by_perplexity(9.0, 4.0, 7.0, 1e30)) == Tuned(coarse(GRID)[1], 0.1)
+
+
+def test_an_edge_of_lower_perplexity_by_1_percent_is_widened():
+    wider = tuning(by_perplexity(9.0, 8.0, 4.0, 3.9))
+    assert isinstance(wider, Untuned)
+    assert wider.kind == "wider"
+    assert tuning(by_perplexity(9.0, 8.0, 4.0, 3.97)) == Tuned(GRID[7], 0.9)
+
+
 # rules and goals
 
 

@@ -319,7 +319,7 @@ def lost(selection: str, diverged: tuple[int, ...] = ()) -> list[int]:
     live = [replicate for replicate in range(8) if replicate not in diverged]
     right = [one for of_seed in RIGHT for one in of_seed]
     scores = {replicate: right[replicate] for replicate in live}
-    return sorted(losers(plan, live, outcome, Standings(scores, None)))
+    return sorted(losers(plan, live, outcome, Standings(scores)))
 
 
 def test_ties_are_broken_by_the_training_loss_as_in_the_choice_at_the_end():

@@ -1,27 +1,25 @@
 """A task's metric chooses trials, at the end and at rungs."""
 
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.engine.making import Remembering
+from tests.engine.sign_texts import (
+    VALIDATION,
+    Base,
+    adapting,
+    decided,
+    results,
+    signs,
+    skewed_base,
+)
 from tests.engine.text_jobs import pretraining
 from tests.texts import COMPLETION, Stored, reviews, stored
 
 from adaptlab.engine.run import run
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import (
-    CheckpointWritten,
-    Metrics,
-    ReplicateResult,
-    ReplicatesDecided,
-)
-from adaptlab.specs.resolve import BaseModelFacts, resolve
-from adaptlab.specs.resolved import Resolved, spec_digest
-from adaptlab.specs.spec import AdaptSpec
+from adaptlab.measurements.results import CheckpointWritten, Metrics, ReplicateResult
 
 TASK: dict[str, Any] = {
     "name": "text_classification",
@@ -31,22 +29,10 @@ TASK: dict[str, Any] = {
     "tokens": {"longest": 8},
     "splits": {"field": "split"},
 }
-VALIDATION = 100
 ALWAYS_NEGATIVE = 0.8, (2 * 0.8 / 1.8) / 2
 """Accuracy, and macro-F1: the F1 of a label that is never given is 0."""
 BY_THE_SIGN = 0.76, (2 * 0.2 / (2 * 0.2 + 0.24) + 2 * 0.56 / (2 * 0.56 + 0.24)) / 2
 """Likewise where 24 of 80 negative texts have the sign of positive ones."""
-
-
-def signs(split: str, count: int, positive: float, mistaken: float) -> Iterator[dict[str, str]]:
-    """Yield texts that end in ! or .; the former is positive unless mistaken."""
-    letters = np.random.default_rng(len(split)).integers(97, 123, (count, 3))
-    for number, row in enumerate(letters.tolist()):
-        share = number / count
-        is_positive, is_mistaken = share < positive, share >= 1 - mistaken
-        sign = "!" if is_positive or is_mistaken else "."
-        label = "pos" if is_positive else "neg"
-        yield {"text": f"{bytes(row).decode()}{sign}", "label": label, "split": split}
 
 
 @pytest.fixture(scope="module")
@@ -61,55 +47,18 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Stored:
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[Resolved, Path, Stored]:
+def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
     """A model that answers every text with the negative word."""
     folder = tmp_path_factory.mktemp("base")
     records = [
         *signs("train", 200, 0.01, 0.5), *signs("validation", 20, 0.1, 0),
         *signs("test", 20, 0.1, 0),
     ]  # fmt: skip
-    skewed = stored(folder, records, "skewed")
-    training = {"steps": 60, "batch_size": 32, "learning_rate": 0.01}
-    task, scored = TASK | {"dataset": "skewed"}, {"samples": 20, "shown": 0}
-    spec = pretraining(skewed, task, training=training, seeds=1, evaluation=scored)
-    watching = Remembering()
-    run(spec, (), folder, watching, "cpu", datasets=(skewed.path,))
-    (written,) = watching.of(CheckpointWritten)
-    return spec, written.path, skewed
-
-
-def adapting(
-    data: Stored, base: Resolved, task: dict[str, Any], steps: int = 80, **tuning: Any
-) -> Resolved:
-    facts = BaseModelFacts(
-        name="base", digest=spec_digest(base), family=base.family, task=base.task, replicates=1
-    )
-    spec = {
-        "base_model": "base",
-        "task": task,
-        "method": "full_finetuning",
-        "training": {"precision": "float64", "steps": steps, "batch_size": 32, "validations": 0},
-        "tuning": {"learning_rates": [1e-9, 0.01], "validation_samples": VALIDATION, **tuning},
-        "seeds": 2,
-        "evaluation": {"samples": 8, "shown": 0},
-    }
-    return resolve(AdaptSpec.model_validate(spec), facts, data.datasets)
-
-
-def decided(spec: Resolved, base: Path, folder: Path, *data: Stored) -> Remembering:
-    watching = Remembering()
-    run(spec, (base,), folder, watching, "cpu", datasets=tuple(one.path for one in data))
-    assert Expected.of(spec).problems(watching.events) == ()
-    return watching
-
-
-def results(told: Remembering) -> tuple[ReplicateResult, ...]:
-    (event,) = told.of(ReplicatesDecided)
-    return event.replicates
+    return skewed_base(folder, TASK, records, 60)
 
 
 def test_accuracy_and_macro_f1_choose_different_rates(
-    data: Stored, base: tuple[Resolved, Path, Stored], tmp_path: Path
+    data: Stored, base: Base, tmp_path: Path
 ) -> None:
     chosen: dict[str, set[float]] = defaultdict(set)
     for metric in ("accuracy", "macro_f1"):
@@ -125,9 +74,7 @@ def test_accuracy_and_macro_f1_choose_different_rates(
     assert chosen == {"accuracy": {1e-9}, "macro_f1": {0.01}}
 
 
-def test_rungs_keep_what_the_metric_chooses(
-    data: Stored, base: tuple[Resolved, Path, Stored], tmp_path: Path
-) -> None:
+def test_rungs_keep_what_the_metric_chooses(data: Stored, base: Base, tmp_path: Path) -> None:
     task = TASK | {"metric": "macro_f1"}
     spec = adapting(data, base[0], task, halving={"rungs": 1}, selection="pooled")
     told = decided(spec, base[1], tmp_path, data, base[2])

@@ -13,9 +13,10 @@ from adaptlab.comparisons.diagnosis import Diagnosis
 from adaptlab.comparisons.diagnosis_next import HIGHEST_RATE
 from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence
 from adaptlab.comparisons.scores import ScoreChange
+from adaptlab.figures import percent
 from adaptlab.specs.spec import HIGHEST_SCALE
 from adaptlab.studies.study_plan import Role
-from adaptlab.text.metrics import OtherMetric
+from adaptlab.text.metrics import LOWER_IS_BETTER, OtherMetric, is_share
 from adaptlab.values import Value
 
 FEWEST_VALUES = 3
@@ -185,12 +186,18 @@ def metric_columns(metric: MethodMetric | None) -> dict[str, str | float | None]
 
 
 METRIC_TITLES: Mapping[OtherMetric, str] = MappingProxyType(
-    {"macro_f1": "Macro-F1", "token_f1": "Token F1"}
+    {"macro_f1": "Macro-F1", "token_f1": "Token F1", "perplexity": "Perplexity"}
 )
 METRIC_NOTE = (
     "Scores, ranks and verdicts are about the share of right items. {} is measured beside it, and "
     "trials are chosen by it; its interval covers other seeds, not other items."
 )
+LOWER_NOTE = "Lower {} is better."
+
+
+def metric_figure(metric: OtherMetric, value: float) -> str:
+    """Return a value of a metric as text, shares in per cent."""
+    return percent(value) if is_share(metric) else f"{value:.4g}"
 
 
 class TableComparison(Value):
@@ -212,10 +219,19 @@ class TableComparison(Value):
     metrics: tuple[MethodMetric, ...] = ()
 
 
+def metric_of(table: TableComparison) -> OtherMetric | None:
+    """Return the metric that a table shows beside the score, if any."""
+    return table.metrics[0].metric if table.metrics else None
+
+
 def metric_note(table: TableComparison) -> str | None:
     """Return which metric a table is about, if it shows two; otherwise None."""
-    titles = tuple(dict.fromkeys(METRIC_TITLES[one.metric] for one in table.metrics))
-    return METRIC_NOTE.format(*titles) if titles else None
+    metric = metric_of(table)
+    if metric is None:
+        return None
+    title = METRIC_TITLES[metric]
+    note = METRIC_NOTE.format(title)
+    return f"{note} {LOWER_NOTE.format(title.lower())}" if metric in LOWER_IS_BETTER else note
 
 
 def table_warnings(tables: Sequence[TableComparison]) -> tuple[TableWarning, ...]:

@@ -1,12 +1,14 @@
 """Selection of trials by their scores on validation.
 
-The score is exact match, or the `metric` of the task.
+The score is exact match, or the `metric` of the task. The highest is the best, of perplexity the
+lowest.
 
 Per seed: the trial with the best score on that seed; ties go to the lower training loss, then to
 the first trial. Pooled: the trial with the best mean score over all seeds, where a diverged
-replicate counts as 0; ties go to the lower mean training loss, then to the first trial; every seed
-keeps that trial. A diverged replicate is never selected. So a seed may end without one if the
-choice is pooled, or if all trials that survived successive halving diverged later.
+replicate counts as 0, or as the largest perplexity; ties go to the lower mean training loss, then
+to the first trial; every seed keeps that trial. A diverged replicate is never selected. So a seed
+may end without one if the choice is pooled, or if all trials that survived successive halving
+diverged later.
 """
 
 import math
@@ -80,14 +82,13 @@ def best_first(
 
 def _rank(
     replicates: Sequence[int], outcome: TrainingOutcome, standings: Standings
-) -> tuple[float, float]:
+) -> tuple[tuple[int, float], float]:
     """Return a sort key, lowest first, for the replicates of one trial."""
     losses = [
         math.inf if outcome.diverged[replicate] else outcome.final_losses[replicate] or 0.0
         for replicate in replicates
     ]
-    score = sum(map(standings.score, replicates)) / len(replicates)
-    return -score, sum(losses) / len(losses)
+    return standings.cost(replicates), sum(losses) / len(losses)
 
 
 def _standings(
@@ -95,7 +96,7 @@ def _standings(
 ) -> Standings:
     """Return the standings of replicates that still compete, if any do."""
     if plan.trials == 1:
-        return Standings({}, None)
+        return Standings({})
     alive = [
         replicate
         for replicate in range(plan.replicates)

@@ -2,7 +2,7 @@
 
 Only trials with a replicate that is still trained compete. A replicate that stopped early has
 finished and remains a candidate at the end. Pooled, its score counts for its trial, and a
-diverged replicate counts as 0.
+diverged replicate counts as the worst score.
 """
 
 from collections.abc import Collection, Sequence

@@ -45,6 +45,7 @@ from adaptlab.specs.resolved import (
     evaluation_bases,
     scored_tasks,
 )
+from adaptlab.text.metrics import METRIC_LIMITS
 
 LEAST_LOSS = -1.0
 """A loss can be negative only by rounding."""
@@ -208,12 +209,17 @@ class Expected:
                 yield from equal(f"{at}/{name}", reported, value, f"{name} of this trial")
         yield from number(f"{at}/final_loss", result.final_loss, LEAST_LOSS, LARGEST_LOSS)
         yield from number(f"{at}/validation_accuracy", result.validation_accuracy, 0, 1)
-        yield from number(f"{at}/validation_metric", result.validation_metric, 0, 1 + ROUNDING)
+        low, high = self._metric_limits()
+        yield from number(f"{at}/validation_metric", result.validation_metric, low, high + ROUNDING)
         yield from count(f"{at}/steps", result.steps, 0, self.steps)
         if result.selected and result.status in ("diverged", "eliminated"):
             detail = f"The replicate is {result.status}, so its seed cannot keep it."
             yield Problem(f"{at}/selected", "cannot_be_selected", detail)
         yield from self._prompt(f"{at}/prompt", result)
+
+    def _metric_limits(self) -> tuple[float, float]:
+        metric = None if self.spec.task is None else self.spec.task.other_metric()
+        return (0.0, 1.0) if metric is None else METRIC_LIMITS[metric]
 
     def _prompt(self, at: str, result: results.ReplicateResult) -> Iterator[Problem]:
         method, prompt = self.spec.method, result.prompt

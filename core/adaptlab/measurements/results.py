@@ -10,7 +10,7 @@ from pydantic import Field
 
 from adaptlab.measurements.theory_report import Check
 from adaptlab.plugins.splits import Split
-from adaptlab.text.metrics import OtherMetric
+from adaptlab.text.metrics import OtherMetric, is_share
 from adaptlab.values import Value
 
 ReplicateStatus = Literal["completed", "stopped", "diverged", "eliminated"]
@@ -19,12 +19,26 @@ successive halving; the trial was among the worst and cannot be selected."""
 AttentionSource = Literal["base", "adapted"]
 
 RUNG_METRICS: Mapping[OtherMetric, str] = MappingProxyType(
-    {"macro_f1": "rung_macro_f1", "token_f1": "rung_token_f1"}
+    {
+        "macro_f1": "rung_macro_f1",
+        "token_f1": "rung_token_f1",
+        "perplexity": "rung_perplexity",
+    }
 )
 """The curve of another metric than accuracy by which trials are chosen."""
-SHARES = ("validation_accuracy", "rung_accuracy", *RUNG_METRICS.values())
+SHARES = (
+    "validation_accuracy",
+    "rung_accuracy",
+    *(curve for metric, curve in RUNG_METRICS.items() if is_share(metric)),
+)
 """Curves whose values are between 0 and 1."""
-METRICS = ("train_loss", "validation_loss", *SHARES)
+METRICS = (
+    "train_loss",
+    "validation_loss",
+    "validation_accuracy",
+    "rung_accuracy",
+    *RUNG_METRICS.values(),
+)
 """The curves of a training."""
 LARGEST_LOSS = 1e30
 """A larger loss counts as diverged. Up to this value, squares and their sums are finite."""
@@ -105,9 +119,9 @@ class ReplicateResult(Value):
     `selected` is true if its seed keeps the trial. `validation_accuracy` is null if the job has one
     trial per seed or the replicate diverged. For an eliminated replicate it is the accuracy at that
     rung. `validation_metric` is the task's `metric` on the same items, by which its trials are
-    chosen; null if that is accuracy or exact match. `steps` is the number of steps that the
-    replicate was trained for. `prompt` is what a method that chooses tokens has found, null for
-    replicates that are not selected.
+    chosen; null if that is accuracy or exact match. Of perplexity, lower is better. `steps` is the
+    number of steps that the replicate was trained for. `prompt` is what a method that chooses
+    tokens has found, null for replicates that are not selected.
     """
 
     replicate: int

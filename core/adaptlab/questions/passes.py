@@ -15,9 +15,10 @@ PassState = Literal["open", "done", "failed", "dropped"]
 class TriedRate(Value):
     """One learning rate of a sweep, with means on the validation split.
 
-    `accuracy` is the score by which trials are chosen: the task's `metric` if it has another. A
-    diverged replicate contributes an accuracy of 0 and no loss. `falls` is true if the training
-    loss still fell in the second half of the training.
+    `accuracy` is the score by which trials are chosen: the task's `metric` if it has another. If
+    that is perplexity, `accuracy` is exact match, and rates are chosen by the lowest `perplexity`.
+    A diverged replicate contributes an accuracy of 0, the largest perplexity and no loss. `falls`
+    is true if the training loss still fell in the second half of the training.
     """
 
     learning_rate: float
@@ -25,6 +26,7 @@ class TriedRate(Value):
     loss: float | None
     seeds: int
     falls: bool = False
+    perplexity: float | None = None
 
 
 class Pass(Value):

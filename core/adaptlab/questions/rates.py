@@ -15,6 +15,8 @@ MORE_ACCURATE = 0.005
 """A rate at an edge is widened if it is this much more accurate than all others."""
 LOWER_LOSS = 0.99
 """Or, if all are equally accurate, if its loss is at most this share of the others'."""
+LOWER_PERPLEXITY = 0.99
+"""Or, of a task chosen by perplexity, if that is at most this share of the others'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +45,9 @@ class Untuned:
 def tuning(method: MethodState) -> Tuned | Untuned | None:
     """Return the chosen rate or the next sweep, None while one is open.
 
-    The best rate has the highest mean accuracy on validation items, and of equally accurate ones
-    that with the lowest loss. Where it is the highest or the lowest rate tried, a finer and a wider
-    one are tried, at most twice.
+    The best rate has the highest mean accuracy on validation items, or the lowest perplexity if
+    that is measured, and of equal ones the lowest loss. Where it is the highest or the lowest rate
+    tried, a finer and a wider one are tried, at most twice.
     """
     if len(method.rates) < 2:
         return Tuned(method.rates[0] if method.rates else None)
@@ -87,7 +89,8 @@ def tried_rates(done: list[Pass]) -> tuple[TriedRate, ...]:
 
 
 def _merit(one: TriedRate) -> tuple[float, float]:
-    return (one.accuracy, -one.loss if one.loss is not None else float("-inf"))
+    score = one.accuracy if one.perplexity is None else -one.perplexity
+    return (score, -one.loss if one.loss is not None else float("-inf"))
 
 
 def _wider(method: MethodState, tried: tuple[TriedRate, ...], best: TriedRate) -> tuple[float, ...]:
@@ -112,6 +115,8 @@ def _wider(method: MethodState, tried: tuple[TriedRate, ...], best: TriedRate) -
 
 def _stands_out(tried: tuple[TriedRate, ...], best: TriedRate) -> bool:
     others = [one for one in tried if one != best]
+    if (lowest := best.perplexity) is not None:
+        return all(lowest <= LOWER_PERPLEXITY * (one.perplexity or lowest) for one in others)
     if all(best.accuracy >= one.accuracy + MORE_ACCURATE for one in others):
         return True
     if any(one.accuracy != best.accuracy for one in others) or best.loss is None:

@@ -56,18 +56,22 @@ class SeedMean:
     seeds: int
 
 
-def mean_over_seeds(shares: Sequence[float], level: float = 0.95) -> SeedMean:
-    """Return the mean of one share per seed, with Student's interval.
+def mean_over_seeds(
+    values: Sequence[float], level: float = 0.95, limits: tuple[float, float] = (0.0, 1.0)
+) -> SeedMean:
+    """Return the mean of one value per seed, with Student's interval.
 
-    It covers other seeds on the same items, not other items, and is cut at 0 and 1.
+    It covers other seeds on the same items, not other items, and is cut at `limits`, by default
+    those of shares.
 
     Raises `ValueError` without seeds.
     """
-    if not shares:
-        raise ValueError("There is no seed to take the mean of. Give at least one share.")
-    seeds, mean = len(shares), math.fsum(shares) / len(shares)
+    if not values:
+        raise ValueError("There is no seed to take the mean of. Give at least one value.")
+    seeds, mean = len(values), math.fsum(values) / len(values)
     if seeds == 1:
         return SeedMean(mean, None, None, seeds)
-    variance = math.fsum((share - mean) ** 2 for share in shares) / (seeds - 1)
+    variance = math.fsum((value - mean) ** 2 for value in values) / (seeds - 1)
     reach = student_quantile(seeds - 1, (1 + level) / 2) * math.sqrt(variance / seeds)
-    return SeedMean(mean, max(0.0, mean - reach), min(1.0, mean + reach), seeds)
+    low, high = limits
+    return SeedMean(mean, max(low, mean - reach), min(high, mean + reach), seeds)

@@ -34,7 +34,7 @@ class ChatCompletion(TextTask):
     exactly this answer. Training minimises the loss on the last turn only.
 
     With `metric: token_f1`, test answers are decoded and their token F1 is measured beside exact
-    match, as for `text_completion`.
+    match, and with `metric: perplexity` that of the right answers, as for `text_completion`.
     """
 
     title: ClassVar[str] = "Chat completion"
@@ -44,7 +44,7 @@ class ChatCompletion(TextTask):
 
     name: Literal["chat_completion"] = "chat_completion"
     messages: ConversationField
-    metric: Literal["exact_match", "token_f1"] = "exact_match"
+    metric: Literal["exact_match", "token_f1", "perplexity"] = "exact_match"
 
     def other_metric(self) -> OtherMetric | None:
         return None if self.metric == "exact_match" else self.metric

@@ -33,6 +33,9 @@ class TextCompletion(PromptedTask):
     match: the overlap of words, without case and punctuation. Trials are chosen by it on
     validation; verdicts are given by exact match. Source: Rajpurkar et al. (EMNLP 2016), section
     6.1; unlike there, English articles count.
+
+    With `metric: perplexity`, trials are chosen by the lowest perplexity of the right answers on
+    validation, and comparisons show that of the test items beside exact match.
     """
 
     title: ClassVar[str] = "Text completion"
@@ -42,7 +45,7 @@ class TextCompletion(PromptedTask):
 
     name: Literal["text_completion"] = "text_completion"
     answer: AnswerField
-    metric: Literal["exact_match", "token_f1"] = "exact_match"
+    metric: Literal["exact_match", "token_f1", "perplexity"] = "exact_match"
 
     def other_metric(self) -> OtherMetric | None:
         return None if self.metric == "exact_match" else self.metric

@@ -33,7 +33,7 @@ from adaptlab.statistics import Scores, guessing_accuracy, scores_of
 from adaptlab.statistics.confusions import macro_f1, mean_over_seeds
 from adaptlab.statistics.failing import failing_below
 from adaptlab.studies.study_plan import Role
-from adaptlab.text.metrics import OtherMetric
+from adaptlab.text.metrics import METRIC_LIMITS, OtherMetric, limited_perplexity
 from adaptlab_services.results.scored_jobs import ScoredJob
 
 LONGEST_ERROR = 200
@@ -275,7 +275,7 @@ def metric(row: Row) -> MethodMetric | None:
     values = [(seed, value) for seed, value in measured if value is not None]
     if not values:
         return None
-    figures = mean_over_seeds([value for _, value in values])
+    figures = mean_over_seeds([value for _, value in values], limits=METRIC_LIMITS[name])
     return MethodMetric(
         method=row.method,
         label=row.label,
@@ -289,9 +289,14 @@ def metric(row: Row) -> MethodMetric | None:
 
 
 def _measured(name: OtherMetric, evaluation: Evaluation) -> float | None:
-    if name == "token_f1":
-        return evaluation.token_f1
-    return None if evaluation.confusion is None else macro_f1(evaluation.confusion.counts)
+    match name:
+        case "token_f1":
+            return evaluation.token_f1
+        case "perplexity":
+            return limited_perplexity(evaluation.loss)
+        case "macro_f1":
+            counted = evaluation.confusion
+            return None if counted is None else macro_f1(counted.counts)
 
 
 def carried(row: Row) -> Iterator[MethodCarried]:

@@ -17,6 +17,7 @@ from adaptlab.measurements.results import is_loss
 from adaptlab.statistics import seed_limits
 from adaptlab.statistics.confusions import macro_f1
 from adaptlab.statistics.distributions import student_quantile
+from adaptlab.text.metrics import limited_perplexity
 from adaptlab_db.tables import Evaluation, Job, JobMetric, MetricPoint, Replicate
 
 CURVES = ("train_loss", "validation_loss", "validation_accuracy")
@@ -30,6 +31,7 @@ METRICS: Mapping[str, str] = MappingProxyType(
         "transfer_change": "transfer_accuracy minus the accuracy of those base models alone",
         "macro_f1": "macro-F1 on these items, for tasks that choose among 2 to 32 labels",
         "token_f1": "token F1 on these items, for tasks with this metric",
+        "perplexity": "perplexity on these items, for tasks with this metric; lower is better",
         "final_loss": "the final training loss",
         "train_loss": "the last point of the curve of this name",
         "validation_loss": "the last point of the curve of this name",
@@ -193,10 +195,12 @@ def _scores(session: Session, chosen: Chosen) -> Values:
 
 
 def _other_metrics(session: Session, chosen: Chosen) -> Values:
-    """Yield macro-F1 and token F1 of the adapted model on the job's own task."""
+    """Yield the adapted model's other metrics on the job's own task."""
     row = Evaluation
+    by_perplexity = row.task["metric"].astext == "perplexity"
+    counts_of = row.confusion["counts"]
     rows = session.execute(
-        select(row.job_id, row.replicate, row.token_f1, row.confusion["counts"])
+        select(row.job_id, row.replicate, row.token_f1, counts_of, by_perplexity, row.loss)
         .join(Job, (Job.id == row.job_id) & (Job.attempt == row.attempt))
         .where(
             row.job_id.in_({job_id for job_id, _ in chosen}),
@@ -204,11 +208,11 @@ def _other_metrics(session: Session, chosen: Chosen) -> Values:
             row.attached,
             row.base_model == "",
             row.task == Job.resolved_spec["task"],
-            row.token_f1.is_not(None) | row.confusion.is_not(None),
+            row.token_f1.is_not(None) | row.confusion.is_not(None) | by_perplexity,
         )
         .order_by(row.job_id, row.replicate)
     )
-    for job_id, replicate, measured, counts in rows:
+    for job_id, replicate, measured, counts, is_by_perplexity, loss in rows:
         if (job_id, replicate) not in chosen:
             continue
         seed = chosen[job_id, replicate].seed
@@ -216,6 +220,8 @@ def _other_metrics(session: Session, chosen: Chosen) -> Values:
             yield job_id, "token_f1", Measured(seed, measured)
         if counts is not None:
             yield job_id, "macro_f1", Measured(seed, macro_f1(counts))
+        if is_by_perplexity:
+            yield job_id, "perplexity", Measured(seed, limited_perplexity(loss))
 
 
 def _last_points(session: Session, chosen: Chosen) -> Values:

@@ -208,7 +208,7 @@ def adapted_scores(
     """
     row = tables.Evaluation
     scores = (row.replicate, row.seed, row.task, row.correct, row.total, row.base_model)
-    others = (row.confusion, row.token_f1)
+    others = (row.confusion, row.token_f1, row.loss)
     rows = session.execute(
         select(row.job_id, *scores, *others, ItemOutcome.bits)
         .join(Job, (Job.id == row.job_id) & (Job.attempt == row.attempt))
@@ -218,19 +218,21 @@ def adapted_scores(
         .order_by(row.job_id, row.replicate, row.id)
     )
     by_job: dict[UUID, list[Evaluation]] = defaultdict(list)
-    for job_id, replicate, seed, task, correct, total, base_model, confusion, f1, bits in rows:
-        by_job[job_id].append(
+    for found in rows:
+        confusion = found.confusion
+        by_job[found.job_id].append(
             Evaluation(
-                replicate=replicate,
-                seed=seed,
-                task=task,
+                replicate=found.replicate,
+                seed=found.seed,
+                task=found.task,
                 split="test",
-                correct=correct,
-                total=total,
-                outcomes=bits.hex(),
+                correct=found.correct,
+                total=found.total,
+                outcomes=found.bits.hex(),
                 confusion=None if confusion is None else Confusion.model_validate(confusion),
-                token_f1=f1,
-                base_model=base_model or None,
+                token_f1=found.token_f1,
+                loss=found.loss,
+                base_model=found.base_model or None,
             )
         )
     return by_job

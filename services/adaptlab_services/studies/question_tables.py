@@ -21,9 +21,11 @@ from adaptlab.questions.passes import (
     TriedRate,
 )
 from adaptlab.questions.rates import LARGEST_RATE, Tuned, tuning
+from adaptlab.specs.resolved import UnreadSpec
 from adaptlab.statistics.scores import Scores, scores_of
 from adaptlab.studies.study import QuestionSpec
 from adaptlab.studies.study_plan import Cell, PlannedJob, StudyPlan
+from adaptlab.text.metrics import LARGEST_PERPLEXITY
 from adaptlab_db.tables import StudyPass
 from adaptlab_services.results.scored_jobs import ScoredJob, scored_jobs
 
@@ -170,24 +172,31 @@ def _pass(row: StudyPass, results: Mapping[UUID, ScoredJob], state: PassState) -
 
 
 def _tried(job: ScoredJob) -> tuple[TriedRate, ...]:
+    task = None if isinstance(job.resolved, UnreadSpec) else job.resolved.task
+    by_perplexity = task is not None and task.other_metric() == "perplexity"
     by_rate: dict[float, list[ReplicateResult]] = {}
     for replicate in job.replicates:
         by_rate.setdefault(replicate.learning_rate, []).append(replicate)
     return tuple(
         TriedRate(
             learning_rate=rate,
-            accuracy=fmean(_validated(one) for one in by_rate[rate]),
+            accuracy=fmean(_validated(one, by_perplexity=by_perplexity) for one in by_rate[rate]),
             loss=_mean_loss(by_rate[rate]),
             seeds=len(by_rate[rate]),
             falls=_falls(by_rate[rate], job.half_losses),
+            perplexity=fmean(map(_perplexity, by_rate[rate])) if by_perplexity else None,
         )
         for rate in sorted(by_rate)
     )
 
 
-def _validated(one: ReplicateResult) -> float:
-    chosen_by = one.validation_accuracy if one.validation_metric is None else one.validation_metric
-    return chosen_by or 0.0
+def _validated(one: ReplicateResult, *, by_perplexity: bool) -> float:
+    is_accuracy = by_perplexity or one.validation_metric is None
+    return (one.validation_accuracy if is_accuracy else one.validation_metric) or 0.0
+
+
+def _perplexity(one: ReplicateResult) -> float:
+    return LARGEST_PERPLEXITY if one.validation_metric is None else one.validation_metric
 
 
 def _mean_loss(replicates: Iterable[ReplicateResult]) -> float | None:

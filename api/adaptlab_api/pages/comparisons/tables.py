@@ -22,10 +22,12 @@ from adaptlab.comparisons.table_comparison import (
     TableComparison,
     TableWarning,
     metric_note,
+    metric_of,
 )
 from adaptlab.comparisons.verdict import Verdict
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
 from adaptlab.statistics import ChosenBest, PairedDifference
+from adaptlab.text.metrics import LOWER_IS_BETTER
 from adaptlab_api.requests.dependencies import Units
 from adaptlab_db.job_states import TERMINAL_STATES
 from adaptlab_services.comparisons.stored_comparison import StoredComparison
@@ -152,6 +154,7 @@ class TableView:
     `to_come` are missing scores that jobs will still produce, and `missing` the others. Skipped
     cells are shown with the study, not with its tables. `metric` is the title of a metric beside
     the compared score, and `metric_note` says which one the ranks are about; None if there is none.
+    `lower_is_better` is about that metric.
     """
 
     number: int
@@ -171,6 +174,7 @@ class TableView:
     has_curves: bool
     metric: str | None
     metric_note: str | None
+    lower_is_better: bool
 
 
 def shown_tables(
@@ -203,7 +207,7 @@ def _table(
     colours: tuple[str, ...],
     with_maps: Collection[UUID],
 ) -> TableView:
-    comparison = table.comparison
+    comparison, metric = table.comparison, metric_of(table)
     ours = [w for w in warnings if (w.base_model, w.task) == (table.base_model, table.task)]
     sweeps = [method.sweep for method in table.methods]
     differences = comparison.differences if comparison else ()
@@ -224,8 +228,9 @@ def _table(
         forgetting=_forgetting(table),
         carried=table.carried,
         has_curves=bool(comparison) and len(comparison.cells) > 1 and bool(comparison.curves),
-        metric=METRIC_TITLES[table.metrics[0].metric] if table.metrics else None,
+        metric=None if metric is None else METRIC_TITLES[metric],
         metric_note=metric_note(table),
+        lower_is_better=metric in LOWER_IS_BETTER,
     )
 
 

@@ -71,6 +71,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "scores": score_table(evaluations, tried, spec.task),
         "confusions": confusion_tables(evaluations, spec.task),
         "losses": loss_rows(evaluations, spec.task),
+        "by_perplexity": (spec.task or {}).get("metric") == "perplexity",
         "token_f1": token_f1_rows(evaluations, spec.task),
         "forgetting": forgetting_rows(evaluations, spec),
         "carried": carried_rows(scored.data, spec),

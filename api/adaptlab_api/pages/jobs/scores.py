@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import fsum
+from math import fsum, inf
 
 from adaptlab.comparisons.scores import (
     SHOWN_SPLIT,
@@ -17,6 +17,7 @@ from adaptlab.specs.resolved import UnreadSpec, read_resolved, scored_tasks
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.statistics import Interval
 from adaptlab.statistics.confusions import SeedMean, macro_f1, mean_counts, mean_over_seeds
+from adaptlab.text.metrics import METRIC_LIMITS, limited_perplexity
 from adaptlab_answers.results import EvaluationView
 
 
@@ -64,12 +65,15 @@ class ConfusionTable:
 class LossRow:
     """The mean loss on test items over the seeds, in nats per token.
 
-    `alone` is that of the base model alone, None if it is not known.
+    `perplexity` is the mean of the seeds' perplexities. `alone` and `perplexity_alone` are those of
+    the base model alone, None if they are not known.
     """
 
     task: str
     adapted: float
     alone: float | None
+    perplexity: SeedMean
+    perplexity_alone: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +210,24 @@ def loss_rows(
     Tasks that choose among labels have none.
     """
     return tuple(
-        LossRow(task, fsum(attached) / len(attached), _mean_of(alone))
-        for task, attached, alone in _adapted_and_alone(evaluations, own, lambda view: view.loss)
+        LossRow(
+            task,
+            fsum(attached) / len(attached),
+            _mean_of(alone),
+            mean_over_seeds(
+                [limited_perplexity(loss) for loss in attached],
+                limits=METRIC_LIMITS["perplexity"],
+            ),
+            _mean_of([limited_perplexity(loss) for loss in alone]),
+        )
+        for task, attached, alone in _adapted_and_alone(evaluations, own, _loss)
     )
+
+
+def _loss(view: EvaluationView) -> float | None:
+    """Return the loss; infinite if it is lacking and the metric needs it."""
+    is_needed = view.task.get("metric") == "perplexity"
+    return inf if view.loss is None and is_needed else view.loss
 
 
 def token_f1_rows(

@@ -12,13 +12,13 @@ from pydantic import BaseModel
 
 from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence, row_title
 from adaptlab.errors import AdaptlabError, UnknownName
-from adaptlab.figures import perplexity
 from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.method import METHODS
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.sizing import LIMITED, BudgetAxis, in_units
 from adaptlab.specs.resolve import family_shape
+from adaptlab.text.metrics import LOWER_IS_BETTER
 from adaptlab_answers.jobs import Progress
 from adaptlab_api.pages.rendering.states import look
 
@@ -83,6 +83,11 @@ def share(progress: Progress, *, succeeded: bool = False) -> str:
 def significant(value: float | None) -> str:
     """Format with three significant digits: 0.00316."""
     return NOTHING if value is None else f"{value:.3g}"
+
+
+def metric(value: float | None, name: str | None) -> str:
+    """Format a task's metric: shares in per cent, perplexity as `significant`."""
+    return significant(value) if name in LOWER_IS_BETTER else percent(value)
 
 
 def fixed(value: float | None) -> str:
@@ -231,7 +236,7 @@ def page_filters() -> dict[str, Callable[..., object]]:
         "bare_percent": bare_percent,
         "points": points,
         "share": share,
-        "perplexity": perplexity,
+        "metric": metric,
         "significant": significant,
         "fixed": fixed,
         "scientific": scientific,

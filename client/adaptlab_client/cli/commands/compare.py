@@ -235,9 +235,15 @@ def _row(row: "ComparisonRow", metric: "MethodMetric | None", *, has_metric: boo
     parameters = "" if row.parameters is None else f"{row.parameters:,}"
     best = "*" if row.could_be_best else ""
     score = f"{100 * row.score.mean:.1f} %"
-    other = [] if not has_metric else ["" if metric is None else f"{100 * metric.mean:.1f} %"]
+    other = [] if not has_metric else ["" if metric is None else _figure(metric)]
     return [_title(row.method), parameters, score, _limits(row.score), *other, ranks, best,
             row.score.seeds, row.trials]  # fmt: skip
+
+
+def _figure(metric: "MethodMetric") -> str:
+    from adaptlab.comparisons.table_comparison import metric_figure  # loads pydantic
+
+    return metric_figure(metric.metric, metric.mean)
 
 
 def _limits(score: "Interval") -> str:

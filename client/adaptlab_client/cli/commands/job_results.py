@@ -3,10 +3,12 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from adaptlab.text.metrics import LOWER_IS_BETTER
 from adaptlab_client.cli.printing.terminal import (
     Output,
     Share,
@@ -132,7 +134,9 @@ def replicates(
     """List how every seed and trial of a job ended."""
     with open_client(context) as client:
         results = client.jobs.replicates(job)
-    print_list(results, REPLICATES, _replicate, output, "replicate")
+        task = client.jobs.get(job).resolved_spec.task or {}
+    row_of = partial(_replicate, lower_is_better=task.get("metric") in LOWER_IS_BETTER)
+    print_list(results, REPLICATES, row_of, output, "replicate")
 
 
 def attempts(context: typer.Context, job: JobArgument, output: OutputOption = Output.TABLE) -> None:
@@ -200,9 +204,11 @@ def _evaluation_rows(evaluations: Sequence["EvaluationView"]) -> list[list[objec
     ]
 
 
-def _replicate(row: "ReplicateResult") -> list[object]:
+def _replicate(row: "ReplicateResult", *, lower_is_better: bool) -> list[object]:
     accuracy = None if row.validation_accuracy is None else Share(row.validation_accuracy)
-    metric = None if row.validation_metric is None else Share(row.validation_metric)
+    metric = row.validation_metric
+    if metric is not None and not lower_is_better:  # a share, and perplexity is none
+        metric = Share(metric)
     return [
         row.replicate, row.seed, row.trial, row.learning_rate, row.weight_decay, row.status,
         row.selected, row.steps, row.final_loss, accuracy, metric,
