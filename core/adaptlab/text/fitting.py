@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from adaptlab.records.facts import ConversationFacts, FieldFacts, RecordsFacts
-from adaptlab.text.metrics import MOST_CONFUSED, OtherMetric
+from adaptlab.text.metrics import MOST_CONFUSED
 from adaptlab.text.splitting import NAMES_OF_SPLITS
 from adaptlab.text.template import LONGEST_WORD, literal
 from adaptlab.values import Value
@@ -134,7 +134,7 @@ def task_document(
     return task
 
 
-def proposed_metric(facts: RecordsFacts, roles: Roles) -> OtherMetric | None:
+def proposed_metric(facts: RecordsFacts, roles: Roles) -> Literal["macro_f1", "token_f1"] | None:
     """Return a metric that fits better than the share of right items, if any.
 
     That is macro-F1 if labels are unbalanced, and token F1 if answers are long.
