@@ -124,6 +124,11 @@ def _create(handled: Access, kernel: int) -> int:
     return _call(CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), 0)
 
 
+MADE_ANEW = "/proc/"
+"""A rule is about an inode, and the kernel makes another one for what is below this folder once it
+has dropped the first to gain memory. So these stay open."""
+
+
 class _PathBeneath(ctypes.Structure):
     _pack_ = 1
     _fields_ = (("allowed_access", ctypes.c_uint64), ("parent", ctypes.c_int32))
@@ -140,7 +145,8 @@ def _allow(ruleset: int, access: Access, paths: Sequence[str]) -> None:
             rule = _PathBeneath(access if is_folder else access & OF_FILES, descriptor)
             _call(ADD_RULE, ruleset, RULE_PATH_BENEATH, ctypes.byref(rule), 0)
         finally:
-            os.close(descriptor)
+            if not path.startswith(MADE_ANEW):
+                os.close(descriptor)
 
 
 def _call(number: int, *arguments: object) -> int:
