@@ -26,11 +26,12 @@ def peak_bytes(device: torch.device) -> int:
     """Return the most bytes held since `forget_peak` or the start."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    if _STATUS.exists():
+    try:
         lines = _STATUS.read_text().splitlines()
-        peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-        return max(peak * 2**10, held_bytes(device))
-    return _largest_since_the_start()
+    except OSError:  # another system than Linux, or one that forbids it
+        return _largest_since_the_start()
+    peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+    return max(peak * 2**10, held_bytes(device))
 
 
 def forget_peak(device: torch.device) -> None:
