@@ -43,6 +43,8 @@ class Settings(BaseSettings):
         poll_seconds: interval at which an idle worker polls for jobs without a doorbell.
         save_seconds: interval at which a training's state is saved; longer for large states.
         memory_bytes: memory for one run of a worker; None for most of what is free.
+        workers_per_machine: worker processes that share a machine and its memory; set by `adaptlab
+            up --workers`.
         scratch_free_bytes: free space on a worker's disk below which it claims no job; None for 5 %
             of the disk, at most 1 GiB.
         cache_bytes: bytes of fetched weights that the workers of a machine keep.
@@ -128,6 +130,7 @@ class Settings(BaseSettings):
     poll_seconds: float = Field(default=10, gt=0)
     save_seconds: float = Field(default=30, gt=0)
     memory_bytes: int | None = Field(default=None, gt=0)
+    workers_per_machine: int = Field(default=1, ge=1)
     scratch_free_bytes: int | None = Field(default=None, ge=0)
     cache_bytes: int = Field(default=4 * 2**30, ge=0)
     trainer_user: str = Field(default="auto", min_length=1)

@@ -33,6 +33,7 @@ from adaptlab_stack.waiting import SignalWaiting
 DATABASE_URL = "ADAPTLAB_DATABASE_URL"
 BROKER_URL = "ADAPTLAB_BROKER_URL"
 DATA_DIR = "ADAPTLAB_DATA_DIR"
+WORKERS_PER_MACHINE = "ADAPTLAB_WORKERS_PER_MACHINE"
 WORKER_LEAVES = StopStep(signal.SIGUSR2, 40.0)
 """Longer than the 20 s that a worker gives its runs after this signal."""
 API_LEAVES = StopStep(signal.SIGUSR2, 70.0)
@@ -234,6 +235,7 @@ def _parts(plan: _Plan, given: Mapping[str, str]) -> _Parts:
     if plan.servers.postgres is None:
         passwords = _role_passwords(given)
     of_api, of_workers = ({**environment, **plan.servers.addresses(one, given)} for one in PARTS)
+    of_workers = {WORKERS_PER_MACHINE: str(max(1, options.workers)), **of_workers}
     return _Parts(
         preparation=ProcessSpec("prepare", programs.prepare, {**environment, **passwords}, scratch),
         applications=(

@@ -110,6 +110,12 @@ def test_a_stack_says_where_it_is(shared: Stack):
     assert secret not in said
 
 
+def test_workers_know_how_many_share_the_machine(shared: Stack):
+    for name in ("worker", "worker-2"):
+        process = psutil.Process(shared.processes[name].pid)
+        assert process.environ()["ADAPTLAB_WORKERS_PER_MACHINE"] == "2"
+
+
 def test_a_signal_stops_everything(
     tmp_path: Path,
     stand_in_up: tuple[str, ...],

@@ -1,4 +1,4 @@
-"""Slots without a GPU divide the machine's memory."""
+"""Slots and workers without a GPU divide the machine's memory."""
 
 from pathlib import Path
 
@@ -22,11 +22,15 @@ def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Settings:
     )
 
 
-@pytest.mark.parametrize(("slots", "expected"), [(1, None), (2, 4 * 2**30), (4, 2 * 2**30)])
-def test_slots_divide_most_of_the_memory(
-    settings: Settings, slots: int, expected: int | None
+@pytest.mark.parametrize(
+    ("slots", "workers", "expected"),
+    [(1, 1, None), (2, 1, 4 * 2**30), (4, 1, 2 * 2**30), (1, 2, 4 * 2**30), (2, 2, 2 * 2**30)],
+)
+def test_runs_of_all_slots_and_workers_divide_most_of_the_memory(
+    settings: Settings, slots: int, workers: int, expected: int | None
 ) -> None:
-    assert slot_options(settings, slots, None).memory_bytes == expected
+    beside = settings.model_copy(update={"workers_per_machine": workers})
+    assert slot_options(beside, slots, None).memory_bytes == expected
 
 
 def test_what_an_operator_sets_counts(settings: Settings) -> None:

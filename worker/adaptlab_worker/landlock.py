@@ -54,6 +54,9 @@ READING = Access.EXECUTE | Access.READ_FILE | Access.READ_DIR
 DEVICE = OF_FILES & ~Access.EXECUTE | Access.READ_DIR
 EVERYTHING = Access((Access.IOCTL_DEV << 1) - 1)
 WRITING = EVERYTHING & ~(Access.MAKE_CHAR | Access.MAKE_BLOCK)
+MADE_ANEW = "/proc/"
+"""A rule is about an inode, and the kernel makes another one for what is below this folder once it
+has dropped the first to gain memory. So what a rule names there stays open."""
 
 
 class FileRules(Value):
@@ -122,11 +125,6 @@ def _create(handled: Access, kernel: int) -> int:
     attributes = (ctypes.c_uint64 * 3)(handled, 0, scopes)
     size = ctypes.sizeof(attributes) if kernel >= WITH_SCOPES else ctypes.sizeof(ctypes.c_uint64)
     return _call(CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), 0)
-
-
-MADE_ANEW = "/proc/"
-"""A rule is about an inode, and the kernel makes another one for what is below this folder once it
-has dropped the first to gain memory. So these stay open."""
 
 
 class _PathBeneath(ctypes.Structure):

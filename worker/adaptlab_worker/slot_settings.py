@@ -43,7 +43,8 @@ def slot_options(settings: Settings, slots: int, runner: str | None) -> SlotOpti
         save_seconds=settings.save_seconds,
         poll_seconds=settings.poll_seconds,
         roots=ModelRoots(roots),
-        memory_bytes=settings.memory_bytes or _share_of_memory(slots),
+        memory_bytes=settings.memory_bytes
+        or _share_of_memory(slots * settings.workers_per_machine),
         scratch_free_bytes=settings.scratch_free_bytes,
         cache_bytes=settings.cache_bytes,
         trainer=trainer,
@@ -53,15 +54,15 @@ def slot_options(settings: Settings, slots: int, runner: str | None) -> SlotOpti
     )
 
 
-def _share_of_memory(slots: int) -> int | None:
-    """Return the memory of a run beside other slots; None for no limit.
+def _share_of_memory(runs: int) -> int | None:
+    """Return the memory of one of several runs; None for no limit.
 
     Each run takes most of what is free when it begins. Two that begin together would take it twice,
     and the kernel would kill one of them. On a GPU memory is counted there, so it is not shared.
     """
-    if slots == 1 or any(map(Path.exists, GPU_DEVICES)):
+    if runs == 1 or any(map(Path.exists, GPU_DEVICES)):
         return None
-    return int(USABLE * machine_memory() / slots)
+    return int(USABLE * machine_memory() / runs)
 
 
 def _trainer_options(
