@@ -156,7 +156,7 @@ def compare(
         return intervals[row.method, row.budget]
 
     voided = any(difference.weight == "voids" for difference in differences)
-    chance = guessing_accuracy(chance, rows)
+    chance = guessing_accuracy(chance, (row.majority for row in rows))
     below = failing_below(rows, chance, counting)
     kinds = [warning.kind for warning in of_bases]
     unlearned, works = kinds.count("base_not_learned"), "base_works_alone" in kinds

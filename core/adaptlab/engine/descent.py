@@ -242,12 +242,9 @@ class Descent:
         return flat if self._patience is None else self._patience.kept(flat)
 
     def _passes_over(
-        self, replicates: Sequence[int], flat: Tensor, lanes: int | None = None
+        self, replicates: Sequence[int], flat: Tensor, shared: Shared | None = None
     ) -> list[list[Pass]]:
         """Return passes over weights [W, N] of replicates, by lane."""
-        if lanes is None:
-            shared = self._shared(len(replicates))
-            lanes = 1 if shared.by_items else shared.lanes
         return passes(
             self._plan,
             self._base,
@@ -255,7 +252,7 @@ class Descent:
             flat,
             self._trainables.decays,
             self._most,
-            lanes,
+            (shared or self._shared(len(replicates))).of_replicates,
             recomputes=self.recomputes,
         )
 
@@ -304,9 +301,9 @@ class Descent:
     def _cut(self) -> None:
         """Divide the live replicates into passes, and a step into lanes."""
         flat, shared = self._trainables.flat, self._shared(len(self.live))
-        self._shares = self._passes_over(self.live, flat)
+        self._shares = self._passes_over(self.live, flat, shared)
         copies = range(shared.lanes if shared.by_items else 0)
-        self._by_items = [self._passes_over(self.live, flat, 1)[0] for _ in copies]
+        self._by_items = [self._passes_over(self.live, flat, shared)[0] for _ in copies]
 
     @property
     def _alone(self) -> Pass | None:
@@ -330,12 +327,11 @@ class Descent:
         numbered = [[(lane, part) for part in own] for lane, own in enumerate(self._by_items)]
         slopes = self.lanes.each(numbered, of_own)
         each = len(slopes) // lanes
-        first, *others = (slopes[lane * each : (lane + 1) * each] for lane in range(lanes))
-        for other in others:
-            for (gradient, losses), (more, further) in zip(first, other, strict=True):
-                gradient.add_(more)
-                losses.add_(further)
-        return first
+        for place, (gradient, losses) in enumerate(slopes[each:]):
+            total, mean = slopes[place % each]
+            total.add_(gradient)
+            mean.add_(losses)
+        return slopes[:each]
 
     def _within_memory(self, work: Callable[[], T]) -> T:
         """Return the result of `work`, with smaller passes if memory runs out."""

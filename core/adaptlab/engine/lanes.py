@@ -37,6 +37,11 @@ class Shared:
     lanes: int = 1
     by_items: bool = False
 
+    @property
+    def of_replicates(self) -> int:
+        """The lanes among which replicates are divided."""
+        return 1 if self.by_items else self.lanes
+
 
 ALONE = Shared()
 

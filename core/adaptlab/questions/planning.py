@@ -183,13 +183,10 @@ class _Table:
         }
         self.evidence = Evidence({k: v for k, v in scores.items() if v is not None}, self.rule)
         scored = [label for label in self.able if label in scores]
+        majorities = (one.majority for one in self.evidence.scores.values())
+        chance = guessing_accuracy(table.chance, majorities)
         self.goals = (
-            goals_of(
-                question,
-                self.evidence,
-                scored,
-                guessing_accuracy(table.chance, self.evidence.scores.values()),
-            )
+            goals_of(question, self.evidence, scored, chance)
             if len(scored) > 1
             else Goals((), tuple(scored), {})
         )

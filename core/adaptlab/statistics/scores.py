@@ -116,10 +116,11 @@ def scores_of(
     )
 
 
-def guessing_accuracy(chance: float, rows: Iterable[Scores]) -> float:
-    """Return the accuracy on the items of `rows` that needs no skill.
+def guessing_accuracy(chance: float, majorities: Iterable[float | None]) -> float:
+    """Return the accuracy on some items that needs no skill.
 
     It is the task's `chance` or, if that is more, the share of the most common label among the
-    items. Of 50 items, more may have that label than in the whole dataset.
+    items, of which `majorities` has one figure per scoring, None if unknown. Of 50 items, more may
+    have that label than in the whole dataset.
     """
-    return max((chance, *(row.majority for row in rows if row.majority is not None)))
+    return max((chance, *(share for share in majorities if share is not None)))

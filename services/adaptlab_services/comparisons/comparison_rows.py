@@ -372,9 +372,9 @@ def already_working(
 
 def chance_of(row: Row) -> float:
     """Return the accuracy of guessing on the task of a row, and on its items."""
-    resolved, scores = row.jobs[0].resolved, row.scores()
+    resolved = row.jobs[0].resolved
     chance = resolved.task.chance() if isinstance(resolved, ResolvedAdapt) else 0.0
-    return guessing_accuracy(chance, () if scores is None else (scores,))
+    return guessing_accuracy(chance, (one.majority for one in row.evaluations()))
 
 
 def unread_warnings(rows: Sequence[Row]) -> tuple[ComparisonWarning, ...]:

@@ -15,7 +15,7 @@ from adaptlab.measurements.results import Confusion, ReplicateResult
 from adaptlab.plugins.registry import as_json
 from adaptlab.specs.resolved import UnreadSpec, read_resolved, scored_tasks
 from adaptlab.specs.spec import ResolvedSpec
-from adaptlab.statistics import Interval
+from adaptlab.statistics import Interval, guessing_accuracy
 from adaptlab.statistics.confusions import SeedMean, macro_f1, mean_counts, mean_over_seeds
 from adaptlab.text.metrics import METRIC_LIMITS, limited_perplexity
 from adaptlab_answers.results import EvaluationView
@@ -136,9 +136,9 @@ def _guessing(
 ) -> float | None:
     """Return the accuracy without skill on the items of a change, if known."""
     chance = next((chance for task, chance in chances if task == change.task), None)
-    confusions = (one.confusion for one in evaluations if one.task == change.task)
-    shares = (one.majority() for one in confusions if one is not None)
-    return None if chance is None else max((chance, *(s for s in shares if s is not None)))
+    counted = (one.confusion for one in evaluations if one.task == change.task)
+    majorities = (one and one.majority() for one in counted)
+    return None if chance is None else guessing_accuracy(chance, majorities)
 
 
 def score_table(
