@@ -6,14 +6,13 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker, evaluation
 
-from adaptlab.measurements.results import Evaluated, NotCarried
+from adaptlab.measurements.results import Confusion, Evaluated, NotCarried
 from adaptlab_answers.results import Evaluations
 from adaptlab_client.cli.printing.job_tables import score_rows
 
 
-@pytest.fixture
-def evaluated(worker: MadeUpWorker) -> str:
-    """The address of a job with a prompt that is carried for one seed of two."""
+def carried_job(worker: MadeUpWorker, confusion: Confusion | None = None) -> str:
+    """Return the address of a job with a prompt that is carried for one seed of two."""
     worker.complete(PRETRAINING, 0.99)
     worker.complete({**PRETRAINING, "name": "other", "seeds": 4}, 0.99)
     method = {"name": "random_prompt", "length": 2}
@@ -25,11 +24,17 @@ def evaluated(worker: MadeUpWorker) -> str:
     told = [
         evaluation(0, 0, task, share, attached) for share, attached in ((0.4, True), (0.1, False))
     ]
-    named = [one.model_copy(update={"base_model": "other"}) for one in told]
+    elsewhere_too = {"base_model": "other", "confusion": confusion}
+    named = [one.model_copy(update=elsewhere_too) for one in told]
     missing = NotCarried(base_model="other", replicate=1, seed=1, reason="'<b>' has no text")
     worker.report(claim, [*(Evaluated(evaluation=one) for one in named), missing])
     worker.finish(claim)
     return str(job.id)
+
+
+@pytest.fixture
+def evaluated(worker: MadeUpWorker) -> str:
+    return carried_job(worker)
 
 
 def test_the_page_shows_them_apart_with_the_base_alone_and_guessing(
@@ -45,6 +50,15 @@ def test_the_page_shows_them_apart_with_the_base_alone_and_guessing(
     assert "&lt;b&gt;" in page
     assert "40.0" not in page.partition('id="scores"')[2].partition("</section>")[0]
     assert "Also evaluated on the base models" in page
+
+
+def test_guessing_is_at_least_the_most_common_label_of_the_items(
+    reader: TestClient, worker: MadeUpWorker
+) -> None:
+    counts = ((400, 300), (0, 300))
+    job = carried_job(worker, Confusion(labels=("a", "b"), counts=counts))
+    shown = reader.get(f"/jobs/{job}").text.partition('id="carried"')[2].partition("</section>")[0]
+    assert 'data-label="Guessing" class="number">70.0' in shown
 
 
 def test_the_api_and_the_command_line_name_the_other_base(
