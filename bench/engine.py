@@ -23,9 +23,8 @@ from adaptlab.tasks.sort_ascending import SortAscending
 from bench.figures import Figure, Section, alternating, middle_ratio, spread
 from bench.peak import SIZE, operations, peak
 from bench.plain_loop import PlainLoop
-from bench.stepping import milliseconds, stepper
+from bench.stepping import ROUNDS, milliseconds, row, stepper
 
-ROUNDS = 9
 TASK = SortAscending(name="sort_ascending")
 ONE_LAYER = MiniGPT(layers=1, heads=1, width=96)
 FOUR_LAYERS = MiniGPT(layers=4, heads=4, width=256)
@@ -44,11 +43,10 @@ DROPPED: Row = (
 FOUR_SEEDS: Row = ("pretraining, 4 layers, width 256, 4 seeds", FOUR_LAYERS, 4, 3, "")
 
 
-def dropped(row: Row) -> Row:
+def with_dropout(named: Row) -> Row:
     """Return the same training with dropout."""
-    work, family, seeds, steps, target = row
-    with_dropout = family.model_copy(update={"dropout": 0.1})
-    return f"{work}, dropout 0.1", with_dropout, seeds, steps, target
+    work, family, seeds, steps, target = named
+    return work, family.model_copy(update={"dropout": 0.1}), seeds, steps, target
 
 
 WHAT_IS_LEFT = (
@@ -90,55 +88,49 @@ def measure() -> Section:
     )
 
 
-def in_float32(peaks: Mapping[str, float], row: Row) -> Figure:
+def in_float32(peaks: Mapping[str, float], named: Row) -> Figure:
     """Compare a pretraining in float32 with the plain loop."""
-    contest = pretraining(row, "float32")
+    contest = pretraining(named, "float32")
     return compared(contest, "float32", autocast=False, fastest=peaks["float32"])
 
 
-def lanes_against_threads(row: Row) -> Figure:
+def lanes_against_threads(named: Row) -> Figure:
     """Compare lanes with all threads in every product."""
-    contest = pretraining(row, "float32")
+    contest = pretraining(named, "float32")
+    plan, base = contest.plan, contest.base
     return against(
-        f"{contest.work}, float32, in {torch.get_num_threads()} lanes of one thread",
-        (contest, stepper(contest.plan, contest.base)),
-        ("all threads in every product", stepper(contest.plan, contest.base, lanes=False)),
+        contest,
+        f"in {torch.get_num_threads()} lanes of one thread",
+        ("all threads in every product", stepper(plan, base, lanes=False)),
         "",
     )
 
 
-def dropout_against_none(row: Row) -> Figure:
+def dropout_against_none(named: Row) -> Figure:
     """Compare steps with and without dropout, both ours."""
-    contest, plain = pretraining(dropped(row), "float32"), pretraining(row, "float32")
+    plain = pretraining(named, "float32")
     return against(
-        f"{contest.work}, float32",
-        (contest, stepper(contest.plan, contest.base)),
+        pretraining(with_dropout(named), "float32"),
+        "dropout 0.1",
         ("ours without dropout", stepper(plain.plan, plain.base)),
         "at least 0.9 times",
     )
 
 
 def against(
-    work: str,
-    ours: tuple["Contest", Callable[[], None]],
-    theirs: tuple[str, Callable[[], None]],
-    target: str,
+    contest: "Contest", kind: str, other: tuple[str, Callable[[], None]], target: str
 ) -> Figure:
-    """Compare two steps of as many replicates."""
-    (contest, mine), (name, other) = ours, theirs
-    for step in (mine, other):
-        step()  # what only the first step does is not measured
-    first, second = alternating(
-        lambda: milliseconds(mine, contest.steps) / contest.plan.replicates,
-        lambda: milliseconds(other, contest.steps) / contest.plan.replicates,
-        ROUNDS,
-    )
-    ratio = middle_ratio(second, first)
-    return Figure(
-        work,
-        f"{name}: {spread(second, 'ms')}",
-        f"{spread(first, 'ms')}: {ratio:.2f} ×",
+    """Compare a step in float32 with another of as many replicates."""
+    replicates, (compared, theirs) = contest.plan.replicates, other
+    return row(
+        f"{contest.work}, float32, {kind}",
+        stepper(contest.plan, contest.base),
+        replicates,
+        theirs,
         target,
+        compared,
+        replicates,
+        contest.steps,
     )
 
 
@@ -168,9 +160,9 @@ class Contest:
     target: str
 
 
-def pretraining(row: Row, precision: Precision, device: str = "cpu") -> Contest:
+def pretraining(named: Row, precision: Precision, device: str = "cpu") -> Contest:
     """Return the training of a model from scratch, on every seed."""
-    work, family, seeds, steps, target = row
+    work, family, seeds, steps, target = named
     spec = PretrainSpec.model_validate(
         {
             "name": "bench",

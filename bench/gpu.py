@@ -19,7 +19,6 @@ from bench.engine import (
     DTYPES,
     FOUR,
     ONE,
-    ROUNDS,
     Contest,
     compared,
     in_each_precision,
@@ -35,10 +34,9 @@ from bench.published import (
     library_family,
     lora_plan,
     peft_step,
-    row,
     stacked_step,
 )
-from bench.stepping import milliseconds, stepper
+from bench.stepping import ROUNDS, milliseconds, row, stepper
 
 TITLE = "The engine on a GPU"
 TARGET = "50 times"

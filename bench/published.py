@@ -24,15 +24,14 @@ from adaptlab.plugins.family import Family
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.spec import AdaptSpec, Precision
 from adaptlab.tasks.sort_ascending import SortAscending
-from bench.figures import Figure, Section, alternating, middle_ratio, spread
+from bench.figures import Figure, Section
 from bench.plain_loop import STEPS
-from bench.stepping import milliseconds, stepper
+from bench.stepping import ROUNDS, row, stepper
 
 if TYPE_CHECKING:
     from transformers import GPT2Config
 
 TITLE = "LoRA on a published architecture"
-ROUNDS = 9
 SEEDS, RATES, BATCH, RANK = 3, 8, 8, 4
 TASK = SortAscending(name="sort_ascending", length=32)  # sequences of 63 tokens
 MODEL = GPT2(layers=6, heads=6, width=384).resolved(vocabulary=100, context=64)
@@ -95,32 +94,6 @@ def measure() -> Section:
             ),
             _memory(),
         ),
-    )
-
-
-def row(
-    work: str,
-    ours: Callable[[], None],
-    replicates: int,
-    theirs: Callable[[], None],
-    target: str,
-    compared: str = "transformers and peft, one after the other",
-    theirs_replicates: int = 1,
-) -> Figure:
-    """Return the milliseconds per replicate of two steps, taken in turn."""
-    ours()
-    theirs()
-    mine, peft = alternating(
-        lambda: milliseconds(ours) / replicates,
-        lambda: milliseconds(theirs) / theirs_replicates,
-        ROUNDS,
-    )
-    ratio = middle_ratio(peft, mine)
-    return Figure(
-        work,
-        f"{compared}: {spread(peft, 'ms')}",
-        f"{spread(mine, 'ms')}: {ratio:.2f} ×",
-        target,
     )
 
 

@@ -1,4 +1,4 @@
-"""One training step of the engine, repeatable, and its time."""
+"""One training step of the engine, repeatable, and its time beside another's."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -11,6 +11,9 @@ from adaptlab.engine.descent import Descent
 from adaptlab.engine.lanes import Lanes
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.train import batches
+from bench.figures import Figure, alternating, middle_ratio, spread
+
+ROUNDS = 9
 
 
 def stepper(
@@ -42,3 +45,32 @@ def milliseconds(work: Callable[[], object], times: int = 1) -> float:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return (time.perf_counter() - begin) * 1000 / times
+
+
+def row(
+    work: str,
+    ours: Callable[[], None],
+    replicates: int,
+    theirs: Callable[[], None],
+    target: str,
+    compared: str = "transformers and peft, one after the other",
+    theirs_replicates: int = 1,
+    steps: int = 1,
+) -> Figure:
+    """Return the milliseconds per replicate of two steps, taken in turn.
+
+    What only the first step does is not measured.
+    """
+    ours()
+    theirs()
+    mine, others = alternating(
+        lambda: milliseconds(ours, steps) / replicates,
+        lambda: milliseconds(theirs, steps) / theirs_replicates,
+        ROUNDS,
+    )
+    return Figure(
+        work,
+        f"{compared}: {spread(others, 'ms')}",
+        f"{spread(mine, 'ms')}: {middle_ratio(others, mine):.2f} ×",
+        target,
+    )

@@ -1,7 +1,7 @@
 """Dropout by one kernel forward and one backward.
 
-Without it both take nine, and the mask is stored in between. The kernel draws it in either pass. It
-is one of CUDA on a GPU, and one of C on a processor.
+Without it both take nine, and the mask is stored in between. The kernel draws it in either pass. On
+a GPU it is written in CUDA, on a CPU in C.
 """
 
 import ctypes
