@@ -1,4 +1,4 @@
-"""One training step of the engine, repeatable, and its time beside another's."""
+"""One training step of the engine, and its time beside another's."""
 
 import time
 from collections.abc import Callable, Mapping

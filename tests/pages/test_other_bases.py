@@ -12,7 +12,7 @@ from adaptlab_client.cli.printing.job_tables import score_rows
 
 
 def carried_job(worker: MadeUpWorker, confusion: Confusion | None = None) -> str:
-    """Return the address of a job with a prompt that is carried for one seed of two."""
+    """Return the address of a job whose prompt carries one seed of two."""
     worker.complete(PRETRAINING, 0.99)
     worker.complete({**PRETRAINING, "name": "other", "seeds": 4}, 0.99)
     method = {"name": "random_prompt", "length": 2}
