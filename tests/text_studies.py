@@ -1,6 +1,7 @@
 """A measured study of texts, whose tasks have metrics beside the score."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy.orm import Session, sessionmaker
@@ -22,7 +23,7 @@ MAJORITY = 0.75
 """The share of the items of the classification that have the first label."""
 
 
-def a_text_study(*tasks: dict[str, Any]) -> dict[str, Any]:
+def a_text_study(*tasks: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON of a study of two methods on a new model of bytes."""
     return {
         "name": "texts",

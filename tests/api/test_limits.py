@@ -16,6 +16,7 @@ from adaptlab.exchange import adapter_folder
 from adaptlab.measurements import reported_answers
 from adaptlab.plugins.dataset import FEWEST_TRIPLES, MOST_TRIPLES
 from adaptlab.records import conversations, facts, gathering, record
+from adaptlab.records.file_forms import LONGEST_FILE
 from adaptlab.specs import spec
 from adaptlab.text import chat, sandbox
 from adaptlab.text.metrics import MOST_CONFUSED
@@ -45,7 +46,7 @@ from adaptlab_services.jobs import batch_tokens
 from adaptlab_services.leases import lease_views
 from adaptlab_services.models import (
     parquet_process,
-    record_datasets,
+    task_files,
     token_checks,
     token_process,
     uploaded_folders,
@@ -166,9 +167,8 @@ def _stated(settings: Settings) -> dict[str, str]:
         "body: the sign-in form": f"{body_limit.MOST_FORM_BYTES:,} bytes",
         "webhooks per project": f"{webhooks.MOST_WEBHOOKS}",
         "characters of a webhook's address": f"{addresses.LONGEST_URL:,}",
-        "characters of the path of a file below a dataset root": (
-            f"{record_datasets.LONGEST_FILE:,}"
-        ),
+        "files of the server that one spec names": f"{task_files.MOST_FILES}",
+        "characters of the path of a file below a dataset root": (f"{LONGEST_FILE:,}"),
         "addresses of the process that reads a Parquet file below a dataset root": (
             f"{parquet_process.MEMORY_BYTES:,} bytes"
         ),
@@ -211,6 +211,10 @@ def _stated(settings: Settings) -> dict[str, str]:
         "time for reading records": (
             f"{datasets.READING_SHARE * SLOW_FACTOR:g} × `ANSWER_SECONDS`: "
             f"{datasets.READING_SHARE * SLOW_FACTOR * defaults['answer_seconds']:g} s"
+        ),
+        "time for reading the files that a spec names": (
+            f"{datasets.READING_SHARE:g} × `ANSWER_SECONDS`: "
+            f"{datasets.READING_SHARE * defaults['answer_seconds']:g} s"
         ),
         "uploads read as records at a time per process": "1",
         "triples of words": f"{FEWEST_TRIPLES} to {MOST_TRIPLES:,}",

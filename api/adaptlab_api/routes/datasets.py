@@ -1,5 +1,6 @@
 """`/v1/datasets`: words and records for tasks."""
 
+from functools import partial
 from typing import Annotated, cast
 
 from fastapi import Path, Request
@@ -10,10 +11,9 @@ from adaptlab_answers.models import DatasetView
 from adaptlab_answers.paging import Page
 from adaptlab_api.answers.answers import NO_STORE, json_answer
 from adaptlab_api.answers.files import file_answer
-from adaptlab_api.answers.problems import TOO_MANY, problem
 from adaptlab_api.answers.state import Resources
 from adaptlab_api.doors.time_limit import SLOW_FACTOR
-from adaptlab_api.limits.turns import Turn, turn_of
+from adaptlab_api.limits.turns import turn_of
 from adaptlab_api.requests.bodies import Body, json_body
 from adaptlab_api.requests.dependencies import (
     ResourcesDep,
@@ -23,6 +23,7 @@ from adaptlab_api.requests.dependencies import (
     UnitsDep,
 )
 from adaptlab_api.requests.describing import WITH_BODY, created, failures
+from adaptlab_api.requests.readings import READING_SHARE, busy, in_turn
 from adaptlab_api.requests.routing import api_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.routes.files import file_route
@@ -49,10 +50,6 @@ from adaptlab_services.people.tokens import Principal
 
 Named = Annotated[str, Path(max_length=63)]
 PATIENCE_SECONDS = 60.0
-RETRY_SECONDS = 5
-OTHERS = "The server is reading other files; try again in a few seconds."
-READING_SHARE = 0.6
-"""Share of a request's time for reading; the rest is for waiting and storing."""
 
 
 def _form(document: object) -> str:
@@ -108,24 +105,9 @@ async def upload_dataset(
     new = await turn.call(body.read)
     if not isinstance(new, Read):
         return _answer(await turn.call(_created, units, opened, who, new))
-    stored = await in_turn(turn, units, opened, who, new)
-    if stored is None:
-        return problem(TOO_MANY, OTHERS, headers={"Retry-After": str(RETRY_SECONDS)})
-    return _answer(stored)
-
-
-async def in_turn(
-    turn: Turn, units: Units, opened: Resources, who: Principal, new: Read
-) -> Uploaded | None:
-    """Read records in the turn of a request; None if others are read for too long."""
-    # The wait is here and not in one of the few threads, which other requests need.
-    reading = Turn(opened.readings)
-    if not await reading.take(PATIENCE_SECONDS):
-        return None
-    try:
-        return await turn.call(_read, units, opened, who, new)
-    finally:
-        reading.give_back()
+    reading = partial(stored_records, units, opened, who, new)
+    stored = await in_turn(request, PATIENCE_SECONDS, reading)
+    return busy() if stored is None else _answer(stored)
 
 
 def _created(
@@ -141,10 +123,10 @@ def _created(
                 return dataset_uploads.from_upload(session, opened.sessions, who, new)
 
 
-def _read(units: Units, opened: Resources, who: Principal, new: Read) -> Uploaded:
-    settings = opened.settings
-    seconds = READING_SHARE * SLOW_FACTOR * settings.answer_seconds
-    limits = ReadingLimits(settings.max_dataset_bytes, seconds)
+def stored_records(units: Units, opened: Resources, who: Principal, new: Read) -> Uploaded:
+    """Create a dataset from an upload or a file of the server."""
+    seconds = READING_SHARE * SLOW_FACTOR * opened.settings.answer_seconds
+    limits = ReadingLimits(opened.settings.max_dataset_bytes, seconds)
     if isinstance(new, RecordsFromFile):
         roots = opened.dataset_roots
         return dataset_files.from_file(units, opened.sessions, who, new, roots, limits)

@@ -24,6 +24,7 @@ from adaptlab_api.requests.dependencies import (
 )
 from adaptlab_api.requests.describing import WITH_BODY, created, failures, succeeds
 from adaptlab_api.requests.identities import JobId
+from adaptlab_api.requests.readings import with_files
 from adaptlab_api.requests.routing import api_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_services.errors import Unauthorised
@@ -33,6 +34,7 @@ from adaptlab_services.jobs.lists import NEWEST, JobQuery
 from adaptlab_services.lifecycle import events
 from adaptlab_services.lifecycle.events import Pulse
 from adaptlab_services.lifecycle.transitions import JobState
+from adaptlab_services.models.task_files import TaskFiles
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 from adaptlab_services.people.idempotency import LONGEST_KEY
 from adaptlab_services.querying.filtering import LONGEST_FILTER
@@ -101,28 +103,38 @@ router = api_router("/jobs", tag="jobs")
     },
 )
 @needs("submitter")
-def create_job(
+async def create_job(
     body: Annotated[Body[Spec], json_body(JobSpec, name="JobSpec")],
+    request: Request,
     changes: ChangesDep,
     validate_only: OnlyValidate = False,
     idempotency_key: Key = None,
 ) -> Response:
-    """Create a job, or with `validate_only` return a preview and create nothing."""
-    spec = body.read()
-    with changes() as change:
-        if validate_only:
-            preview = jobs.preview(change.session, spec, roots=change.opened.model_roots)
-            return change.answered(json_answer(preview))
-        created = jobs.create(
-            change.session,
-            change.who,
-            spec,
-            idempotency_key=idempotency_key,
-            roots=change.opened.model_roots,
-            most_queued=change.opened.settings.max_queued_jobs,
-            entry=change.entry(201),
-        )
-        return change.made(created.job, created, location=created.job.links.self)
+    """Create a job, or with `validate_only` return a preview and create nothing.
+
+    A task can name a file below a dataset root, which becomes a dataset.
+    """
+
+    def answer(spec: Spec, files: TaskFiles) -> Response:
+        with changes() as change:
+            session, who, entry = change.session, change.who, change.entry(201)
+            if validate_only:
+                with files.tried(session, who, spec, entry) as named:
+                    preview = jobs.preview(session, named, roots=change.opened.model_roots)
+                return change.answered(json_answer(preview))
+            created = jobs.create(
+                session,
+                who,
+                files.named(session, who, spec, entry),
+                idempotency_key=idempotency_key,
+                roots=change.opened.model_roots,
+                most_queued=change.opened.settings.max_queued_jobs,
+                entry=entry,
+                asked=spec,
+            )
+            return change.made(created.job, created, location=created.job.links.self)
+
+    return await with_files(request, body.read, answer, idempotency_key)
 
 
 @router.get("", response_model=JobPage, responses=failures())

@@ -1,5 +1,6 @@
 """`/v1/studies`: create, list, get, annotate, delete, extend, clone, cancel."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import BackgroundTasks, Path, Query, Request
@@ -12,15 +13,16 @@ from adaptlab_answers.paging import Page
 from adaptlab_answers.questions import DecisionView
 from adaptlab_answers.studies import DeletedStudy, StudyPreview, StudySummary, StudyView
 from adaptlab_api.answers.answers import NO_STORE, changed_answer, json_answer, tagged_answer
-from adaptlab_api.answers.state import Resources
+from adaptlab_api.limits.auditing import entry_of
 from adaptlab_api.requests.bodies import Body, json_body
-from adaptlab_api.requests.changes import ChangesDep
+from adaptlab_api.requests.changes import Change, ChangesDep
 from adaptlab_api.requests.dependencies import (
     ResourcesDep,
     SessionDep,
     SubmitterDep,
 )
 from adaptlab_api.requests.describing import WITH_BODY, Described, created, failures, succeeds
+from adaptlab_api.requests.readings import with_files
 from adaptlab_api.requests.routing import api_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.requests.study_request import asked_study, study_rules
@@ -39,9 +41,11 @@ from adaptlab_api.routes.jobs import (
 from adaptlab_services import short_ids
 from adaptlab_services.jobs.lists import NEWEST, JobQuery
 from adaptlab_services.models.dataset_sharing import NewShare
+from adaptlab_services.models.task_files import TaskFiles
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 from adaptlab_services.recipes import recipe_studies
 from adaptlab_services.studies import question_decisions, studies, study_deletion, study_sharing
+from adaptlab_services.studies.studies import Changed
 
 Studied = Annotated[
     str,
@@ -87,29 +91,51 @@ router = api_router("/studies", tag="studies")
     responses=_NEW_STUDY | failures(409, *WITH_BODY),
 )
 @needs("submitter")
-def create_study(
+async def create_study(
     body: StudyBody,
-    session: SessionDep,
-    who: SubmitterDep,
-    opened: ResourcesDep,
-    background: BackgroundTasks,
+    request: Request,
+    changes: ChangesDep,
     validate_only: OnlyValidate = False,
     idempotency_key: Key = None,
 ) -> Response:
     """Create a study and its jobs, or with `validate_only` return the plan and create nothing.
 
-    The body is the spec of a study, or names a recipe and one of its presets.
+    The body is the spec of a study, or names a recipe and one of its presets. A task can name a
+    file below a dataset root, which becomes a dataset.
     """
-    asked, rules = asked_study(body.content), study_rules(opened)
-    if isinstance(asked, StudySpec):
-        if validate_only:
-            return json_answer(studies.preview(session, asked, rules))
-        return _created(session, who, asked, opened, background, idempotency_key)
-    if validate_only:
-        return json_answer(recipe_studies.preview(session, asked, rules))
-    new = recipe_studies.create(session, who, asked, rules, idempotency_key=idempotency_key)
-    location = new.study.links.self
-    return changed_answer(new.study, new, opened, background, location=location)
+
+    def answer(asked: StudySpec | RecipeRequest, files: TaskFiles) -> Response:
+        with changes() as change:
+            if validate_only:
+                return change.answered(json_answer(_planned(change, asked, files, request)))
+            new = _made(change, asked, files, request, idempotency_key)
+            return change.made(new.study, new, location=new.study.links.self)
+
+    return await with_files(request, partial(asked_study, body.content), answer, idempotency_key)
+
+
+def _planned(
+    change: Change, asked: StudySpec | RecipeRequest, files: TaskFiles, request: Request
+) -> StudyPreview:
+    session, rules = change.session, study_rules(change.opened)
+    if not isinstance(asked, StudySpec):
+        return recipe_studies.preview(session, asked, rules)
+    with files.tried(session, change.who, asked, entry_of(request, 201)) as named:
+        return studies.preview(session, named, rules)
+
+
+def _made(
+    change: Change,
+    asked: StudySpec | RecipeRequest,
+    files: TaskFiles,
+    request: Request,
+    key: str | None,
+) -> Changed:
+    session, who, rules = change.session, change.who, study_rules(change.opened)
+    if not isinstance(asked, StudySpec):
+        return recipe_studies.create(session, who, asked, rules, idempotency_key=key)
+    named = files.named(session, who, asked, entry_of(request, 201))
+    return studies.create(session, who, named, rules, idempotency_key=key, asked=asked)
 
 
 @router.get("", response_model=Page[StudySummary], responses=failures())
@@ -256,10 +282,12 @@ def clone_study(
 ) -> Response:
     """Create a copy of a study with the given members changed; existing jobs are reused."""
     spec = studies.cloned(session, study, body.read())
+    rules = study_rules(opened)
     with studies.inside_project_of(session, study):
         if validate_only:
-            return json_answer(studies.preview(session, spec, study_rules(opened)))
-        return _created(session, who, spec, opened, background, idempotency_key)
+            return json_answer(studies.preview(session, spec, rules))
+        new = studies.create(session, who, spec, rules, idempotency_key=idempotency_key)
+        return changed_answer(new.study, new, opened, background, location=new.study.links.self)
 
 
 @router.post("/{study}/shares", response_model=StudyView, responses=failures(404, 409, *WITH_BODY))
@@ -280,16 +308,3 @@ def take_study_back(study: Studied, project: ProjectName, session: SessionDep) -
     """Stop sharing a study with a project."""
     study_sharing.take_back(session, study, project)
     return Response(status_code=204, headers=NO_STORE)
-
-
-def _created(
-    session: SessionDep,
-    who: SubmitterDep,
-    spec: StudySpec,
-    opened: Resources,
-    background: BackgroundTasks,
-    idempotency_key: str | None,
-) -> Response:
-    rules = study_rules(opened)
-    new = studies.create(session, who, spec, rules, idempotency_key=idempotency_key)
-    return changed_answer(new.study, new, opened, background, location=new.study.links.self)

@@ -10,7 +10,7 @@ from typing import cast
 from adaptlab.errors import InvalidSpec
 from adaptlab.records.conversations import without_answer
 from adaptlab.records.facts import ConversationFacts, FieldFacts, RecordsFacts, ValueCount
-from adaptlab.records.file_forms import FileForm
+from adaptlab.records.file_forms import FileForm, dataset_name
 from adaptlab.records.gathering import Gatherer
 from adaptlab.text.fitting import Roles, roles_of, roles_with
 from adaptlab.text.splitting import SplitCounts
@@ -18,7 +18,7 @@ from adaptlab.values import Value
 from adaptlab_answers.documents import JsonObject
 from adaptlab_client.machine.columns import Column, Spread, pairs_of
 from adaptlab_client.machine.fitting_task import Fit, spec_of, splits_of
-from adaptlab_client.machine.record_files import dataset_name, records_of
+from adaptlab_client.machine.record_files import records_of
 from adaptlab_client.machine.token_counts import TokenCounter
 
 MOST_EXAMPLES = 3

@@ -1,7 +1,6 @@
 """Files of records on this machine, and their form and kind."""
 
 import json
-import re
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -54,12 +53,6 @@ def canonical(path: Path, form: FileForm) -> Generator[Path]:
             records = (placed.record for placed in records_of(path, form))
             lines.writelines(Gatherer(path.name).lines(records))
         yield target
-
-
-def dataset_name(path: Path) -> str:
-    """Return a name for a dataset from that of its file."""
-    name = re.sub(r"[^a-z0-9._-]+", "-", path.stem.lower()).strip("-._")
-    return name[:63] or "records"
 
 
 def kind_of(path: Path, form: FileForm | None) -> Kind:

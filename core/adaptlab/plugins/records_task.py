@@ -11,15 +11,19 @@ from adaptlab.plugins.dataset import DatasetFacts, Datasets, RecordsReference
 from adaptlab.plugins.splits import Split
 from adaptlab.plugins.task import Task
 from adaptlab.records.facts import RecordsFacts
+from adaptlab.records.file_forms import FileOfServer, is_file
 from adaptlab.text.source import TextSource
 from adaptlab.text.splitting import SplitRule, SplitsByField
 from adaptlab.values import Name, Value
 
 
 class RecordsTask(Task, ABC):
-    """A task that reads some fields of the records of a dataset."""
+    """A task that reads some fields of the records of a dataset.
 
-    dataset: RecordsReference | Name
+    The server puts the name of a dataset in place of a file before the task is settled.
+    """
+
+    dataset: RecordsReference | Name | FileOfServer
 
     _source: TextSource | None = PrivateAttr(default=None)
     _problems: tuple[Problem, ...] = PrivateAttr(default=())
@@ -157,6 +161,12 @@ def problems_of_splits(rule: SplitRule, facts: RecordsFacts) -> Iterator[Problem
 
 
 def _unknown(name: str) -> Problem:
+    if is_file(name):
+        detail = (
+            f"{name!r} is a file of the server. Only specs of new jobs and studies can name files. "
+            "Add it as a dataset with `adaptlab datasets add`, and name the dataset."
+        )
+        return Problem("/dataset", "is_a_file", detail)
     return Problem(
         "/dataset",
         "unknown_dataset",

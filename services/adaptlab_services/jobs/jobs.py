@@ -35,6 +35,7 @@ from adaptlab.specs.spec import (
     PretrainSpec,
     TheorySpec,
 )
+from adaptlab.values import Value
 from adaptlab_answers.jobs import JobView, Preview
 from adaptlab_db.job_states import TERMINAL_STATES, UNCLAIMED_STATES
 from adaptlab_db.session import long_pause
@@ -121,12 +122,14 @@ def create(
     roots: ModelRoots = NO_ROOTS,
     most_queued: int | None = None,
     entry: Entry | None = None,
+    asked: Value | None = None,
 ) -> Created:
     """Create a job, and the job of its inline base model if that is new.
 
     A base model is new if it does not exist yet. `roots` are the folders that may contain model
     folders, and `most_queued` is the number of jobs that one owner can have waiting or queued. The
     `entry` of the audit log is written with a new job, not when an earlier answer is repeated.
+    `asked` is the request to which the idempotency key belongs, if it is not the spec.
     Raises `InvalidSpec` for a spec that cannot be run, `Conflict` for a taken name,
     `IdempotencyMismatch` for a key that was used with another spec, `LimitReached`, `QuotaReached`,
     and `Forbidden` for callers who may not submit to the project.
@@ -134,7 +137,7 @@ def create(
     access.to_create(session)
     digest = None
     if idempotency_key is not None:
-        digest = idempotency.request_digest(session, spec)
+        digest = idempotency.request_digest(session, asked or spec)
         earlier = idempotency.answered(session, principal.user_id, idempotency_key, digest)
         if earlier is not None:
             return Created(get(session, earlier), replayed=True, queues=())

@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.records.file_forms import ENDS, FileForm, UnknownForm, form_of
 from adaptlab.records.reading import read_records
+from adaptlab.records.record import Record
 from adaptlab.weights.weights_file import opened
 from adaptlab_services.limits import quotas
 from adaptlab_services.models import datasets, parquet_process
@@ -48,7 +49,7 @@ class DatasetRoots(Roots):
     entry = "file"
 
     @contextmanager
-    def opened(self, path: str, pointer: str = FILE_POINTER) -> Generator[BinaryIO]:
+    def opened(self, path: str, pointer: str) -> Generator[BinaryIO]:
         """Open the file `ALIAS/SUB/PATH`; problems have the `pointer`.
 
         Raises:
@@ -97,12 +98,24 @@ def from_file(
     with units() as session:
         access.to_create(session)
         quotas.check_room(session, principal.user_id, 0)
-    with roots.opened(new.file) as file:
-        form, size = _form(new), os.fstat(file.fileno()).st_size
-        check_size("file", FILE_POINTER, size, limits)
-        pieces = in_time(_unchanging(file, form, limits), FILE_POINTER, size, limits)
-        records = read_records(pieces, "jsonl" if form == "parquet" else form, FILE_POINTER)
+    with roots.opened(new.file, FILE_POINTER) as file:
+        records = records_in(file, _form(new), limits, FILE_POINTER)
         return store(units, sessions, principal, new, records)
+
+
+def records_in(
+    file: BinaryIO, form: FileForm, limits: ReadingLimits, pointer: str
+) -> Iterator[Record]:
+    """Yield the records of an open file; problems have the `pointer`.
+
+    Raises:
+        InvalidSpec: the file is too large or has changed while it was read, or something in it is
+            not a record.
+    """
+    size = os.fstat(file.fileno()).st_size
+    check_size("file", pointer, size, limits)
+    pieces = in_time(_unchanging(file, form, limits, pointer), pointer, size, limits)
+    return read_records(pieces, "jsonl" if form == "parquet" else form, pointer)
 
 
 def _form(new: RecordsFromFile) -> FileForm:
@@ -113,21 +126,25 @@ def _form(new: RecordsFromFile) -> FileForm:
         raise InvalidSpec(Problem("/format", "unknown_form", detail)) from error
 
 
-def _unchanging(file: BinaryIO, form: FileForm, limits: ReadingLimits) -> Iterator[bytes]:
+def _unchanging(
+    file: BinaryIO, form: FileForm, limits: ReadingLimits, pointer: str
+) -> Iterator[bytes]:
     """Yield the pieces of a file, of Parquet as canonical lines.
 
     Raises:
         InvalidSpec: there are too many bytes, or the file has changed.
     """
     before, count = _state(file), 0
-    pieces = _lines(file) if form == "parquet" else iter(lambda: file.read(PIECE_BYTES), b"")
+    pieces = (
+        _lines(file, pointer) if form == "parquet" else iter(lambda: file.read(PIECE_BYTES), b"")
+    )
     for piece in pieces:
         count += len(piece)
-        check_size("file", FILE_POINTER, count, limits)  # it can grow, and Parquet is compressed
+        check_size("file", pointer, count, limits)  # it can grow, and Parquet is compressed
         yield piece
     if _state(file) != before:
         detail = "The file has changed while it was read. Try again when it is complete."
-        raise InvalidSpec(Problem(FILE_POINTER, "file_has_changed", detail))
+        raise InvalidSpec(Problem(pointer, "file_has_changed", detail))
 
 
 def _state(file: BinaryIO) -> tuple[int, int]:
@@ -135,10 +152,10 @@ def _state(file: BinaryIO) -> tuple[int, int]:
     return state.st_size, state.st_mtime_ns
 
 
-def _lines(file: BinaryIO) -> Iterator[bytes]:
+def _lines(file: BinaryIO, pointer: str) -> Iterator[bytes]:
     """Yield the records of a Parquet file as lines, from a process of its own."""
     process = subprocess.Popen(
-        [sys.executable, "-m", MODULE, FILE_POINTER],
+        [sys.executable, "-m", MODULE, pointer],
         stdin=file,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -151,13 +168,13 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
             yield piece
         found = process.stderr.read()
         if (status := process.wait()) != 0:
-            raise _refused(status, found)
+            raise _refused(status, found, pointer)
     finally:
         process.kill()
         process.communicate()
 
 
-def _refused(status: int, found: bytes) -> InvalidSpec:
+def _refused(status: int, found: bytes, pointer: str) -> InvalidSpec:
     """Return the problems that the process has found, or that it ended."""
     if status == parquet_process.REFUSED:
         try:
@@ -168,7 +185,7 @@ def _refused(status: int, found: bytes) -> InvalidSpec:
         f"The file could not be read with {parquet_process.MEMORY_BYTES // 2**30} GiB of memory. "
         "Write it with smaller row groups, or as JSON lines."
     )
-    return InvalidSpec(Problem(FILE_POINTER, "not_readable", detail))
+    return InvalidSpec(Problem(pointer, "not_readable", detail))
 
 
 def _environment() -> dict[str, str]:

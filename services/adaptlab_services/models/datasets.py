@@ -46,6 +46,9 @@ from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.storage.stored_files import StoredFile
 
+LONGEST_NAME = 63
+DIGITS = 8
+"""Digits of a digest that tell apart datasets of files with one name."""
 MEDIA_TYPE = "application/jsonl"
 ASKS = "\nAnswer:"
 """The end of a guessed prompt, so that every answer follows the same text."""
@@ -88,6 +91,17 @@ class Content:
     kind: DatasetKind
     artifact: StoredArtifact
     columns: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A dataset, under the name that it was given or has had.
+
+    `is_new` is false for one that existed.
+    """
+
+    name: str
+    is_new: bool
 
 
 class _Stored(Datasets):
@@ -178,6 +192,37 @@ def keep(
             f"{dataset.digest}, that of these {content.artifact.sha256}. Choose another name."
         )
     return Uploaded(dataset, is_new)
+
+
+def equal_to(session: Session, content: Content) -> str | None:
+    """Return the name of the project's dataset with this content, or None."""
+    equal = select(Dataset.name).where(
+        Dataset.project_id == access.project_of(session),
+        Dataset.kind == content.kind,
+        Dataset.artifact_sha256 == content.artifact.sha256,
+    )
+    return session.scalars(equal.order_by(Dataset.name).limit(1)).first()
+
+
+def keep_under_free_name(
+    session: Session, principal: Principal, wanted: str, content: Content
+) -> Kept:
+    """Create a dataset with stored content, unless an equal one exists.
+
+    A new one has the `wanted` name or, if another dataset has that, the name with the first digits
+    of the digest.
+
+    Raises:
+        Conflict: other datasets have both names.
+    """
+    longer = f"{wanted[: LONGEST_NAME - DIGITS - 1]}-{content.artifact.sha256[:DIGITS]}"
+    for name in (longer,) if wanted == GENERATED else (wanted, longer):
+        # Waits for a request that creates the same name; its content may be equal.
+        if _insert(session, principal, name, (), content):
+            return Kept(name, is_new=True)
+        if (existing := equal_to(session, content)) is not None:
+            return Kept(existing, is_new=False)
+    raise Conflict(f"The datasets {wanted!r} and {longer!r} already exist, with other content.")
 
 
 def get(session: Session, name: str) -> DatasetView:

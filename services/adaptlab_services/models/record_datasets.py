@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.records.checking import checked_records
-from adaptlab.records.file_forms import FileForm
+from adaptlab.records.file_forms import LONGEST_FILE, FileForm
 from adaptlab.records.gathering import Gatherer
 from adaptlab.records.reading import Form, read_records
 from adaptlab.records.record import Record
@@ -29,8 +29,6 @@ from adaptlab_services.storage.staged_content import staged
 INLINE = "/records"
 POINTER = "/upload"
 FILE_POINTER = "/file"
-LONGEST_FILE = 1024
-"""Characters of the path of a file below a root."""
 READERS = 1
 """Files read at a time per process; several threads would take longer for each."""
 Units = Callable[[], AbstractContextManager[Session]]
@@ -80,10 +78,14 @@ class RecordsFromFile(Value):
 
 @dataclass(frozen=True, slots=True)
 class ReadingLimits:
-    """Limits on a file of records: its bytes, and seconds to read it."""
+    """Limits on a file of records: its bytes, and seconds to read it.
+
+    `advice` is what to do about a file that takes longer.
+    """
 
     largest_bytes: int
     seconds: float
+    advice: str = "Send fewer records, or ask an admin to raise ADAPTLAB_ANSWER_SECONDS."
 
 
 def create(session: Session, principal: Principal, new: NewRecords) -> Uploaded:
@@ -98,7 +100,7 @@ def create(session: Session, principal: Principal, new: NewRecords) -> Uploaded:
     content = b"".join(gatherer.lines(checked_records(new.records, INLINE)))
     quotas.check_room(session, principal.user_id, len(content))
     stored = ArtifactStore(session).write([content])
-    made = _content(new.name, stored, gatherer)
+    made = content_of(new.name, stored, gatherer)
     return datasets.keep(session, principal, new.name, new.sources, made)
 
 
@@ -145,14 +147,15 @@ def store(
     """
     gatherer = Gatherer(FILE_POINTER if isinstance(new, RecordsFromFile) else POINTER)
     with staged(sessions, gatherer.lines(records)) as waiting:
-        content = _content(new.name, waiting.artifact, gatherer)
+        content = content_of(new.name, waiting.artifact, gatherer)
         with units() as session:
             quotas.check_room(session, principal.user_id, content.artifact.size)
             waiting.settle(session)
             return datasets.keep(session, principal, new.name, new.sources, content)
 
 
-def _content(name: str, artifact: StoredArtifact, gatherer: Gatherer) -> Content:
+def content_of(name: str, artifact: StoredArtifact, gatherer: Gatherer) -> Content:
+    """Return the content of a dataset of the records that were gathered."""
     facts = gatherer.facts(name, artifact.sha256)
     return Content("records", artifact, datasets.records_columns(facts))
 
@@ -179,7 +182,7 @@ def in_time(
         if time.monotonic() > end:
             detail = (
                 f"The server read only {read:,} of {size:,} bytes in {limits.seconds:g} seconds, "
-                "its limit. Send fewer records, or ask an admin to raise ADAPTLAB_ANSWER_SECONDS."
+                f"its limit. {limits.advice}"
             )
             raise InvalidSpec(Problem(pointer, "takes_too_long", detail))
         yield piece

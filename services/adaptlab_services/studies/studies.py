@@ -129,9 +129,9 @@ def create(
 ) -> Changed:
     """Create a study, with the jobs and base models that do not exist yet.
 
-    `recipe` is the recipe of which the spec was made, if any, and `asked` is then the request to
-    which the idempotency key belongs. Raises `InvalidSpec` for a study that cannot be run,
-    `Conflict` for a taken name, and `IdempotencyMismatch` for a key that was used with another
+    `recipe` is the recipe of which the spec was made, if any, and `asked` the request to which the
+    idempotency key belongs, if it is not the spec. Raises `InvalidSpec` for a study that cannot be
+    run, `Conflict` for a taken name, and `IdempotencyMismatch` for a key that was used with another
     request.
     """
     access.to_create(session)

@@ -1,5 +1,7 @@
 """Routes of the list of datasets and of one dataset."""
 
+from functools import partial
+
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 from sqlalchemy.orm import Session
@@ -15,9 +17,10 @@ from adaptlab_api.pages.rendering.parameters import ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.pages.rendering.sharing import FieldsDep, Shared, add_sharing
 from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, SubmitterDep, UnitsDep
+from adaptlab_api.requests.readings import OTHERS, in_turn
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
-from adaptlab_api.routes.datasets import OTHERS, in_turn
+from adaptlab_api.routes.datasets import PATIENCE_SECONDS, stored_records
 from adaptlab_services.errors import Conflict, Forbidden, NotFound
 from adaptlab_services.models import dataset_deletion, dataset_sharing, datasets
 
@@ -97,7 +100,8 @@ def _add_form(router: APIRouter, renderer: Renderer) -> None:
     ) -> Response:
         form, turn = FileForm.read(fields), turn_of(request)
         try:
-            stored = await in_turn(turn, units, opened, principal, form.asked())
+            reading = partial(stored_records, units, opened, principal, form.asked())
+            stored = await in_turn(request, PATIENCE_SECONDS, reading)
         except REFUSALS as refusal:
             faults, status = faults_of(refusal, FIELDS), status_of(refusal)
         else:

@@ -93,9 +93,9 @@ def inspect(
     ] = RowOutput.TABLE,
 ) -> None:
     """Show what is in a file of records, and the task that fits, without a server."""
+    from adaptlab.records.file_forms import dataset_name
     from adaptlab_client.cli.printing.inspection_report import print_fields, print_inspection
     from adaptlab_client.machine.inspection import inspected
-    from adaptlab_client.machine.record_files import dataset_name
     from adaptlab_client.machine.token_counts import BadTokenizer
 
     try:

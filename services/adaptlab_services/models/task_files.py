@@ -1,0 +1,199 @@
+"""Files below a dataset root that tasks name in place of a dataset.
+
+They become datasets in the unit of work that creates the job or study, whose spec names these from
+then on. A file with the content of a dataset stands for that dataset.
+"""
+
+import json
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import TypeVar, cast
+
+from sqlalchemy.orm import Session, sessionmaker
+
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.records.file_forms import ENDS, FileForm, UnknownForm, dataset_name, form_of, is_file
+from adaptlab.records.gathering import Gatherer
+from adaptlab.values import Value
+from adaptlab_services.limits import quotas
+from adaptlab_services.models import datasets
+from adaptlab_services.models.dataset_files import DatasetRoots, records_in
+from adaptlab_services.models.datasets import Content
+from adaptlab_services.models.record_datasets import ReadingLimits, Units, content_of
+from adaptlab_services.people import access, audit, idempotency
+from adaptlab_services.people.audit import Entry
+from adaptlab_services.people.tokens import Principal
+from adaptlab_services.storage.staged_content import StagedContent, staged
+
+S = TypeVar("S", bound=Value)
+MEMBER = "dataset"
+ACTION = "upload_dataset"
+"""The action of a new dataset in the audit log, as of the route."""
+MOST_FILES = 8
+"""Files that one spec may name."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A file that was read; its content is stored, and no dataset has it yet."""
+
+    name: str
+    content: Content
+    waiting: StagedContent
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFiles:
+    """The files that a spec names, read, by path."""
+
+    read: Mapping[str, _Read]
+
+    def named(self, session: Session, principal: Principal, spec: S, entry: Entry) -> S:
+        """Return the spec with a dataset in place of each file.
+
+        A dataset is created unless there is one with the same content. The `entry` of the audit log
+        is written for each that is new.
+
+        Raises:
+            QuotaReached: there is no room for a new one.
+        """
+        if not self.read:
+            return spec
+        names = {
+            path: _dataset_of(session, principal, file, entry) for path, file in self.read.items()
+        }
+        document = _with_names(spec.model_dump(mode="json", exclude_unset=True), names)
+        return type(spec).model_validate_json(json.dumps(document), strict=True)
+
+    @contextmanager
+    def tried(self, session: Session, principal: Principal, spec: S, entry: Entry) -> Generator[S]:
+        """Yield the same for a preview: at the end, new datasets are gone."""
+        if not self.read:
+            yield spec
+            return
+        with session.begin_nested() as savepoint:
+            yield self.named(session, principal, spec, entry)
+            savepoint.rollback()
+
+
+NO_FILES = TaskFiles({})
+
+
+def paths_in(spec: Value) -> Mapping[str, str]:
+    """Return the pointer of each file that a spec names, the first by path."""
+    found: dict[str, str] = {}
+    for pointer, path in _files_in(spec.model_dump(mode="json", exclude_unset=True), ""):
+        found.setdefault(path, pointer)
+    return found
+
+
+def is_answered(session: Session, principal: Principal, key: str | None, spec: Value) -> bool:
+    """Return True if an earlier request with this key answers this one."""
+    if key is None:
+        return False
+    digest = idempotency.request_digest(session, spec)
+    return idempotency.answered(session, principal.user_id, key, digest) is not None
+
+
+@contextmanager
+def read(
+    units: Units,
+    sessions: sessionmaker[Session],
+    principal: Principal,
+    paths: Mapping[str, str],
+    roots: DatasetRoots,
+    limits: ReadingLimits,
+) -> Generator[TaskFiles]:
+    """Read files, given their pointers by path; keep them until the end.
+
+    Raises:
+        InvalidSpec: a path is no file below a root, too many files are named, or something in one
+            is not a record.
+    """
+    if len(paths) > MOST_FILES:
+        detail = (
+            f"The spec names {len(paths)} files of the server. It can name {MOST_FILES}; add others"
+            " as datasets first with `adaptlab datasets add`."
+        )
+        raise InvalidSpec(Problem(list(paths.values())[MOST_FILES], "too_many_files", detail))
+    with units() as session:
+        access.to_create(session)
+        quotas.check_room(session, principal.user_id, 0)
+    end = time.monotonic() + limits.seconds
+    with ExitStack() as stack:
+        read: dict[str, _Read] = {}
+        for path, pointer in paths.items():
+            left = replace(limits, seconds=max(end - time.monotonic(), 0))
+            read[path] = stack.enter_context(_stored(sessions, path, pointer, roots, left))
+        yield TaskFiles(read)
+
+
+@contextmanager
+def _stored(
+    sessions: sessionmaker[Session],
+    path: str,
+    pointer: str,
+    roots: DatasetRoots,
+    limits: ReadingLimits,
+) -> Generator[_Read]:
+    with roots.opened(path, pointer) as file:
+        gatherer = Gatherer(pointer)
+        records = records_in(file, _form(path, pointer), limits, pointer)
+        with staged(sessions, gatherer.lines(records)) as waiting:
+            name = dataset_name(PurePath(path))
+            yield _Read(name, content_of(name, waiting.artifact, gatherer), waiting)
+
+
+def _form(path: str, pointer: str) -> FileForm:
+    try:
+        return form_of(PurePath(path))
+    except UnknownForm as error:
+        detail = (
+            f"The form of {path!r} is not known by its name. Let it end {ENDS}, or add the file "
+            "with `adaptlab datasets add`, which has --format, and name that dataset."
+        )
+        raise InvalidSpec(Problem(pointer, "unknown_form", detail)) from error
+
+
+def _dataset_of(session: Session, principal: Principal, file: _Read, entry: Entry) -> str:
+    """Return the name of the dataset of a file, which may be new."""
+    if (existing := datasets.equal_to(session, file.content)) is not None:
+        return existing
+    quotas.check_room(session, principal.user_id, file.content.artifact.size)
+    file.waiting.settle(session)
+    kept = datasets.keep_under_free_name(session, principal, file.name, file.content)
+    if kept.is_new:
+        audit.record(session, replace(entry, action=ACTION, object=kept.name))
+    return kept.name
+
+
+def _files_in(part: object, pointer: str) -> Iterator[tuple[str, str]]:
+    """Yield pointer and path of each file in a part of a spec."""
+    if isinstance(part, Mapping):
+        members = cast("Mapping[str, object]", part)
+        for name, value in members.items():
+            if name == MEMBER and isinstance(value, str) and is_file(value):
+                yield f"{pointer}/{name}", value
+            else:
+                yield from _files_in(value, f"{pointer}/{name}")
+    elif isinstance(part, list):
+        for index, value in enumerate(cast("Sequence[object]", part)):
+            yield from _files_in(value, f"{pointer}/{index}")
+
+
+def _with_names(part: object, names: Mapping[str, str]) -> object:
+    """Return a part of a spec with the name of the dataset of each file."""
+    if isinstance(part, Mapping):
+        members = cast("Mapping[str, object]", part)
+        return {
+            name: names[value]
+            if name == MEMBER and isinstance(value, str) and value in names
+            else _with_names(value, names)
+            for name, value in members.items()
+        }
+    if isinstance(part, list):
+        return [_with_names(value, names) for value in cast("Sequence[object]", part)]
+    return part
