@@ -47,6 +47,7 @@ class DatasetRoots(Roots):
     noun = "dataset root"
     setting = "ADAPTLAB_DATASET_ROOTS"
     entry = "file"
+    upload = "adaptlab datasets upload"
 
     @contextmanager
     def opened(self, path: str, pointer: str) -> Generator[BinaryIO]:

@@ -23,6 +23,7 @@ class ModelRoots(Roots):
     noun = "model root"
     setting = "ADAPTLAB_MODEL_ROOTS"
     entry = "folder"
+    upload = "adaptlab model-folders upload"
 
     def locate(self, folder: str) -> Path:
         """Return the path of `ALIAS/SUB/PATH`, without symbolic links.

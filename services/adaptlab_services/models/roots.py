@@ -28,11 +28,13 @@ class Roots:
         noun: a root of this kind in messages.
         setting: the variable that names them.
         entry: the kind of entry that is named below a root.
+        upload: the command that sends such an entry from another machine.
     """
 
     noun: ClassVar[str]
     setting: ClassVar[str]
     entry: ClassVar[str]
+    upload: ClassVar[str]
 
     def __init__(self, roots: Mapping[str, Path]) -> None:
         self._roots = MappingProxyType(dict(roots))
@@ -81,7 +83,7 @@ class Roots:
         aliases = ", ".join(self.aliases) or "(none)"
         detail = (
             f"There is no {self.noun} named {alias!r}. Existing roots: {aliases}. An operator can "
-            f"add roots with {self.setting}."
+            f"add roots with {self.setting}. `{self.upload}` sends a {self.entry} of your machine."
         )
         code = f"unknown_{self.noun.replace(' ', '_')}"
         return InvalidSpec(Problem(pointer, code, detail, self.aliases))
