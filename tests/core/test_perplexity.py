@@ -8,7 +8,7 @@ from tests.chats import CHAT
 from tests.making import a_replicate
 from tests.texts import CLASSIFICATION, COMPLETION, Stored, reviews, stored
 
-from adaptlab.comparisons.table_comparison import metric_figure
+from adaptlab.comparisons.metric_order import metric_figure
 from adaptlab.errors import InvalidSpec
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import ReplicatesDecided

@@ -45,3 +45,10 @@ def test_pages_have_it_beside_the_score(reader: TestClient, job: str) -> None:
     assert "1.78 6 3.52 to 8.48, seeds only inf 1e+30" in page, "the base alone has no finite loss"
     assert "0.0 % 5 completed" in page
     assert "5.0 % 4 completed, chosen" in page
+
+
+@pytest.mark.usefixtures("job")
+def test_the_finding_begins_with_its_order(reader: TestClient) -> None:
+    page = words_of(reader, "/studies/texts")
+    assert "By perplexity on these items, no order is known: LoRA has 6 and prefix-tuning 6" in page
+    assert "the order of LoRA at 64 and prefix-tuning at 64 is not known (1 times" in page

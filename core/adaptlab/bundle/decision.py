@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from adaptlab.bundle.contents import JOBS, Claim, FrozenStudy, Sources
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
+from adaptlab.comparisons.metric_order import metric_in_sentence
 from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence, row_title
 from adaptlab.comparisons.scores import task_labels
 from adaptlab.comparisons.table_comparison import (
@@ -159,6 +160,9 @@ def _row(row: ComparisonRow, *, is_reference: bool) -> str:
 def _verdicts(comparison: Comparison, cell: ComparisonCell) -> Iterator[str]:
     if comparison.voided:
         return  # the sentence at the top states it
+    if (order := cell.by_metric) is not None:
+        title = f"By {metric_in_sentence(order.metric)}"
+        yield from _section(title, (plain(pair.text) for pair in order.pairs))
     yield from _section("Verdicts", (plain(verdict.text) for verdict in cell.verdicts))
 
 

@@ -8,6 +8,12 @@ from types import MappingProxyType
 
 from adaptlab.comparisons.comparability import SettingDifference
 from adaptlab.comparisons.comparison_warnings import ComparisonWarning, comparison_warnings
+from adaptlab.comparisons.metric_order import (
+    MetricOrder,
+    MetricPair,
+    metric_order,
+    metric_pairs,
+)
 from adaptlab.comparisons.row_pairs import can_pair, comparable_pairs
 from adaptlab.comparisons.verdict import FALSE_BETTER, LEAST_SEEDS, SeedOutcomes, Verdict, verdicts
 from adaptlab.comparisons.verdict_sentence import cell_sentence, comparison_sentence, named_best
@@ -34,6 +40,7 @@ from adaptlab.statistics.ranks import RankInterval, could_be_best, rank_interval
 from adaptlab.statistics.scores import Scores, guessing_accuracy
 from adaptlab.values import Value
 
+BY_RIGHT_ITEMS = "By right items:"
 NO_ANSWERS: Mapping[int, str] = MappingProxyType({})
 
 
@@ -61,7 +68,8 @@ class ComparisonCell(Value):
     Rows keep the order of the input. `best` lists the labels of all rows that could be best over
     all seeds. `best_successful` lists those that could be best among seeds that do not fail: they
     have a successful seed and are not found worse there. `sentence` states what works, what does
-    not and what is not known. If it names one method the best, `chosen` is that method's score,
+    not and what is not known; of a task with another metric, the order by that comes first, which
+    `by_metric` has in full. If it names one method the best, `chosen` is that method's score,
     corrected for having been chosen as the best of the cell. In a voided comparison there are no
     verdicts and no best method, and every rank is possible.
     """
@@ -72,6 +80,7 @@ class ComparisonCell(Value):
     best_successful: tuple[str, ...]
     chosen: ChosenBest | None
     verdicts: tuple[Verdict, ...]
+    by_metric: MetricOrder | None = None
     sentence: str
 
 
@@ -163,9 +172,12 @@ def compare(
     parts = _Parts(level, chance, below, counting, unlearned, base_works=works)
     silent = voided or bool(answers)
     pair_verdicts = () if silent else _verdicts(rows, parts, margin, false_better)
+    by_metric = () if silent else metric_pairs(rows, level, false_better)
     seeds = min(len(row.seeds) for row in rows)
     cells = tuple(
-        _answered(_cell(budget, rows, pair_verdicts, interval, parts, voided=silent), answers)
+        _answered(
+            _cell(budget, rows, pair_verdicts, by_metric, interval, parts, voided=silent), answers
+        )
         for budget in _budgets(rows)
     )
     return Comparison(
@@ -277,6 +289,7 @@ def _cell(
     budget: int | None,
     rows: Sequence[Scores],
     pair_verdicts: Sequence[Verdict],
+    by_metric: Sequence[MetricPair],
     interval: Callable[[Scores], Interval],
     parts: _Parts,
     *,
@@ -296,6 +309,17 @@ def _cell(
     chosen = None
     if (label := named_best(table_rows, best)) is not None:
         chosen = corrected_choice(here, label, parts.level, parts.counting)
+    order = metric_order(here, table_rows, by_metric)
+    sentence = cell_sentence(
+        table_rows,
+        ours,
+        best,
+        chosen=chosen,
+        chance=parts.chance,
+        voided=voided,
+        unlearned_bases=parts.unlearned_bases,
+        base_works=parts.base_works,
+    )
     return ComparisonCell(
         budget=budget,
         rows=table_rows,
@@ -303,16 +327,8 @@ def _cell(
         best_successful=best_successful,
         chosen=chosen,
         verdicts=tuple(ours),
-        sentence=cell_sentence(
-            table_rows,
-            ours,
-            best,
-            chosen=chosen,
-            chance=parts.chance,
-            voided=voided,
-            unlearned_bases=parts.unlearned_bases,
-            base_works=parts.base_works,
-        ),
+        by_metric=order,
+        sentence=sentence if order is None else f"{order.sentence} {BY_RIGHT_ITEMS} {sentence}",
     )
 
 

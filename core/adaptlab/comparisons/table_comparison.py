@@ -2,8 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 from uuid import UUID
 
@@ -11,12 +10,12 @@ from adaptlab.comparisons.comparison import Comparison
 from adaptlab.comparisons.comparison_warnings import WarningKind
 from adaptlab.comparisons.diagnosis import Diagnosis
 from adaptlab.comparisons.diagnosis_next import HIGHEST_RATE
+from adaptlab.comparisons.metric_order import METRIC_TITLES
 from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence
 from adaptlab.comparisons.scores import ScoreChange
-from adaptlab.figures import percent
 from adaptlab.specs.spec import HIGHEST_SCALE
 from adaptlab.studies.study_plan import Role
-from adaptlab.text.metrics import LOWER_IS_BETTER, OtherMetric, is_share
+from adaptlab.text.metrics import LOWER_IS_BETTER, OtherMetric
 from adaptlab.values import Value
 
 FEWEST_VALUES = 3
@@ -185,19 +184,11 @@ def metric_columns(metric: MethodMetric | None) -> dict[str, str | float | None]
     }
 
 
-METRIC_TITLES: Mapping[OtherMetric, str] = MappingProxyType(
-    {"macro_f1": "Macro-F1", "token_f1": "Token F1", "perplexity": "Perplexity"}
-)
 METRIC_NOTE = (
     "Scores, ranks and verdicts are about the share of right items. {} is measured beside it, and "
-    "trials are chosen by it; its interval covers other seeds, not other items."
+    "trials are chosen by it; its intervals and its order cover other seeds, not other items."
 )
 LOWER_NOTE = "Lower {} is better."
-
-
-def metric_figure(metric: OtherMetric, value: float) -> str:
-    """Return a value of a metric as text, shares in per cent."""
-    return percent(value) if is_share(metric) else f"{value:.4g}"
 
 
 class TableComparison(Value):

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from adaptlab.measurements.results import Evaluation
+from adaptlab.statistics.confusions import macro_f1
+from adaptlab.text.metrics import OtherMetric, limited_perplexity
 from adaptlab.values import Value
 
 if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
@@ -26,7 +28,7 @@ class Scores(Value):
     parameters, `trials` the number of tuning trials per seed. `bases` gives the replicate of the
     base model that each seed starts from, if it is recorded: seeds on one base are not independent.
     `majority` is the accuracy of always giving the items' most common label, None unless the task
-    chooses among labels.
+    chooses among labels. `measured` has the task's other `metric` of every seed, if there is one.
     """
 
     method: str
@@ -38,6 +40,8 @@ class Scores(Value):
     outcomes: tuple[str, ...]
     bases: tuple[int, ...] = ()
     majority: Annotated[float, Field(gt=0, le=1)] | None = None
+    metric: OtherMetric | None = None
+    measured: tuple[float, ...] = ()
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -51,6 +55,11 @@ class Scores(Value):
             )
         if self.bases and len(self.bases) != len(self.seeds):
             raise ValueError(f"{self.method} has {len(self.bases)} bases; give one per seed.")
+        if len(self.measured) != (0 if self.metric is None else len(self.seeds)):
+            raise ValueError(
+                f"{self.method} has {len(self.seeds)} seeds and {len(self.measured)} values of a "
+                "metric; give one per seed with its name, or neither."
+            )
         digits = 2 * ((self.items + 7) // 8)
         for seed, packed in zip(self.seeds, self.outcomes, strict=True):
             if len(packed) != digits:
@@ -91,10 +100,12 @@ def scores_of(
     parameters: int | None = None,
     trials: int | None = None,
     bases: Mapping[int, int] | None = None,
+    metric: OtherMetric | None = None,
 ) -> Scores:
     """Return the scores of a method from its evaluations on one task.
 
-    There is one evaluation per seed. `bases` are by seed. Raises `ValueError` for no evaluations
+    There is one evaluation per seed. `bases` are by seed. `metric` is the task's other metric, left
+    out if not all seeds have it. Raises `ValueError` for no evaluations
     and for evaluations on different numbers of items.
     """
     totals = {one.total for one in evaluations}
@@ -103,6 +114,10 @@ def scores_of(
             f"{method} was scored on {sorted(totals)} items; give evaluations of one set of items."
         )
     ordered = sorted(evaluations, key=lambda one: one.seed)
+    values = () if metric is None else [measured_metric(metric, one) for one in ordered]
+    measured = tuple(value for value in values if value is not None)
+    if len(measured) < len(ordered):
+        metric, measured = None, ()
     return Scores(
         method=method,
         budget=budget,
@@ -113,7 +128,24 @@ def scores_of(
         outcomes=tuple(one.outcomes for one in ordered),
         bases=tuple(bases[one.seed] for one in ordered) if bases else (),
         majority=next((one.majority for one in ordered if one.majority is not None), None),
+        metric=metric,
+        measured=measured,
     )
+
+
+def measured_metric(metric: OtherMetric, evaluation: Evaluation) -> float | None:
+    """Return a task's other metric on the items of an evaluation.
+
+    None if it was not measured, as by earlier versions.
+    """
+    match metric:
+        case "token_f1":
+            return evaluation.token_f1
+        case "perplexity":
+            return limited_perplexity(evaluation.loss)
+        case "macro_f1":
+            counts = evaluation.confusion
+            return None if counts is None else macro_f1(counts.counts)
 
 
 def guessing_accuracy(chance: float, majorities: Iterable[float | None]) -> float:

@@ -30,10 +30,11 @@ from adaptlab.plugins.method import Passes, methods_without_base
 from adaptlab.specs.resolve import model_shape
 from adaptlab.specs.resolved import ResolvedAdapt, UnreadSpec
 from adaptlab.statistics import Scores, guessing_accuracy, scores_of
-from adaptlab.statistics.confusions import macro_f1, mean_over_seeds
+from adaptlab.statistics.confusions import mean_over_seeds
 from adaptlab.statistics.failing import failing_below
+from adaptlab.statistics.scores import measured_metric
 from adaptlab.studies.study_plan import Role
-from adaptlab.text.metrics import METRIC_LIMITS, OtherMetric, limited_perplexity
+from adaptlab.text.metrics import METRIC_LIMITS, OtherMetric
 from adaptlab_services.results.scored_jobs import ScoredJob
 
 LONGEST_ERROR = 200
@@ -123,7 +124,14 @@ class Row:
             parameters=self.parameters,
             trials=self.trials,
             bases=None if self.starts_from_scratch else self._bases(),
+            metric=self.metric,
         )
+
+    @property
+    def metric(self) -> OtherMetric | None:
+        """The task's metric, None if it is the compared score."""
+        resolved = self.jobs[0].resolved
+        return resolved.task.other_metric() if isinstance(resolved, ResolvedAdapt) else None
 
     @property
     def starts_from_scratch(self) -> bool:
@@ -266,12 +274,10 @@ def forgetting(row: Row) -> MethodForgetting | None:
 
 def metric(row: Row) -> MethodMetric | None:
     """Return the task's metric of a row, None if it is the compared score."""
-    resolved = row.jobs[0].resolved
-    name = resolved.task.other_metric() if isinstance(resolved, ResolvedAdapt) else None
-    if name is None:
+    if (name := row.metric) is None:
         return None
     by_seed = sorted(row.evaluations(), key=lambda one: one.seed)
-    measured = ((one.seed, _measured(name, one)) for one in by_seed)
+    measured = ((one.seed, measured_metric(name, one)) for one in by_seed)
     values = [(seed, value) for seed, value in measured if value is not None]
     if not values:
         return None
@@ -286,17 +292,6 @@ def metric(row: Row) -> MethodMetric | None:
         high=figures.high,
         seed_scores=tuple(SeedScore(seed=seed, score=value) for seed, value in values),
     )
-
-
-def _measured(name: OtherMetric, evaluation: Evaluation) -> float | None:
-    match name:
-        case "token_f1":
-            return evaluation.token_f1
-        case "perplexity":
-            return limited_perplexity(evaluation.loss)
-        case "macro_f1":
-            counted = evaluation.confusion
-            return None if counted is None else macro_f1(counted.counts)
 
 
 def carried(row: Row) -> Iterator[MethodCarried]:

@@ -10,10 +10,10 @@ from pydantic_core import to_json
 from adaptlab.charts import better_first
 from adaptlab.charts.table_charts import compared_methods, ordered_rows
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
+from adaptlab.comparisons.metric_order import METRIC_TITLES, MetricOrder
 from adaptlab.comparisons.row_names import method_in_sentence
 from adaptlab.comparisons.scores import ScoreChange, task_labels
 from adaptlab.comparisons.table_comparison import (
-    METRIC_TITLES,
     ComparedMethod,
     MethodCarried,
     MethodDiagnosis,
@@ -119,7 +119,8 @@ class AttentionChoice:
 class BudgetView:
     """The methods at one budget; `swept` if some had several learning rates.
 
-    `chosen` is the corrected score of the method that `sentence` names the best. `attention` are
+    `chosen` is the corrected score of the method that `sentence` names the best. `by_metric` is the
+    order by the task's metric, if it has one beside the score. `attention` are
     the methods whose attention was recorded, and `was_trained` is true if some method was.
     """
 
@@ -130,6 +131,7 @@ class BudgetView:
     swept: bool
     sentence: str
     chosen: ChosenBest | None
+    by_metric: MetricOrder | None
     attention: tuple[AttentionChoice, ...]
     was_trained: bool
 
@@ -261,6 +263,7 @@ def _budgets(
             swept=any(len(behind[label].sweep) > 1 for label in labels),
             sentence=cell.sentence,
             chosen=cell.chosen,
+            by_metric=cell.by_metric,
             attention=tuple(_attention(cell, behind, with_maps)),
             was_trained=any(behind[label].steps for label in labels),
         )

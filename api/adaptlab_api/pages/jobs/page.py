@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from adaptlab.comparisons.table_comparison import METRIC_TITLES
+from adaptlab.comparisons.metric_order import METRIC_TITLES
 from adaptlab.measurements.results import ReplicateResult
 from adaptlab.plugins.adaptation import Adaptation
 from adaptlab.specs.halving import rung_steps, stages

@@ -188,10 +188,8 @@ def _next_runs(table: "TableComparison") -> Iterator[str]:
 
 
 def _print_cells(table: "TableComparison", comparison: "Comparison", *, all_pairs: bool) -> None:
-    from adaptlab.comparisons.table_comparison import (
-        METRIC_TITLES,
-        metric_note,
-    )
+    from adaptlab.comparisons.metric_order import METRIC_TITLES
+    from adaptlab.comparisons.table_comparison import metric_note
     from adaptlab.comparisons.verdict_sentence import (
         ITEMS_ONLY,  # loads pydantic, which `--help` does not need
     )
@@ -241,7 +239,7 @@ def _row(row: "ComparisonRow", metric: "MethodMetric | None", *, has_metric: boo
 
 
 def _figure(metric: "MethodMetric") -> str:
-    from adaptlab.comparisons.table_comparison import metric_figure  # loads pydantic
+    from adaptlab.comparisons.metric_order import metric_figure  # loads pydantic
 
     return metric_figure(metric.metric, metric.mean)
 
@@ -253,13 +251,18 @@ def _limits(score: "Interval") -> str:
 def verdict_lines(
     comparison: "Comparison", cell: "ComparisonCell", all_pairs: bool
 ) -> Iterator[str]:
-    """Yield the verdicts of a cell.
+    """Yield the verdicts of a cell, those by the task's metric first.
 
     Without `all_pairs`, pairs in which neither method could be best are left out.
     """
     if comparison.voided:
         yield f"{cell.sentence} See the warnings above the table."
         return
+    if (order := cell.by_metric) is not None:
+        leading = set(order.best)
+        yield from (
+            pair.text for pair in order.pairs if all_pairs or leading & {pair.first, pair.second}
+        )
     best = set(cell.best)
     shown = [
         verdict
