@@ -10,11 +10,12 @@ from tests.core.scoring import scores
 
 from adaptlab.comparisons.comparability import SettingDifference
 from adaptlab.comparisons.comparison import Comparison, compare
-from adaptlab.comparisons.metric_order import MetricOrder, MetricPair, metric_pairs
+from adaptlab.comparisons.metric_order import MetricOrder, MetricPair, Rule, metric_pairs
 from adaptlab.statistics.scores import Scores
 from adaptlab.statistics.unseen import least_p_value
 from adaptlab.text.metrics import LARGEST_PERPLEXITY, OtherMetric
 
+RULE = Rule(0.95, 0.01, 0.05)
 LORA = (5.0, 5.1, 4.9, 5.05, 5.0)
 IA3 = (5.3, 5.2, 5.25, 5.3, 5.2)
 PREFIX = (9.0, 8.7, 9.2, 9.1, 8.8)
@@ -49,8 +50,8 @@ def test_the_lowest_perplexity_is_the_best() -> None:
         "IA3 (5.25) and prefix-tuning (8.96)."
     )
     assert found.pairs[2].text == (
-        "By perplexity, IA3 at 8 is worse than LoRA at 8 (1.05 times, 95 % interval 1.02 to 1.07; "
-        "p = 0.0079, corrected for 3 comparisons; 5 seeds, the same items)."
+        "By perplexity, IA3 at 8 is worse than LoRA at 8 (1.048 times, 95 % interval 1.024 to "
+        "1.073; p = 0.0079, corrected for 3 comparisons; 5 seeds, the same items)."
     )
 
 
@@ -73,7 +74,7 @@ def test_several_could_be_the_best() -> None:
 
 
 def test_the_test_is_the_paired_one_on_logarithms() -> None:
-    (pair,) = metric_pairs((row("lora", LORA), row("ia3", IA3)), 0.95, 0.05)
+    (pair,) = metric_pairs((row("lora", LORA), row("ia3", IA3)), RULE)
     found = stats.ttest_rel(np.log(LORA), np.log(IA3))
     limits = found.confidence_interval(0.95)
     assert pair.corrected_p == pytest.approx(max(found.pvalue, least_p_value(5)))
@@ -82,19 +83,30 @@ def test_the_test_is_the_paired_one_on_logarithms() -> None:
 
 
 def nothing(pairs: Sequence[MetricPair]) -> bool:
-    return bool(pairs) and all(pair.finding == "not_known" for pair in pairs)
+    return bool(pairs) and not {"better", "worse"} & {pair.finding for pair in pairs}
 
 
 def test_rounding_and_few_seeds_order_nothing() -> None:
     twin = tuple(value * (1 + 1e-7) for value in LORA)
     found = order_of(row("lora", LORA), row("soft_prompt", twin))
-    assert nothing(found.pairs)
+    assert [pair.finding for pair in found.pairs] == ["cannot_be_told_apart"]
+    assert "differ by less than 1 %" in found.pairs[0].text
     assert "no order is known: LoRA has 5.01 and soft prompt 5.01" in found.sentence
     for seeds in (1, 2, 3):
-        pairs = metric_pairs((row("lora", LORA[:seeds]), row("ia3", PREFIX[:seeds])), 0.95, 0.05)
+        pairs = metric_pairs((row("lora", LORA[:seeds]), row("ia3", PREFIX[:seeds])), RULE)
         assert nothing(pairs), seeds
-    (alone,) = metric_pairs((row("lora", LORA[:1]), row("ia3", PREFIX[:1])), 0.95, 0.05)
+    (alone,) = metric_pairs((row("lora", LORA[:1]), row("ia3", PREFIX[:1])), RULE)
     assert (alone.low, alone.high, alone.corrected_p) == (None, None, None)
+
+
+def test_what_other_items_could_undo_is_no_order() -> None:
+    near = tuple(value * 1.004 for value in LORA)
+    (pair,) = metric_pairs((row("lora", LORA), row("soft_prompt", near)), RULE)
+    assert pair.corrected_p == pytest.approx(least_p_value(5))
+    assert pair.finding == "cannot_be_told_apart"
+    drawn = tuple(value * factor for value, factor in zip(LORA, (0.99, 1.01) * 3, strict=False))
+    (pair,) = metric_pairs((row("lora", LORA), row("soft_prompt", drawn)), RULE)
+    assert pair.finding == "not_known"
 
 
 def test_a_seed_that_diverges_hides_the_order() -> None:
@@ -113,7 +125,7 @@ def test_equal_methods_are_seldom_ordered(seeds: int) -> None:
         shared = draw.normal(0, 0.03, seeds)
         drawn = 0.5 + shared + draw.normal(0, 0.02, (4, seeds))
         rows = [row(f"m{i}", values, "token_f1") for i, values in enumerate(drawn.tolist())]
-        false += not nothing(metric_pairs(rows, 0.95, 0.05))
+        false += not nothing(metric_pairs(rows, RULE))
     assert false <= stats.binom.ppf(0.999, tables, 0.05)
 
 
@@ -142,8 +154,8 @@ def test_pairs_of_all_budgets_are_corrected_together() -> None:
     close = tuple(value + change for value, change in zip(LORA, (0.1, 0.3) * 3, strict=False))
     here = (row("lora", LORA), row("ia3", close))
     there = tuple(one.model_copy(update={"budget": 16}) for one in here)
-    (alone,) = metric_pairs(here, 0.95, 0.05)
-    both = metric_pairs((*here, *there), 0.95, 0.05)
+    (alone,) = metric_pairs(here, RULE)
+    both = metric_pairs((*here, *there), RULE)
     assert alone.corrected_p is not None
     assert alone.corrected_p > least_p_value(5)
     assert [pair.corrected_p for pair in both] == pytest.approx([2 * alone.corrected_p] * 2)

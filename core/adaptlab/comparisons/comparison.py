@@ -11,6 +11,7 @@ from adaptlab.comparisons.comparison_warnings import ComparisonWarning, comparis
 from adaptlab.comparisons.metric_order import (
     MetricOrder,
     MetricPair,
+    Rule,
     metric_order,
     metric_pairs,
 )
@@ -172,7 +173,7 @@ def compare(
     parts = _Parts(level, chance, below, counting, unlearned, base_works=works)
     silent = voided or bool(answers)
     pair_verdicts = () if silent else _verdicts(rows, parts, margin, false_better)
-    by_metric = () if silent else metric_pairs(rows, level, false_better)
+    by_metric = () if silent else metric_pairs(rows, Rule(level, margin, false_better))
     seeds = min(len(row.seeds) for row in rows)
     cells = tuple(
         _answered(

@@ -9,12 +9,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated, cast
 
 from pydantic import Field
 
 from adaptlab.comparisons.row_names import NamedRow, RowNames, method_in_sentence
 from adaptlab.comparisons.row_pairs import comparable_pairs
+from adaptlab.comparisons.verdict import Finding
 from adaptlab.figures import counted, listed, percent, points
 from adaptlab.statistics.distributions import student_quantile, student_tail
 from adaptlab.statistics.pairs import LEAST_TAIL, Probability, holm, shared_seeds
@@ -46,11 +47,13 @@ def metric_in_sentence(metric: OtherMetric) -> str:
 class MetricPair(Value):
     """The difference of `first` minus `second` in the task's metric.
 
-    It is on shared seeds. Test and limits are those of the paired t-test over seeds. Of perplexity, they are about its
-    logarithm, in nats per token; of the others about the value, as a fraction. The limits hold at
-    the comparison's level for this pair alone, and are None with one seed, as `corrected_p` is.
-    That is corrected for all pairs of the table by Holm's method, and never below the least p-value
-    of an exact test on so many seeds. `finding` is about `first`.
+    It is on shared seeds. Test and limits are those of the paired t-test over seeds. Of perplexity,
+    they are about its logarithm, in nats per token; of the others about the value, as a fraction.
+    The limits hold at the comparison's level for this pair alone, and are None with one seed, as
+    `corrected_p` is. That is corrected for all pairs of the table by Holm's method, and never below
+    the least p-value of an exact test on so many seeds. `finding` is about `first`: better and
+    worse also need a difference above the comparison's margin, because other items could undo a
+    smaller one; alike are those with limits within it.
     """
 
     metric: OtherMetric
@@ -61,7 +64,7 @@ class MetricPair(Value):
     low: float | None
     high: float | None
     corrected_p: Probability | None
-    finding: Literal["better", "worse", "not_known"]
+    finding: Finding
     text: str
 
 
@@ -76,6 +79,15 @@ class MetricOrder(Value):
     best: Annotated[tuple[str, ...], Field(min_length=1)]
     pairs: tuple[MetricPair, ...]
     sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How sure a finding must be: see `compare`."""
+
+    level: float
+    margin: float
+    false_better: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +110,10 @@ class _Difference:
         return self.error * student_quantile(self.seeds - 1, (1 + level) / 2)
 
 
-def metric_pairs(
-    rows: Sequence[Scores], level: float, false_better: float
-) -> tuple[MetricPair, ...]:
+def metric_pairs(rows: Sequence[Scores], rule: Rule) -> tuple[MetricPair, ...]:
     """Return all pairs of rows that have the metric, at every budget.
 
-    At most a share `false_better` of all tables orders any pair falsely, if the differences of
+    At most a share `rule.false_better` of all tables orders any pair falsely, if the differences of
     seeds are normally distributed.
     """
     differences = [
@@ -117,8 +127,7 @@ def metric_pairs(
         _pair(
             one,
             max(next(corrected), least_p_value(one.seeds)) if one.seeds >= FEWEST_SEEDS else None,
-            level,
-            false_better,
+            rule,
             len(tested),
         )
         for one in differences
@@ -145,7 +154,7 @@ def metric_order(
 
 
 def _found(pairs: Sequence[MetricPair]) -> list[MetricPair]:
-    return [pair for pair in pairs if pair.finding != "not_known"]
+    return [pair for pair in pairs if pair.finding in ("better", "worse")]
 
 
 def _difference(first: Scores, second: Scores, metric: OtherMetric) -> _Difference:
@@ -164,26 +173,30 @@ def _scaled(metric: OtherMetric, value: float) -> float:
     return value if is_share(metric) else math.log(value)
 
 
-def _pair(
-    one: _Difference, corrected: float | None, level: float, false_better: float, comparisons: int
-) -> MetricPair:
-    is_better = (one.mean < 0) == (one.metric in LOWER_IS_BETTER)
-    finding: Literal["better", "worse", "not_known"] = "not_known"
-    if corrected is not None and corrected <= false_better:
-        finding = "better" if is_better else "worse"
-    reach = None if corrected is None else one.reach(level)
-    low, high = (None, None) if reach is None else (one.mean - reach, one.mean + reach)
+def _pair(one: _Difference, corrected: float | None, rule: Rule, comparisons: int) -> MetricPair:
+    low, high, finding = None, None, cast("Finding", "not_known")
+    if corrected is not None:
+        reach = one.reach(rule.level)
+        low, high = one.mean - reach, one.mean + reach
+        is_better = (one.mean < 0) == (one.metric in LOWER_IS_BETTER)
+        if -rule.margin <= low and high <= rule.margin:
+            finding = "cannot_be_told_apart"
+        elif corrected <= rule.false_better and abs(one.mean) > rule.margin:
+            finding = "better" if is_better else "worse"
     first, second = method_in_sentence(one.first.label), method_in_sentence(one.second.label)
-    clause = (
-        f"the order of {first} and {second} is not known"
-        if finding == "not_known"
-        else f"{first} is {finding} than {second}"
-    )
+    clause = f"{first} is {finding} than {second}"
+    if finding == "cannot_be_told_apart":
+        size = f"{100 * rule.margin:g} {'point' if rule.margin == 0.01 else 'points'}"
+        if not is_share(one.metric):
+            size = f"{100 * rule.margin:g} %"
+        clause = f"{first} and {second} cannot be told apart: they differ by less than {size}"
+    elif finding == "not_known":
+        clause = f"the order of {first} and {second} is not known"
     unit = "points" if is_share(one.metric) else "times"
     numbers = [f"{_amount(one.metric, one.mean)} {unit}"]
     if low is not None and high is not None and corrected is not None:
         limits = f"{_amount(one.metric, low)} to {_amount(one.metric, high)}"
-        numbers[0] += f", {100 * level:g} % interval {limits}"
+        numbers[0] += f", {100 * rule.level:g} % interval {limits}"
         numbers.append(f"p = {corrected:.2g}, corrected for {counted(comparisons, 'comparison')}")
     numbers.append(f"{counted(one.seeds, 'seed')}, the same items")
     return MetricPair(
@@ -202,7 +215,7 @@ def _pair(
 
 def _amount(metric: OtherMetric, difference: float) -> str:
     """Return a difference in points, of perplexity as a factor."""
-    return points(difference) if is_share(metric) else f"{math.exp(difference):.3g}"
+    return points(difference) if is_share(metric) else f"{math.exp(difference):.4g}"
 
 
 def _sentence(
