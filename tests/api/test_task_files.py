@@ -21,7 +21,8 @@ from adaptlab_api.answers.state import resources_of
 from adaptlab_api.app import create_app
 from adaptlab_api.requests import readings
 from adaptlab_db.tables import ArtifactChunk, AuditEntry, Dataset, Job
-from adaptlab_services.models import task_files
+from adaptlab_services.models import datasets, task_files
+from adaptlab_services.models.datasets import Content
 from adaptlab_services.models.task_files import MOST_FILES
 from adaptlab_services.settings import Settings
 
@@ -160,6 +161,30 @@ def test_simultaneous_requests_make_one_dataset(api: TestClient, sessions: Sessi
         answers = list(pool.map(lambda spec: api.post("/v1/jobs", json=spec), specs))
     assert [one.status_code for one in answers] == [201] * 4
     assert left(sessions)[:2] == (4, 1)
+
+
+def test_of_two_that_begin_together_the_second_finds_the_first(
+    api: TestClient, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert api.post("/v1/jobs", json=a_job()).status_code == 201
+    found, looks = datasets.equal_to, iter((False, True))
+
+    def late(session: Session, content: Content) -> str | None:
+        """Miss a dataset that is not committed at the first look."""
+        return found(session, content) if next(looks) else None
+
+    monkeypatch.setattr(datasets, "equal_to", late)
+    second = api.post("/v1/jobs", json=a_job(name="second"))
+    assert second.json()["spec"]["task"]["dataset"] == NAME
+    assert left(sessions)[:2] == (2, 1)
+
+
+def test_a_quota_counts_the_content(settings: Settings, token: str, sessions: Sessions) -> None:
+    small = settings.model_copy(update={"max_stored_bytes": 100})
+    with TestClient(create_app(small), headers={"Authorization": f"Bearer {token}"}) as api:
+        answer = api.post("/v1/jobs", json=a_job())
+    assert (answer.status_code, "quota" in answer.json()["detail"]) == (429, True), answer.text
+    assert left(sessions) == (0, 0, 0)
 
 
 def test_the_audit_log_has_the_new_dataset(api: TestClient, sessions: Sessions) -> None:
