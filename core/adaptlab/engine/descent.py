@@ -161,11 +161,11 @@ class Descent:
         """
         return self._within_memory(lambda: self._in_lanes(self._as_ended(replicates), work))
 
-    def impatient(self, losses: Sequence[float]) -> list[int]:
-        """Return the replicates that stop early after validation losses [L]."""
+    def impatient(self, costs: Sequence[float]) -> list[int]:
+        """Return the replicates that stop early after validation costs [L]."""
         if self._patience is None:
             return []
-        return [self.live[row] for row in self._patience.take_note(losses, self._trainables.flat)]
+        return [self.live[row] for row in self._patience.take_note(costs, self._trainables.flat)]
 
     def keep(self, replicates: Sequence[int]) -> Int[Tensor, "L"]:
         """Leave out all other replicates; return the kept ones' former rows."""

@@ -1,4 +1,4 @@
-"""Early stopping of each replicate by its loss on the validation split."""
+"""Early stopping of each replicate by its cost on the validation split."""
 
 import math
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from adaptlab.specs.spec import EarlyStopping
 
 @dataclass
 class Patience:
-    """Each replicate's lowest loss, its weights, and validations since.
+    """Each replicate's lowest cost, its weights, and validations since.
 
-    A loss counts if it improves on the lowest by `min_delta`. The rows of `best` are the initial
-    weights until one does.
+    The cost is the loss, or minus the metric if stopping follows one. It counts if it improves on
+    the lowest by `min_delta`. The rows of `best` are the initial weights until one does.
     """
 
     rule: EarlyStopping
@@ -30,12 +30,12 @@ class Patience:
         """Return the state before the first validation of the weights."""
         return cls(rule, flat.clone(), [math.inf] * len(flat), [0] * len(flat))
 
-    def take_note(self, losses: Sequence[float], flat: Float[Tensor, "L N"]) -> list[int]:
+    def take_note(self, costs: Sequence[float], flat: Float[Tensor, "L N"]) -> list[int]:
         """Record a validation of all; return the rows that have to stop."""
         better: list[int] = []
-        for row, loss in enumerate(losses):
-            if loss < self.lowest[row] - self.rule.min_delta:
-                self.lowest[row], self.waited[row] = loss, 0
+        for row, cost in enumerate(costs):
+            if cost < self.lowest[row] - self.rule.min_delta:
+                self.lowest[row], self.waited[row] = cost, 0
                 better.append(row)
             else:
                 self.waited[row] += 1
@@ -54,7 +54,7 @@ class Patience:
         )
 
     def kept(self, flat: Float[Tensor, "L N"]) -> Float[Tensor, "L N"]:
-        """Return the best weights, or `flat` if no loss was ever finite."""
-        counted = [math.isfinite(loss) for loss in self.lowest]
+        """Return the best weights, or `flat` if no cost was ever finite."""
+        counted = [math.isfinite(cost) for cost in self.lowest]
         has_best = torch.tensor(counted, dtype=torch.bool, device=flat.device).unsqueeze(1)
         return torch.where(has_best, self.best, flat)

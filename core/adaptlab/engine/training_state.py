@@ -33,7 +33,7 @@ class TrainingState:
     `flat` holds the weights of all replicates, final for those that have ended. AdamW's moments
     `mean` and `square`, and `window`, the summed losses since the last curve point, belong to the
     live replicates in order. With early stopping, so do `best`, `lowest` and `waited`: the best
-    weights, their loss, and the validations since. A pass takes at most `most` replicates and each
+    weights, their cost, and the validations since. A pass takes at most `most` replicates and each
     batch in `parts`; with `recomputes`, blocks are computed again in the backward pass. A search
     for tokens also has `between`, rows that need not be those of tokens, and uses the moments as it
     likes.
@@ -77,7 +77,7 @@ def _names(plan: Plan) -> tuple[str, ...]:
 
 
 class _Counters(BaseModel):
-    """The state without its tensors; a loss may be infinite or None."""
+    """The state without its tensors; a cost may be infinite, a loss None."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
