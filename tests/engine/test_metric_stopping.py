@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from tests.engine.making import Remembering
 from tests.engine.sign_texts import (
+    LABELS,
     VALIDATION,
+    WORDS,
     Base,
     adapting,
     decided,
@@ -24,21 +26,6 @@ from adaptlab.engine.passes import Pass
 from adaptlab.engine.plan import Plan
 from adaptlab.specs.spec import EarlyStopping, Trial
 
-TASK: dict[str, Any] = {
-    "name": "text_classification",
-    "dataset": "signs",
-    "prompt": "{text}",
-    "label": {"field": "label", "words": {"neg": "n", "pos": "p"}},
-    "tokens": {"longest": 8},
-    "splits": {"field": "split"},
-}
-COMPLETION: dict[str, Any] = {
-    **TASK,
-    "name": "text_completion",
-    "answer": {"field": "word"},
-    "tokens": {"longest": 8, "answer": 2},
-}
-del COMPLETION["label"]
 STEPS, VALIDATIONS = 120, 30
 EVERY = STEPS // VALIDATIONS
 PATIENCE = 4
@@ -65,7 +52,7 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Base]:
     ]  # fmt: skip
     return {
         str(task["name"]): skewed_base(tmp_path_factory.mktemp("base"), task, records, 60)
-        for task in (TASK, COMPLETION)
+        for task in (LABELS, WORDS)
     }
 
 
@@ -103,7 +90,7 @@ def expected(values: dict[int, float], min_delta: float = 0.0) -> tuple[int, flo
 
 @pytest.mark.parametrize("min_delta", [0.0, 0.05])
 @pytest.mark.parametrize(
-    ("task", "metric"), [(TASK, "macro_f1"), (COMPLETION, "token_f1")], ids=lambda one: str(one)[:9]
+    ("task", "metric"), [(LABELS, "macro_f1"), (WORDS, "token_f1")], ids=lambda one: str(one)[:9]
 )
 def test_a_replicate_ends_and_keeps_by_the_metric_of_the_task(
     data: Stored,
@@ -128,7 +115,7 @@ def test_a_replicate_ends_and_keeps_by_the_metric_of_the_task(
 
 @pytest.mark.parametrize(
     ("task", "metric"),
-    [(TASK, "accuracy"), (COMPLETION, "exact_match"), (COMPLETION, "perplexity")],
+    [(LABELS, "accuracy"), (WORDS, "exact_match"), (WORDS, "perplexity")],
 )
 def test_otherwise_it_ends_by_the_loss(
     data: Stored, bases: dict[str, Base], task: dict[str, Any], metric: str, tmp_path: Path
@@ -159,5 +146,5 @@ def test_right_answers_without_a_finite_loss_are_no_improvement(
         return values
 
     monkeypatch.setattr(train, "validation", broken)
-    told = stopping(data, bases["text_classification"], tmp_path, TASK | {"metric": "macro_f1"})
+    told = stopping(data, bases["text_classification"], tmp_path, LABELS | {"metric": "macro_f1"})
     assert {one.steps for one in results(told)} == {EVERY * (1 + PATIENCE)}
