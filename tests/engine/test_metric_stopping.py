@@ -76,19 +76,24 @@ def curve(told: Remembering, name: str, replicate: int) -> dict[int, float]:
     }
 
 
-def expected(values: dict[int, float], min_delta: float = 0.0) -> tuple[int, float]:
-    """Return the last step and the kept value by a curve of scores."""
-    best, waited, end = -math.inf, 0, STEPS
+def expected(
+    values: dict[int, float], losses: dict[int, float], min_delta: float = 0.0
+) -> tuple[int, float]:
+    """Return the last step and the kept value by two curves."""
+    best, lowest, waited, end = -math.inf, math.inf, 0, STEPS
     for step in sorted(values):
-        waited = 0 if values[step] > best + min_delta else waited + 1
-        best = values[step] if waited == 0 else best
+        is_better = values[step] > best + min_delta
+        is_tie = values[step] >= best and losses[step] < lowest - min_delta
+        waited = 0 if is_better or is_tie else waited + 1
+        if waited == 0:
+            best, lowest = values[step], losses[step]
         if waited == PATIENCE:
             end = step
             break
     return end, best
 
 
-@pytest.mark.parametrize("min_delta", [0.0, 0.05])
+@pytest.mark.parametrize("min_delta", [0.0, 0.01])
 @pytest.mark.parametrize(
     ("task", "metric"), [(LABELS, "macro_f1"), (WORDS, "token_f1")], ids=lambda one: str(one)[:9]
 )
@@ -102,15 +107,19 @@ def test_a_replicate_ends_and_keeps_by_the_metric_of_the_task(
 ) -> None:
     told = stopping(data, bases[task["name"]], tmp_path, task | {"metric": metric}, min_delta)
     by_loss: list[int] = []
+    without_ties: list[int] = []
     for one in results(told):
         scores = curve(told, f"validation_{metric}", one.replicate)
-        end, kept = expected(scores, min_delta)
+        losses = curve(told, "validation_loss", one.replicate)
+        end, kept = expected(scores, losses, min_delta)
         assert (one.steps, max(scores)) == (end, end)
         assert one.status == ("stopped" if end < STEPS else "completed")
         assert one.validation_metric == pytest.approx(kept)  # of the same 100 records
-        losses = curve(told, "validation_loss", one.replicate)
-        by_loss.append(expected({step: -loss for step, loss in losses.items()}, min_delta)[0])
-    assert by_loss != [one.steps for one in results(told)], "the loss would have stopped likewise"
+        by_loss.append(expected(dict.fromkeys(losses, 0.0), losses, min_delta)[0])
+        without_ties.append(expected(scores, dict.fromkeys(losses, 0.0), min_delta)[0])
+    steps = [one.steps for one in results(told)]
+    assert by_loss != steps, "the loss would have stopped likewise"
+    assert without_ties != steps, "the metric alone would have stopped likewise"
 
 
 @pytest.mark.parametrize(
@@ -126,10 +135,9 @@ def test_otherwise_it_ends_by_the_loss(
     }  # fmt: skip
     for one in results(told):
         losses = curve(told, "validation_loss", one.replicate)
-        end, kept = expected({step: -loss for step, loss in losses.items()})
-        assert one.steps == end
+        assert one.steps == expected(dict.fromkeys(losses, 0.0), losses)[0]
         if metric == "perplexity":
-            assert one.validation_metric == pytest.approx(math.exp(-kept))
+            assert one.validation_metric == pytest.approx(math.exp(min(losses.values())))
 
 
 def test_right_answers_without_a_finite_loss_are_no_improvement(

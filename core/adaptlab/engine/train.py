@@ -1,6 +1,5 @@
 """Training of all replicates of a job together, from any step on."""
 
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -155,19 +154,13 @@ class Training:
         plan = self._plan
         samples = min(VALIDATION_SAMPLES, plan.trained.validation_samples)
         values = self._descent.measure(lambda part: validation(plan, part, samples))
-        losses, accuracies, shares = values.T.tolist()
+        losses, accuracies, metrics = values.T.tolist()
         curves = {"validation_loss": losses, "validation_accuracy": accuracies}
-        costs: list[float] = losses
         if plan.stopping_metric is not None:
-            curves[VALIDATION_METRICS[plan.stopping_metric]] = shares
-            # A model whose loss is not finite gives answers, which may be right by chance.
-            costs = [
-                -share if is_loss(loss) else math.inf
-                for loss, share in zip(losses, shares, strict=True)
-            ]
+            curves[VALIDATION_METRICS[plan.stopping_metric]] = metrics
         for name, measured in curves.items():
             self._report(name, self._descent.live, measured, only_finite=True)
-        for replicate in self._descent.impatient(costs):
+        for replicate in self._descent.impatient(losses, metrics):
             if not self.outcome.diverged[replicate]:
                 self.outcome.stopped[replicate] = True
                 self.outcome.steps[replicate] = self._step

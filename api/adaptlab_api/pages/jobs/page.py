@@ -226,12 +226,12 @@ _CHOICES = {"per_seed": "best for each seed", "pooled": "best on average over se
 
 def _stopping(rule: EarlyStopping, metric: object) -> str:
     """Return the condition for early stopping by a task's metric, in words."""
-    followed = (METRIC_TITLES[name] for name in VALIDATION_METRICS if name == metric)
-    improved = next(
-        (f"a higher {title[0].lower()}{title[1:]}" for title in followed), "a lower loss"
-    )
     better = f" by {significant(rule.min_delta)}" if rule.min_delta else ""
-    return f"after {rule.patience} validations without {improved}{better}; the best is kept"
+    improved = f"a lower loss{better}"
+    if title := next((METRIC_TITLES[one] for one in VALIDATION_METRICS if one == metric), ""):
+        higher = f"a higher {title[0].lower()}{title[1:]}{better}"
+        improved = f"{higher}, or {improved} where that stays"
+    return f"after {rule.patience} validations without {improved}; the best is kept"
 
 
 def _halving(training: ResolvedTraining) -> str:
