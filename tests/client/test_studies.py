@@ -96,10 +96,12 @@ def test_a_study_is_planned_from_the_command_line(
     file.write_text(SPEC)
     planned = invoke("studies", "create", str(file), "--validate-only", "--set", "budgets=[16,64]")
     assert planned.exit_code == 0, planned.output
-    assert "full_finetuning" in planned.stdout
+    assert "Full fine-tuning" in planned.stdout
     assert "over budget" in planned.stdout
     assert "5 new jobs and 0 existing ones" in planned.stderr
-    assert "lora is left out on tiny-sort at 16" in planned.stderr
+    assert "LoRA is left out on tiny-sort at 16" in planned.stderr
+    plan = ("studies", "create", str(file), "--validate-only")
+    assert "full_finetuning" in invoke(*plan, "-o", "csv").stdout
 
 
 def test_a_study_is_created_and_shown_from_the_command_line(invoke: Invoke, base: None) -> None:
@@ -107,8 +109,8 @@ def test_a_study_is_created_and_shown_from_the_command_line(invoke: Invoke, base
     assert made.exit_code == 0, made.output
     assert made.stdout == invoke("studies", "list", "-o", "id").stdout
     assert "6 queued, 1 succeeded" in invoke("studies", "list").stdout
-    shown = invoke("studies", "show", "small")
-    assert "prefix_tuning" in shown.stdout
+    assert "Prefix-tuning" in invoke("studies", "show", "small").stdout
+    assert "prefix_tuning" in invoke("studies", "show", "small", "-o", "csv").stdout
     assert len(invoke("studies", "jobs", "small", "-o", "id").stdout.split()) == 7
     assert len(invoke("jobs", "list", "--filter", "study = small", "-o", "id").stdout.split()) == 7
 
@@ -167,4 +169,5 @@ def test_theory_checks_of_a_study_are_shown(
     assert study.recipe is None
     shown = invoke("studies", "show", "small").stdout
     assert "relative_attention" in shown
+    assert "LoRA" in shown
     assert "waiting" in shown

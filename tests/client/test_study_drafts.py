@@ -92,9 +92,14 @@ def test_a_name_is_numbered_until_it_is_free():
         (["text,label", *(f"text {n},{n % 40}" for n in range(390))], None, ""),
         (["prompt,answer", *(f"text {n},{'a long answer ' * 4}{n}" for n in range(300))],
          "token_f1", "Answers are long"),
+        (["prompt,answer", *(f"text {n},{'b' * 196}{n:03}" for n in range(300))],
+         "token_f1", "Answers are long"),
+        (["prompt,answer", *(f"text {n},{'b' * 197}{n:03}" for n in range(300))],
+         "perplexity", "Answers are so long"),
         (["prompt,answer", *(f"text {n},short {n}" for n in range(300))], None, ""),
     ],
-    ids=["unbalanced", "balanced", "too many labels", "long answers", "short answers"],
+    ids=["unbalanced", "balanced", "too many labels", "long answers", "199 bytes", "200 bytes",
+         "short answers"],
 )  # fmt: skip
 def test_a_metric_is_proposed_with_its_reason(
     tmp_path: Path, lines: list[str], metric: str | None, note: str

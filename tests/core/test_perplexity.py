@@ -16,7 +16,12 @@ from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import PretrainSpec
 from adaptlab.statistics.confusions import mean_over_seeds
 from adaptlab.tasks.chat_completion import ChatCompletion
-from adaptlab.text.metrics import LARGEST_PERPLEXITY, METRIC_LIMITS, limited_perplexity
+from adaptlab.text.metrics import (
+    LARGEST_PERPLEXITY,
+    METRIC_LIMITS,
+    is_share,
+    limited_perplexity,
+)
 
 MINIGPT = {"name": "minigpt", "layers": 1, "heads": 2, "width": 8}
 BY_PERPLEXITY: dict[str, Any] = {**COMPLETION, "metric": "perplexity"}
@@ -40,6 +45,11 @@ def test_its_interval_is_cut_at_1_and_not_above():
     wide = mean_over_seeds([1.5, 30.0, 400.0], limits=limits)
     assert wide.low == 1
     assert (wide.high or 0) > 400
+
+
+def test_it_is_no_share_and_the_score_is_one():
+    assert not is_share("perplexity")
+    assert all(map(is_share, ("macro_f1", "token_f1", "accuracy", "exact_match", None)))
 
 
 def test_it_is_shown_as_a_number():

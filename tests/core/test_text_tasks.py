@@ -382,19 +382,29 @@ def test_token_f1_is_of_completions_and_takes_passes_of_decoding(data: Stored):
         data.task({**CLASSIFICATION, "metric": "token_f1"})
 
 
+STOPS: dict[str, Any] = {"early_stopping": {"patience": 3}}
+
+
 def test_decoding_is_part_of_the_estimate(data: Stored):
     family = MiniGPT.model_validate(MINIGPT).resolved(257, 64)
     facts = pretrained_on_texts(data).model_copy(update={"family": family, "task": None})
 
-    def cost(metric: str) -> Work:
+    def cost(metric: str, **training: Any) -> Work:
         spec = {
             "base_model": "base",
             "task": {**COMPLETION, "metric": metric},
             "method": "lora",
             "budget": {"trainable_parameters": 200},
+            "training": training,
         }
         return work(resolve(AdaptSpec.model_validate(spec), facts, data.datasets))
 
     plain, decoding = cost("exact_match"), cost("token_f1")
     assert decoding.training == plain.training
     assert decoding.evaluation.flops == 4 * plain.evaluation.flops
+    unvalidated = cost("exact_match", validations=0)
+    validations = plain.training.flops - unvalidated.training.flops
+    added = cost("token_f1", **STOPS).training.flops - plain.training.flops
+    assert added == 3 * validations > 0
+    for metric in ("exact_match", "perplexity"):
+        assert cost(metric, **STOPS).training == plain.training

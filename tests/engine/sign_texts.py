@@ -16,6 +16,22 @@ from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import Resolved, ResolvedAdapt, spec_digest
 from adaptlab.specs.spec import AdaptSpec
 
+LABELS: dict[str, Any] = {
+    "name": "text_classification",
+    "dataset": "signs",
+    "prompt": "{text}",
+    "label": {"field": "label", "words": {"neg": "n", "pos": "p"}},
+    "tokens": {"longest": 8},
+    "splits": {"field": "split"},
+}
+WORDS: dict[str, Any] = {
+    "name": "text_completion",
+    "dataset": "signs",
+    "prompt": "{text}",
+    "answer": {"field": "word"},
+    "tokens": {"longest": 8, "answer": 2},
+    "splits": {"field": "split"},
+}
 VALIDATION = 100
 Base = tuple[Resolved, Path, Stored]
 """A base model's spec, its file and the records that it was trained on."""

@@ -13,7 +13,7 @@ from tests.engine.text_jobs import MINIGPT, agreements, planned, pretraining
 from tests.texts import CLASSIFICATION, QUIZ, Stored, quizzes, reviews, stored, without
 
 from adaptlab.engine.answering import given_answers
-from adaptlab.engine.evaluate import validation
+from adaptlab.engine.evaluate import judged
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.engine.run import run
@@ -128,11 +128,12 @@ def test_validation_is_calibrated_and_its_loss_is_not(name: str, data_of: dict[s
     data, plain = data_of[name], without(TASKS[name], calibration="none")
     plan, model = planned(pretraining(data, TASKS[name]), data)
     plain_plan, plain_model = planned(pretraining(data, plain), data)
-    loss, accuracy = validation(model, plan.task, SAMPLES, 2)
-    plain_loss, _ = validation(plain_model, plain_plan.task, SAMPLES, 2)
-    assert torch.equal(loss, plain_loss)
-    right = outcomes(model, plan.task, "validation", SAMPLES, 2)
-    assert torch.equal(accuracy, right.double().mean(1))
+    found = judged(model, plan.task, "validation", SAMPLES, 2)
+    uncalibrated = judged(plain_model, plain_plan.task, "validation", SAMPLES, 2)
+    assert found.loss is not None
+    assert uncalibrated.loss is not None
+    assert torch.equal(found.loss, uncalibrated.loss)
+    assert torch.equal(found.right, outcomes(model, plan.task, "validation", SAMPLES, 2))
     task, plain_task = plan.task, plain_plan.task
     read, plain_read = (
         items_of_step(one, plan.seeds[:1], 8, 0)  # pyright: ignore[reportArgumentType]

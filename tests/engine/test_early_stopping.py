@@ -1,5 +1,6 @@
 """Early stopping: the step, the weights kept, and no further cost."""
 
+import json
 import math
 from collections.abc import Callable
 from functools import cache
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tests.engine.making import Remembering, made_base
 from tests.engine.stopping import Counting, changed, curves, decided, points
 from tests.engine.tiny import adapting, pretraining
@@ -215,6 +216,21 @@ def test_a_break_leaves_no_trace(
     assert "stopped" in {result.status for result in decided(after)}
     for one, other in zip(whole.of(CheckpointWritten), after.of(CheckpointWritten), strict=True):
         assert one.path.read_bytes() == other.path.read_bytes()
+
+
+def test_a_state_of_a_version_without_metrics_is_resumed(
+    spec: SpecWithWeights, unbroken: Unbroken, tmp_path: Path
+):
+    stopping, before, after = in_float32(spec, None), Remembering(31, 31), Remembering()
+    with pytest.raises(TrainingStopped):
+        run(stopping, spec[1], tmp_path, before, "cpu")
+    state = before.of(TrainingSaved)[0].path
+    with safe_open(state, framework="pt") as file:
+        counters = json.loads(file.metadata()["adaptlab"])
+    del counters["highest"]
+    save_file(load_file(state), state, {"adaptlab": json.dumps(counters)})
+    run(stopping, spec[1], tmp_path, after, "cpu", state)
+    assert decided(after) == decided(unbroken(None))
 
 
 def test_passes_that_were_halved_stay_halved_after_a_break(

@@ -21,7 +21,7 @@ from tests.engine.making import (
 )
 
 from adaptlab.engine.digits import target_rows
-from adaptlab.engine.evaluate import judged, validation
+from adaptlab.engine.evaluate import judged
 from adaptlab.engine.items import Items
 from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.making import ITEM_SEED, make_items
@@ -103,7 +103,8 @@ def test_a_batch_in_parts_weighs_every_counted_token_alike():
 def test_the_validation_loss_counts_the_same_tokens():
     plan = filtering()
     model = model_of(plan)
-    found, _ = validation(model, plan.task, 50, plan.replicates)
+    found = judged(model, plan.task, "validation", 50, plan.replicates).loss
+    assert found is not None
     made = make_items(plan.task, "validation", torch.tensor([ITEM_SEED]), 0, 50)
     repeated = made.each(lambda tensor: tensor.expand(2, -1, -1))
     expected = plain_losses(model, repeated, target_rows(plan.task))

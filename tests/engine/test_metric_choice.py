@@ -2,11 +2,11 @@
 
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.engine.making import Remembering
 from tests.engine.sign_texts import (
+    LABELS,
     VALIDATION,
     Base,
     adapting,
@@ -21,14 +21,6 @@ from tests.texts import COMPLETION, Stored, reviews, stored
 from adaptlab.engine.run import run
 from adaptlab.measurements.results import CheckpointWritten, Metrics, ReplicateResult
 
-TASK: dict[str, Any] = {
-    "name": "text_classification",
-    "dataset": "signs",
-    "prompt": "{text}",
-    "label": {"field": "label", "words": {"neg": "n", "pos": "p"}},
-    "tokens": {"longest": 8},
-    "splits": {"field": "split"},
-}
 ALWAYS_NEGATIVE = 0.8, (2 * 0.8 / 1.8) / 2
 """Accuracy, and macro-F1: the F1 of a label that is never given is 0."""
 BY_THE_SIGN = 0.76, (2 * 0.2 / (2 * 0.2 + 0.24) + 2 * 0.56 / (2 * 0.56 + 0.24)) / 2
@@ -54,7 +46,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
         *signs("train", 200, 0.01, 0.5), *signs("validation", 20, 0.1, 0),
         *signs("test", 20, 0.1, 0),
     ]  # fmt: skip
-    return skewed_base(folder, TASK, records, 60)
+    return skewed_base(folder, LABELS, records, 60)
 
 
 def test_accuracy_and_macro_f1_choose_different_rates(
@@ -62,7 +54,7 @@ def test_accuracy_and_macro_f1_choose_different_rates(
 ) -> None:
     chosen: dict[str, set[float]] = defaultdict(set)
     for metric in ("accuracy", "macro_f1"):
-        spec = adapting(data, base[0], TASK | {"metric": metric})
+        spec = adapting(data, base[0], LABELS | {"metric": metric})
         (tmp_path / metric).mkdir()
         for one in results(decided(spec, base[1], tmp_path / metric, data, base[2])):
             accuracy, f1 = ALWAYS_NEGATIVE if one.learning_rate < 1e-3 else BY_THE_SIGN
@@ -75,7 +67,7 @@ def test_accuracy_and_macro_f1_choose_different_rates(
 
 
 def test_rungs_keep_what_the_metric_chooses(data: Stored, base: Base, tmp_path: Path) -> None:
-    task = TASK | {"metric": "macro_f1"}
+    task = LABELS | {"metric": "macro_f1"}
     spec = adapting(data, base[0], task, halving={"rungs": 1}, selection="pooled")
     told = decided(spec, base[1], tmp_path, data, base[2])
     for one in results(told):

@@ -10,7 +10,7 @@ from tests.engine.making import Remembering
 from tests.engine.text_jobs import agreements, planned, pretraining
 from tests.texts import QUIZ, Stored, joined, quizzes, stored, without
 
-from adaptlab.engine.evaluate import validation
+from adaptlab.engine.evaluate import judged
 from adaptlab.engine.run import run
 from adaptlab.engine.texts import items_of_step, texts_of
 from adaptlab.engine.word_choice import WordItems
@@ -72,7 +72,7 @@ def test_items_of_full_length_have_the_same_choices(data: Stored):
 
 def test_the_loss_is_that_of_the_right_choice_alone(data: Stored):
     plan, model = planned(pretraining(data, QUIZ), data)
-    loss, accuracy = validation(model, plan.task, SAMPLES, 2)
+    found = judged(model, plan.task, "validation", SAMPLES, 2)
     total, tokens = torch.zeros(2, dtype=torch.float64), 0
     for place in range(SAMPLES):
         record = record_of(data, plan.task, "validation", place)
@@ -82,8 +82,10 @@ def test_the_loss_is_that_of_the_right_choice_alone(data: Stored):
         logs = model.logits(text, slice(len(prompt) - 1, -1)).log_softmax(-1)[:, 0].detach()
         total -= logs[:, torch.arange(len(word)), torch.tensor(list(word))].sum(-1)
         tokens += len(word)
-    assert torch.allclose(loss, total / tokens, rtol=0, atol=1e-12)
-    assert ((accuracy > 0) & (accuracy < 1)).all()
+    assert found.loss is not None
+    assert torch.allclose(found.loss, total / tokens, rtol=0, atol=1e-12)
+    assert found.right.any(1).all()
+    assert not found.right.all(1).any()
 
 
 def test_training_reads_the_right_choice_alone(data: Stored):

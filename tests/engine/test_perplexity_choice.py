@@ -8,6 +8,7 @@ import pytest
 from tests.engine.making import Remembering
 from tests.engine.sign_texts import (
     VALIDATION,
+    WORDS,
     Base,
     adapting,
     decided,
@@ -25,14 +26,6 @@ from adaptlab.measurements.results import Metrics
 from adaptlab.specs.spec import Trial
 from adaptlab.text.metrics import LARGEST_PERPLEXITY
 
-TASK: dict[str, Any] = {
-    "name": "text_completion",
-    "dataset": "signs",
-    "prompt": "{text}",
-    "answer": {"field": "word"},
-    "tokens": {"longest": 8, "answer": 2},
-    "splits": {"field": "split"},
-}
 RATES = KEEPS, LEARNS, DIVERGES = 1e-9, 0.01, 1e200
 COMMON = 0.8
 """The accuracy of always giving the common word."""
@@ -58,14 +51,14 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
         *signs("validation", 20, 0.1, 0),
         *signs("test", 20, 0.1, 0),
     ]
-    return skewed_base(folder, TASK, records, 200)
+    return skewed_base(folder, WORDS, records, 200)
 
 
 def adapted(
     data: Stored, base: Base, folder: Path, metric: str, rates: tuple[float, ...], **tuning: Any
 ) -> Remembering:
     """Return the events of an adaptation at some rates."""
-    task = TASK | {"metric": metric}
+    task = WORDS | {"metric": metric}
     spec = adapting(data, base[0], task, 160, validations=1, **tuning)
     trials = tuple(Trial(learning_rate=rate, weight_decay=0.0) for rate in rates)
     return decided(changed(spec, trials=trials), base[1], folder, data, base[2])

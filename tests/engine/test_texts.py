@@ -18,7 +18,7 @@ from tests.texts import (
 )
 from torch import Tensor
 
-from adaptlab.engine.evaluate import validation
+from adaptlab.engine.evaluate import judged
 from adaptlab.engine.items import Items
 from adaptlab.engine.making import items_of_steps, make_items
 from adaptlab.engine.model import Model
@@ -132,7 +132,8 @@ def test_the_model_reads_the_prompt_and_the_answer_but_its_last_token(data: Stor
 def test_the_loss_is_the_mean_over_answer_tokens_alone(data: Stored):
     plan, model = planned(data, TASKS["completion"])
     samples = 20
-    loss, _ = validation(model, plan.task, samples, 2)
+    loss = judged(model, plan.task, "validation", samples, 2).loss
+    assert loss is not None
     made = make_items(plan.task, "validation", plan.seeds[:1], 0, samples)
     total, tokens = torch.zeros(2, dtype=torch.float64), 0
     for place in range(samples):

@@ -5,13 +5,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 from tests.engine.making import Remembering
 from tests.engine.text_jobs import pretraining
 from tests.texts import COMPLETION, Stored, reviews, stored
 
+from adaptlab.engine.answer_f1 import token_f1s
+from adaptlab.engine.evaluate import judged
+from adaptlab.engine.model import Model
+from adaptlab.engine.plan import make_plan
 from adaptlab.engine.run import run
 from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import AnswersGiven, CheckpointWritten, Evaluated, ItemsShown
+from adaptlab.measurements.results import (
+    AnswersGiven,
+    CheckpointWritten,
+    Evaluated,
+    ItemsShown,
+    Split,
+)
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import Resolved, spec_digest
 from adaptlab.specs.spec import AdaptSpec
@@ -109,6 +121,33 @@ def test_an_adaptation_measures_it_attached_and_alone(
         if not e.evaluation.attached
     }
     assert alone[0] == alone[2] != alone[1] == alone[3], "seeds on one base share its score"
+
+
+@pytest.mark.parametrize(("validated", "tested"), [(40, 20), (20, 40)])
+def test_that_of_validation_reads_the_prompts_of_validation(
+    base: tuple[Resolved, Remembering], validated: int, tested: int, tmp_path: Path
+) -> None:
+    spec, told = base
+    trained = [load_file(written.path) for written in told.of(CheckpointWritten)]
+    tensors = {name: torch.stack([one[name].double() for one in trained]) for name in trained[0]}
+    others = {"validation": "test", "test": "validation", "train": "train"}
+
+    def measured(split: Split, of_split: dict[str, str]) -> list[float]:
+        names = ["validation"] * validated + ["test"] * tested + ["train"] * 20
+        records = [
+            {**one, "told": f" {one['label']} {one['thing']}", "split": of_split[name]}
+            for one, name in zip(reviews(len(names)), names, strict=True)
+        ]
+        (folder := tmp_path / of_split["test"]).mkdir()
+        own = stored(folder, records)
+        task = own.task(TASK | {"splits": {"field": "split"}})
+        model = Model(make_plan(spec, "cpu"), {}, tensors)
+        right = judged(model, task, split, validated, 2).right
+        return token_f1s(model, task, split, right)
+
+    found = measured("validation", {name: name for name in others})
+    assert found == pytest.approx(measured("test", others), rel=1e-12)
+    assert all(0 < value < 1 for value in found)
 
 
 def test_another_metric_measures_none(data: Stored, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.engine.searching import TRAINING, at_rates, losses_of, plan_of, searc
 from tests.engine.tiny import pretraining
 
 from adaptlab.engine.checkpoint import read_tensors
-from adaptlab.engine.evaluate import validation
+from adaptlab.engine.evaluate import judged
 from adaptlab.engine.model import Model
 from adaptlab.engine.run import run
 from adaptlab.engine.token_search import Vocabulary
@@ -300,7 +300,8 @@ def test_a_search_ends_with_the_prompt_of_its_best_validation(tmp_path: Path):
     Training(plan, Model(plan, base, found.tensors), found, told).run(tmp_path)
     points = [point for event in told.of(Metrics) for point in event.points]
     kept = Model(plan, base, {PROMPT: found.flat.unflatten(1, (2, -1))})
-    losses, _ = validation(kept, plan.task, 256, plan.replicates)
+    losses = judged(kept, plan.task, "validation", 256, plan.replicates).loss
+    assert losses is not None
     for replicate, loss in enumerate(losses.tolist()):
         seen = [
             point.value

@@ -62,6 +62,21 @@ def test_early_stopping_and_parts_are_in_plain_words(rule: dict[str, object], te
     assert found["Gradient accumulation"] == "4 parts per batch"
 
 
+@pytest.mark.parametrize(
+    ("metric", "score"),
+    [
+        ("macro_f1", "a higher macro-F1 by 0.01, or a lower loss by 0.01 where that stays"),
+        ("token_f1", "a higher token F1 by 0.01, or a lower loss by 0.01 where that stays"),
+        ("perplexity", "a lower loss by 0.01"),
+    ],
+)
+def test_early_stopping_is_by_the_metric_of_the_task(metric: str, score: str):
+    spec = resolved(training={"early_stopping": {"min_delta": 0.01}})
+    measured = spec.model_copy(update={"task": {"name": "text", "metric": metric}})
+    found = dict(spec_facts(measured))["Early stopping"]
+    assert found == f"after 3 validations without {score}; the best is kept"
+
+
 def test_halving_says_who_is_to_go_on_and_who_did():
     halved = resolved(
         training={"steps": 400}, tuning={"trials": 8, "halving": {"rungs": 2}}, seeds=1

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from adaptlab.specs.memory import USABLE
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.settings import Settings
 from adaptlab_worker.confinement import Limits, machine_memory
@@ -20,8 +21,6 @@ from adaptlab_worker.trainer_user import TrainerUser, user_and_roots
 
 log = logging.getLogger(__name__)
 
-USABLE = 0.8
-"""Share of a machine's memory for all runs together; servers and workers need some as well."""
 GPU_DEVICES = (Path("/dev/nvidiactl"), Path("/dev/kfd"))
 """Those of NVIDIA and AMD."""
 

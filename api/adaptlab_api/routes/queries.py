@@ -84,7 +84,10 @@ def list_results(
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
 ) -> Response:
-    """Query the results of jobs that succeeded; with `group_by`, their means over seeds."""
+    """Query the results of jobs that succeeded; with `group_by`, their means over seeds.
+
+    Groups are in the order of their means, the best first: of losses and perplexity the lowest.
+    """
     question = Question("results", filter_text, order_by, _names(field_names))
     if not group_by:
         return _answer(session, units, question, row_format, page_size, page_token)

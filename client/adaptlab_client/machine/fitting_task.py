@@ -173,6 +173,13 @@ def _notes_on_metric(facts: RecordsFacts, roles: Roles) -> tuple[str, ...]:
                 "by which trials are chosen, beside exact match; answers are decoded for it, which "
                 "takes time.",
             )
+        case "perplexity":
+            return (
+                "Answers are so long that none will be exactly right. The task has `metric: "
+                "perplexity`, by which trials are chosen, beside exact match. If good answers have "
+                "the same words, as translations have, `metric: token_f1` says more, but takes "
+                "longer: answers are decoded for it.",
+            )
         case None:
             return ()
 

@@ -62,7 +62,8 @@ class ResultQueries:
     ) -> ResultTable:
         """Return a metric over the seeds of each group.
 
-        The columns are n, mean, standard deviation and the 95 % interval of the mean.
+        The columns are n, mean, standard deviation and the 95 % interval of the mean. The best mean
+        comes first: of losses and perplexity the lowest, otherwise the highest.
         """
         query: Query = {"filter": filter, "group_by": ",".join(by), "metric": metric}
         page = self._connection.ask(Request("GET", path_of("results"), query=query), ResultRows)

@@ -25,7 +25,7 @@ def token_f1s(
     `right` are the items that scoring found correct. Their F1 is 1, so only items that some
     replicate gets wrong are decoded. Without `attached`, the base model answers alone.
     """
-    texts, right = item_texts(task), right.cpu()
+    texts, right = item_texts(task, split), right.cpu()
     replicates, samples = right.shape
     scores = right.double().tolist()
 

@@ -97,7 +97,7 @@ def decoded(
 ) -> list[list[list[int]]]:
     """Return the tokens of greedy decoding without the end, by row and item.
 
-    `places` are those of the items among the test items of their task.
+    `places` are those of the items in the split of `texts`.
     """
     room = texts.room(places)
     draft = functional.pad(items.targets, (0, texts.width - items.targets.shape[-1]))

@@ -10,9 +10,8 @@ from adaptlab.engine.items import Items
 from adaptlab.engine.memory import available_bytes, saved_bytes
 from adaptlab.engine.passes import Pass
 from adaptlab.errors import is_out_of_memory
+from adaptlab.specs.memory import USABLE
 
-USABLE = 0.8
-"""Share of the free memory that a run may use; other processes need some as well."""
 BACKWARD = 2.0
 """Peak memory of a step divided by what its forward pass keeps."""
 FEWEST_TOKENS = 64

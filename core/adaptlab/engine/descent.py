@@ -41,6 +41,7 @@ class DescentState(TypedDict):
     most: int
     parts: int
     recomputes: bool
+    highest: tuple[float, ...]
     lowest: tuple[float, ...]
     waited: tuple[int, ...]
 
@@ -161,11 +162,12 @@ class Descent:
         """
         return self._within_memory(lambda: self._in_lanes(self._as_ended(replicates), work))
 
-    def impatient(self, losses: Sequence[float]) -> list[int]:
-        """Return the replicates that stop early after validation losses [L]."""
+    def impatient(self, losses: Sequence[float], metrics: Sequence[float]) -> list[int]:
+        """Return the replicates that stop early after a validation [L]."""
         if self._patience is None:
             return []
-        return [self.live[row] for row in self._patience.take_note(losses, self._trainables.flat)]
+        rows = self._patience.take_note(losses, metrics, self._trainables.flat)
+        return [self.live[row] for row in rows]
 
     def keep(self, replicates: Sequence[int]) -> Int[Tensor, "L"]:
         """Leave out all other replicates; return the kept ones' former rows."""
@@ -204,6 +206,7 @@ class Descent:
             most=self._most,
             parts=self._parts,
             recomputes=self.recomputes,
+            highest=() if patience is None else tuple(patience.highest),
             lowest=() if patience is None else tuple(patience.lowest),
             waited=() if patience is None else tuple(patience.waited),
         )
@@ -223,8 +226,13 @@ class Descent:
         self._most, self._parts = state.most, max(self._parts, state.parts)
         self.recomputes = state.recomputes
         if self._patience is not None and state.best is not None:
-            rule = self._patience.rule
-            self._patience = Patience(rule, state.best, list(state.lowest), list(state.waited))
+            self._patience = Patience(
+                self._patience.rule,
+                state.best,
+                list(state.highest) or [0.0] * len(state.lowest),  # of an earlier version
+                list(state.lowest),
+                list(state.waited),
+            )
 
     def _as_ended(self, replicates: Sequence[int]) -> list[list[Pass]]:
         """Return passes over the weights that replicates would end with now."""

@@ -29,8 +29,7 @@ class Judged:
         right: a mask of the correct ones.
         given: the places of the chosen labels, None if the task does not choose from a list.
         expected: the places of the right labels, likewise.
-        loss: the mean cross-entropy of all counted tokens in nats; None if the task chooses, or
-            if it was not asked for.
+        loss: the mean cross-entropy of all counted tokens in nats; None if it was not asked for.
     """
 
     right: Bool[Tensor, "R N"]
@@ -62,25 +61,29 @@ def judged(
     """
     shape, device = (replicates, samples), model.plan.device
     expected = right_places(task, split, samples)
+    # A mask of the right ones, or the places of the chosen ones if the task has a list.
+    kind = torch.bool if expected is None else torch.int64
+    found = torch.zeros(shape, dtype=kind, device=device)
+    losses = _Losses(replicates, device)
 
     def answer(items: Items) -> Tensor:
         return model.answers(items, task=task, attached=attached)
 
-    if expected is None:
-        right = torch.zeros(shape, dtype=torch.bool, device=device)
-        losses = _Losses(replicates, device)
-        for places, items in scored_parts(model, task, split, samples, replicates):
-            logits = answer(items)
-            right[:, places] = lifted(items.right(logits, answer), replicates)
-            if with_loss:
-                losses.add(items, logits)
-        return Judged(right, loss=losses.mean() if with_loss else None)
-    given = torch.zeros(shape, dtype=torch.int64, device=device)
     for places, items in scored_parts(model, task, split, samples, replicates):
-        chosen = items.choose(answer)
-        assert chosen is not None
-        given[:, places] = lifted(chosen, replicates)
-    return Judged(given == expected.to(device), given, expected)
+        if expected is None:
+            logits = answer(items)
+            found[:, places] = lifted(items.right(logits, answer), replicates)
+        else:
+            logits = answer(items) if with_loss else None
+            chosen = items.choose(answer, logits)
+            assert chosen is not None
+            found[:, places] = lifted(chosen, replicates)
+        if with_loss and logits is not None:
+            losses.add(items, logits)
+    loss = losses.mean() if with_loss else None
+    if expected is None:
+        return Judged(found, loss=loss)
+    return Judged(found == expected.to(device), found, expected, loss)
 
 
 def confusion_of(task: Task, answers: Judged, row: int) -> Confusion | None:
@@ -96,24 +99,6 @@ def confusion_of(task: Task, answers: Judged, row: int) -> Confusion | None:
         cells.bincount(minlength=len(labels) ** 2).view(len(labels), -1).tolist()
     )
     return Confusion(labels=labels, counts=tuple(map(tuple, counts)))
-
-
-@torch.no_grad()
-def validation(
-    model: Model, task: Task, samples: int, replicates: int
-) -> tuple[Float[Tensor, "{replicates}"], Float[Tensor, "{replicates}"]]:
-    """Return mean cross-entropy and accuracy on validation items."""
-    right = torch.zeros(replicates, dtype=torch.float64, device=model.plan.device)
-    losses = _Losses(replicates, model.plan.device)
-
-    def answer(items: Items) -> Tensor:
-        return model.answers(items, task=task)
-
-    for _, items in scored_parts(model, task, "validation", samples, replicates):
-        logits = answer(items)
-        right += lifted(items.right(logits, answer), replicates).sum(1)
-        losses.add(items, logits)
-    return losses.mean(), right / samples
 
 
 class _Losses:

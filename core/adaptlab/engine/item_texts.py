@@ -1,4 +1,4 @@
-"""Test items and answers of any task as text, and as drafts of answers."""
+"""Items and answers of any task as text, and as drafts of answers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -16,12 +16,13 @@ from adaptlab.engine.texts import texts_of
 from adaptlab.measurements.reported_answers import answer_excerpt, prompt_excerpt
 from adaptlab.measurements.results import AnswerText, ShownItem
 from adaptlab.plugins.image_task import ImageTask
+from adaptlab.plugins.splits import Split
 from adaptlab.plugins.task import DigitTask, Task
 from adaptlab.plugins.text_task import TextTask
 
 
 class ItemTexts(ABC):
-    """The texts of the first test items of a task.
+    """The texts of the first items of one split of a task.
 
     Attributes:
         end: the token that ends an answer, None if there is none.
@@ -58,19 +59,22 @@ class ItemTexts(ABC):
         """Return the text of one of the answers that an item's is chosen from."""
 
 
-def item_texts(task: Task) -> ItemTexts:
-    """Return the texts of a task's test items."""
+def item_texts(task: Task, split: Split = "test") -> ItemTexts:
+    """Return the texts of a task's items of a split."""
     if isinstance(task, ImageTask):
-        return _OfImages(task)
-    return _OfRecords(task) if isinstance(task, TextTask) else _OfDigits(as_digit_task(task))
+        return _OfImages(task, split)
+    if isinstance(task, TextTask):
+        return _OfRecords(task, split)
+    return _OfDigits(as_digit_task(task), split)
 
 
 class _OfDigits(ItemTexts):
-    def __init__(self, task: DigitTask) -> None:
+    def __init__(self, task: DigitTask, split: Split) -> None:
+        self._split: Split = split
         self._task, self.end, self.width = task, task.end_token(), task.target_length()
 
     def shown(self, count: int) -> tuple[ShownItem, ...]:
-        ((_, items),) = scored_items(self._task, "test", count, count, torch.device("cpu"))
+        ((_, items),) = scored_items(self._task, self._split, count, count, torch.device("cpu"))
         asked = items.tokens[0, :, : self._task.input_length()].tolist()
         return tuple(
             ShownItem(
@@ -97,13 +101,14 @@ class _OfDigits(ItemTexts):
 
 
 class _OfImages(ItemTexts):
-    def __init__(self, task: ImageTask) -> None:
+    def __init__(self, task: ImageTask, split: Split) -> None:
+        self._split: Split = split
         self._task, self.end, self.width = task, None, 1
 
     def shown(self, count: int) -> tuple[ShownItem, ...]:
-        ((_, items),) = scored_items(self._task, "test", count, count, torch.device("cpu"))
+        ((_, items),) = scored_items(self._task, self._split, count, count, torch.device("cpu"))
         pairs = zip(items.tokens[0].tolist(), items.targets[0, :, 0].tolist(), strict=True)
-        lines = images_of(self._task, "test", torch.device("cpu")).lines
+        lines = images_of(self._task, self._split, torch.device("cpu")).lines
         return tuple(
             ShownItem(
                 item=place,
@@ -128,10 +133,10 @@ class _OfImages(ItemTexts):
 
 
 class _OfRecords(ItemTexts):
-    def __init__(self, task: TextTask) -> None:
+    def __init__(self, task: TextTask, split: Split) -> None:
         self._texts, self._tokeniser = texts_of(task), task.source().tokeniser
         self._choices = tuple(task.listed_answers().items())
-        self._records = self._texts.of_split["test"]
+        self._records = self._texts.of_split[split]
         self.end = self._texts.end
         self.width = task.target_length()
 

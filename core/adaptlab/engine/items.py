@@ -82,12 +82,17 @@ class Items:
         correct = logits.argmax(-1) == self.targets
         return (correct if self.counted is None else correct | ~self.counted).all(-1)
 
-    def choose(self, answer: "Answer") -> Int[Tensor, "A B"] | None:
+    def choose(
+        self, answer: "Answer", logits: Float[Tensor, "A B M V"] | None = None
+    ) -> Int[Tensor, "A B"] | None:
         """Return the places of the chosen answers, if they are chosen from a list.
 
-        None if any tokens can be the answer. `answer` computes logits, as for `right`.
+        None if any tokens can be the answer. `answer` computes logits, as for `right`, also those
+        of these items unless they are given.
         """
-        return None if self.read is None else answer(self)[:, :, 0].argmax(-1)
+        if self.read is None:
+            return None
+        return (answer(self) if logits is None else logits)[:, :, 0].argmax(-1)
 
     def token_losses(self, logits: Float[Tensor, "A B M V"]) -> Float[Tensor, "A B M"]:
         """Return the cross-entropy of every target, 0 where it is not counted."""

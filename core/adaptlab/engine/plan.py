@@ -18,6 +18,8 @@ from adaptlab.specs.quantised import quantised_sites
 from adaptlab.specs.resolve import model_shape
 from adaptlab.specs.resolved import Resolved, ResolvedTheory, Trained, scored_tasks
 from adaptlab.specs.spec import EarlyStopping, Precision, ResolvedTraining
+from adaptlab.specs.stopping import stopping_metric
+from adaptlab.text.metrics import OtherMetric
 from adaptlab.text.source import TextSource
 
 
@@ -72,6 +74,11 @@ class Plan:
         if rule is not None or self.method is None or not self.method.keeps_best or not validations:
             return rule
         return EarlyStopping(patience=validations)
+
+    @property
+    def stopping_metric(self) -> OtherMetric | None:
+        """The metric that early stopping follows; None if it follows the loss."""
+        return stopping_metric(self.training, self.task)
 
     @property
     def task(self) -> Task:

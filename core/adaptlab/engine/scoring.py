@@ -45,7 +45,8 @@ class _Answers:
 
 def _answers(model: Model, task: Task, replicates: int, *, attached: bool = True) -> _Answers:
     samples = model.plan.evaluation_samples
-    found = judged(model, task, "test", samples, replicates, attached=attached)
+    with_loss = not task.listed_answers()
+    found = judged(model, task, "test", samples, replicates, attached=attached, with_loss=with_loss)
     if task.other_metric() != "token_f1":
         return _Answers(found, None)
     return _Answers(found, token_f1s(model, task, "test", found.right, attached=attached))

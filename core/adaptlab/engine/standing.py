@@ -55,6 +55,19 @@ class Standings:
         return len(values) - len(finite), sum(finite) / len(replicates)
 
 
+def validation(plan: Plan, one: Pass, samples: int) -> Float[Tensor, "R 3"]:
+    """Return loss, accuracy and the stopping metric of a pass's replicates.
+
+    The last column is 0 if early stopping follows the loss.
+    """
+    found = judged(one.model, plan.task, "validation", samples, one.cut.replicates)
+    assert found.loss is not None
+    accuracy = found.right.double().mean(1)
+    other = None if plan.stopping_metric is None else _other(plan, one, found)
+    metric = torch.zeros_like(accuracy) if other is None else other
+    return torch.stack((found.loss, accuracy, metric), 1)
+
+
 def measured_standings(plan: Plan, one: Pass) -> Float[Tensor, "R 2"]:
     """Return accuracy and the task's other metric of a pass's replicates.
 

@@ -4,26 +4,24 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.chunks import StepDivision
 from adaptlab.engine.descent import Descent
-from adaptlab.engine.evaluate import validation
 from adaptlab.engine.halving import compared_replicates, losers
 from adaptlab.engine.items import Items
 from adaptlab.engine.making import items_of_steps
 from adaptlab.engine.model import Model
 from adaptlab.engine.observer import Observer
 from adaptlab.engine.outcome import TrainingOutcome
-from adaptlab.engine.passes import Pass
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.prefetching import prefetched
-from adaptlab.engine.standing import Standings, measured_standings
+from adaptlab.engine.standing import Standings, measured_standings, validation
 from adaptlab.engine.training_state import TrainingState, read_state, write_state
 from adaptlab.errors import TrainingDiverged, TrainingStopped
 from adaptlab.measurements.results import (
     RUNG_METRICS,
+    VALIDATION_METRICS,
     MetricPoint,
     Metrics,
     Progress,
@@ -152,18 +150,17 @@ class Training:
             )
 
     def _validate(self) -> None:
-        """Report validation loss and accuracy; mark replicates that stop early."""
-        samples = min(VALIDATION_SAMPLES, self._plan.trained.validation_samples)
-
-        def scored(part: Pass) -> Tensor:
-            scores = validation(part.model, self._plan.task, samples, part.cut.replicates)
-            return torch.stack(scores, 1)
-
-        values = self._descent.measure(scored)
-        losses, accuracies = values[:, 0].tolist(), values[:, 1].tolist()
-        for name, measured in (("validation_loss", losses), ("validation_accuracy", accuracies)):
+        """Report scores on the validation split; mark replicates that stop early."""
+        plan = self._plan
+        samples = min(VALIDATION_SAMPLES, plan.trained.validation_samples)
+        values = self._descent.measure(lambda part: validation(plan, part, samples))
+        losses, accuracies, metrics = values.T.tolist()
+        curves = {"validation_loss": losses, "validation_accuracy": accuracies}
+        if plan.stopping_metric is not None:
+            curves[VALIDATION_METRICS[plan.stopping_metric]] = metrics
+        for name, measured in curves.items():
             self._report(name, self._descent.live, measured, only_finite=True)
-        for replicate in self._descent.impatient(losses):
+        for replicate in self._descent.impatient(losses, metrics):
             if not self.outcome.diverged[replicate]:
                 self.outcome.stopped[replicate] = True
                 self.outcome.steps[replicate] = self._step

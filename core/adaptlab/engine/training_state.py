@@ -22,7 +22,7 @@ from adaptlab.specs.resolved import spec_digest
 from adaptlab.weights.weights_file import WeightsFile
 
 TENSORS = ("flat", "mean", "square", "window")
-LISTS = ("live", "lowest", "waited")
+LISTS = ("live", "highest", "lowest", "waited")
 COUNTERS = (*LISTS, "most", "parts", "recomputes", "step", "counted")
 
 
@@ -32,11 +32,11 @@ class TrainingState:
 
     `flat` holds the weights of all replicates, final for those that have ended. AdamW's moments
     `mean` and `square`, and `window`, the summed losses since the last curve point, belong to the
-    live replicates in order. With early stopping, so do `best`, `lowest` and `waited`: the best
-    weights, their loss, and the validations since. A pass takes at most `most` replicates and each
-    batch in `parts`; with `recomputes`, blocks are computed again in the backward pass. A search
-    for tokens also has `between`, rows that need not be those of tokens, and uses the moments as it
-    likes.
+    live replicates in order. With early stopping, so do `best`, `highest`, `lowest` and `waited`:
+    the best weights, their metric and loss, and the validations since. A pass takes at most `most`
+    replicates and each batch in `parts`; with `recomputes`, blocks are computed again in the
+    backward pass. A search for tokens also has `between`, rows that need not be those of tokens,
+    and uses the moments as it likes.
     """
 
     flat: Float[Tensor, "R N"]
@@ -46,6 +46,7 @@ class TrainingState:
     between: Float[Tensor, "L N"] | None
     best: Float[Tensor, "L N"] | None
     live: tuple[int, ...]
+    highest: tuple[float, ...]
     lowest: tuple[float, ...]
     waited: tuple[int, ...]
     most: int
@@ -82,6 +83,7 @@ class _Counters(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     live: tuple[int, ...]
+    highest: tuple[float, ...] = ()
     lowest: tuple[float, ...]
     waited: tuple[int, ...]
     most: int = Field(ge=1)
@@ -132,6 +134,7 @@ def _check_counters(path: Path, counters: _Counters, plan: Plan) -> None:
         len(live) == len(counters.live)
         and live <= set(range(plan.replicates))
         and len(counters.lowest) == len(counters.waited) == waiting
+        and len(counters.highest) in (0, waiting)
         and counters.counted <= counters.step <= steps
         and plan.training.batch_size % counters.parts == 0
         and all(

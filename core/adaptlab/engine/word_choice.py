@@ -29,9 +29,11 @@ class ChoiceItems(Items):
         assert self.choices is not None
         return self.choices[self._likeliest(logits, answer)] == self.targets[..., 0]
 
-    def choose(self, answer: Answer) -> Int[Tensor, "A B"]:
+    def choose(
+        self, answer: Answer, logits: Float[Tensor, "A B M V"] | None = None
+    ) -> Int[Tensor, "A B"]:
         """Return the places of the likeliest tokens among all choices."""
-        return self._likeliest(answer(self), answer)
+        return self._likeliest(answer(self) if logits is None else logits, answer)
 
     def _likeliest(self, logits: Tensor, answer: Answer | None) -> Tensor:
         scores = logits[:, :, 0, self.choices]
@@ -100,7 +102,9 @@ class WordItems(Items):
         assert answer is not None
         return self.choose(answer) == self.labels
 
-    def choose(self, answer: Answer) -> Int[Tensor, "A B"]:
+    def choose(
+        self, answer: Answer, logits: Float[Tensor, "A B M V"] | None = None
+    ) -> Int[Tensor, "A B"]:
         """Return the places of the likeliest words."""
         each = [other.token_losses(answer(other)).sum(-1) for other in self.others]
         losses = torch.stack(each, -1)

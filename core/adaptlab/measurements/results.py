@@ -26,9 +26,14 @@ RUNG_METRICS: Mapping[OtherMetric, str] = MappingProxyType(
     }
 )
 """The curve of another metric than accuracy by which trials are chosen."""
+VALIDATION_METRICS: Mapping[OtherMetric, str] = MappingProxyType(
+    {"macro_f1": "validation_macro_f1", "token_f1": "validation_token_f1"}
+)
+"""The curve of another metric than the loss that early stopping follows."""
 SHARES = (
     "validation_accuracy",
     "rung_accuracy",
+    *VALIDATION_METRICS.values(),
     *(curve for metric, curve in RUNG_METRICS.items() if is_share(metric)),
 )
 """Curves whose values are between 0 and 1."""
@@ -37,6 +42,7 @@ METRICS = (
     "validation_loss",
     "validation_accuracy",
     "rung_accuracy",
+    *VALIDATION_METRICS.values(),
     *RUNG_METRICS.values(),
 )
 """The curves of a training."""

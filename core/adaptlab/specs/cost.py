@@ -36,6 +36,7 @@ from adaptlab.specs.resolved import (
     scored_tasks,
 )
 from adaptlab.specs.scoring_pass import items_at_once
+from adaptlab.specs.stopping import stopping_metric
 from adaptlab.specs.stored_files import saved_bytes, stored_bytes
 from adaptlab.specs.text_lengths import MeanBytes, typical_length, unknown
 from adaptlab.specs.trainable import Trainable, trainable_by_itself, trainable_with
@@ -177,8 +178,10 @@ class _Job:
         validated = (-(-training.steps * part // count) for part in range(1, count + 1))
         validations = sum(stage.first < step <= stage.last for step in validated)
         few = min(VALIDATED_SAMPLES, samples)
+        decodes = stopping_metric(training, task) is not None
+        validate = self._compared if decodes else self._scored
         total = self._step(spec) * (stage.last - stage.first)
-        total += self._scored(task, few, self.replicates) * validations
+        total += validate(task, few, self.replicates) * validations
         if stage.last < training.steps:
             total += self._compared(task, samples, self.replicates)
         return total
@@ -244,7 +247,7 @@ class _Job:
         return total
 
     def _compared(self, task: Task, samples: int, replicates: int) -> Load:
-        """Return the load of comparing trials by their scores on validation items."""
+        """Return the load of scores by the task's metric on validation items."""
         return self._scored(task, samples, replicates) * (1 + task.passes_of_decoding())
 
     def _final_scores(self) -> Load:

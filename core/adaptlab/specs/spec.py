@@ -112,7 +112,9 @@ class EarlyStopping(Value):
     """Early stopping, decided for each replicate on its own.
 
     A replicate stops after `patience` consecutive validations without an improvement. A loss is an
-    improvement if it is at least `min_delta` nats below the lowest so far. Every replicate ends
+    improvement if it is more than `min_delta` nats below the lowest so far. If the task's `metric`
+    is `macro_f1` or `token_f1`, that is compared first, from 0 to 1: it has to be more than
+    `min_delta` above the best so far, or not below it with such a lower loss. Every replicate ends
     with the weights of its best validation, even if it was trained to the last step.
     """
 

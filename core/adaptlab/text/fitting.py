@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from adaptlab.records.facts import ConversationFacts, FieldFacts, RecordsFacts
-from adaptlab.text.metrics import MOST_CONFUSED
+from adaptlab.text.metrics import MOST_CONFUSED, OtherMetric
 from adaptlab.text.splitting import NAMES_OF_SPLITS
 from adaptlab.text.template import LONGEST_WORD, literal
 from adaptlab.values import Value
@@ -28,6 +28,12 @@ UNBALANCED = 2
 """Records of the most common label per record of the rarest, above which macro-F1 is proposed."""
 LONG_ANSWER = 40
 """Mean bytes of an answer from which token F1 is proposed: exact match would be rare."""
+FREE_ANSWER = 200
+"""Mean bytes of an answer from which perplexity is proposed.
+
+Two good answers of some 35 words share few of them beside the commonest, and decoding those of the
+test items can take as long as the training.
+"""
 
 
 class Roles(Value):
@@ -134,16 +140,19 @@ def task_document(
     return task
 
 
-def proposed_metric(facts: RecordsFacts, roles: Roles) -> Literal["macro_f1", "token_f1"] | None:
+def proposed_metric(facts: RecordsFacts, roles: Roles) -> OtherMetric | None:
     """Return a metric that fits better than the share of right items, if any.
 
-    That is macro-F1 if labels are unbalanced, and token F1 if answers are long.
+    That is macro-F1 if labels are unbalanced, token F1 if answers are long, and perplexity if they
+    are very long. The length of answers in conversations is not known.
     """
     answer = facts.field(roles.answer)
     if answer is None or roles.task == "chat_completion":
         return None
     if roles.task == "text_completion":
         mean = (answer.total_bytes or 0) / facts.records
+        if mean >= FREE_ANSWER:
+            return "perplexity"
         return "token_f1" if mean >= LONG_ANSWER else None
     counts = [entry.count for entry in answer.values or ()]
     if not 1 < len(counts) <= MOST_CONFUSED or max(counts) <= UNBALANCED * min(counts):

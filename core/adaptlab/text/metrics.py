@@ -19,9 +19,12 @@ LOWER_IS_BETTER: frozenset[OtherMetric] = frozenset({"perplexity"})
 """Metrics whose lowest value is the best; of the others the highest is."""
 
 
-def is_share(metric: OtherMetric) -> bool:
-    """Return True if a metric is a share, shown in per cent."""
-    return METRIC_LIMITS[metric] == (0.0, 1.0)
+def is_share(metric: object) -> bool:
+    """Return True if a task's metric is a share, shown in per cent.
+
+    `metric` is its name in the task's document: the score, of another name or none, is a share too.
+    """
+    return all(limits == (0.0, 1.0) for name, limits in METRIC_LIMITS.items() if name == metric)
 
 
 def limited_perplexity(loss: float | None) -> float:

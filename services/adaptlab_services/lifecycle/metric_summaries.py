@@ -17,7 +17,7 @@ from adaptlab.measurements.results import is_loss
 from adaptlab.statistics import seed_limits
 from adaptlab.statistics.confusions import macro_f1
 from adaptlab.statistics.distributions import student_quantile
-from adaptlab.text.metrics import limited_perplexity
+from adaptlab.text.metrics import LOWER_IS_BETTER, limited_perplexity
 from adaptlab_db.tables import Evaluation, Job, JobMetric, MetricPoint, Replicate
 
 CURVES = ("train_loss", "validation_loss", "validation_accuracy")
@@ -38,6 +38,8 @@ METRICS: Mapping[str, str] = MappingProxyType(
         "validation_accuracy": "the last point of the curve of this name",
     }
 )
+LOWEST_IS_BEST = frozenset({*LOWER_IS_BETTER, "final_loss", "train_loss", "validation_loss"})
+"""Metrics of which the lowest mean is the best."""
 LEVEL = 0.95
 
 

@@ -10,7 +10,13 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.measurements.results import LARGEST_LOSS
 from adaptlab_answers.queries import Cell, ColumnView, ResultRows
-from adaptlab_services.lifecycle.metric_summaries import METRICS, Measured, Summary, summary
+from adaptlab_services.lifecycle.metric_summaries import (
+    LOWEST_IS_BEST,
+    METRICS,
+    Measured,
+    Summary,
+    summary,
+)
 from adaptlab_services.querying.conditions import condition
 from adaptlab_services.querying.fields import Column, Field, Joins
 from adaptlab_services.querying.job_fields import STATISTICS
@@ -36,7 +42,7 @@ _FIGURES = (
 def groups(
     session: Session, question: Question, group_by: Sequence[str], metric: str
 ) -> ResultRows:
-    """Return the groups of all matching results, the largest mean first.
+    """Return the groups of all matching results, the best mean first.
 
     A seed counts once per group: what several jobs measured for it is merged first, by items or as
     a mean. `jobs` counts the jobs that measured the metric.
@@ -62,7 +68,8 @@ def groups(
     )
     picked = picked if holds is None else picked.where(holds)
     merged = _merged(session, picked, len(fields))
-    in_order = sorted(merged, key=lambda group: group[2].mean, reverse=True)
+    highest_first = metric not in LOWEST_IS_BEST
+    in_order = sorted(merged, key=lambda group: group[2].mean, reverse=highest_first)
     names = [field.name for field in fields]
     return ResultRows(
         columns=(*columns_of(fields), *_FIGURES),

@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from adaptlab.comparisons.metric_order import METRIC_TITLES
-from adaptlab.measurements.results import ReplicateResult
+from adaptlab.measurements.results import VALIDATION_METRICS, ReplicateResult
 from adaptlab.plugins.adaptation import Adaptation
 from adaptlab.specs.halving import rung_steps, stages
 from adaptlab.specs.resolved import UnreadSpec, read_resolved
@@ -217,17 +217,21 @@ def _training_facts(spec: ResolvedSpec) -> list[tuple[str, str]]:
     if training.accumulation > 1:
         facts.append(("Gradient accumulation", f"{training.accumulation} parts per batch"))
     if (rule := training.early_stopping) is not None:
-        facts.append(("Early stopping", _stopping(rule)))
+        facts.append(("Early stopping", _stopping(rule, spec.task.get("metric"))))
     return facts
 
 
 _CHOICES = {"per_seed": "best for each seed", "pooled": "best on average over seeds"}
 
 
-def _stopping(rule: EarlyStopping) -> str:
-    """Return the condition for early stopping, in words."""
+def _stopping(rule: EarlyStopping, metric: object) -> str:
+    """Return the condition for early stopping by a task's metric, in words."""
     better = f" by {significant(rule.min_delta)}" if rule.min_delta else ""
-    return f"after {rule.patience} validations without a lower loss{better}; the best is kept"
+    improved = f"a lower loss{better}"
+    if title := next((METRIC_TITLES[one] for one in VALIDATION_METRICS if one == metric), ""):
+        higher = f"a higher {title[0].lower()}{title[1:]}{better}"
+        improved = f"{higher}, or {improved} where that stays"
+    return f"after {rule.patience} validations without {improved}; the best is kept"
 
 
 def _halving(training: ResolvedTraining) -> str:

@@ -18,7 +18,7 @@ from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.sizing import LIMITED, BudgetAxis, in_units
 from adaptlab.specs.resolve import family_shape
-from adaptlab.text.metrics import LOWER_IS_BETTER
+from adaptlab.text.metrics import is_share
 from adaptlab_answers.jobs import Progress
 from adaptlab_api.pages.rendering.states import look
 
@@ -86,8 +86,8 @@ def significant(value: float | None) -> str:
 
 
 def metric(value: float | None, name: str | None) -> str:
-    """Format a task's metric: shares in per cent, perplexity as `significant`."""
-    return significant(value) if name in LOWER_IS_BETTER else percent(value)
+    """Format a task's metric: shares in per cent, others as `significant`."""
+    return percent(value) if is_share(name) else significant(value)
 
 
 def fixed(value: float | None) -> str:

@@ -59,7 +59,7 @@ def results_page(
 
 
 def groups_chart(session: Session, query: ResultsQuery, theme: Theme) -> Chart | None:
-    """Return the chart of the groups with the largest means, if any.
+    """Return the chart of the groups with the best means, if any.
 
     Raises `InvalidSpec` for an invalid query.
     """

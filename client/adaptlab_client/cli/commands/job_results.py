@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from adaptlab.text.metrics import LOWER_IS_BETTER
+from adaptlab.text.metrics import is_share
 from adaptlab_client.cli.printing.terminal import (
     Output,
     Share,
@@ -135,7 +135,7 @@ def replicates(
     with open_client(context) as client:
         results = client.jobs.replicates(job)
         task = client.jobs.get(job).resolved_spec.task or {}
-    row_of = partial(_replicate, lower_is_better=task.get("metric") in LOWER_IS_BETTER)
+    row_of = partial(_replicate, metric_is_share=is_share(task.get("metric")))
     print_list(results, REPLICATES, row_of, output, "replicate")
 
 
@@ -204,10 +204,10 @@ def _evaluation_rows(evaluations: Sequence["EvaluationView"]) -> list[list[objec
     ]
 
 
-def _replicate(row: "ReplicateResult", *, lower_is_better: bool) -> list[object]:
+def _replicate(row: "ReplicateResult", *, metric_is_share: bool) -> list[object]:
     accuracy = None if row.validation_accuracy is None else Share(row.validation_accuracy)
     metric = row.validation_metric
-    if metric is not None and not lower_is_better:  # a share, and perplexity is none
+    if metric is not None and metric_is_share:
         metric = Share(metric)
     return [
         row.replicate, row.seed, row.trial, row.learning_rate, row.weight_decay, row.status,

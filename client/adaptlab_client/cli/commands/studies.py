@@ -28,7 +28,12 @@ from adaptlab_client.cli.printing.questions import (
     print_decisions,
     print_question,
 )
-from adaptlab_client.cli.printing.study_plans import place_of, print_preview, say_skipped
+from adaptlab_client.cli.printing.study_plans import (
+    method_title,
+    place_of,
+    print_preview,
+    say_skipped,
+)
 from adaptlab_client.cli.printing.terminal import (
     Output,
     complain,
@@ -397,7 +402,7 @@ def _print(study: "StudyView", output: Output) -> None:
     print_table(COLUMNS, [_row(study)], WANTED)
     if study.cells or not study.checks:
         print()
-        print_table(CELLS, _cells(study))
+        print_table(CELLS, _cells(study, titled=True))
     if study.checks:
         print()
         rows = [
@@ -411,9 +416,10 @@ def _print(study: "StudyView", output: Output) -> None:
     say_skipped(study.skipped)
 
 
-def _cells(study: "StudyView") -> list[list[object]]:
+def _cells(study: "StudyView", *, titled: bool = False) -> list[list[object]]:
     return [
-        [c.base_model, c.task, c.budget, c.method, c.trainable_parameters,
+        [c.base_model, c.task, c.budget, method_title(c.method) if titled else c.method,
+         c.trainable_parameters,
          "over budget" if c.over_budget else c.role, c.state,
          " + ".join(str(len(job.seeds)) for job in c.jobs),
          "; ".join(job.reason for job in c.jobs if job.reason)]

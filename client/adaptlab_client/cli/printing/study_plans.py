@@ -35,7 +35,9 @@ def print_preview(preview: "StudyPreview", output: Output) -> None:
     shows = any(cell.demonstrations is not None for cell in preview.cells)
     existing = {job.spec_digest for job in preview.jobs if job.reused}
     rows = [
-        [c.base_model, c.task, c.budget, c.method, c.trainable_parameters, c.gap,
+        [c.base_model, c.task, c.budget,
+         method_title(c.method) if output is Output.TABLE else c.method,
+         c.trainable_parameters, c.gap,
          "over budget" if c.over_budget else c.role,
          ", ".join("reused" if digest in existing else "new" for digest in c.jobs),
          *([c.demonstrations] if shows else [])]
@@ -60,11 +62,20 @@ def print_preview(preview: "StudyPreview", output: Output) -> None:
 
 def place_of(check: "StudyCheckView | PlannedCheckView") -> list[object]:
     """Return the cells of a check: its label, and the cell that it measures."""
-    return [check.label, check.base_model, check.method, check.task, check.budget]
+    method = None if check.method is None else method_title(check.method)
+    return [check.label, check.base_model, method, check.task, check.budget]
+
+
+def method_title(label: str) -> str:
+    """Return the name of a cell's method as on pages: "LoRA" for "lora"."""
+    from adaptlab.comparisons.row_names import row_title  # loads the methods
+
+    return row_title(label)
 
 
 def say_skipped(skipped: "tuple[SkippedCell, ...]") -> None:
     """Print the methods that are left out, with the reasons, to stderr."""
     for cell in skipped:
         place = cell.base_model if cell.budget is None else f"{cell.base_model} at {cell.budget}"
-        say(f"{cell.method} is left out on {place}: {' '.join(p.detail for p in cell.problems)}")
+        method = method_title(cell.method)
+        say(f"{method} is left out on {place}: {' '.join(p.detail for p in cell.problems)}")
