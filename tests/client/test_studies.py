@@ -135,6 +135,26 @@ def test_a_study_is_waited_for_extended_cloned_and_cancelled_from_the_command_li
     assert invoke("studies", "cancel", "small", "-o", "jsonl").exit_code == 0
 
 
+def test_a_clone_changes_one_value_and_keeps_the_others_beside_it(
+    invoke: Invoke, base: None
+) -> None:
+    training = {"steps": 4, "batch_size": 4, "schedule": "constant"}
+    created = invoke(
+        "studies", "create", "-", given=yaml.safe_dump(a_study_document(training=training))
+    )
+    assert created.exit_code == 0, created.stderr
+    settings = ("--set", "training.steps=8", "--set", "tuning.trials=3")
+    cloned = invoke("studies", "clone", "small", "longer", *settings, "-o", "json")
+    assert cloned.exit_code == 0, cloned.stderr
+    spec = json.loads(cloned.stdout)["spec"]
+    assert spec["training"] == training | {"steps": 8}
+    assert (spec["tuning"], spec["seeds"]) == ({"trials": 3}, 2)
+    kept = invoke("studies", "show", "small", "-o", "json")
+    assert json.loads(kept.stdout)["spec"]["training"] == training
+    wrong = invoke("studies", "clone", "small", "wrong", "--set", "seeds.more=1")
+    assert (wrong.exit_code, "is a value" in wrong.stderr) == (2, True)
+
+
 def test_exit_codes_say_how_it_went(invoke: Invoke, sessions: Sessions) -> None:
     spec = yaml.safe_dump(a_study_document(base_models=[a_pretrain_document()]))
     assert invoke("studies", "create", "-", given=spec).exit_code == 0

@@ -2,7 +2,8 @@
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -29,15 +30,33 @@ def read_spec(source: str | None, settings: Sequence[str]) -> Settings:
             raise UsageError(f"{name} does not contain a job spec: it is not a mapping.")
         spec = cast("Settings", content)
     for setting in settings:
-        path, equals, value = setting.partition("=")
-        if not equals or not all(path.split(".")):
-            raise UsageError(
-                f"--set {setting!r} is not of the form PATH=VALUE, such as training.steps=500."
-            )
-        _set(spec, path.split("."), _parsed(value, f"--set {path}"), setting)
+        _apply(setting, spec)
     if not spec:
         raise UsageError("Give a FILE with a job spec, `-` for stdin, or --set PATH=VALUE.")
     return spec
+
+
+def changed_members(spec: Mapping[str, object], settings: Sequence[str]) -> Settings:
+    """Return the members of a spec that `--set` changes, whole.
+
+    Raises:
+        UsageError: a setting is not PATH=VALUE, or leads into a value.
+    """
+    changed = deepcopy(dict(spec))
+    touched = dict.fromkeys(_apply(setting, changed) for setting in settings)
+    return {member: changed[member] for member in touched}
+
+
+def _apply(setting: str, spec: Settings) -> str:
+    """Apply one `--set` to a spec; return the member that has changed."""
+    path, equals, value = setting.partition("=")
+    if not equals or not all(path.split(".")):
+        raise UsageError(
+            f"--set {setting!r} is not of the form PATH=VALUE, such as training.steps=500."
+        )
+    steps = path.split(".")
+    _set(spec, steps, _parsed(value, f"--set {path}"), setting)
+    return steps[0]
 
 
 def read_value(text: str) -> object:

@@ -47,7 +47,7 @@ from adaptlab_client.cli.printing.terminal import (
 )
 from adaptlab_client.cli.questions import DeleteOption, confirm_deletion
 from adaptlab_client.cli.session import OutputOption, open_client
-from adaptlab_client.cli.specs import Settings, read_spec
+from adaptlab_client.cli.specs import changed_members, read_spec
 from adaptlab_client.cli.waiting import (
     AnyOption,
     TimeoutOption,
@@ -251,9 +251,9 @@ def clone(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a study from another one, changed by `--set`; existing jobs are reused."""
-    members: Settings = read_spec(None, settings) if settings else {}
-    changes = members | {"name": name}
     with open_client(context) as client:
+        spec = client.studies.get(study).spec if settings else {}
+        changes = changed_members(spec, settings or ()) | {"name": name}
         if validate_only:
             print_preview(client.studies.preview_clone(study, changes), output)
             return
