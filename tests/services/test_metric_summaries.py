@@ -125,7 +125,20 @@ def test_only_the_latest_attempt_and_finite_values_count(sessions: Sessions) -> 
 
 def test_a_summary_of_what_is_no_share_is_students() -> None:
     values = [3.0, 4.5, 5.0, 7.25]
-    found = summary([Measured(seed, value) for seed, value in enumerate(values)])
+    found = summary("final_loss", [Measured(seed, value) for seed, value in enumerate(values)])
     low, high = stats.t.interval(0.95, 3, mean(values), stdev(values) / math.sqrt(4))
     assert (found.low, found.high) == pytest.approx((low, high))
-    assert summary([Measured(0, 3.0)]).low is None
+    assert summary("final_loss", [Measured(0, 3.0)]).low is None
+
+
+def limits_of(name: str, *values: float) -> tuple[float | None, float | None]:
+    found = summary(name, [Measured(seed, value) for seed, value in enumerate(values)])
+    return found.low, found.high
+
+
+def test_an_interval_ends_where_the_metric_does() -> None:
+    assert limits_of("token_f1", 0.8, 0.99, 1.0)[1] == 1
+    assert limits_of("perplexity", 1.1, 1.2, 9.0)[0] == 1
+    assert limits_of("train_loss", 0.01, 0.02, 3.0)[0] == 0
+    low, high = limits_of("accuracy_change", -0.9, 0.9)
+    assert (low, high) == (-1, 1)

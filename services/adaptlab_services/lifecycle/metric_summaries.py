@@ -15,9 +15,8 @@ from sqlalchemy.orm import Session
 
 from adaptlab.measurements.results import is_loss
 from adaptlab.statistics import seed_limits
-from adaptlab.statistics.confusions import macro_f1
-from adaptlab.statistics.distributions import student_quantile
-from adaptlab.text.metrics import LOWER_IS_BETTER, limited_perplexity
+from adaptlab.statistics.confusions import macro_f1, mean_over_seeds
+from adaptlab.text.metrics import LOWER_IS_BETTER, METRIC_LIMITS, limited_perplexity
 from adaptlab_db.tables import Evaluation, Job, JobMetric, MetricPoint, Replicate
 
 CURVES = ("train_loss", "validation_loss", "validation_accuracy")
@@ -40,6 +39,17 @@ METRICS: Mapping[str, str] = MappingProxyType(
 )
 LOWEST_IS_BEST = frozenset({*LOWER_IS_BETTER, "final_loss", "train_loss", "validation_loss"})
 """Metrics of which the lowest mean is the best."""
+_OF_A_LOSS, _OF_A_CHANGE = (0.0, math.inf), (-1.0, 1.0)
+LIMITS: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {
+        **METRIC_LIMITS,
+        "accuracy_change": _OF_A_CHANGE,
+        "transfer_change": _OF_A_CHANGE,
+        "validation_accuracy": (0.0, 1.0),
+        **dict.fromkeys(("final_loss", "train_loss", "validation_loss"), _OF_A_LOSS),
+    }
+)
+"""The least and the largest value of metrics that are no shares of items."""
 LEVEL = 0.95
 
 
@@ -99,37 +109,35 @@ def keep(session: Session, job_ids: Collection[UUID]) -> None:
             values[job_id, name].append(measured)
     projects = {job_id: row.project_id for (job_id, _), row in chosen.items()}
     rows = [
-        {"job_id": job_id, "project_id": projects[job_id], "name": name, **_figures(measured)}
+        {"job_id": job_id, "project_id": projects[job_id], "name": name, **_figures(name, measured)}
         for (job_id, name), measured in values.items()
     ]
     if rows:
         session.execute(insert(JobMetric), rows)
 
 
-def summary(measured: Sequence[Measured]) -> Summary:
-    """Summarise values over seeds, each of which counts once.
+def summary(name: str, measured: Sequence[Measured]) -> Summary:
+    """Summarise a metric's values over seeds, each of which counts once.
 
-    Shares of items get the interval of `adaptlab.statistics.seed_limits`, others Student's t.
+    Shares of items get the interval of `adaptlab.statistics.seed_limits`, others Student's t, cut
+    at the limits of the metric.
     """
     values = [seed.value for seed in measured]
     mean = math.fsum(values) / len(values)
     sd = statistics.stdev(values) if len(values) > 1 else None
-    low, high = _limits(measured, mean, sd)
+    low, high = _limits(measured, LIMITS.get(name, (-math.inf, math.inf)))
     return Summary(len(values), mean, sd, low, high, min(values), max(values))
 
 
 def _limits(
-    measured: Sequence[Measured], mean: float, sd: float | None
-) -> tuple[float, float] | tuple[None, None]:
+    measured: Sequence[Measured], ends: tuple[float, float]
+) -> tuple[float | None, float | None]:
     items = [seed.items for seed in measured if seed.items is not None]
     if len(items) == len(measured):
         correct = [round(seed.value * total) for seed, total in zip(measured, items, strict=True)]
         return seed_limits(correct, items, LEVEL)
-    if sd is None:
-        return None, None
-    freedom = len(measured) - 1
-    reach = student_quantile(freedom, (1 + LEVEL) / 2) * sd / math.sqrt(len(measured))
-    return mean - reach, mean + reach
+    found = mean_over_seeds([seed.value for seed in measured], LEVEL, ends)
+    return found.low, found.high
 
 
 Chosen = Mapping[tuple[UUID, int], Row[UUID, int, int, int, float | None]]
@@ -244,10 +252,10 @@ def _last_points(session: Session, chosen: Chosen) -> Values:
             yield job_id, name, Measured(chosen[job_id, replicate].seed, value)
 
 
-def _figures(measured: Sequence[Measured]) -> dict[str, object]:
+def _figures(name: str, measured: Sequence[Measured]) -> dict[str, object]:
     in_order = sorted(measured, key=lambda value: value.seed)
     items = [value.items for value in in_order if value.items is not None]
-    figures = summary(in_order)
+    figures = summary(name, in_order)
     return {
         "seeds": [value.seed for value in in_order],
         "values": [value.value for value in in_order],

@@ -67,7 +67,7 @@ def groups(
         of_metric.max <= LARGEST_LOSS,
     )
     picked = picked if holds is None else picked.where(holds)
-    merged = _merged(session, picked, len(fields))
+    merged = _merged(session, picked, len(fields), metric)
     highest_first = metric not in LOWEST_IS_BEST
     in_order = sorted(merged, key=lambda group: group[2].mean, reverse=highest_first)
     names = [field.name for field in fields]
@@ -101,7 +101,9 @@ def _groupings(names: Sequence[str]) -> tuple[Field, ...]:
     return fields
 
 
-def _merged(session: Session, picked: Select[Any], width: int) -> list[tuple[Key, int, Summary]]:
+def _merged(
+    session: Session, picked: Select[Any], width: int, metric: str
+) -> list[tuple[Key, int, Summary]]:
     """Return the groups with their jobs; raises `InvalidSpec` for too many."""
     rows, positions = _read(session, picked, width, POSITIONS)
     if positions > POSITIONS:
@@ -116,7 +118,7 @@ def _merged(session: Session, picked: Select[Any], width: int) -> list[tuple[Key
     for row in rows:
         jobs, _, *columns = row[width:]
         seeds = [Measured(*seed) for seed in sorted(zip(*columns, strict=True))]
-        merged.append((_key(row[:width]), int(jobs), summary(seeds)))
+        merged.append((_key(row[:width]), int(jobs), summary(metric, seeds)))
     return merged
 
 
