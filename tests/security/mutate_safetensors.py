@@ -139,6 +139,7 @@ def a_state(folder: Path) -> Door:
         between=None,
         best=None,
         live=tuple(range(plan.replicates)),
+        highest=(),
         lowest=(),
         waited=(),
         most=plan.replicates,
