@@ -87,17 +87,17 @@ def a_sentence_encoder(folder: Path, *, vocabulary: int = 12, seed: int = 1) -> 
     return folder
 
 
-def a_bert_folder(folder: Path, *, seed: int = 1, **members: object) -> Path:
+def a_bert_folder(folder: Path, *, seed: int = 1, vocabulary: int = 12, **members: object) -> Path:
     """A complete BERT with random weights, in the new folder `folder`.
 
     It has a pooler, and norms under their older names.
     """
     width, hidden, head = 8, 10, "cls.predictions"
     shapes: dict[str, tuple[int, ...]] = {
-        "bert.embeddings.word_embeddings.weight": (12, width),
+        "bert.embeddings.word_embeddings.weight": (vocabulary, width),
         "bert.embeddings.position_embeddings.weight": (32, width),
         "bert.embeddings.token_type_embeddings.weight": (2, width),
-        f"{head}.bias": (12,),
+        f"{head}.bias": (vocabulary,),
     }
     linear = {"bert.pooler.dense": (width, width), f"{head}.transform.dense": (width, width)}
     norms = ["bert.embeddings.LayerNorm", f"{head}.transform.LayerNorm"]
@@ -112,7 +112,7 @@ def a_bert_folder(folder: Path, *, seed: int = 1, **members: object) -> Path:
     shapes |= {f"{name}.{kind}": (width,) for name in norms for kind in ("gamma", "beta")}
     config = {
         "architectures": ["BertForMaskedLM"],
-        "vocab_size": 12,
+        "vocab_size": vocabulary,
         "hidden_size": width,
         "intermediate_size": hidden,
         "num_hidden_layers": 2,

@@ -155,14 +155,23 @@ def a_byte_pair_tokeniser(texts: Iterable[str], *, spoiled: bool = False) -> byt
     return tokenizer.to_str().encode()
 
 
+MASK_OF_PIECES = 3
+"""The mask of tokenisers of word pieces."""
+
+
 def a_word_piece_tokeniser(texts: Iterable[str]) -> bytes:
-    """Return a `tokenizer.json` of word pieces, learned from texts."""
+    """Return a `tokenizer.json` of word pieces, learned from texts.
+
+    Token 1 begins every text and token 2 ends one.
+    """
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
     trainer = trainers.WordPieceTrainer(
-        vocab_size=200, special_tokens=["[UNK]", "[CLS]", "[SEP]"], show_progress=False
+        vocab_size=200,
+        special_tokens=["[UNK]", "[CLS]", "[SEP]", "[MASK]"],
+        show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
     tokenizer.post_processor = processors.TemplateProcessing(

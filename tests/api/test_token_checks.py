@@ -11,11 +11,13 @@ from fastapi.testclient import TestClient
 from tests.api.rooted import with_a_root
 from tests.api.sending import sent
 from tests.chats import CHAT, chats
-from tests.folders import a_qwen3_folder
+from tests.folders import a_bert_folder, a_qwen3_folder
 from tests.texts import (
     CLASSIFICATION,
     COMPLETION,
+    MASK_OF_PIECES,
     a_byte_pair_tokeniser,
+    a_word_piece_tokeniser,
     reviews,
     stored,
     without,
@@ -23,6 +25,7 @@ from tests.texts import (
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.corpus import read_corpus
+from adaptlab.text.source import TextSource
 from adaptlab.text.tokeniser import ByteTokeniser, Tokeniser, read_tokeniser
 from adaptlab_services.models import token_checks
 from adaptlab_services.settings import Settings
@@ -214,6 +217,57 @@ def test_a_hostile_tokeniser_neither_hangs_nor_fills_the_api(
     before = psutil.Process().memory_info().rss
     assert api.post("/v1/jobs", json=a_spec(REFUSED[1])).status_code == 201
     assert psutil.Process().memory_info().rss - before < 32 * 2**20
+
+
+PIECES = a_word_piece_tokeniser(TEXTS)
+FILLED = without(GOOD, label=words_of(" sad", " fine"), tokens={"longest": 32, "answer": 8})
+
+
+@pytest.fixture
+def filling(lab: TestClient, folder: Path) -> Path:
+    """The folder of an imported encoder that fills masks in."""
+    place = a_bert_folder(folder.parent / "bert", vocabulary=300, mask_token_id=MASK_OF_PIECES)
+    (place / "tokenizer.json").write_bytes(PIECES)
+    imported = {**IMPORT, "name": "bert", "folder": "models/bert"}
+    assert lab.post("/v1/jobs", json=imported).status_code == 201
+    return place
+
+
+@pytest.mark.parametrize(
+    ("members", "code"),
+    [
+        ({"label": words_of(" not at all", " fine")}, "words_of_unequal_length"),
+        ({"label": words_of(" \N{SNOWMAN}", " fine")}, "special_word"),
+        ({"label": words_of(" Fine", " fine")}, "word_twice"),
+        ({"prompt": "{text} It is [MASK]"}, "mask_in_prompt"),
+        ({"tokens": {"longest": 8, "answer": 1}}, "items_too_long"),
+    ],
+)
+def test_label_words_that_an_encoder_cannot_fill_in_are_refused(
+    lab: TestClient, filling: Path, tmp_path: Path, members: dict[str, Any], code: str
+):
+    task = without(FILLED, **members)
+    data = stored(tmp_path, RECORDS)
+    tokeniser = read_tokeniser(PIECES, None)
+    source = TextSource(data.path, data.facts.digest, tokeniser, mask=MASK_OF_PIECES)
+    with pytest.raises(InvalidSpec) as caught:
+        read_corpus(data.task(task).with_texts({source.digest: source}))
+    expected = [(p.pointer, p.code, p.detail) for p in caught.value.problems]
+    assert [found for _, found, _ in expected] == [code]
+    for path in ("/v1/jobs?validate_only=true", "/v1/jobs"):
+        assert said(lab.post(path, json=a_spec(task, base_model="bert"))) == expected
+
+
+def test_label_words_that_an_encoder_fills_in_are_accepted(lab: TestClient, filling: Path):
+    preview = lab.post("/v1/jobs?validate_only=true", json=a_spec(FILLED, base_model="bert"))
+    assert preview.status_code == 200, preview.text
+    assert not any("Label words" in warning for warning in preview.json()["warnings"])
+    mixed = {"name": "both", "base_models": ["qwen", "bert"], "tasks": [FILLED], "budgets": [99]}
+    study = lab.post("/v1/studies?validate_only=true", json=mixed | {"methods": ["lora"]})
+    assert study.status_code == 200, study.text
+    several = without(FILLED, label=words_of(" now sad", " now fine"))
+    preview = lab.post("/v1/jobs?validate_only=true", json=a_spec(several, base_model="bert"))
+    assert "without seeing one another" in " ".join(preview.json()["warnings"])
 
 
 READER = {

@@ -330,12 +330,33 @@ def test_a_model_that_would_see_padding_has_no_head(data: Stored):
     assert (problem.pointer, problem.code) == ("/task", "no_heads_in_family")
 
 
-def test_encoders_do_not_answer_with_words(data: Stored, tmp_path: Path):
-    whole = check_folder(a_bert_folder(tmp_path / "bert")).family
+def test_encoders_fill_in_label_words_only(data: Stored, tmp_path: Path):
+    whole = check_folder(a_bert_folder(tmp_path / "bert", vocabulary=300)).family
     alone = check_folder(a_sentence_encoder(tmp_path / "sentences", vocabulary=300)).family
     bare = {**CLASSIFICATION, "tokens": {"longest": 24, "answer": 1}}
-    codes = [adaptation(data, {"family": f, "task": None}, task=bare).code for f in (whole, alone)]
-    assert codes == ["no_words_from_encoders", "no_token_head"]
+    own = {**bare, "label": {"field": "label", "words": {"neg": " no {thing}", "pos": " {thing}"}}}
+    completion = {**COMPLETION, "tokens": {"longest": 24, "answer": 4}}
+    refused = [(whole, own), (whole, completion), (alone, bare)]
+    problems = [adaptation(data, {"family": f, "task": None}, task=task) for f, task in refused]
+    assert [(problem.pointer, problem.code) for problem in problems] == [
+        ("/task/label/words", "own_words_from_encoders"),
+        ("/task", "no_words_from_encoders"),
+        ("/task", "no_token_head"),
+    ]
+    facts = BaseModelFacts(name="base", digest="0" * 64, family=whole, task=None, replicates=1)
+    spec = {"base_model": "base", "method": "bitfit", "task": bare}
+    accepted = resolve(AdaptSpec.model_validate(spec), facts, data.datasets)
+    assert accepted.task.target_length() == 1
+    longer = {**spec, "task": {**bare, "tokens": {"longest": 33, "answer": 1}}}
+    with pytest.raises(InvalidSpec, match="needs a context of 33"):
+        resolve(AdaptSpec.model_validate(longer), facts, data.datasets)
+
+
+def test_a_model_that_would_see_padding_has_no_label_words(data: Stored):
+    spec = {"name": "base", "family": {**MINIGPT, "attention": "bidirectional"}}
+    with pytest.raises(InvalidSpec) as caught:
+        resolve(PretrainSpec.model_validate({**spec, "task": CLASSIFICATION}), None, data.datasets)
+    assert [problem.code for problem in caught.value.problems] == ["no_words_in_family"]
 
 
 def test_the_tasks_of_a_study_need_the_same_head(data: Stored):

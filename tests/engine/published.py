@@ -159,7 +159,7 @@ class Pair:
         rows = torch.full((1, count, 1), length - 1)
         read = torch.full((1, count), length)
         weights = {**attached.weights, **head}
-        whole = replace(attached, weights=weights, answer_rows=rows, read=read)
+        whole = replace(attached, weights=weights, answer_rows=rows, read=read, has_classes=True)
         return self.logits(whole)[:, 0]
 
 

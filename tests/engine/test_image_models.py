@@ -172,7 +172,8 @@ def test_bases_of_replicates_are_computed_together_as_alone(name: str, tmp_path:
     read = torch.full_like(tokens[..., 0], tokens.shape[-1])
 
     def computed(weights: dict[str, torch.Tensor], replicates: int) -> torch.Tensor:
-        attached = Attachments(weights={**head, **weights}, replicates=replicates, read=read)
+        whole = {**head, **weights}
+        attached = Attachments(weights=whole, replicates=replicates, read=read, has_classes=True)
         return forward(both.family, base, tokens, attached, slice(None))
 
     found = computed(trained, 2)

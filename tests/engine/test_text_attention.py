@@ -35,6 +35,12 @@ TASKS: dict[str, dict[str, Any]] = {
         tokens={"longest": 52, "answer": 11},
         calibration="empty_input",
     ),
+    "filled": without(
+        CLASSIFICATION,
+        label={"field": "label", "words": {"neg": " now sad", "pos": " now fine"}},
+        tokens={"longest": 40},
+        calibration="empty_input",
+    ),
     "completion": without(COMPLETION, tokens={"longest": 56, "answer": 8}),
 }
 CASES = (
@@ -45,6 +51,8 @@ CASES = (
     ("gemma2", "words"),
     ("qwen3", "calibrated"),
     ("qwen3", "completion"),
+    ("bert", "filled"),
+    ("modernbert", "filled"),
 )
 
 
@@ -188,6 +196,16 @@ def test_a_class_is_read_from_the_last_position_or_from_all(
     event = told.of(AttentionCaptured)[0].attention
     for tokens, text in zip(event.tokens, event.texts, strict=True):
         assert text.target_start == (len(tokens) - 1 if first is None else first)
+
+
+def test_masks_and_their_places_are_shown(
+    data: Stored, folder_of: Callable[[str], PlacedFolder], tmp_path: Path
+):
+    _, told = recorded(data, folder_of("bert"), "filled", tmp_path)
+    for event in told.of(AttentionCaptured):
+        for text in event.attention.texts:
+            assert text.words[text.target_start :] == ("[MASK]", "[MASK]", "[SEP]")
+            assert "[MASK]" not in text.words[: text.target_start]
 
 
 def test_reports_that_do_not_fit_are_refused(

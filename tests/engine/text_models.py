@@ -8,6 +8,7 @@ import torch
 from tests.engine.library_models import HEADLESS, MODELS
 from tests.texts import (
     CLASSIFICATION,
+    MASK_OF_PIECES,
     Stored,
     a_byte_pair_tokeniser,
     a_word_piece_tokeniser,
@@ -42,6 +43,8 @@ def folder_maker(root: Path) -> Callable[[str], PlacedFolder]:
             for parameter in model.parameters():
                 if parameter.dim() > 1:  # norms and biases stay as they are
                     parameter.data = 0.3 * torch.randn_like(parameter)
+            if name in ENCODERS:
+                model.config.mask_token_id = MASK_OF_PIECES
             model.save_pretrained(root / name)
             kind = a_word_piece_tokeniser if name in ENCODERS else a_byte_pair_tokeniser
             (root / name / "tokenizer.json").write_bytes(kind(texts))

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engine.text_models import folder_maker
 from tests.folders import a_qwen3_folder, a_sentence_encoder
 from tests.texts import (
     CLASSIFICATION,
@@ -156,6 +157,61 @@ def test_an_encoder_classifies_by_a_head(client: Client, uploaded: str, model_ro
     words = without(CLASSIFICATION, label=WORDS, tokens={"longest": 30})
     with pytest.raises(InvalidRequest, match=r"score: head"):
         client.jobs.submit({**spec, "task": words})
+
+
+@pytest.fixture(scope="module")
+def filling(client: Client, model_root: Path) -> str:
+    """An imported encoder with its head for masks."""
+    folder_maker(model_root / "filling")("bert")
+    job = client.base_models.import_folder("filling", "models/filling/bert")
+    assert client.jobs.wait(job.id, timeout=PATIENCE).succeeded
+    return "filling"
+
+
+def test_an_encoder_fills_label_words_in(client: Client, uploaded: str, filling: str) -> None:
+    words = {"neg": " sad", "pos": " fine"}
+    task = without(CLASSIFICATION, label={"field": "label", "words": words}, tokens={"longest": 30})
+    spec: dict[str, Any] = {
+        "kind": "adapt",
+        "base_model": filling,
+        "task": task,
+        "method": {"name": "lora", "rank": 4},
+        "training": {"steps": 250, "batch_size": 16},
+        "tuning": {"learning_rates": [0.03]},
+        "seeds": 1,
+    }
+    adapted = succeeded(client, spec)
+    scored = {e.attached: e for e in client.jobs.evaluations(adapted.id)}
+    assert scored[True].correct > scored[False].correct
+    rows, records = list(client.jobs.answers(adapted.id)), reviews(400)
+    assert len(rows) == adapted.resolved_spec.evaluation_shown == 32
+    for row in rows:
+        assert row.attached is not None
+        assert row.line is not None
+        assert row.expected.label == records[row.line - 1]["label"]
+        assert row.attached.text == words[str(row.attached.label)]
+        assert row.attached.right == (row.attached.label == row.expected.label)
+    outcomes = client.jobs.outcomes(adapted.id, scored[True].id).outcomes[:32]
+    assert tuple(row.attached and row.attached.right for row in rows) == outcomes
+    base = client.jobs.outcomes(adapted.id, scored[False].id).outcomes[:32]
+    assert tuple(row.detached and row.detached.right for row in rows) == base
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ({"neg": " not good at all", "pos": " fine"}, r"' not good at all' \(\d+\), ' fine' \(1\)"),
+        ({"neg": " \N{SNOWMAN}", "pos": " fine"}, r"reads the label word .* '\[UNK\]'"),
+    ],
+)
+def test_words_that_an_encoder_cannot_fill_in_are_refused(
+    client: Client, uploaded: str, filling: str, words: dict[str, str], told: str
+) -> None:
+    label = {"field": "label", "words": words}
+    task = without(CLASSIFICATION, label=label, tokens={"longest": 30})
+    spec = {"kind": "adapt", "base_model": filling, "task": task, "method": "bitfit"}
+    with pytest.raises(InvalidRequest, match=told):
+        client.jobs.submit(spec)
 
 
 def test_a_model_without_a_tokeniser_is_refused_at_once(

@@ -46,8 +46,8 @@ class Attachments:
     `label_scales` [R, H, K] are logarithms of factors on what the rows that answer attend to the
     labels of K demonstrations, after the softmax; `label_words` are where these labels are.
 
-    `read` is the number of tokens of each item without padding, where a head for classes reads them
-    all; None where tokens are predicted.
+    `read` is the number of tokens of each item without padding, where a head for classes or an
+    encoder reads texts of different lengths; None elsewhere. `has_classes` if there is such a head.
 
     `replicates` is R. Shared activations may have fewer rows; hooks receive all R. With
     `recomputes`, blocks are computed again in the backward pass; see `adaptlab.engine.recomputing`.
@@ -72,6 +72,7 @@ class Attachments:
     answer_start: int = 0
     answer_rows: Int[Tensor, "A B M"] | None = None
     read: Int[Tensor, "A B"] | None = None
+    has_classes: bool = False
     replicates: int = 1
     recomputes: bool = False
 
@@ -96,7 +97,7 @@ class Attachments:
         )  # fmt: skip
         prompts = (self.prompt, self.late_prompt)
         return (
-            self.read is not None
+            self.has_classes
             and all(name.startswith(f"{HEAD_SITE}.") for name in self.weights)
             and not any(others)
             and all(prompt is None for prompt in prompts)

@@ -52,7 +52,8 @@ def read_datasets(
             continue
         if isinstance(reference, RecordsReference):
             tokeniser = tokeniser or _tokeniser(spec, folder if reads_texts else None)
-            texts[reference.digest] = TextSource(path, reference.digest, tokeniser, chat)
+            mask = spec.family.mask()
+            texts[reference.digest] = TextSource(path, reference.digest, tokeniser, chat, mask)
         else:
             lists[reference.digest] = read_words(path.read_bytes(), reference.digest)
     return Contents(lists, texts)

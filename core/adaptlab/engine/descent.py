@@ -25,6 +25,7 @@ from adaptlab.engine.tensors import Float, Int, Shaped
 from adaptlab.engine.token_search import TokenSearch
 from adaptlab.engine.training_state import TrainingState
 from adaptlab.errors import OutOfMemory, is_out_of_memory
+from adaptlab.specs.resolve import content_length
 
 T = TypeVar("T")
 
@@ -290,7 +291,8 @@ class Descent:
 
         Items can be shorter than those of later steps, so they are padded to the greatest length.
         """
-        padded, flat = items.padded(self._plan.task.sequence_length()), self._trainables.flat
+        longest = content_length(self._plan.family, self._plan.task)
+        padded, flat = items.padded(longest), self._trainables.flat
         one = passes(self._plan, self._base, self.live, flat, self._trainables.decays, 1)
         division = fitting(
             one[0][0],

@@ -98,7 +98,8 @@ def _try_out(plan: Plan, weights: Mapping[str, Float[Tensor, "G ..."]]) -> None:
         head = plan.family.shape_with_classes(1).class_head
         some = next(iter(weights.values()))
         ones = {n: some.new_ones(1, *t.shape) for n, t in head.items()}
-        attached = Attachments(weights=ones, read=torch.full_like(tokens[..., 0], count))
+        read = torch.full_like(tokens[..., 0], count)
+        attached = Attachments(weights=ones, read=read, has_classes=True)
     output = forward(plan.family, weights, tokens, attached, slice(None))
     if not torch.isfinite(output).all():
         read = "two tokens" if image is None else "an image"

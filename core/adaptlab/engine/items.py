@@ -25,8 +25,9 @@ class Items:
     tokens are padded on the right, `answer_rows` has the rows of each item's answer, and `first`
     and `length` the rows from the first to the last of any; `answer_rows` are counted from `first`.
 
-    Where the answer is a class, the targets are the classes, M is 1, the row is that of an item's
-    last token, and `read` is the number of its tokens without padding.
+    Where the answer is a class, the targets are the classes, M is 1, and the row is that of an
+    item's last token. There, and where an encoder fills in masks behind texts, `read` is the number
+    of an item's tokens without padding.
     """
 
     tokens: Int[Tensor, "S B T"]

@@ -127,7 +127,7 @@ class LibraryModel:
 
     def _output(self, tokens: Int[Tensor, "N T"], at: Pass) -> Float[Tensor, "R B Q V"]:
         """Return the model's output, or that of a head on its states."""
-        is_encoder, has_classes = self.family.is_encoder, at.attached.read is not None
+        is_encoder = self.family.is_encoder
         if self._image is not None:
             pixels = tokens.unflatten(-1, self._image).to(at.weights[PATCHES])
             seen = self._seen(pixels)
@@ -142,9 +142,10 @@ class LibraryModel:
                 # The library would leave out tokens with the id of padding.
                 place = at.positions.absolute(at.length, tokens.device)
                 options["position_ids"] = place.expand(len(tokens), -1)
-        if has_classes:
-            if is_encoder:  # where every token would also see what comes behind the text
-                options["attention_mask"] = at.present.to(torch.int64)
+        if is_encoder and at.attached.read is not None:
+            # Every token would also see what comes behind the text.
+            options["attention_mask"] = at.present.to(torch.int64)
+        if at.attached.has_classes:
             # The library's own head may change its logits, which are those of tokens.
             states = self._module.base_model(**options).last_hidden_state
             return at.classified(states, "mean" if is_encoder else "last")

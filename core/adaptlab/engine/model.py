@@ -21,6 +21,7 @@ from adaptlab.engine.tensors import Float, Int
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.shapes import HEAD_SITE
 from adaptlab.plugins.task import Task
+from adaptlab.plugins.text_task import TextTask
 from adaptlab.specs.scoring_pass import items_at_once
 
 
@@ -94,7 +95,8 @@ class Model:
         depends on the replicate, the logits have A rows as well. `task`, by default the plan's own,
         determines where in the tokens the answer starts. With `answer_rows`, only these rows of
         each item have logits; they are counted from the first of `rows`. `read` is the number of
-        tokens of each item without padding, for a task that is answered by a head for classes.
+        tokens of each item without padding, for a task that is answered by a head for classes or
+        by filling in masks behind texts.
         `label_words` are those of demonstrations among the tokens.
         """
         replicates = max((len(tensor) for tensor in self.trained.values()), default=1)
@@ -191,10 +193,13 @@ class Model:
         forward, family = ENGINE_FAMILIES.get(self.plan.family.name), self.plan.family
         task = task or self.plan.task
         asked = task.input_length()
-        attached = replace(attachments, answer_start=family.answer_start(asked))
-        if task.classes() is not None:
+        has_classes = task.classes() is not None
+        start = family.answer_start(asked)
+        attached = replace(attachments, answer_start=start, has_classes=has_classes)
+        if has_classes:
             return forward(family, self.base, tokens, attached, rows, recorder, training)
-        seen = shown(family, tokens, asked)
+        # Texts, whose answers start at different places, have their masks already.
+        seen = tokens if isinstance(task, TextTask) else shown(family, tokens, asked)
         if family.predicts_in_place():
             rows = slice((rows.start or 0) + 1, None if rows.stop is None else rows.stop + 1)
         return forward(family, self.base, seen, attached, rows, recorder, training)

@@ -114,6 +114,7 @@ class _Texts(RecordedItems):
         counted = counted if items.counted is None else items.counted
         self._answered: list[int] = counted[0].sum(-1).tolist()
         lengths = torch.where(counted, rows, 0).amax(-1)[0] + 1
+        lengths = lengths if items.read is None else items.read[0]
         self.content = items.tokens.shape[-1]
         self.is_content = torch.arange(self.content, device=plan.device) < lengths.unsqueeze(-1)
         self.tokens = tuple(
@@ -121,7 +122,8 @@ class _Texts(RecordedItems):
             for row, length in zip(items.tokens[0].tolist(), lengths.tolist(), strict=True)
         )
         has_start = task.classes() is None or not plan.family.attends_to_all()
-        self._starts: list[int] = rows[0, :, 0].tolist() if has_start else [0] * samples
+        starts = rows[0, :, 0] + plan.family.predicts_in_place()
+        self._starts: list[int] = starts.tolist() if has_start else [0] * samples
         self.start = min(self._starts)
         self._right = self._kept(_right_answers(task, items, samples))
 

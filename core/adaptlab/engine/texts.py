@@ -101,6 +101,7 @@ class Texts:
             or if records have their own.
         own: the choices of each record, if it has its own.
         empty: the tokens of the prompt with every field empty, if scores are calibrated by it.
+        behind: what an encoder reads behind every prompt, None if answers continue prompts.
         of_split: records of each split, in an order that does not depend on the file's.
         limit: the most tokens that the model reads.
         most_answered: the most tokens of an answer.
@@ -115,6 +116,7 @@ class Texts:
     choices: tuple[Tensor, Tensor] | None
     own: "OwnChoices | None"
     empty: Int[Tensor, "E"] | None
+    behind: Int[Tensor, "E2"] | None
     of_split: Mapping[Split, Int[Tensor, "W2"]]
     limit: int
     most_answered: int
@@ -129,10 +131,11 @@ class Texts:
         if self.choices is None and self.own is None:
             return items
         assert self.labels is not None
-        if self.choices is not None and int(self.choices[1].max()) == 1:
+        if self._needs_one_pass():
+            assert self.choices is not None
             words, lengths = self.choices
             empty = self._after_nothing(words[:1], lengths[:1])
-            return ChoiceItems(*members_of(items), choices=words[:, 0], empty=empty)
+            return ChoiceItems(*members_of(items), choices=words, empty=empty)
         words = list(self._words(records, is_full=is_full))
         return WordItems(
             *members_of(items),
@@ -140,6 +143,12 @@ class Texts:
             labels=self.labels[records],
             alone=self._alone(words),
         )
+
+    def _needs_one_pass(self) -> bool:
+        """Return True if one pass scores all choices of an item."""
+        if self.choices is None:
+            return False
+        return self.behind is not None or int(self.choices[1].max()) == 1
 
     def _alone(self, words: Sequence[tuple[Tensor, Tensor]]) -> Alone | None:
         """Return the words of some records after the empty prompt."""
@@ -249,15 +258,17 @@ class Texts:
         Prompts are spans of tokens: where each starts, and its length.
         """
         all_tokens, starts, asked = prompts
-        most = int((asked + answered - 1).max())
-        length = self._padded(most, is_full=is_full)
+        behind, count = self._behind(answers, answered)
+        read = asked + count
+        length = self._padded(int(read.max()), is_full=is_full)
         tokens = spans(all_tokens, starts, asked, length)
+        place = torch.arange(behind.shape[-1])
+        is_read = place < count.unsqueeze(-1)
+        written = asked.unsqueeze(-1) + place
+        tokens.scatter_add_(-1, torch.where(is_read, written, 0), torch.where(is_read, behind, 0))
         place = torch.arange(answers.shape[-1])
         counted = place < answered.unsqueeze(-1)
-        written = asked.unsqueeze(-1) + place
-        is_read = place < answered.unsqueeze(-1) - 1
-        tokens.scatter_add_(-1, torch.where(is_read, written, 0), torch.where(is_read, answers, 0))
-        rows = torch.where(counted, written - 1, asked.unsqueeze(-1) - 1)
+        rows = asked.unsqueeze(-1) - 1 + torch.where(counted, place, 0)
         first, last = (0, length - 1) if is_full else (int(rows.min()), int(rows.max()))
         return Items(
             tokens=tokens,
@@ -266,7 +277,20 @@ class Texts:
             answer_rows=rows - first,
             first=first,
             length=last + 1 - first,
+            read=None if self.behind is None else read,
         )
+
+    def _behind(
+        self, answers: Int[Tensor, "S B M"], answered: Int[Tensor, "S B"]
+    ) -> tuple[Int[Tensor, "S B M2"], Int[Tensor, "S B"]]:
+        """Return what the model reads behind prompts, and its numbers of tokens.
+
+        A model that continues a text reads all of the answer but its last token.
+        """
+        if self.behind is None:
+            return answers, answered - 1
+        every = self.behind.expand(*answered.shape, -1)
+        return every, torch.full_like(answered, len(self.behind))
 
 
 @dataclass(frozen=True)
@@ -333,8 +357,10 @@ def _texts(task: TextTask) -> Texts:
         choices=_choices(corpus),
         own=_own_choices(corpus),
         empty=torch.tensor(corpus.empty) if corpus.empty else None,
+        behind=torch.tensor(corpus.behind) if corpus.behind else None,
         of_split={split: order[splits[order] == place] for place, split in enumerate(EVERY_SPLIT)},
-        limit=task.sequence_length(),
+        # Behind its prompt, an encoder also reads a mask for the last token of an answer.
+        limit=task.sequence_length() + bool(corpus.behind),
         most_answered=task.target_length(),
         end=corpus.end,
     )

@@ -13,35 +13,43 @@ from adaptlab.engine.tensors import Bool, Float, Int
 
 @dataclass(frozen=True)
 class ChoiceItems(Items):
-    """Items whose answer is one of some tokens, K of them.
+    """Items whose answer is one of K words of W tokens, by a single pass.
 
-    `empty` is the empty prompt, if scores are calibrated by it. Its pass is that of one short item
+    That is possible for words of one token, and for masks, which are all filled in at once. `empty`
+    is the empty prompt, if scores are calibrated by it. Its pass is that of one short item
     per batch.
     """
 
-    choices: Int[Tensor, "K"] | None = None
+    choices: Int[Tensor, "K W"] | None = None
     empty: Items | None = None
 
     def right(
         self, logits: Float[Tensor, "A B M V"], answer: Answer | None = None
     ) -> Bool[Tensor, "A B"]:
-        """Return a mask of the items whose token is the likeliest of all choices."""
+        """Return a mask of the items whose word is the likeliest of all choices."""
         assert self.choices is not None
-        return self.choices[self._likeliest(logits, answer)] == self.targets[..., 0]
+        chosen = self.choices[self._likeliest(logits, answer)]
+        return (chosen == self.targets[..., : chosen.shape[-1]]).all(-1)
 
     def choose(
         self, answer: Answer, logits: Float[Tensor, "A B M V"] | None = None
     ) -> Int[Tensor, "A B"]:
-        """Return the places of the likeliest tokens among all choices."""
+        """Return the places of the likeliest words among all choices."""
         return self._likeliest(answer(self) if logits is None else logits, answer)
 
     def _likeliest(self, logits: Tensor, answer: Answer | None) -> Tensor:
-        scores = logits[:, :, 0, self.choices]
+        # At each place, the normalising sum is the same for all choices.
+        scores = self._sums(logits)
         if self.empty is not None:
             assert answer is not None
-            # The normalising sums of both prompts are the same for all choices.
-            scores = difference(scores, answer(self.empty)[:, :, 0, self.choices])
+            scores = difference(scores, self._sums(answer(self.empty)))
         return scores.argmax(-1)
+
+    def _sums(self, logits: Float[Tensor, "A B M V"]) -> Float[Tensor, "A B K"]:
+        """Return the sum of the logits of each word's tokens at their places."""
+        assert self.choices is not None
+        place = torch.arange(self.choices.shape[-1], device=logits.device)
+        return logits[:, :, place, self.choices].sum(-1)
 
 
 @dataclass(frozen=True)
@@ -124,7 +132,7 @@ def difference(x: Float[Tensor, "A B K"], y: Float[Tensor, "A2 B2 K"]) -> Float[
 
 def members_of(
     items: Items,
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, int, int]:
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, int, int, Tensor | None]:
     """Return the members that all items of texts have, in order."""
     return (
         items.tokens,
@@ -133,6 +141,7 @@ def members_of(
         items.answer_rows,
         items.first,
         items.length,
+        items.read,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from adaptlab.errors import BadDataset, InvalidSpec, Problem
+from adaptlab.plugins.filled_words import Filling, counts
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.records.content import read_content
 from adaptlab.records.conversations import conversation_in
@@ -25,13 +26,13 @@ from adaptlab.text.splitting import EVERY_SPLIT
 from adaptlab.text.template import Rendered
 from adaptlab.text.tokeniser import Tokeniser
 
-MOST_NAMED = 8
-"""Label words that a warning names."""
-
 OWN_CHOICES = (
     "Label words have fields, so each choice needs a forward pass of its own, and long choices are "
     "at a disadvantage."
 )
+
+ONE_BY_ONE = "Each word then needs a forward pass of its own, and long words are at a disadvantage."
+AT_ONCE = "The model fills in the tokens of a word without seeing one another."
 
 MOST_CUTS = 32
 """Cutting by tokens shifts those that follow, so it is repeated until the item fits."""
@@ -52,6 +53,8 @@ class Corpus:
             own.
         own_lengths: tokens of every choice of each record.
         empty: the tokens of the prompt with every field empty, if scores are calibrated by it.
+        behind: what a model that fills masks in reads behind every prompt: a mask for each token of
+            a label word, and the tokens that end every text. Empty for models that continue texts.
         cut: records whose prompt was shortened.
         end: the token that ends answers, None if none does.
     """
@@ -65,6 +68,7 @@ class Corpus:
     own: "array[int]" = field(default_factory=lambda: array("i"))
     own_lengths: "array[int]" = field(default_factory=lambda: array("i"))
     empty: tuple[int, ...] = ()
+    behind: tuple[int, ...] = ()
     cut: int = 0
     end: int | None = None
 
@@ -80,9 +84,11 @@ def read_corpus(task: TextTask) -> Corpus:
 
 
 def check_sample(
-    task: TextTask, records: Iterable[Record], tokeniser: Tokeniser
+    task: TextTask, records: Iterable[Record], tokeniser: Tokeniser, mask: int | None = None
 ) -> tuple[str, ...]:
     """Check the items of some records, the first of a dataset.
+
+    `mask` is the token that the model replaces by an answer, None if it continues the text.
 
     Returns warnings about label words, which a job does not fail for.
 
@@ -90,22 +96,20 @@ def check_sample(
         InvalidSpec: the items of these records have the problems that `read_corpus` reports.
     """
     digest = task.reference_to_records().digest
-    reader = _Reader(task.with_texts({digest: TextSource(Path(), digest, tokeniser)}))
+    source = TextSource(Path(), digest, tokeniser, mask=mask)
+    reader = _Reader(task.with_texts({digest: source}))
     choices = reader.sampled(records).choices
     if task.has_own_choices():
         return (OWN_CHOICES,)
     words = [word.fixed or "" for word in task.choices().values()]
-    return tuple(_warnings(dict(zip(words, choices, strict=False))))
+    several = AT_ONCE if mask is not None else ONE_BY_ONE
+    return tuple(_warnings(dict(zip(words, choices, strict=False)), several))
 
 
-def _warnings(words: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
+def _warnings(words: Mapping[str, tuple[int, ...]], of_several: str) -> Iterator[str]:
     """Yield what is unfavourable about the tokens of label words."""
-    several = [f"{word!r} ({len(tokens)})" for word, tokens in words.items() if len(tokens) > 1]
-    if several:
-        yield (
-            f"Label words of several tokens: {', '.join(several[:MOST_NAMED])}. Each word then "
-            "needs a forward pass of its own, and long words are at a disadvantage."
-        )
+    if several := {word: tokens for word, tokens in words.items() if len(tokens) > 1}:
+        yield f"Label words of several tokens: {counts(several)}. {of_several}"
     first: dict[int, str] = {}
     for word, tokens in words.items():
         if (other := first.setdefault(tokens[0], word)) != word:
@@ -148,6 +152,7 @@ class _Reader:
         self._faults: Counter[str] = Counter()
         self._examples: dict[str, int] = {}
         self._not_rendered = set[str]()
+        self._of_masks: tuple[Problem, ...] = ()
         self._longest = self._longest_answer = 0
 
     def read(self) -> Corpus:
@@ -235,10 +240,22 @@ class _Reader:
             return
         answers = tuple(choice.answer for choice in self._first)
         self._corpus.choices = answers
+        self._note_filling()
         if len(set(answers)) < len(answers):
             self._note("equal_words", number)
         elif len({choice.prompt for choice in self._first}) > 1:
             self._note("other_tokens", number)
+
+    def _note_filling(self) -> None:
+        """Keep what an encoder reads behind prompts, and problems with it."""
+        if (mask := self._source.mask) is None:
+            return
+        filling, template = Filling(self._source.tokeniser, mask), self._task.template()
+        empty = template.rendered(dict.fromkeys(template.fields, "")).text
+        words = [word.fixed or "" for word in self._words]
+        self._corpus.behind = filling.behind(self._corpus.choices[0])
+        of_words = dict(zip(words, self._corpus.choices, strict=True))
+        self._of_masks = tuple(filling.problems(empty, of_words))
 
     def _note_empty(self, number: int, words: Sequence[str]) -> None:
         """Keep the tokens of the prompt with every field empty, if it is needed."""
@@ -325,7 +342,8 @@ class _Reader:
         """Return the tokens of an item with the longest answer that is scored."""
         answers = (*self._corpus.choices, *asked.answers)
         prompt = max(len(asked.item.prompt), len(self._corpus.empty))
-        return prompt + max(map(len, answers))
+        # Behind an encoder's answer is what ends every text.
+        return prompt + max(*map(len, answers), len(self._corpus.behind))
 
     def _note(self, fault: str, number: int) -> None:
         self._faults[fault] += 1
@@ -333,10 +351,13 @@ class _Reader:
 
     def _problems(self) -> list[Problem]:
         return [
-            self._chat_problem(fault, count)
-            if fault in self._not_rendered
-            else self._problem(fault, count)
-            for fault, count in self._faults.items()
+            *self._of_masks,
+            *(
+                self._chat_problem(fault, count)
+                if fault in self._not_rendered
+                else self._problem(fault, count)
+                for fault, count in self._faults.items()
+            ),
         ]
 
     def _chat_problem(self, fault: str, count: int) -> Problem:

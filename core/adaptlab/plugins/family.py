@@ -76,6 +76,10 @@ class Family(Value, ABC):
         """
         return self.shape().vocabulary
 
+    def mask(self) -> int | None:
+        """Return the id of the mask, None if the model fills none in."""
+        return self.mask_token() if self.fills_in() else None
+
     def predicts_in_place(self) -> bool:
         """Return True if logits are of a position's own token, not the next.
 

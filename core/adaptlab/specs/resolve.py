@@ -454,7 +454,9 @@ def _check_fits(task: Task | None, evaluated: tuple[Task, ...], family: Family) 
             if needed > available:
                 detail = f"{scored.name} needs a {noun} of {needed}. The model has {available}."
                 problems.append(Problem(pointer, f"{noun}_too_small", detail, nearest=(available,)))
+        # The mask is among the tokens of texts, in the place of which answers are filled in.
         fills_in = family.fills_in() and scored.classes() is None
+        fills_in = fills_in and not isinstance(scored, TextTask)
         if fills_in and scored.vocabulary() > (mask := family.mask_token()):
             detail = (
                 f"{scored.name} has tokens up to {scored.vocabulary() - 1}, and {mask} is the "
@@ -504,11 +506,30 @@ def _unreadable(pointer: str, scored: Task, family: Family) -> Problem | None:
         )
         return Problem(pointer, "no_token_head", detail)
     if isinstance(scored, TextTask) and family.fills_in():
+        return _not_filled_in(pointer, scored, family)
+    return None
+
+
+def _not_filled_in(pointer: str, scored: TextTask, family: Family) -> Problem | None:
+    """Return the problem of a task that masks behind its texts do not answer."""
+    if not family.can_classify():
         detail = (
-            f"The model fills in masks instead of continuing a text. {scored.name} with answers "
-            "in words needs a decoder. Use text_classification with `score: head`."
+            f"This {family.name} attends to all positions, and would also attend to what comes "
+            "behind a shorter text. Use a causal model or an imported encoder."
+        )
+        return Problem(pointer, "no_words_in_family", detail)
+    if not scored.choices():
+        detail = (
+            f"The model fills in masks instead of continuing a text, so {scored.name} needs a "
+            "decoder. Use text_classification, with label words or with `score: head`."
         )
         return Problem(pointer, "no_words_from_encoders", detail)
+    if scored.has_own_choices():
+        detail = (
+            "The model fills in a mask for each token of a label word, and words with fields have "
+            "different numbers of tokens. Use words without fields, or a decoder."
+        )
+        return Problem(f"{pointer}/label/words", "own_words_from_encoders", detail)
     return None
 
 

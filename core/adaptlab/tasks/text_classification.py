@@ -52,7 +52,9 @@ class TextClassification(PromptedTask):
     By `label_words`, the model reads the prompt and answers with a word. The choice is the word to
     which it gives the highest probability among all label words; a word of several tokens has the
     product of their probabilities. Training minimises the loss on the tokens of the right word.
-    If words have fields, this is multiple choice: the choices are those of the record.
+    If words have fields, this is multiple choice: the choices are those of the record. An encoder
+    fills the word in, in place of a mask for each of its tokens behind the prompt; all words need
+    equally many.
 
     With `calibration: empty_input`, the score of a word is its log-probability after the prompt
     minus that after the same prompt with every field empty, which removes the model's preference

@@ -98,6 +98,11 @@ def begun(tokeniser: Tokeniser) -> int:
     return next((place for place, end in enumerate(ends) if end > 0), len(ends))
 
 
+def closing(tokeniser: Tokeniser) -> tuple[int, ...]:
+    """Return the tokens that end every text and stand for none."""
+    return tokeniser.whole("a")[len(tokeniser.tokens("a").ids) :]
+
+
 def separating(tokeniser: Tokeniser, separator: str) -> tuple[int, ...]:
     """Return the tokens of a separator as they follow a text."""
     tokens = tokeniser.tokens("a" + separator)

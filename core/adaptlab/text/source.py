@@ -11,10 +11,12 @@ from adaptlab.text.tokeniser import Tokeniser
 class TextSource:
     """The content of a dataset of records, and how the base model reads it.
 
-    `chat` is the template of conversations.
+    `chat` is the template of conversations. `mask` is the token that the model replaces by an
+    answer, None if it continues the text.
     """
 
     content: Path
     digest: str
     tokeniser: Tokeniser
     chat: ChatTemplate = PLAIN_TEMPLATE
+    mask: int | None = None

@@ -176,6 +176,7 @@ def _found(
             within=located.root,
             digests={name: digests[name] for name in (CONFIG, TOKENISER)},
             vocabulary=family_shape(base.family).vocabulary,
+            mask=base.family.mask(),
         )
         with long_pause(session, LONGEST_PAUSE):
             return _asked(question)

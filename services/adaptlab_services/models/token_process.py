@@ -32,7 +32,8 @@ class Question(BaseModel):
     """A task, records, and the folder with the tokeniser that reads them.
 
     `digests` are those of files in the folder when the model was imported, and `vocabulary` is the
-    number of tokens that the model has.
+    number of tokens that the model has. `mask` is the token that it replaces by an answer, None
+    if it continues the text.
     """
 
     task: AnyTask
@@ -41,6 +42,7 @@ class Question(BaseModel):
     within: Path
     digests: dict[str, str]
     vocabulary: int
+    mask: int | None = None
 
 
 def findings(question: Question) -> Findings:
@@ -50,7 +52,8 @@ def findings(question: Question) -> Findings:
     if tokeniser is None:
         return Findings()
     try:
-        return Findings(warnings=check_sample(question.task, question.records, tokeniser))
+        warnings = check_sample(question.task, question.records, tokeniser, question.mask)
+        return Findings(warnings=warnings)
     except InvalidSpec as error:
         return Findings(problems=error.problems)
 
