@@ -28,7 +28,7 @@ from transformers import PreTrainedTokenizerFast
 from adaptlab.engine.answering import given_answers
 from adaptlab.engine.base_weights import BaseWeights
 from adaptlab.engine.datasets import read_datasets
-from adaptlab.engine.evaluate import validation
+from adaptlab.engine.evaluate import judged
 from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.making import make_items
 from adaptlab.engine.model import Model
@@ -266,10 +266,10 @@ def test_the_loss_is_that_of_the_right_words_tokens(
         logs = logits[row].log_softmax(-1)
         right = logs.gather(-1, items.targets[row // 2].unsqueeze(-1))
         assert abs(losses[row] + right.mean()) < 1e-12
-    mean, accuracy = validation(model, plan.task, 10, 4)
-    right = outcomes(model, plan.task, "validation", 10, 4)
-    assert mean.shape == (4,)
-    assert torch.equal(accuracy, right.double().mean(1))
+    found = judged(model, plan.task, "validation", 10, 4)
+    assert found.loss is not None
+    assert found.loss.shape == (4,)
+    assert torch.equal(found.right, outcomes(model, plan.task, "validation", 10, 4))
 
 
 @pytest.mark.parametrize("task", BY_LENGTH)
