@@ -127,3 +127,34 @@ def test_warnings_name_words_of_several_tokens(tmp_path: Path):
     assert alike == "The label words ' now sad' and ' now fine' begin with the same token."
     single = stored(tmp_path, RECORDS).task(a_task({"neg": " sad", "pos": " fine"}))
     assert check_sample(single, RECORDS, PIECES, MASK_OF_PIECES) == ()
+
+
+def test_text_after_the_masks_is_read_as_written_there(tmp_path: Path):
+    for after in (" now", "now 7", ""):
+        filled = corpus(tmp_path, a_task(after=after))
+        prompt = f"{RECORDS[0]['text']}. It is"
+        asked = PIECES.whole(prompt)[:-1]
+        assert (*asked, *filled.behind) == PIECES.whole(f"{prompt} [MASK] [MASK]{after}"), after
+
+
+@pytest.mark.parametrize("after", [" [MASK]", " \N{SNOWMAN}", "[SEP]"])
+def test_a_special_token_is_no_text_after_a_word(tmp_path: Path, after: str):
+    (problem,) = refused(tmp_path, a_task(after=after))
+    assert (problem.pointer, problem.code) == ("/task/after", "special_after")
+    assert repr(after) in problem.detail
+
+
+def test_text_after_counts_for_lengths(tmp_path: Path):
+    longest = max(len(PIECES.whole(f"{r['text']}. It is{WORDS['neg']} now")) for r in RECORDS)
+    fitting = a_task(after=" now", tokens={"longest": longest, "answer": 2})
+    assert corpus(tmp_path, fitting).cut == 0
+    tight = a_task(after=" now", tokens={"longest": longest - 1, "answer": 2})
+    assert [one.code for one in refused(tmp_path, tight)] == ["items_too_long"]
+
+
+def test_a_head_has_no_text_after_it(tmp_path: Path):
+    members = {"score": "head", "label": {"field": "label"}, "tokens": {"longest": 40}}
+    with pytest.raises(InvalidSpec) as caught:
+        stored(tmp_path, RECORDS).task(without(CLASSIFICATION, after=".", **members))
+    (problem,) = caught.value.problems
+    assert (problem.pointer, problem.code) == ("/task/after", "after_no_word")

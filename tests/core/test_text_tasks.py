@@ -330,6 +330,11 @@ def test_a_model_that_would_see_padding_has_no_head(data: Stored):
     assert (problem.pointer, problem.code) == ("/task", "no_heads_in_family")
 
 
+def test_a_decoder_reads_no_text_after_a_word(data: Stored):
+    problem = adaptation(data, {}, task={**CLASSIFICATION, "after": "."})
+    assert (problem.pointer, problem.code) == ("/task/after", "nothing_read_after")
+
+
 def test_encoders_fill_in_label_words_only(data: Stored, tmp_path: Path):
     whole = check_folder(a_bert_folder(tmp_path / "bert", vocabulary=300)).family
     alone = check_folder(a_sentence_encoder(tmp_path / "sentences", vocabulary=300)).family
@@ -344,7 +349,7 @@ def test_encoders_fill_in_label_words_only(data: Stored, tmp_path: Path):
         ("/task", "no_token_head"),
     ]
     facts = BaseModelFacts(name="base", digest="0" * 64, family=whole, task=None, replicates=1)
-    spec = {"base_model": "base", "method": "bitfit", "task": bare}
+    spec = {"base_model": "base", "method": "bitfit", "task": {**bare, "after": "."}}
     accepted = resolve(AdaptSpec.model_validate(spec), facts, data.datasets)
     assert accepted.task.target_length() == 1
     longer = {**spec, "task": {**bare, "tokens": {"longest": 33, "answer": 1}}}

@@ -123,10 +123,11 @@ class Library:
         return whole[len(prompted) - 1 : -1]
 
     @torch.no_grad()
-    def logs(self, prompt: str, masks: int) -> Tensor:
+    def logs(self, prompt: str, masks: int, after: str = "") -> Tensor:
         """The log-probabilities [M, V] at masks behind a prompt."""
         *asked, end = self._tokeniser(prompt)["input_ids"]
-        tokens = torch.tensor([[*asked, *[MASK_OF_PIECES] * masks, end]])
+        rest = self._tokeniser(after, add_special_tokens=False)["input_ids"]
+        tokens = torch.tensor([[*asked, *[MASK_OF_PIECES] * masks, *rest, end]])
         place = torch.arange(self._first, self._first + tokens.shape[-1])
         numbered = {"position_ids": place.unsqueeze(0)} if self._first else {}
         logits = self._model(input_ids=tokens, **numbered).logits[0]
@@ -175,6 +176,23 @@ def test_masked_logits_are_those_of_the_library(
         losses = items.token_losses(logits)[0, place].sum()
         assert abs(losses + scores[right]) < 1e-5 * abs(scores[right])
     assert len(preferred) > 1, "one answer to all would show nothing"
+
+
+@pytest.mark.parametrize("task", BY_LENGTH)
+def test_logits_are_those_before_the_text_after_the_masks(
+    task: str, data: Stored, folder_of: Callable[[str], PlacedFolder]
+):
+    folder, after = folder_of("roberta"), " now 7"
+    plan = planned(data, folder, without(TASKS[task], after=after))
+    model, library = adapted(plan, folder), Library(folder)
+    items = make_items(plan.task, "test", torch.tensor([0]), 0, SAMPLES)
+    logits, masks = model.answers(items, attached=False), items.targets.shape[-1]
+    for place in range(SAMPLES):
+        prompt = f"{record_of(plan, place)['text']}. It is"
+        found = logits[0, place].log_softmax(-1).float()
+        expected, without_it = (library.logs(prompt, masks, text) for text in (after, ""))
+        assert (found - expected).abs().max() < 1e-5 * expected.abs().max()
+        assert (found - without_it).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("task", BY_LENGTH)

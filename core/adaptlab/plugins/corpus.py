@@ -54,7 +54,8 @@ class Corpus:
         own_lengths: tokens of every choice of each record.
         empty: the tokens of the prompt with every field empty, if scores are calibrated by it.
         behind: what a model that fills masks in reads behind every prompt: a mask for each token of
-            a label word, and the tokens that end every text. Empty for models that continue texts.
+            a label word, the text after it, and the tokens that end every text. Empty for models
+            that continue texts.
         cut: records whose prompt was shortened.
         end: the token that ends answers, None if none does.
     """
@@ -250,7 +251,8 @@ class _Reader:
         """Keep what an encoder reads behind prompts, and problems with it."""
         if (mask := self._source.mask) is None:
             return
-        filling, template = Filling(self._source.tokeniser, mask), self._task.template()
+        filling = Filling(self._source.tokeniser, mask, self._task.text_after())
+        template = self._task.template()
         empty = template.rendered(dict.fromkeys(template.fields, "")).text
         words = [word.fixed or "" for word in self._words]
         self._corpus.behind = filling.behind(self._corpus.choices[0])

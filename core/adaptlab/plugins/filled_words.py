@@ -25,15 +25,22 @@ class Filling:
     """The tokens behind a prompt whose label word is filled in.
 
     A word takes the place of as many masks as it has tokens, so that all of its tokens are
-    predicted at once.
+    predicted at once. `after` is the text that follows it.
     """
 
     tokeniser: Tokeniser
     mask: int
+    after: str = ""
 
     def behind(self, word: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the masks of a word, and the tokens that end every text."""
-        return (*(self.mask,) * len(word), *closing(self.tokeniser))
+        """Return the masks of a word, the text after it, and what ends every text."""
+        return (*(self.mask,) * len(word), *self._rest(), *closing(self.tokeniser))
+
+    def _rest(self) -> tuple[int, ...]:
+        """Return the tokens of the text after a mask, as it is written there."""
+        if not self.tokeniser.is_special(self.mask):
+            return ()
+        return self.tokeniser.marked(self.tokeniser.word(self.mask) + self.after).ids[1:]
 
     def problems(self, empty_prompt: str, words: Words) -> Iterator[Problem]:
         """Yield the reasons why masks behind a prompt are not filled in by words.
@@ -54,6 +61,12 @@ class Filling:
                 "label word follow the prompt."
             )
             yield Problem("/task/prompt", "mask_in_prompt", detail)
+        if any(map(tokeniser.is_special, self._rest())):
+            detail = (
+                f"The base model reads a part of {self.after!r} as a special token, which stands "
+                "for no text. Use other words; the tokens at both ends of a text are added."
+            )
+            yield Problem("/task/after", "special_after", detail)
         yield from self._problems_of_words(words)
 
     def _problems_of_words(self, words: Words) -> Iterator[Problem]:

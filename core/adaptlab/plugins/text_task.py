@@ -105,6 +105,10 @@ class TextTask(RecordsTask, ABC):
         """Return the prompt that scores are calibrated by, None if none is."""
         return None
 
+    def text_after(self) -> str:
+        """Return the text that follows the answer where a model fills it in."""
+        return ""
+
     def answer_tokens(self) -> int:
         """Return the limit on the tokens of an answer."""
         return self.tokens.answer or self.usual_answer()

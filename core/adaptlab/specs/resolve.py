@@ -505,8 +505,16 @@ def _unreadable(pointer: str, scored: Task, family: Family) -> Problem | None:
             "text_classification with `score: head`."
         )
         return Problem(pointer, "no_token_head", detail)
-    if isinstance(scored, TextTask) and family.fills_in():
+    if not isinstance(scored, TextTask):
+        return None
+    if family.fills_in():
         return _not_filled_in(pointer, scored, family)
+    if scored.text_after():
+        detail = (
+            "The model continues the prompt and reads nothing after the answer. Leave `after` out, "
+            "or use an encoder that fills masks in."
+        )
+        return Problem(f"{pointer}/after", "nothing_read_after", detail)
     return None
 
 

@@ -54,7 +54,7 @@ class TextClassification(PromptedTask):
     product of their probabilities. Training minimises the loss on the tokens of the right word.
     If words have fields, this is multiple choice: the choices are those of the record. An encoder
     fills the word in, in place of a mask for each of its tokens behind the prompt; all words need
-    equally many.
+    equally many. It also reads the text `after` it, such as ".".
 
     With `calibration: empty_input`, the score of a word is its log-probability after the prompt
     minus that after the same prompt with every field empty, which removes the model's preference
@@ -81,6 +81,7 @@ class TextClassification(PromptedTask):
     name: Literal["text_classification"] = "text_classification"
     label: Label
     score: Literal["label_words", "head"] = "label_words"
+    after: Annotated[str, Field(max_length=LONGEST_WORD)] = ""
     calibration: Literal["none", "empty_input"] = "none"
     metric: Literal["accuracy", "macro_f1"] = "accuracy"
 
@@ -118,6 +119,9 @@ class TextClassification(PromptedTask):
         template = self.template()
         return template.rendered(dict.fromkeys(template.fields, "")).text
 
+    def text_after(self) -> str:
+        return self.after
+
     def classes(self) -> int | None:
         if self.score == "label_words":
             return None
@@ -128,6 +132,9 @@ class TextClassification(PromptedTask):
 
     def fits(self, facts: RecordsFacts) -> Iterator[Problem]:
         by_head = self.score == "head"
+        if by_head and self.after:
+            detail = "Only a label word has text after it. Leave `after` out with `score: head`."
+            yield Problem("/after", "after_no_word", detail)
         yield from problems_of_labels(
             facts,
             self.label.field,

@@ -61,6 +61,7 @@ METHOD_HINTS: Mapping[str, str] = {
     "sites": "parts of the names of matrices to adapt, such as q, v or mlp",
 }
 TASK_HINTS: Mapping[str, str] = {
+    "after": "text after a label word that an encoder fills in, such as a full stop",
     "alphabet": "number of different digits",
     "answer": "field of the dataset that holds the answer",
     "answer_length": "digits per answer",
