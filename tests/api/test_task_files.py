@@ -219,6 +219,20 @@ def test_a_name_without_a_form_is_refused(api: TestClient, root: Path) -> None:
     assert refusal(api.post("/v1/jobs", json=a_job("lab/data.txt")))[1] == "unknown_form"
 
 
+def test_labels_are_no_files(api: TestClient, sessions: Sessions) -> None:
+    labels = {"dataset": FILE, "team": "lab/text"}
+    words = {"dataset": " lab/a", "model": " lab/b"}
+    task = {**CLASSIFICATION, "dataset": FILE, "label": {"field": "label", "words": words}}
+    refused = api.post("/v1/jobs", json=a_job(task=task))
+    assert (refused.status_code, "root" in refused.text) == (422, False), refused.text
+    made = api.post("/v1/jobs", json=a_job(labels=labels))
+    assert made.json()["spec"]["labels"] == labels
+    assert made.json()["spec"]["task"]["dataset"] == NAME
+    named = api.post("/v1/jobs", json=a_job(NAME, "named", labels={"dataset": "lab/none.csv"}))
+    assert named.status_code == 201, named.text
+    assert left(sessions)[:2] == (2, 1)
+
+
 def test_many_files_are_refused(api: TestClient) -> None:
     files = [f"lab/{number}.csv" for number in range(MOST_FILES)]
     tasks = [{**COMPLETION, "dataset": file} for file in files]

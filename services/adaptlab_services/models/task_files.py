@@ -30,6 +30,8 @@ from adaptlab_services.storage.staged_content import StagedContent, staged
 
 S = TypeVar("S", bound=Value)
 MEMBER = "dataset"
+FREE = frozenset({"label", "labels"})
+"""Members whose own members users name: label words, and labels of jobs and studies."""
 ACTION = "upload_dataset"
 """The action of a new dataset in the audit log, as of the route."""
 MOST_FILES = 8
@@ -177,23 +179,26 @@ def _files_in(part: object, pointer: str) -> Iterator[tuple[str, str]]:
         for name, value in members.items():
             if name == MEMBER and isinstance(value, str) and is_file(value):
                 yield f"{pointer}/{name}", value
-            else:
+            elif name not in FREE:
                 yield from _files_in(value, f"{pointer}/{name}")
     elif isinstance(part, list):
         for index, value in enumerate(cast("Sequence[object]", part)):
             yield from _files_in(value, f"{pointer}/{index}")
 
 
+def _named(member: str, value: object, names: Mapping[str, str]) -> object:
+    if member in FREE:
+        return value
+    if member == MEMBER and isinstance(value, str):
+        return names.get(value, value)
+    return _with_names(value, names)
+
+
 def _with_names(part: object, names: Mapping[str, str]) -> object:
     """Return a part of a spec with the name of the dataset of each file."""
     if isinstance(part, Mapping):
         members = cast("Mapping[str, object]", part)
-        return {
-            name: names[value]
-            if name == MEMBER and isinstance(value, str) and value in names
-            else _with_names(value, names)
-            for name, value in members.items()
-        }
+        return {name: _named(name, value, names) for name, value in members.items()}
     if isinstance(part, list):
         return [_with_names(value, names) for value in cast("Sequence[object]", part)]
     return part
