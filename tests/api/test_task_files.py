@@ -182,8 +182,10 @@ def test_of_two_that_begin_together_the_second_finds_the_first(
 def test_a_quota_counts_the_content(settings: Settings, token: str, sessions: Sessions) -> None:
     small = settings.model_copy(update={"max_stored_bytes": 100})
     with TestClient(create_app(small), headers={"Authorization": f"Bearer {token}"}) as api:
-        answer = api.post("/v1/jobs", json=a_job())
-    assert (answer.status_code, "quota" in answer.json()["detail"]) == (429, True), answer.text
+        for path in ("/v1/jobs", "/v1/jobs?validate_only=true"):
+            answer = api.post(path, json=a_job())
+            assert answer.status_code == 429, path
+            assert "quota" in answer.json()["detail"]
     assert left(sessions) == (0, 0, 0)
 
 

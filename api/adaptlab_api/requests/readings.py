@@ -3,7 +3,7 @@
 They are read before the unit of work that needs them, because others may wait for that.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -68,14 +68,15 @@ async def with_files(
         InvalidSpec: something is no file of records.
     """
 
-    def at_once() -> Response | S:
+    def at_once() -> Response | tuple[S, Mapping[str, str]]:
         spec = read()
-        return spec if task_files.paths_in(spec) else answer(spec, NO_FILES)
+        paths = task_files.paths_in(spec)
+        return (spec, paths) if paths else answer(spec, NO_FILES)
 
-    spec = await turn_of(request).call(at_once)
-    if isinstance(spec, Response):
-        return spec
-    after = partial(_after_reading, request, spec, answer, idempotency_key)
+    found = await turn_of(request).call(at_once)
+    if isinstance(found, Response):
+        return found
+    after = partial(_after_reading, request, *found, answer, idempotency_key)
     patience = WAITING_SHARE * resources_of(request.app).settings.answer_seconds
     return await in_turn(request, patience, after) or busy()
 
@@ -83,6 +84,7 @@ async def with_files(
 def _after_reading(
     request: Request,
     spec: S,
+    paths: Mapping[str, str],
     answer: Callable[[S, TaskFiles], Response],
     idempotency_key: str | None,
 ) -> Response:
@@ -93,6 +95,6 @@ def _after_reading(
         return answer(spec, NO_FILES)
     seconds = READING_SHARE * opened.settings.answer_seconds
     limits = ReadingLimits(opened.settings.max_dataset_bytes, seconds, FIRST)
-    paths, roots = task_files.paths_in(spec), opened.dataset_roots
+    roots = opened.dataset_roots
     with task_files.read(units, opened.sessions, who, paths, roots, limits) as files:
         return answer(spec, files)

@@ -6,7 +6,7 @@ then on. A file with the content of a dataset stands for that dataset.
 
 import json
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import PurePath
@@ -67,7 +67,8 @@ class TaskFiles:
         names = {
             path: _dataset_of(session, principal, file, entry) for path, file in self.read.items()
         }
-        document = _with_names(spec.model_dump(mode="json", exclude_unset=True), names)
+        given = spec.model_dump(mode="json", exclude_unset=True)
+        document = _with_datasets(given, "", lambda path, _: names[path])
         return type(spec).model_validate_json(json.dumps(document), strict=True)
 
     @contextmanager
@@ -87,8 +88,12 @@ NO_FILES = TaskFiles({})
 def paths_in(spec: Value) -> Mapping[str, str]:
     """Return the pointer of each file that a spec names, the first by path."""
     found: dict[str, str] = {}
-    for pointer, path in _files_in(spec.model_dump(mode="json", exclude_unset=True), ""):
+
+    def note(path: str, pointer: str) -> str:
         found.setdefault(path, pointer)
+        return path
+
+    _with_datasets(spec.model_dump(mode="json", exclude_unset=True), "", note)
     return found
 
 
@@ -172,33 +177,18 @@ def _dataset_of(session: Session, principal: Principal, file: _Read, entry: Entr
     return kept.name
 
 
-def _files_in(part: object, pointer: str) -> Iterator[tuple[str, str]]:
-    """Yield pointer and path of each file in a part of a spec."""
-    if isinstance(part, Mapping):
-        members = cast("Mapping[str, object]", part)
-        for name, value in members.items():
-            if name == MEMBER and isinstance(value, str) and is_file(value):
-                yield f"{pointer}/{name}", value
-            elif name not in FREE:
-                yield from _files_in(value, f"{pointer}/{name}")
-    elif isinstance(part, list):
-        for index, value in enumerate(cast("Sequence[object]", part)):
-            yield from _files_in(value, f"{pointer}/{index}")
-
-
-def _named(member: str, value: object, names: Mapping[str, str]) -> object:
-    if member in FREE:
-        return value
-    if member == MEMBER and isinstance(value, str):
-        return names.get(value, value)
-    return _with_names(value, names)
-
-
-def _with_names(part: object, names: Mapping[str, str]) -> object:
-    """Return a part of a spec with the name of the dataset of each file."""
-    if isinstance(part, Mapping):
-        members = cast("Mapping[str, object]", part)
-        return {name: _named(name, value, names) for name, value in members.items()}
+def _with_datasets(part: object, pointer: str, dataset_of: Callable[[str, str], str]) -> object:
+    """Return a part of a spec with `dataset_of(path, pointer)` in place of each file."""
     if isinstance(part, list):
-        return [_with_names(value, names) for value in cast("Sequence[object]", part)]
-    return part
+        entries = enumerate(cast("Sequence[object]", part))
+        return [_with_datasets(one, f"{pointer}/{place}", dataset_of) for place, one in entries]
+    if not isinstance(part, Mapping):
+        return part
+    changed: dict[str, object] = {}
+    for name, value in cast("Mapping[str, object]", part).items():
+        here = f"{pointer}/{name}"
+        if name == MEMBER and isinstance(value, str) and is_file(value):
+            changed[name] = dataset_of(value, here)
+        else:
+            changed[name] = value if name in FREE else _with_datasets(value, here, dataset_of)
+    return changed
