@@ -9,16 +9,16 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, cast
+from typing import Annotated
 
 from pydantic import Field
 
 from adaptlab.comparisons.row_names import NamedRow, RowNames, method_in_sentence
 from adaptlab.comparisons.row_pairs import comparable_pairs
-from adaptlab.comparisons.verdict import Finding
+from adaptlab.comparisons.verdict import Finding, alike
 from adaptlab.figures import counted, listed, percent, points
 from adaptlab.statistics.distributions import student_quantile, student_tail
-from adaptlab.statistics.pairs import LEAST_TAIL, Probability, holm, shared_seeds
+from adaptlab.statistics.pairs import LEAST_TAIL, Limits, Probability, holm, shared_seeds
 from adaptlab.statistics.scores import Scores
 from adaptlab.statistics.unseen import least_p_value
 from adaptlab.text.metrics import LOWER_IS_BETTER, OtherMetric, is_share
@@ -106,8 +106,9 @@ class _Difference:
         tail = student_tail(self.seeds - 1, abs(self.mean) / self.error)
         return min(1.0, 2 * max(tail, LEAST_TAIL))
 
-    def reach(self, level: float) -> float:
-        return self.error * student_quantile(self.seeds - 1, (1 + level) / 2)
+    def limits(self, level: float) -> Limits:
+        reach = self.error * student_quantile(self.seeds - 1, (1 + level) / 2)
+        return self.mean - reach, self.mean + reach
 
 
 def metric_pairs(rows: Sequence[Scores], rule: Rule) -> tuple[MetricPair, ...]:
@@ -145,7 +146,11 @@ def metric_order(
     here = [pair for pair in pairs if pair.first in measured and pair.second in measured]
     if not here:
         return None
-    worse = {one.second if one.finding == "better" else one.first for one in _found(here)}
+    worse = {
+        pair.second if pair.finding == "better" else pair.first
+        for pair in here
+        if pair.finding in ("better", "worse")
+    }
     best = tuple(label for label in measured if label not in worse)
     values = {label: statistics.fmean(row.measured) for label, row in measured.items()}
     metric = here[0].metric
@@ -153,17 +158,10 @@ def metric_order(
     return MetricOrder(metric=metric, best=best, pairs=tuple(here), sentence=sentence)
 
 
-def _found(pairs: Sequence[MetricPair]) -> list[MetricPair]:
-    return [pair for pair in pairs if pair.finding in ("better", "worse")]
-
-
 def _difference(first: Scores, second: Scores, metric: OtherMetric) -> _Difference:
     seeds = shared_seeds(first, second)
-    ours, theirs = (
-        [_scaled(metric, dict(zip(row.seeds, row.measured, strict=True))[seed]) for seed in seeds]
-        for row in (first, second)
-    )
-    gaps = [a - b for a, b in zip(ours, theirs, strict=True)]
+    ours, theirs = (dict(zip(row.seeds, row.measured, strict=True)) for row in (first, second))
+    gaps = [_scaled(metric, ours[seed]) - _scaled(metric, theirs[seed]) for seed in seeds]
     spread = statistics.stdev(gaps) if len(gaps) >= FEWEST_SEEDS else 0.0
     error = max(spread / math.sqrt(len(gaps)), LEAST_ERROR)
     return _Difference(first, second, metric, len(gaps), statistics.fmean(gaps), error)
@@ -174,31 +172,10 @@ def _scaled(metric: OtherMetric, value: float) -> float:
 
 
 def _pair(one: _Difference, corrected: float | None, rule: Rule, comparisons: int) -> MetricPair:
-    low, high, finding = None, None, cast("Finding", "not_known")
-    if corrected is not None:
-        reach = one.reach(rule.level)
-        low, high = one.mean - reach, one.mean + reach
-        is_better = (one.mean < 0) == (one.metric in LOWER_IS_BETTER)
-        if -rule.margin <= low and high <= rule.margin:
-            finding = "cannot_be_told_apart"
-        elif corrected <= rule.false_better and abs(one.mean) > rule.margin:
-            finding = "better" if is_better else "worse"
-    first, second = method_in_sentence(one.first.label), method_in_sentence(one.second.label)
-    clause = f"{first} is {finding} than {second}"
-    if finding == "cannot_be_told_apart":
-        size = f"{100 * rule.margin:g} {'point' if rule.margin == 0.01 else 'points'}"
-        if not is_share(one.metric):
-            size = f"{100 * rule.margin:g} %"
-        clause = f"{first} and {second} cannot be told apart: they differ by less than {size}"
-    elif finding == "not_known":
-        clause = f"the order of {first} and {second} is not known"
-    unit = "points" if is_share(one.metric) else "times"
-    numbers = [f"{_amount(one.metric, one.mean)} {unit}"]
-    if low is not None and high is not None and corrected is not None:
-        limits = f"{_amount(one.metric, low)} to {_amount(one.metric, high)}"
-        numbers[0] += f", {100 * rule.level:g} % interval {limits}"
-        numbers.append(f"p = {corrected:.2g}, corrected for {counted(comparisons, 'comparison')}")
-    numbers.append(f"{counted(one.seeds, 'seed')}, the same items")
+    limits = None if corrected is None else one.limits(rule.level)
+    finding = _finding(one, corrected, limits, rule)
+    numbers = _numbers(one, corrected, limits, rule.level, comparisons)
+    low, high = limits or (None, None)
     return MetricPair(
         metric=one.metric,
         first=one.first.label,
@@ -209,8 +186,48 @@ def _pair(one: _Difference, corrected: float | None, rule: Rule, comparisons: in
         high=high,
         corrected_p=corrected,
         finding=finding,
-        text=f"By {metric_in_sentence(one.metric)}, {clause} ({'; '.join(numbers)}).",
+        text=f"By {metric_in_sentence(one.metric)}, {_clause(one, finding, rule)} ({numbers}).",
     )
+
+
+def _finding(
+    one: _Difference, corrected: float | None, limits: Limits | None, rule: Rule
+) -> Finding:
+    if corrected is None or limits is None:
+        return "not_known"
+    if -rule.margin <= limits[0] and limits[1] <= rule.margin:
+        return "cannot_be_told_apart"
+    if corrected > rule.false_better or abs(one.mean) <= rule.margin:
+        return "not_known"
+    return "better" if (one.mean < 0) == (one.metric in LOWER_IS_BETTER) else "worse"
+
+
+def _clause(one: _Difference, finding: Finding, rule: Rule) -> str:
+    first, second = method_in_sentence(one.first.label), method_in_sentence(one.second.label)
+    match finding:
+        case "not_known":
+            return f"the order of {first} and {second} is not known"
+        case "cannot_be_told_apart":
+            unit = None if is_share(one.metric) else "%"
+            return f"{first} and {second} {alike(rule.margin, unit)}"
+        case "better" | "worse":
+            return f"{first} is {finding} than {second}"
+
+
+def _numbers(
+    one: _Difference,
+    corrected: float | None,
+    limits: Limits | None,
+    level: float,
+    comparisons: int,
+) -> str:
+    size = f"{_amount(one.metric, one.mean)} {'points' if is_share(one.metric) else 'times'}"
+    seeds = f"{counted(one.seeds, 'seed')}, the same items"
+    if corrected is None or limits is None:
+        return f"{size}; {seeds}"
+    low, high = (_amount(one.metric, limit) for limit in limits)
+    tested = f"p = {corrected:.2g}, corrected for {counted(comparisons, 'comparison')}"
+    return f"{size}, {100 * level:g} % interval {low} to {high}; {tested}; {seeds}"
 
 
 def _amount(metric: OtherMetric, difference: float) -> str:

@@ -10,7 +10,7 @@ from adaptlab.comparisons.comparison import Comparison
 from adaptlab.comparisons.comparison_warnings import WarningKind
 from adaptlab.comparisons.diagnosis import Diagnosis
 from adaptlab.comparisons.diagnosis_next import HIGHEST_RATE
-from adaptlab.comparisons.metric_order import METRIC_TITLES
+from adaptlab.comparisons.metric_order import METRIC_TITLES, metric_in_sentence
 from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence
 from adaptlab.comparisons.scores import ScoreChange
 from adaptlab.specs.spec import HIGHEST_SCALE
@@ -222,7 +222,9 @@ def metric_note(table: TableComparison) -> str | None:
         return None
     title = METRIC_TITLES[metric]
     note = METRIC_NOTE.format(title)
-    return f"{note} {LOWER_NOTE.format(title.lower())}" if metric in LOWER_IS_BETTER else note
+    if metric not in LOWER_IS_BETTER:
+        return note
+    return f"{note} {LOWER_NOTE.format(metric_in_sentence(metric))}"
 
 
 def table_warnings(tables: Sequence[TableComparison]) -> tuple[TableWarning, ...]:

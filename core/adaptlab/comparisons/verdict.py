@@ -190,9 +190,9 @@ def _clause(
         case "test":
             return f"Over all seeds, {first} is {finding} than {second} by {_size(pair)}"
         case "within_margin":
-            return f"Over all seeds, {first} and {second} {_alike(margin)}"
+            return f"Over all seeds, {first} and {second} {alike(margin)}"
         case "alike_on_seeds_run":
-            return f"On seeds like the {pair.seeds} run, {first} and {second} {_alike(margin)}"
+            return f"On seeds like the {pair.seeds} run, {first} and {second} {alike(margin)}"
         case "too_close":
             return f"{not_known} seeds, and {MOST_SEEDS} are not expected to settle it"
         case "one_seed":
@@ -205,8 +205,12 @@ def _size(pair: PairedDifference) -> str:
     return f"{100 * abs(pair.difference):.1f} points"
 
 
-def _alike(margin: float) -> str:
-    unit = "point" if margin == 0.01 else "points"
+def alike(margin: float, unit: str | None = None) -> str:
+    """Return what is said of two methods that differ by less than a margin.
+
+    It is in points, or in the given unit.
+    """
+    unit = unit or ("point" if margin == 0.01 else "points")
     return f"cannot be told apart: they differ by less than {100 * margin:g} {unit}"
 
 
@@ -296,7 +300,7 @@ def _successful_sentence(
         return f"{among} {first} is {finding} than {second} by {_size(pair)} ({numbers})."
     numbers = f"difference {points(pair.difference)} points, {numbers}"
     if finding == "cannot_be_told_apart":
-        return f"{among} {first} and {second} {_alike(margin)} ({numbers})."
+        return f"{among} {first} and {second} {alike(margin)} ({numbers})."
     return f"{among} the order of {first} and {second} is not known ({numbers})."
 
 

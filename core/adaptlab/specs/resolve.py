@@ -482,11 +482,14 @@ def _head_problems(
         )
         yield Problem(pointer, "no_such_head", detail)
     elif not family.can_classify():
-        detail = (
-            f"This {family.name} attends to all positions, and would also attend to what comes "
-            "behind a shorter text. Use a causal model or an imported encoder."
-        )
-        yield Problem(pointer, "no_heads_in_family", detail)
+        yield Problem(pointer, "no_heads_in_family", _sees_padding(family))
+
+
+def _sees_padding(family: Family) -> str:
+    return (
+        f"This {family.name} attends to all positions, and would also attend to what comes behind "
+        "a shorter text. Use a causal model or an imported encoder."
+    )
 
 
 def _unreadable(pointer: str, scored: Task, family: Family) -> Problem | None:
@@ -521,11 +524,7 @@ def _unreadable(pointer: str, scored: Task, family: Family) -> Problem | None:
 def _not_filled_in(pointer: str, scored: TextTask, family: Family) -> Problem | None:
     """Return the problem of a task that masks behind its texts do not answer."""
     if not family.can_classify():
-        detail = (
-            f"This {family.name} attends to all positions, and would also attend to what comes "
-            "behind a shorter text. Use a causal model or an imported encoder."
-        )
-        return Problem(pointer, "no_words_in_family", detail)
+        return Problem(pointer, "no_words_in_family", _sees_padding(family))
     if not scored.choices():
         detail = (
             f"The model fills in masks instead of continuing a text, so {scored.name} needs a "

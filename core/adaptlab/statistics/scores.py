@@ -105,8 +105,8 @@ def scores_of(
     """Return the scores of a method from its evaluations on one task.
 
     There is one evaluation per seed. `bases` are by seed. `metric` is the task's other metric, left
-    out if not all seeds have it. Raises `ValueError` for no evaluations
-    and for evaluations on different numbers of items.
+    out if not all seeds have it. Raises `ValueError` for no evaluations and for evaluations on
+    different numbers of items.
     """
     totals = {one.total for one in evaluations}
     if len(totals) != 1:

@@ -10,7 +10,7 @@ from pydantic_core import to_json
 from adaptlab.charts import better_first
 from adaptlab.charts.table_charts import compared_methods, ordered_rows
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
-from adaptlab.comparisons.metric_order import METRIC_TITLES, MetricOrder
+from adaptlab.comparisons.metric_order import METRIC_TITLES, MetricOrder, metric_in_sentence
 from adaptlab.comparisons.row_names import method_in_sentence
 from adaptlab.comparisons.scores import ScoreChange, task_labels
 from adaptlab.comparisons.table_comparison import (
@@ -120,8 +120,8 @@ class BudgetView:
     """The methods at one budget; `swept` if some had several learning rates.
 
     `chosen` is the corrected score of the method that `sentence` names the best. `by_metric` is the
-    order by the task's metric, if it has one beside the score. `attention` are
-    the methods whose attention was recorded, and `was_trained` is true if some method was.
+    order by the task's metric, if it has one beside the score. `attention` are the methods whose
+    attention was recorded, and `was_trained` is true if some method was.
     """
 
     number: int
@@ -155,8 +155,8 @@ class TableView:
 
     `to_come` are missing scores that jobs will still produce, and `missing` the others. Skipped
     cells are shown with the study, not with its tables. `metric` is the title of a metric beside
-    the compared score, and `metric_note` says which one the ranks are about; None if there is none.
-    `lower_is_better` is about that metric.
+    the compared score, `metric_name` its name in sentences, and `metric_note` says which one the
+    ranks are about; None if there is none. `lower_is_better` is about that metric.
     """
 
     number: int
@@ -175,6 +175,7 @@ class TableView:
     carried: tuple[MethodCarried, ...]
     has_curves: bool
     metric: str | None
+    metric_name: str | None
     metric_note: str | None
     lower_is_better: bool
 
@@ -231,6 +232,7 @@ def _table(
         carried=table.carried,
         has_curves=bool(comparison) and len(comparison.cells) > 1 and bool(comparison.curves),
         metric=None if metric is None else METRIC_TITLES[metric],
+        metric_name=None if metric is None else metric_in_sentence(metric),
         metric_note=metric_note(table),
         lower_is_better=metric in LOWER_IS_BETTER,
     )

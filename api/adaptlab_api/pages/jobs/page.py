@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from adaptlab.comparisons.metric_order import METRIC_TITLES
+from adaptlab.comparisons.metric_order import METRIC_TITLES, metric_in_sentence
 from adaptlab.measurements.results import VALIDATION_METRICS, ReplicateResult
 from adaptlab.plugins.adaptation import Adaptation
 from adaptlab.specs.halving import rung_steps, stages
@@ -228,9 +228,10 @@ def _stopping(rule: EarlyStopping, metric: object) -> str:
     """Return the condition for early stopping by a task's metric, in words."""
     better = f" by {significant(rule.min_delta)}" if rule.min_delta else ""
     improved = f"a lower loss{better}"
-    if title := next((METRIC_TITLES[one] for one in VALIDATION_METRICS if one == metric), ""):
-        higher = f"a higher {title[0].lower()}{title[1:]}{better}"
-        improved = f"{higher}, or {improved} where that stays"
+    for name in VALIDATION_METRICS:
+        if name == metric:
+            higher = f"a higher {metric_in_sentence(name)}{better}"
+            improved = f"{higher}, or {improved} where that stays"
     return f"after {rule.patience} validations without {improved}; the best is kept"
 
 
