@@ -178,7 +178,10 @@ def _dataset_of(session: Session, principal: Principal, file: _Read, entry: Entr
 
 
 def _with_datasets(part: object, pointer: str, dataset_of: Callable[[str, str], str]) -> object:
-    """Return a part of a spec with `dataset_of(path, pointer)` in place of each file."""
+    """Return a part of a spec with a dataset in place of each file.
+
+    `dataset_of` returns its name, given the path and the pointer of the file.
+    """
     if isinstance(part, list):
         entries = enumerate(cast("Sequence[object]", part))
         return [_with_datasets(one, f"{pointer}/{place}", dataset_of) for place, one in entries]
