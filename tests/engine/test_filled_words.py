@@ -11,7 +11,7 @@ import transformers
 from tests.engine.judging import outcomes
 from tests.engine.making import Remembering, perturbed, trainables
 from tests.engine.text_jobs import agreements
-from tests.engine.text_models import folder_maker, head_job
+from tests.engine.text_models import each_method_on, folder_maker, head_job
 from tests.texts import (
     CLASSIFICATION,
     MASK_OF_PIECES,
@@ -60,17 +60,6 @@ TASKS: Mapping[str, dict[str, Any]] = {
     ),
 }
 BY_LENGTH = ("one", "several")
-METHODS: tuple[str | dict[str, object], ...] = (
-    "lora",
-    "prefix_tuning",
-    {"name": "prefix_tuning", "side": "key_value"},
-    "soft_prompt",
-    "ia3",
-    "bitfit",
-    "full_finetuning",
-    "head_only",
-    {"name": "combine", "parts": ["lora", "soft_prompt"]},
-)
 UNMEASURED = ("bitfit", "full_finetuning", "head_only")
 """Methods without a budget."""
 
@@ -216,13 +205,7 @@ def test_calibration_subtracts_the_score_behind_the_empty_prompt(
 
 
 @pytest.mark.parametrize(
-    ("name", "method"),
-    [
-        pytest.param(name, method, id=f"{name}-{method}")
-        for name in ("bert", "modernbert")
-        for method in METHODS
-        if name == "bert" or method != "bitfit"  # the other has no biases
-    ],
+    ("name", "method"), each_method_on("bert", "modernbert", more=("head_only",)), ids=str
 )
 def test_neither_padding_nor_other_replicates_change_anything(
     name: str,

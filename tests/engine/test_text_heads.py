@@ -11,7 +11,14 @@ import torch
 import transformers
 from safetensors import safe_open
 from tests.engine.making import SMALL, Remembering
-from tests.engine.text_models import ENCODERS, HEAD_TASK, folder_maker, head_job
+from tests.engine.text_models import (
+    ENCODERS,
+    HEAD_TASK,
+    METHODS,
+    each_method_on,
+    folder_maker,
+    head_job,
+)
 from tests.texts import CLASSIFICATION, Stored, reviews, stored
 from torch import Tensor
 
@@ -36,16 +43,6 @@ from adaptlab.weights.model_folder import check_folder
 from adaptlab.weights.placed_folder import PlacedFolder
 
 EVERY = (*ENCODERS, "qwen3", "gemma2", "opt", "mixtral")
-METHODS: tuple[str | dict[str, object], ...] = (
-    "lora",
-    "prefix_tuning",
-    {"name": "prefix_tuning", "side": "key_value"},
-    "soft_prompt",
-    "ia3",
-    "bitfit",
-    "full_finetuning",
-    {"name": "combine", "parts": ["lora", "soft_prompt"]},
-)
 
 
 @pytest.fixture(scope="module")
@@ -83,13 +80,7 @@ def adapted(plan: Plan, folder: PlacedFolder) -> Model:
 
 
 @pytest.mark.parametrize(
-    ("name", "method"),
-    [
-        pytest.param(name, method, id=f"{name}-{method}")
-        for name in ("bert-alone", "modernbert", "qwen3")
-        for method in METHODS
-        if name == "bert-alone" or method != "bitfit"  # the others have no biases
-    ],
+    ("name", "method"), each_method_on("bert-alone", "modernbert", "qwen3"), ids=str
 )
 def test_padding_changes_nothing(
     name: str,

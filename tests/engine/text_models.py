@@ -27,6 +27,18 @@ HEAD_TASK = without(
     CLASSIFICATION, prompt="{text}", label={"field": "label"}, score="head", tokens={"longest": 32}
 )
 VOCABULARY = 320
+METHODS: tuple[str | dict[str, object], ...] = (
+    "lora",
+    "prefix_tuning",
+    {"name": "prefix_tuning", "side": "key_value"},
+    "soft_prompt",
+    "ia3",
+    "bitfit",
+    "full_finetuning",
+    {"name": "combine", "parts": ["lora", "soft_prompt"]},
+)
+"""Methods that read texts, each in its usual form; prefixes in both."""
+NO_BIASES = ("modernbert", "qwen3")
 ENCODERS = (*HEADLESS, "bert", "roberta", "distilbert", "modernbert")
 
 
@@ -69,3 +81,15 @@ def head_job(data: Stored, family: Family, **changes: Any) -> ResolvedAdapt:
         **changes,
     }
     return resolve(AdaptSpec.model_validate(spec), facts, data.datasets)
+
+
+def each_method_on(
+    *names: str, more: tuple[str, ...] = ()
+) -> list[tuple[str, str | dict[str, object]]]:
+    """Return the models of these names with every method that they allow."""
+    return [
+        (name, method)
+        for name in names
+        for method in (*METHODS, *more)
+        if name not in NO_BIASES or method != "bitfit"
+    ]
