@@ -1,7 +1,9 @@
 """The models of these tests are made here, offline, and are tiny."""
 
 import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,3 +19,15 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def kernels() -> Iterator[None]:
+    """Compute with compiled kernels; skips where they cannot be made."""
+    from adaptlab.engine import compiled
+
+    if not any(map(shutil.which, compiled.COMPILERS)) or not Path("/proc/self/maps").exists():
+        pytest.skip("no C compiler, or another system than Linux")
+    assert compiled.compile_kernels()
+    yield
+    compiled.forget_kernels()

@@ -5,12 +5,13 @@ Torch computes in float64.
 
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tests.engine.kernel_results import DIGITS, drawn, near
 from tests.engine.making import (
     SMALL_OF_EACH,
     Remembering,
@@ -32,32 +33,6 @@ from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.model import Model
 from adaptlab.engine.run import run
 from adaptlab.measurements.results import CheckpointWritten, Started
-
-DIGITS = {torch.float32: 2.0**-21, torch.bfloat16: 2.0**-8}
-"""The relative error that one result may have: a few roundings of it, or half a step."""
-
-
-@pytest.fixture
-def kernels() -> Iterator[None]:
-    if not any(map(shutil.which, compiled.COMPILERS)) or not Path("/proc/self/maps").exists():
-        pytest.skip("no C compiler, or another system than Linux")
-    assert compile_kernels()
-    yield
-    forget_kernels()
-
-
-def near(found: Tensor, expected: Tensor, scale: float = 1.0) -> bool:
-    """Return True if a result matches float64 to its dtype's digits.
-
-    `scale` says how much larger what it is a difference or sum of may be.
-    """
-    allowed = DIGITS[found.dtype] * scale * expected.abs().max()
-    return bool(((found.double() - expected).abs() <= allowed).all())
-
-
-def drawn(*shapes: tuple[int, ...], dtype: torch.dtype) -> list[Tensor]:
-    generator = torch.Generator().manual_seed(7)
-    return [torch.randn(*shape, generator=generator).to(dtype) for shape in shapes]
 
 
 @pytest.mark.usefixtures("kernels")

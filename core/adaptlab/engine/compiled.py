@@ -12,11 +12,12 @@ import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-SOURCE = Path(__file__).with_name("kernels.c")
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("kernels.c", "products.c"))
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = (
     "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-fPIC", "-shared"
@@ -94,6 +95,19 @@ class Kernels:
         """Apply dropout as its argument says; see `fused_dropout.py`."""
         self.library.dropout(ctypes.byref(argument), _count(replicates), torch.get_num_threads())
 
+    def product(
+        self, name: Literal["linear", "mlp"], argument: ctypes.Structure, *, back: bool
+    ) -> None:
+        """Compute a linear layer or an MLP as its argument says, or its gradient.
+
+        See `fused_products.py`. Only in float32.
+        """
+        threads = torch.get_num_threads()
+        needed, compute = self.library[f"{name}_scratch"], self.library[name]
+        needed.restype = ctypes.c_int64
+        scratch = torch.empty(threads, needed(ctypes.byref(argument)), dtype=torch.float32)
+        compute(ctypes.byref(argument), _at(scratch), ctypes.c_int(back), threads)
+
     def _sizes(self, rows: int, weight: Tensor) -> tuple[ctypes.c_int64, ...]:
         groups, width = weight.shape
         return _count(groups), _count(rows // groups), _count(width)
@@ -159,7 +173,7 @@ def _made(compiler: str, dtype: torch.dtype) -> Kernels | None:
 
 def _compiled(compiler: str, defined: tuple[str, ...], to: Path) -> ctypes.CDLL:
     subprocess.run(
-        [compiler, *FLAGS, *WIDE, *defined, "-o", str(to), str(SOURCE)],
+        [compiler, *FLAGS, *WIDE, *defined, "-o", str(to), *map(str, SOURCES)],
         check=True, capture_output=True, timeout=COMPILE_SECONDS,
     )  # fmt: skip
     return ctypes.CDLL(str(to))

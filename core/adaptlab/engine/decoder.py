@@ -45,6 +45,7 @@ from adaptlab.engine.attention import (
     until,
 )
 from adaptlab.engine.dropout import TrainingStep, dropped
+from adaptlab.engine.fused_products import fused_mlp
 from adaptlab.engine.plugins import (
     ENGINE_FAMILIES,
     ENGINE_TOKEN_STATES,
@@ -330,9 +331,26 @@ class _Model:
         """
         name = f"blocks.{layer}.mlp"
         normal = self.norm(f"{name}.norm", x)
-        hidden = self.decoder.hidden(lambda part: self.linear(f"{name}.{part}", normal))
-        hidden = self.dropped(name, self.linear(f"{name}.down", hidden), length, rows)
-        return grouped.plus(x, self.hooked(name, normal, hidden))
+        mixed = self.dropped(name, self.mlp(name, normal), length, rows)
+        return grouped.plus(x, self.hooked(name, normal, mixed))
+
+    def mlp(self, name: str, x: Float[Tensor, "A B Q C"]) -> Float[Tensor, "R B Q C"]:
+        """Return the output of the MLP called `name` for normal x."""
+        if self.decoder.hidden is gelu_hidden and (fused := self.fused_mlp(name, x)) is not None:
+            return fused
+        hidden = self.decoder.hidden(lambda part: self.linear(f"{name}.{part}", x))
+        return self.linear(f"{name}.down", hidden)
+
+    def fused_mlp(self, name: str, x: Tensor) -> Tensor | None:
+        """Return the output of an MLP with GELU by one kernel.
+
+        None if there is none for it, or if a method changes it.
+        """
+        sites = (f"{name}.up", f"{name}.down")
+        if any(self.attachments.changes(site) for site in sites):
+            return None
+        parts = (f"{site}.{part}" for site in sites for part in ("weight", "bias"))
+        return fused_mlp(x, *map(self.weights.get, parts))
 
     def dropped(self, name: str, x: Tensor, length: int, rows: slice) -> Tensor:
         """Apply dropout to x [R, B, ..., Q, C], rows of `length` positions.

@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from adaptlab.engine.compiled import kernels_for
+from adaptlab.engine.fused_products import fused_linear
 from adaptlab.engine.tensors import Float, Int, Shaped
 
 
@@ -54,6 +55,8 @@ def linear(
         return product if bias is None else add(product, bias)
     if bias is not None and bias.shape[0] != groups:  # biases are trained, matrices are shared
         return add(linear(x, weight, None), bias)
+    if (product := fused_linear(x, weight, bias)) is not None:
+        return product
     if groups == 1:
         rows = x.reshape(-1, inputs)  # a slice of positions would be one product per sample
         product = functional.linear(rows, weight[0], None if bias is None else bias[0])

@@ -1,81 +1,11 @@
 /* Operations in one pass over memory, for which torch makes several on a CPU; see compiled.py.
  *
  * Everything is computed in float32. Sums are taken in an order that does not depend on the number
- * of threads. Numbers of bfloat16 are the upper halves of float32.
+ * of threads.
  */
-#include <stdint.h>
-#include <string.h>
+#include "numbers.h"
 
 #define AT_LEAST 16384 /* numbers from which several threads are used */
-
-#ifdef BFLOAT16
-typedef uint16_t number;
-
-static inline float load(const number *from) {
-    uint32_t bits = (uint32_t)*from << 16;
-    float value;
-    memcpy(&value, &bits, 4);
-    return value;
-}
-
-static inline void store(number *to, float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, 4);
-    uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16; /* to nearest, ties to even */
-    *to = value == value ? (uint16_t)rounded : 0x7fc0;
-}
-#else
-typedef float number;
-
-static inline float load(const number *from) { return *from; }
-static inline void store(number *to, float value) { *to = value; }
-#endif
-
-/* e^x for |x| <= 87, to about one unit in the last place: 2^n 2^f with |f| <= 1/2, the latter by
- * Taylor. */
-static inline float exponential(float x) {
-    float n = (x * 1.44269504f + 12582912.0f) - 12582912.0f; /* 3 * 2^22 leaves no fraction */
-    float f = (x - n * 0.693359375f) + n * 2.12194440e-4f;   /* log 2 in two parts */
-    float sum = 1.0f / 5040;
-    sum = sum * f + 1.0f / 720;
-    sum = sum * f + 1.0f / 120;
-    sum = sum * f + 1.0f / 24;
-    sum = sum * f + 1.0f / 6;
-    sum = sum * f + 0.5f;
-    sum = sum * f + 1.0f;
-    sum = sum * f + 1.0f;
-    uint32_t bits = (uint32_t)((int32_t)n + 127) << 23;
-    float power;
-    memcpy(&power, &bits, 4);
-    return sum * power;
-}
-
-#define TWICE_INNER 1.59576912f /* 2 sqrt(2/pi) */
-#define CUBIC 0.044715f
-/* Beyond this GELU is 0 or x to more digits than float32 has. It must be exactly 0: a gradient
- * times 10^-33 is denormal, which takes processors a hundred times as long, and compilers compute
- * it for every number and discard it afterwards. */
-#define FAR 9.5f
-
-static inline float bounded(float x) {
-    x = x > FAR ? FAR : x; /* NaN stays NaN */
-    return x < -FAR ? -FAR : x;
-}
-
-/* x / (1 + e^-z) with z = 2 sqrt(2/pi) (x + 0.044715 x^3) is GELU in its tanh form. */
-static inline float gelu(float x) {
-    float near = bounded(x);
-    float share = 1.0f / (1.0f + exponential(-TWICE_INNER * (near + CUBIC * near * near * near)));
-    return x > -FAR ? x * share : 0.0f * x;
-}
-
-static inline float gelu_slope(float x) {
-    float near = bounded(x), cube = near * near * near;
-    float e = exponential(-TWICE_INNER * (near + CUBIC * cube));
-    float share = 1.0f / (1.0f + e);
-    float slope = share * (1.0f + TWICE_INNER * (near + 3 * CUBIC * cube) * e * share);
-    return near <= -FAR ? 0.0f : slope;
-}
 
 void gelu_forward(const number *x, number *y, int64_t n, int threads) {
 #pragma omp parallel for simd num_threads(threads) schedule(static) if (n > AT_LEAST)
