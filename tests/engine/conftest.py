@@ -31,3 +31,11 @@ def kernels() -> Iterator[None]:
     assert compiled.compile_kernels()
     yield
     compiled.forget_kernels()
+
+
+@pytest.fixture
+def products(kernels: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compute products with compiled kernels, however slow they are here."""
+    from adaptlab.engine import compiled
+
+    monkeypatch.setattr(compiled.Kernels, "has_products", True)

@@ -28,6 +28,7 @@ from torch.nn import functional
 from adaptlab.engine import compiled, grouped
 from adaptlab.engine.activations import gelu
 from adaptlab.engine.compiled import compile_kernels, forget_kernels, kernels_for
+from adaptlab.engine.cross_entropy import MOST_CLASSES, cross_entropy
 from adaptlab.engine.dropout import TrainingStep, dropped
 from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.model import Model
@@ -107,6 +108,43 @@ def test_the_gradient_of_chosen_rows_is_their_sum_whatever_the_threads(dtype: to
     assert near(sums[0], taken.transpose(1, 2) @ incoming.double().view(2, 600, 24), 8)
     assert torch.equal(sums[0], sums[1])
     assert torch.equal(sums[0], sums[2])
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("dtype", DIGITS)
+@pytest.mark.parametrize("classes", [1, 2, 10, 16, 37, MOST_CLASSES])
+def test_losses_and_their_gradient_are_those_of_torch(dtype: torch.dtype, classes: int):
+    logits, incoming = drawn((300, classes), (300,), dtype=dtype)
+    logits[0] *= 100  # exponentials of which are beyond float32
+    targets = torch.arange(300) % classes
+    exact = logits.double().requires_grad_()
+    expected = functional.cross_entropy(exact, targets, reduction="none")
+    (slope,) = torch.autograd.grad(expected, exact, incoming.double())
+    found = cross_entropy(logits.requires_grad_(), targets)
+    assert type(found.grad_fn).__name__ == "_LossesBackward"
+    assert near(found, expected.detach(), 4)
+    assert near(torch.autograd.grad(found, logits, incoming)[0], slope, 4)
+
+
+@pytest.mark.usefixtures("kernels")
+def test_losses_of_what_is_no_number_are_none():
+    logits = torch.zeros(2, 5)
+    logits[0, 3] = torch.nan
+    assert cross_entropy(logits, torch.tensor([1, 1])).isnan().tolist() == [True, False]
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("target", [-1, 5])
+def test_targets_that_are_no_classes_are_refused(target: int):
+    with pytest.raises(IndexError, match="from 0 to 4"):
+        cross_entropy(torch.zeros(2, 5), torch.tensor([1, target]))
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("shape", [(3, MOST_CLASSES + 1), (0, 5)])
+def test_losses_of_many_classes_and_of_nothing_are_left_to_torch(shape: tuple[int, int]):
+    found = cross_entropy(torch.zeros(shape, requires_grad=True), torch.zeros(shape[0]).long())
+    assert type(found.grad_fn).__name__ == "NllLossBackward0"
 
 
 ROWS: dict[str, tuple[Callable[[Tensor], Tensor], int, slice]] = {

@@ -9,10 +9,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from adaptlab.engine import fused_products
-from adaptlab.engine.compiled import forget_kernels
-from adaptlab.engine.fused_products import fused_linear, fused_mlp
+from adaptlab.engine.compiled import Kernels, forget_kernels
+from adaptlab.engine.fused_products import MlpWeights, NormWeights, fused_linear, fused_mlp
 
-pytestmark = pytest.mark.usefixtures("kernels")
+pytestmark = pytest.mark.usefixtures("products")
 
 Sizes = tuple[int, int, int, int, int]
 """Groups, replicates, rows per replicate, inputs and outputs."""
@@ -57,15 +57,59 @@ def mlp_of(sizes: Sizes) -> list[Tensor]:
     return drawn((replicates, rows, width), *layers, dtype=torch.float32)
 
 
-CASES: list[tuple[Callable[..., Tensor | None], Callable[..., Tensor], list[Tensor]]] = [
-    *((fused_linear, plain_linear, linear_of(sizes)) for sizes in LINEAR.values()),
-    *((fused_mlp, plain_mlp, mlp_of(sizes)) for sizes in MLP.values()),
-]
-each_case = pytest.mark.parametrize(
-    ("fused", "plain", "given"),
-    CASES,
-    ids=[*(f"linear, {name}" for name in LINEAR), *(f"MLP, {name}" for name in MLP)],
-)
+def plain_normal(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    normal = functional.layer_norm(x, x.shape[-1:], eps=EPSILON).reshape(
+        len(scale), -1, x.shape[-1]
+    )
+    return (normal * scale.unsqueeze(1) + shift.unsqueeze(1)).view(x.shape)
+
+
+def fused_normal_linear(
+    x: Tensor, scale: Tensor, shift: Tensor, weight: Tensor, bias: Tensor
+) -> Tensor | None:
+    return fused_linear(x, weight, bias, NormWeights(scale, shift, EPSILON))
+
+
+def plain_normal_linear(
+    x: Tensor, scale: Tensor, shift: Tensor, weight: Tensor, bias: Tensor
+) -> Tensor:
+    return plain_linear(plain_normal(x, scale, shift), weight, bias)
+
+
+def fused_mlp_alone(x: Tensor, *weights: Tensor) -> Tensor | None:
+    return fused_mlp(x, MlpWeights(*weights), None, adds=False)
+
+
+def fused_block(x: Tensor, scale: Tensor, shift: Tensor, *weights: Tensor) -> Tensor | None:
+    return fused_mlp(x, MlpWeights(*weights), NormWeights(scale, shift, EPSILON), adds=True)
+
+
+def plain_block(x: Tensor, scale: Tensor, shift: Tensor, *weights: Tensor) -> Tensor:
+    return x + plain_mlp(plain_normal(x, scale, shift), *weights)
+
+
+def with_norm(given: list[Tensor]) -> list[Tensor]:
+    """Return x, scale and shift of its norm, and the weights."""
+    x, *weights = given
+    shape = (len(weights[0]), x.shape[-1])
+    return [x, *drawn(shape, shape, dtype=torch.float32), *weights]
+
+
+EPSILON = 1e-3
+KINDS: dict[str, tuple[Callable[..., Tensor | None], Callable[..., Tensor], bool, bool]] = {
+    "linear": (fused_linear, plain_linear, False, False),
+    "norm and linear": (fused_normal_linear, plain_normal_linear, False, True),
+    "MLP": (fused_mlp_alone, plain_mlp, True, False),
+    "norm, MLP and sum": (fused_block, plain_block, True, True),
+}
+CASES = {
+    f"{kind}, {name}": (fused, plain, with_norm(made) if normal else made)
+    for kind, (fused, plain, is_mlp, normal) in KINDS.items()
+    for name, sizes in (MLP if is_mlp else LINEAR).items()
+    for made in [mlp_of(sizes) if is_mlp else linear_of(sizes)]
+    if made[0].shape[-1] > 1 or not normal
+}
+each_case = pytest.mark.parametrize(("fused", "plain", "given"), CASES.values(), ids=list(CASES))
 
 
 def asking(given: Sequence[Tensor]) -> list[Tensor]:
@@ -144,7 +188,7 @@ def test_a_layer_without_bias_has_none():
 def test_what_is_no_number_stays_in_its_rows():
     given = mlp_of((1, 1, 64, 24, 32))
     given[0][0, 5, 3] = torch.nan
-    found = computed(fused_mlp, given)
+    found = computed(fused_mlp_alone, given)
     assert found.isnan().any(-1).flatten().nonzero().tolist() == [[5]]
 
 
@@ -164,7 +208,8 @@ def layer(sizes: Sizes, dtype: torch.dtype = torch.float32) -> list[Tensor]:
     ids=["bfloat16", "float64", "few rows", "few outputs", "rows that replicates share"],
 )
 def test_what_the_kernels_are_not_made_for_is_left_to_torch(given: list[Tensor]):
-    assert fused_linear(*given) is None
+    x, weight, bias = given
+    assert fused_linear(x, weight, bias) is None
 
 
 def test_large_weights_are_left_to_torch_if_they_are_trained():
@@ -176,7 +221,14 @@ def test_large_weights_are_left_to_torch_if_they_are_trained():
     assert fused_linear(x, weight.detach(), None) is not None
 
 
+def test_on_a_processor_with_narrow_vectors_torch_computes(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Kernels, "has_products", False)
+    x, weight, bias = linear_of((2, 2, 80, 24, 40))
+    assert fused_linear(x, weight, bias) is None
+
+
 def test_without_kernels_torch_computes():
     forget_kernels()
-    assert fused_linear(*linear_of((2, 2, 80, 24, 40))) is None
-    assert fused_mlp(*mlp_of((2, 2, 80, 24, 40))) is None
+    x, weight, bias = linear_of((2, 2, 80, 24, 40))
+    assert fused_linear(x, weight, bias) is None
+    assert fused_mlp_alone(*mlp_of((2, 2, 80, 24, 40))) is None

@@ -24,14 +24,18 @@ class Stream:
     Virtual tokens have None for `rows`: all are kept, and none is recorded. x, `source` and
     `queries` are at the kept positions; `source` is x after the norm, if a hook needs it. `own` are
     the keys and values at all positions.
+
+    With `tokens`, queries, keys and values are those of every token of the vocabulary at each
+    position, [A, V, H, ...], and not looked up yet.
     """
 
     x: Float[Tensor, "A B Q C"]
     source: Float[Tensor, "A2 B Q C"] | None
-    queries: Float[Tensor, "A3 B H Q D"]
+    queries: Float[Tensor, "A3 B2 H Q D"]
     own: KeysValues
     first: int
     rows: slice | None
+    tokens: Int[Tensor, "A4 B N"] | None = None
 
     @property
     def length(self) -> int:
@@ -48,9 +52,17 @@ class Stream:
             self,
             x=grouped.chosen(self.x, going_on),
             source=None if self.source is None else grouped.chosen(self.source, going_on),
-            queries=_chosen_by_head(self.queries, going_on),
-            own=(_chosen_by_head(self.own[0], tokens), _chosen_by_head(self.own[1], tokens)),
+            tokens=tokens,
         )
+
+    def looked_up(self) -> Self:
+        """Return the same stream with queries, keys and values of items."""
+        if self.tokens is None:
+            return self
+        going_on = self.tokens[..., self.rows or EVERY_ROW]
+        keys, values = (_chosen_by_head(table, self.tokens) for table in self.own)
+        queries = _chosen_by_head(self.queries, going_on)
+        return replace(self, queries=queries, own=(keys, values), tokens=None)
 
 
 def _chosen_by_head(table: Tensor, tokens: Tensor) -> Tensor:

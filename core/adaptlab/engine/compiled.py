@@ -9,6 +9,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,13 +18,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-SOURCES = tuple(Path(__file__).with_name(name) for name in ("kernels.c", "products.c"))
+FOLDER = Path(__file__).parent
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = (
     "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-fPIC", "-shared"
 )  # fmt: skip
 WIDE = ("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()
-DEFINED = {torch.float32: (), torch.bfloat16: ("-DBFLOAT16",)}
+BUILDS = {
+    torch.float32: ("kernels.c", "products.c", "attention.c"),
+    torch.bfloat16: ("-DBFLOAT16", "kernels.c"),
+}
 ROWS_A_BLOCK = 64  # rows per partial sum of the gradients of a norm's weights
 COMPILE_SECONDS = 60
 OPENMP = ("libgomp", "libomp", "libiomp")
@@ -35,6 +39,11 @@ class Kernels:
     """The kernels for one dtype; all tensors are contiguous, on the CPU."""
 
     library: ctypes.CDLL
+
+    @property
+    def has_products(self) -> bool:
+        """True if `product` is worth its while on this processor."""
+        return bool(self.library.products_are_fast())
 
     def gelu(self, x: Tensor) -> Tensor:
         """Return GELU of x [...] in its tanh form."""
@@ -82,6 +91,30 @@ class Kernels:
         )  # fmt: skip
         return gradient, None if parts is None else parts.sum(1)
 
+    def losses(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the cross-entropy of targets [N], given logits [N, V].
+
+        The logarithms of the sums of exponentials come with it, in float32.
+        """
+        losses = torch.empty_like(logits[:, 0])
+        sums = torch.empty(len(logits), dtype=torch.float32)
+        self.library.losses_forward(
+            _at(logits), _at(targets), _at(losses), _at(sums), _count(len(logits)),
+            _count(logits.shape[1]), torch.get_num_threads(),
+        )  # fmt: skip
+        return losses, sums
+
+    def losses_backward(
+        self, logits: Tensor, targets: Tensor, sums: Tensor, incoming: Tensor
+    ) -> Tensor:
+        """Return the gradient of logits [N, V] from that of the losses."""
+        gradient = torch.empty_like(logits)
+        self.library.losses_backward(
+            _at(logits), _at(targets), _at(sums), _at(incoming), _at(gradient),
+            _count(len(logits)), _count(logits.shape[1]), torch.get_num_threads(),
+        )  # fmt: skip
+        return gradient
+
     def rows_backward(self, incoming: Tensor, taken: Tensor, vocabulary: int) -> Tensor:
         """Sum the rows of `incoming` [N, C] by `taken` [N]; float32 [V, C]."""
         sums = torch.empty(vocabulary, incoming.shape[-1], dtype=torch.float32)
@@ -96,11 +129,11 @@ class Kernels:
         self.library.dropout(ctypes.byref(argument), _count(replicates), torch.get_num_threads())
 
     def product(
-        self, name: Literal["linear", "mlp"], argument: ctypes.Structure, *, back: bool
+        self, name: Literal["linear", "mlp", "attention"], argument: ctypes.Structure, *, back: bool
     ) -> None:
-        """Compute a linear layer or an MLP as its argument says, or its gradient.
+        """Compute what an argument describes, or its gradient.
 
-        See `fused_products.py`. Only in float32.
+        Only in float32; see `fused_products.py` and `fused_attention.py`.
         """
         threads = torch.get_num_threads()
         needed, compute = self.library[f"{name}_scratch"], self.library[name]
@@ -126,7 +159,7 @@ _PROCESS = _Process()
 def compile_kernels() -> bool:
     """Compile kernels and use them; return True if the machine can.
 
-    Those for float32 take a third of a second; others are compiled when first asked for. Without a
+    Those for float32 take less than a second; others are compiled when first asked for. Without a
     compiler, or if the library brings a second thread pool, torch computes everything as before.
     """
     compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
@@ -157,7 +190,7 @@ def kernels_for(*tensors: Tensor | None) -> Kernels | None:
 
 
 def _kernels_of(dtype: torch.dtype) -> Kernels | None:
-    if _PROCESS.compiler is None or dtype not in DEFINED:
+    if _PROCESS.compiler is None or dtype not in BUILDS:
         return None
     return _made(_PROCESS.compiler, dtype)
 
@@ -166,15 +199,15 @@ def _kernels_of(dtype: torch.dtype) -> Kernels | None:
 def _made(compiler: str, dtype: torch.dtype) -> Kernels | None:
     try:
         with tempfile.TemporaryDirectory(prefix="adaptlab-kernels-") as folder:
-            return Kernels(_compiled(compiler, DEFINED[dtype], Path(folder) / "kernels.so"))
+            return Kernels(_compiled(compiler, BUILDS[dtype], Path(folder) / "kernels.so"))
     except (OSError, subprocess.SubprocessError):
         return None
 
 
-def _compiled(compiler: str, defined: tuple[str, ...], to: Path) -> ctypes.CDLL:
+def _compiled(compiler: str, build: Iterable[str], to: Path) -> ctypes.CDLL:
     subprocess.run(
-        [compiler, *FLAGS, *WIDE, *defined, "-o", str(to), *map(str, SOURCES)],
-        check=True, capture_output=True, timeout=COMPILE_SECONDS,
+        [compiler, *FLAGS, *WIDE, "-o", str(to), *build],
+        check=True, capture_output=True, timeout=COMPILE_SECONDS, cwd=FOLDER,
     )  # fmt: skip
     return ctypes.CDLL(str(to))
 

@@ -44,8 +44,9 @@ from adaptlab.engine.attention import (
     joined,
     until,
 )
-from adaptlab.engine.dropout import TrainingStep, dropped
-from adaptlab.engine.fused_products import fused_mlp
+from adaptlab.engine.dropout import TrainingStep, dropped, masks_of
+from adaptlab.engine.fused_attention import Place, fused_attention
+from adaptlab.engine.fused_products import MlpWeights, NormWeights, fused_linear, fused_mlp
 from adaptlab.engine.plugins import (
     ENGINE_FAMILIES,
     ENGINE_TOKEN_STATES,
@@ -68,6 +69,22 @@ Norm = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 Hidden = Callable[[Callable[[str], Tensor]], Tensor]
 """From the outputs of an MLP's first linear parts, by name, to its hidden features."""
+
+
+@dataclass(frozen=True)
+class LayerNorm:
+    """Layer norm with learned scales and shifts."""
+
+    epsilon: float = 1e-5
+
+    def __call__(
+        self,
+        x: Float[Tensor, "A *N C"],
+        scale: Float[Tensor, "G C"],
+        shift: Float[Tensor, "G2 C"] | None,
+    ) -> Float[Tensor, "R *N C"]:
+        """Normalise the last axis of x, then scale and shift it."""
+        return grouped.layer_norm(x, scale, shift, self.epsilon)
 
 
 def gelu_hidden(part: Callable[[str], Tensor]) -> Tensor:
@@ -237,6 +254,11 @@ class _Model:
     def unembedded(self, x: Float[Tensor, "A B Q C"]) -> Float[Tensor, "R B M V"]:
         """Return the logits for the output of the last layer."""
         x = grouped.picked(x, self.attachments.answer_rows)
+        weights = self.norm_weights("final_norm")
+        if weights is not None and not self.attachments.changes("unembed"):
+            head, bias = self.weights["unembed.weight"], self.weights.get("unembed.bias")
+            if (logits := fused_linear(x, head, bias, weights)) is not None:
+                return logits
         return self.linear("unembed", self.norm("final_norm", x))
 
     @property
@@ -281,6 +303,8 @@ class _Model:
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Apply one layer to content and virtual tokens [R, 1 or B, P, C]."""
         both = self.decoder.attention == "bidirectional"
+        if both or late is not None:
+            content = content.looked_up()
         count = 0 if prompt is None else prompt.shape[2]
         learned, suffix = self.learned_keys_values(layer, count), self.suffix(layer)
         if prompt is not None:
@@ -330,27 +354,44 @@ class _Model:
         The stream has `length` positions.
         """
         name = f"blocks.{layer}.mlp"
+        drops = self.training is not None and self.decoder.dropout and length
+        weights = self.norm_weights(f"{name}.norm")
+        if weights is not None and not self.attachments.changes(name):
+            fused = self.fused_mlp(name, x, weights, adds=not drops)
+            if fused is not None:
+                return grouped.plus(x, self.dropped(name, fused, length, rows)) if drops else fused
         normal = self.norm(f"{name}.norm", x)
         mixed = self.dropped(name, self.mlp(name, normal), length, rows)
         return grouped.plus(x, self.hooked(name, normal, mixed))
 
     def mlp(self, name: str, x: Float[Tensor, "A B Q C"]) -> Float[Tensor, "R B Q C"]:
         """Return the output of the MLP called `name` for normal x."""
-        if self.decoder.hidden is gelu_hidden and (fused := self.fused_mlp(name, x)) is not None:
+        if (fused := self.fused_mlp(name, x, None, adds=False)) is not None:
             return fused
         hidden = self.decoder.hidden(lambda part: self.linear(f"{name}.{part}", x))
         return self.linear(f"{name}.down", hidden)
 
-    def fused_mlp(self, name: str, x: Tensor) -> Tensor | None:
+    def fused_mlp(
+        self, name: str, x: Float[Tensor, "A B Q C"], norm: NormWeights | None, *, adds: bool
+    ) -> Float[Tensor, "A B Q C"] | None:
         """Return the output of an MLP with GELU by one kernel.
 
-        None if there is none for it, or if a method changes it.
+        None if there is none for it, or if a method changes it. See `fused_products.fused_mlp`.
         """
         sites = (f"{name}.up", f"{name}.down")
-        if any(self.attachments.changes(site) for site in sites):
+        if self.decoder.hidden is not gelu_hidden or any(map(self.attachments.changes, sites)):
             return None
-        parts = (f"{site}.{part}" for site in sites for part in ("weight", "bias"))
-        return fused_mlp(x, *map(self.weights.get, parts))
+        parts = [f"{site}.{part}" for site in sites for part in ("weight", "bias")]
+        if any(part not in self.weights for part in parts):
+            return None
+        return fused_mlp(x, MlpWeights(*(self.weights[part] for part in parts)), norm, adds=adds)
+
+    def norm_weights(self, name: str) -> NormWeights | None:
+        """Return the weights of the layer norm called `name`, if it is one."""
+        norm, shift = self.decoder.norm, self.weights.get(f"{name}.bias")
+        if not isinstance(norm, LayerNorm) or shift is None:
+            return None
+        return NormWeights(self.weights[f"{name}.weight"], shift, norm.epsilon)
 
     def dropped(self, name: str, x: Tensor, length: int, rows: slice) -> Tensor:
         """Apply dropout to x [R, B, ..., Q, C], rows of `length` positions.
@@ -366,6 +407,9 @@ class _Model:
     ) -> Float[Tensor, "R B Q HD"]:
         """Attend to learned positions and the stream's own."""
         name, rows = f"blocks.{layer}.attn", stream.rows or EVERY_ROW
+        if (fused := self.fused_attention(name, stream, learned)) is not None:
+            return self.mixed(name, fused, rows)
+        stream = stream.looked_up()
         queries, (keys, values), length = stream.queries, stream.own, stream.length
         scores = by_group(queries, keys.transpose(-1, -2))
         if self.decoder.attention == "causal":
@@ -391,6 +435,37 @@ class _Model:
             return gathered
         if self.recorder is not None:
             self.recorder.record(layer, pattern, scores.softmax(-1))
+        return self.mixed(name, gathered, rows)
+
+    def fused_attention(
+        self, name: str, stream: Stream, learned: list[KeysValues]
+    ) -> Float[Tensor, "R B Q HD"] | None:
+        """Return what a stream of content reads, by one kernel.
+
+        None if there is none for it, or if something reads or changes the pattern.
+        """
+        given, rows = self.attachments, stream.rows
+        if rows is None or self.decoder.attention != "causal" or self.recorder is not None:
+            return None
+        if given.suffixes or given.late_prompt is not None or given.label_scales:
+            return None
+        first, _, step = rows.indices(stream.length)
+        if step != 1:
+            return None
+        before = None
+        if learned:
+            before = joined([k for k, _ in learned], -2), joined([v for _, v in learned], -2)
+        masks = None
+        if self.training is not None and self.decoder.dropout:
+            site = f"{name}.pattern"
+            masks = masks_of(self.decoder.dropout, self.training, site, stream.length, rows)
+        place = Place(stream.tokens, first, masks)
+        return fused_attention(stream.queries, stream.own, before, place)
+
+    def mixed(
+        self, name: str, gathered: Float[Tensor, "R B Q HD"], rows: slice
+    ) -> Float[Tensor, "R B Q HD"]:
+        """Return what a layer's content has read, as a method changes it."""
         mix = self.attachments.mixes.get(f"{name}.mix")
         if mix is None:
             return gathered

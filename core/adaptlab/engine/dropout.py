@@ -55,7 +55,12 @@ def dropped(
     x holds the `rows` of `length` positions; a position's mask does not depend on which rows are
     computed. Replicates of one seed share masks.
     """
-    draws = stream(f"dropout/{name}")
-    masks = Masks(rate, draws, at.step, at.seeds, at.first_item, length, rows)
+    masks = masks_of(rate, at, name, length, rows)
     fused = fused_dropout(x, masks)
     return masks.applied(x) if fused is None else fused
+
+
+def masks_of(rate: float, at: TrainingStep, name: str, length: int, rows: slice) -> Masks:
+    """Return the masks of the rows of a site; see `dropped`."""
+    draws = stream(f"dropout/{name}")
+    return Masks(rate, draws, at.step, at.seeds, at.first_item, length, rows)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from adaptlab.engine.cross_entropy import cross_entropy
 from adaptlab.engine.grouped import lifted
 from adaptlab.engine.plugins import ENGINE_MASKS
 from adaptlab.engine.tensors import Bool, Float, Int
@@ -98,9 +99,7 @@ class Items:
     def token_losses(self, logits: Float[Tensor, "A B M V"]) -> Float[Tensor, "A B M"]:
         """Return the cross-entropy of every target, 0 where it is not counted."""
         targets = lifted(self.targets, len(logits))
-        losses = functional.cross_entropy(
-            logits.flatten(0, 2), targets.flatten(), reduction="none"
-        ).view(targets.shape)
+        losses = cross_entropy(logits.flatten(0, 2), targets.flatten()).view(targets.shape)
         if self.counted is None:
             return losses
         return torch.where(lifted(self.counted, len(logits)), losses, 0)

@@ -3,7 +3,8 @@
  * Everything is computed in float32. Sums are taken in an order that does not depend on the number
  * of threads.
  */
-#include "numbers.h"
+#include "draws.h"
+#include "norms.h"
 
 #define AT_LEAST 16384 /* numbers from which several threads are used */
 
@@ -27,18 +28,8 @@ void norm_forward(const number *x, const number *w, const number *b, number *y, 
         const number *in = x + row * width, *scale = w + row / rows * width;
         const number *shift = b ? b + row / rows * width : 0;
         number *out = y + row * width;
-        float sum = 0, squares = 0;
-#pragma omp simd reduction(+:sum)
-        for (int64_t i = 0; i < width; i++) sum += load(in + i);
-        float middle = sum / width;
-#pragma omp simd reduction(+:squares)
-        for (int64_t i = 0; i < width; i++) {
-            float off = load(in + i) - middle;
-            squares += off * off;
-        }
-        float steep = 1.0f / __builtin_sqrtf(squares / width + epsilon);
-        mean[row] = middle;
-        inverse[row] = steep;
+        const float middle = mean[row] = mean_of(in, width);
+        const float steep = inverse[row] = inverse_of(in, middle, width, epsilon);
         if (shift) {
 #pragma omp simd
             for (int64_t i = 0; i < width; i++)
@@ -65,30 +56,60 @@ void norm_backward(const number *x, const number *w, const number *dy, const flo
             int64_t row = group * rows + at;
             const number *in = x + row * width, *given = dy + row * width;
             number *out = dx + row * width;
-            float middle = mean[row], steep = inverse[row], first = 0, second = 0;
-#pragma omp simd reduction(+:first,second)
-            for (int64_t i = 0; i < width; i++) {
-                float normal = (load(in + i) - middle) * steep;
-                float scaled = load(given + i) * load(scale + i);
-                first += scaled;
-                second += scaled * normal;
-            }
-            first /= width;
-            second /= width;
-#pragma omp simd
-            for (int64_t i = 0; i < width; i++) {
-                float normal = (load(in + i) - middle) * steep;
-                float scaled = load(given + i) * load(scale + i);
-                store(out + i, steep * (scaled - first - normal * second));
-            }
-            if (!sums) continue;
-#pragma omp simd
-            for (int64_t i = 0; i < width; i++) {
-                float normal = (load(in + i) - middle) * steep;
-                scales[i] += load(given + i) * normal;
-                shifts[i] += load(given + i);
-            }
+            norm_row_back(in, scale, given, mean[row], inverse[row], out, width);
+            if (sums) norm_sums(in, given, mean[row], inverse[row], scales, shifts, width);
         }
+    }
+}
+
+#define MOST_CLASSES 512
+#define TOGETHER 16
+
+/* Copies a row in whole vectors, and returns the logarithm of the sum of its exponentials. */
+static float log_sum(const number *logits, float *row, int64_t classes, int64_t all) {
+    float most = -__builtin_inff(), sum = 0;
+    for (int64_t j = 0; j < classes; j++) row[j] = load(logits + j);
+    for (int64_t j = classes; j < all; j++) row[j] = most;
+#pragma omp simd reduction(max:most)
+    for (int64_t j = 0; j < all; j++) most = row[j] > most ? row[j] : most;
+#pragma omp simd reduction(+:sum)
+    for (int64_t j = 0; j < all; j++) {
+        const float below = row[j] - most; /* NaN stays NaN */
+        sum += below < -87.0f ? 0.0f : exponential(below < -87.0f ? -87.0f : below);
+    }
+    return most + __builtin_logf(sum);
+}
+
+static int64_t in_whole(int64_t classes) {
+    return (classes + TOGETHER - 1) / TOGETHER * TOGETHER;
+}
+
+/* The cross-entropy of targets [N] under logits [N, V], with the logarithms of their sums. */
+void losses_forward(const number *logits, const int64_t *targets, number *losses, float *sums,
+                    int64_t rows, int64_t classes, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static) if (rows * classes > AT_LEAST)
+    for (int64_t i = 0; i < rows; i++) {
+        float row[MOST_CLASSES];
+        sums[i] = log_sum(logits + i * classes, row, classes, in_whole(classes));
+        store(losses + i, sums[i] - row[targets[i]]);
+    }
+}
+
+void losses_backward(const number *logits, const int64_t *targets, const float *sums,
+                     const number *given, number *gradient, int64_t rows, int64_t classes,
+                     int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static) if (rows * classes > AT_LEAST)
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t all = in_whole(classes);
+        float row[MOST_CLASSES];
+        for (int64_t j = 0; j < classes; j++) row[j] = load(logits + i * classes + j) - sums[i];
+        for (int64_t j = classes; j < all; j++) row[j] = 0;
+#pragma omp simd
+        for (int64_t j = 0; j < all; j++)
+            row[j] = row[j] < -87.0f ? 0.0f : exponential(row[j] < -87.0f ? -87.0f : row[j]);
+        row[targets[i]] -= 1.0f;
+        for (int64_t j = 0; j < classes; j++)
+            store(gradient + i * classes + j, row[j] * load(given + i));
     }
 }
 
@@ -122,19 +143,6 @@ struct Dropout { /* as in fused_dropout.py */
     int64_t from[5], to[5];              /* strides of x and y: replicate, item, head, row, column */
     uint32_t items, heads, rows, columns;
 };
-
-static inline uint64_t mixed(uint64_t value) { /* SplitMix64, as in counter.py */
-    value += 0x9E3779B97F4A7C15ULL;
-    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    value = (value ^ (value >> 27)) * 0x94D049BB133111EBULL;
-    return value ^ (value >> 31);
-}
-
-static inline number drop(number value, uint64_t counters, int64_t below, float share) {
-    number kept;
-    store(&kept, load(&value) / share);
-    return (int64_t)(mixed(counters) >> 1) < below ? 0 : kept;
-}
 
 /* y from x: values are zeroed where their draws are below a limit, and the others scaled up. The
  * gradient is the same function of the gradient. */

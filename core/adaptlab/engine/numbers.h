@@ -1,6 +1,8 @@
 /* Numbers of one dtype, and GELU; what is computed is float32. Numbers of bfloat16 are the upper
  * halves of float32.
  */
+#pragma once
+
 #include <stdint.h>
 #include <string.h>
 

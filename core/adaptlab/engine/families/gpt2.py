@@ -1,9 +1,6 @@
 """The forward pass of GPT-2."""
 
-from functools import partial
-
-from adaptlab.engine import grouped
-from adaptlab.engine.decoder import Decoder, decoding, gelu_hidden
+from adaptlab.engine.decoder import Decoder, LayerNorm, decoding, gelu_hidden
 from adaptlab.families.gpt2 import GPT2
 
 
@@ -14,6 +11,6 @@ def decoder(family: GPT2) -> Decoder:
         layers=family.layers,
         heads=family.heads,
         key_value_heads=family.heads,
-        norm=partial(grouped.layer_norm, epsilon=family.norm_epsilon),
+        norm=LayerNorm(family.norm_epsilon),
         hidden=gelu_hidden,
     )

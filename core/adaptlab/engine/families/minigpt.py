@@ -1,7 +1,6 @@
 """The forward pass of miniGPT."""
 
-from adaptlab.engine import grouped
-from adaptlab.engine.decoder import Decoder, decoding, gelu_hidden
+from adaptlab.engine.decoder import Decoder, LayerNorm, decoding, gelu_hidden
 from adaptlab.families.minigpt import MiniGPT
 
 
@@ -12,7 +11,7 @@ def decoder(family: MiniGPT) -> Decoder:
         layers=family.layers,
         heads=family.heads,
         key_value_heads=family.heads,
-        norm=grouped.layer_norm,
+        norm=LayerNorm(),
         hidden=gelu_hidden,
         attention_norm=family.attention_norm,
         attention=family.attention,

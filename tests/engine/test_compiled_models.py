@@ -1,0 +1,114 @@
+"""Whole models computed by kernels, against torch in float64."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from tests.engine.making import (
+    ANYWHERE,
+    SMALL,
+    SMALL_OF_EACH,
+    VARIANTS,
+    adaptation,
+    base_tensors,
+    items,
+    perturbed,
+    sized,
+    trainables,
+)
+from torch import Tensor
+
+from adaptlab.engine import decoder
+from adaptlab.engine.dropout import training_step
+from adaptlab.engine.loss import mean_losses
+from adaptlab.engine.model import Model
+from adaptlab.engine.plan import Plan
+
+pytestmark = pytest.mark.usefixtures("products")
+
+NEVER = 10**9
+FAMILIES = ("minigpt", "gpt2", "llama")
+TRAINED = [name for name in (*ANYWHERE, *VARIANTS) if sized(name).trains]
+FUSED = {"_LinearBackward", "_MlpBackward", "_AttendedBackward", "_LossesBackward"}
+
+
+def functions_of(loss: Tensor) -> set[str]:
+    """Return the names of what a loss was computed by."""
+    found, left = set[object](), [loss.grad_fn]
+    while left:
+        function = left.pop()
+        if function is not None and function not in found:
+            found.add(function)
+            left.extend(further for further, _ in function.next_functions)
+    return {type(function).__name__ for function in found}
+
+
+def losses_and_gradients(
+    plan_of: Callable[[str], Plan], groups: int, precision: str, step: int | None = None
+) -> tuple[Tensor, list[Tensor]]:
+    cast: Callable[[Tensor], Tensor] = Tensor.double if precision == "float64" else Tensor.float
+    plan, exact = plan_of(precision), plan_of("float64")
+    given = base_tensors(exact, groups)
+    start = perturbed(exact, trainables(exact, given).tensors)
+    trained = {name: cast(t.detach()).requires_grad_() for name, t in start.items()}
+    model = Model(plan, {name: cast(t) for name, t in given.items()}, trained)
+    at = None if step is None else training_step(plan, step)
+    losses = mean_losses(model, items(plan, 40), plan.replicates, at)
+    if not trained:
+        return losses, []
+    slopes = torch.autograd.grad(losses.sum(), list(trained.values()), retain_graph=True)
+    return losses, list(slopes)
+
+
+def agree(plan_of: Callable[[str], Plan], groups: int, step: int | None = None) -> Tensor:
+    """Check kernels against torch, and return the losses by kernels."""
+    expected, gradients = losses_and_gradients(plan_of, groups, "float64", step)
+    losses, ours = losses_and_gradients(plan_of, groups, "float32", step)
+    assert torch.allclose(losses.double(), expected, rtol=2e-5, atol=0)
+    largest = max((float(each.abs().max()) for each in gradients), default=0.0)
+    for one, right in zip(ours, gradients, strict=True):
+        assert torch.allclose(one.double(), right, rtol=2e-3, atol=2e-5 * largest)
+    return losses
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("by_token", [True, False])
+def test_losses_and_gradients_are_those_of_torch(
+    monkeypatch: pytest.MonkeyPatch, name: str, family: str, groups: int, by_token: bool
+):
+    method = sized(name).model_dump(mode="json")
+    monkeypatch.setattr(decoder, "ITEMS_PER_TOKEN", 0 if by_token else NEVER)
+
+    def plan_of(precision: str) -> Plan:
+        return adaptation(
+            method,
+            family=SMALL_OF_EACH[family],
+            base_replicates=2,
+            tuning={"trials": 2},
+            training={"precision": precision, "steps": 4, "batch_size": 3},
+        )
+
+    agree(plan_of, groups)
+
+
+@pytest.mark.parametrize("pads", [0, 1])
+def test_with_dropout_as_well(pads: int):
+    family = SMALL.model_copy(update={"dropout": 0.3, "pad_positions": pads})
+
+    def plan_of(precision: str) -> Plan:
+        training = {"precision": precision, "steps": 4, "batch_size": 3}
+        return adaptation("full_finetuning", family=family, training=training)
+
+    losses = agree(plan_of, 1, step=3)
+    assert functions_of(losses) >= {*FUSED, "_DroppedBackward"}
+
+
+def test_a_model_from_scratch_is_computed_by_every_kernel():
+    def plan_of(precision: str) -> Plan:
+        training = {"precision": precision, "steps": 4, "batch_size": 3}
+        return adaptation("full_finetuning", family=SMALL, training=training)
+
+    losses, _ = losses_and_gradients(plan_of, 1, "float32")
+    assert functions_of(losses) >= FUSED
