@@ -27,11 +27,16 @@ class GpuLoad(Value):
 
 
 class WorkerLoad(Value):
-    """Memory of a worker with its trainers, of its machine and its GPUs."""
+    """Memory of a worker with its trainers, of its machine and its GPUs.
+
+    `has_compiler` is false if the machine has no C compiler, without which training on a CPU takes
+    longer. It is null for workers of older versions.
+    """
 
     memory_used_bytes: Bytes
     machine_memory_bytes: Bytes
     machine_memory_available_bytes: Bytes
+    has_compiler: bool | None = None
     gpus: Annotated[tuple[GpuLoad, ...], Field(max_length=MOST_GPUS)] = ()
 
 

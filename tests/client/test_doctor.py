@@ -9,11 +9,19 @@ from pathlib import Path
 import pytest
 from tests.client.conftest import Address, Invoke
 
+from adaptlab.c_compiler import WHAT_IT_COSTS
 from adaptlab_answers.people import Me
 from adaptlab_answers.server import Expiry
 from adaptlab_client import Client
 from adaptlab_client.errors import NoServer
-from adaptlab_client.machine.doctor import Finding, examine, of_clock, of_expiry, of_rights
+from adaptlab_client.machine.doctor import (
+    Finding,
+    examine,
+    of_clock,
+    of_compiler,
+    of_expiry,
+    of_rights,
+)
 from adaptlab_client.machine.hardware import torch_here
 from adaptlab_client.transport import credentials
 from adaptlab_client.transport.connection import Retries
@@ -21,12 +29,12 @@ from adaptlab_client.transport.connection import Retries
 NOW = datetime(2027, 3, 1, tzinfo=UTC)
 
 
-OF_THE_MACHINE = ("trainers", "disk")
+OF_THE_MACHINE = ("trainers", "disk", "compiler")
 """Checks whose state depends on where the tests run."""
 
 
 def without_torch(client: Client | Exception, home: Path) -> dict[str, Finding]:
-    """All findings but the last, for which torch would be loaded."""
+    """All findings but the last two, for which torch would be loaded."""
 
     def connect() -> Client:
         if isinstance(client, Exception):
@@ -46,6 +54,7 @@ def test_a_machine_in_order_is_told_what_it_has(invoke: Invoke, tmp_path: Path) 
     assert list(found) == [
         *("log-in file", "server", "clock", "database"),
         *("token", "versions", "expiry", "workers", "trainers", "disk", "torch"),
+        "compiler",
     ]
     states = {check: one["state"] for check, one in found.items() if check not in OF_THE_MACHINE}
     assert states == dict.fromkeys(states, "ok") | {"workers": "warn"}
@@ -116,6 +125,14 @@ def test_a_token_that_will_not_do_for_long_is_told(
         {"user": "ada", "is_admin": False, "token": token, "projects": [], "usage": usage}
     )
     assert of_rights(me, NOW).state == state
+
+
+def test_a_missing_compiler_is_told_with_what_it_costs() -> None:
+    assert of_compiler("/usr/bin/cc", trains_here=True).found == "/usr/bin/cc"
+    told = of_compiler(None, trains_here=True)
+    assert (told.state, told.found) == ("warn", f"none, so {WHAT_IT_COSTS}")
+    assert "gcc" in told.next_step
+    assert of_compiler(None, trains_here=False).state == "ok"
 
 
 def test_a_torch_that_does_not_load_is_told() -> None:

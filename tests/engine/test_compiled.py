@@ -25,6 +25,7 @@ from tests.engine.resumed import spec
 from torch import Tensor
 from torch.nn import functional
 
+from adaptlab.c_compiler import c_compiler
 from adaptlab.engine import compiled, grouped
 from adaptlab.engine.activations import gelu
 from adaptlab.engine.compiled import compile_kernels, forget_kernels, kernels_for
@@ -250,8 +251,8 @@ def test_kernels_of_another_dtype_are_compiled_when_they_are_asked_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     another = tmp_path / "another"  # whose kernels this process has not made yet
-    another.symlink_to(next(filter(None, map(shutil.which, compiled.COMPILERS))))
-    monkeypatch.setattr(compiled.shutil, "which", lambda name: str(another))
+    another.symlink_to(c_compiler() or "")
+    monkeypatch.setattr(compiled, "c_compiler", lambda: str(another))
     asked: list[Sequence[str]] = []
     run_it = subprocess.run
 
@@ -272,7 +273,7 @@ def test_kernels_of_another_dtype_are_compiled_when_they_are_asked_for(
 def test_a_machine_that_cannot_compile_goes_on_with_torch(
     monkeypatch: pytest.MonkeyPatch, found: str | None
 ):
-    monkeypatch.setattr(compiled.shutil, "which", lambda name: found)
+    monkeypatch.setattr(compiled, "c_compiler", lambda: found)
     assert not compile_kernels()
     assert kernels_for(torch.ones(1)) is None
 

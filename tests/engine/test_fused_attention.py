@@ -211,6 +211,17 @@ def test_what_the_kernel_is_not_made_for_is_left_to_torch(case: Case):
     assert fused_attention(more, (keys, values), None, case.place) is None
 
 
+@pytest.mark.parametrize("token", [-1, 5])
+def test_tokens_that_no_table_has_are_left_to_torch(token: int):
+    case = CASES["tokens"]
+    queries, keys, values = case.given()
+    tokens = case.place.tokens
+    assert tokens is not None
+    tokens[1, 0, 2] = token
+    place = Place(tokens, case.place.first_row, None)
+    assert fused_attention(queries, (keys, values), None, place) is None
+
+
 def test_gradients_of_what_replicates_share_are_left_to_torch():
     case = CASES["replicates that share content"]
     queries, keys, values, *learned = case.given()

@@ -22,6 +22,7 @@ from tests.pages.visitors import (
     overflows_nowhere,
 )
 
+from adaptlab.c_compiler import WHAT_IT_COSTS
 from adaptlab_api.app import create_app
 from adaptlab_db.tables import User, Worker
 from adaptlab_services.lifecycle import workers
@@ -98,6 +99,7 @@ def test_a_worker_is_shown_with_its_memory_and_its_gpus(
         "memory_used_bytes": 3 * 2**30,
         "machine_memory_bytes": 125 * 2**30,
         "machine_memory_available_bytes": 100 * 2**30,
+        "has_compiler": None,
         "gpus": [{**card, "memory_used_bytes": 2 * 2**30, "busy": 0.755}],
     }
     told = ("3.0 GiB , 100.0 GiB of 125.0 GiB free", "<i>H200</i> : 2.0 GiB of 140.0 GiB, 75.5")
@@ -109,6 +111,28 @@ def test_a_worker_is_shown_with_its_memory_and_its_gpus(
         assert [text in page for text in told] == [load is reported] * 2
         (listed,) = signed_in.get("/v1/workers").json()["data"]
         assert (listed["load"] == reported) == (load is reported)
+
+
+@pytest.mark.parametrize(
+    ("has_compiler", "gpus", "told"),
+    [(False, 0, True), (False, 1, False), (True, 0, False), (None, 0, False)],
+)
+def test_a_worker_on_a_cpu_without_a_compiler_is_told_what_that_costs(
+    signed_in: TestClient,
+    worker: MadeUpWorker,
+    sessions: Sessions,
+    has_compiler: bool | None,
+    gpus: int,
+    told: bool,
+) -> None:
+    card = {"index": 0, "name": "H200", "memory_bytes": 9, "memory_used_bytes": 2, "busy": None}
+    memory = ("memory_used_bytes", "machine_memory_bytes", "machine_memory_available_bytes")
+    load = {**dict.fromkeys(memory, 5), "has_compiler": has_compiler, "gpus": [card] * gpus}
+    worker.come("cpu")
+    with sessions.begin() as session:
+        session.execute(update(Worker).values(load=load))
+    said = f"It has no C compiler, so {WHAT_IT_COSTS}."
+    assert (said in shown(signed_in)) == told
 
 
 def test_a_queue_that_nobody_serves_is_warned_of(

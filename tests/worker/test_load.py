@@ -15,6 +15,7 @@ from tests.watching import until
 from adaptlab_answers.server import WorkerLoad
 from adaptlab_services.errors import LedgerRefused, LedgerUnreachable
 from adaptlab_services.leases.leases import Ledger
+from adaptlab_worker import load
 from adaptlab_worker.load import Gpus, LoadReporter, measured
 
 GIB = 2**30
@@ -91,6 +92,12 @@ def test_children_count_as_memory_of_the_worker() -> None:
     assert after.memory_used_bytes - before.memory_used_bytes > 2**26
     assert psutil.Process(os.getpid()).memory_info().rss <= after.memory_used_bytes
     assert 0 < after.machine_memory_available_bytes <= after.machine_memory_bytes
+
+
+@pytest.mark.parametrize("compiler", ["/usr/bin/cc", None])
+def test_a_compiler_is_reported(monkeypatch: pytest.MonkeyPatch, compiler: str | None) -> None:
+    monkeypatch.setattr(load, "c_compiler", lambda: compiler)
+    assert measured(Gpus({}, library())).has_compiler == (compiler is not None)
 
 
 @dataclass

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import psutil
 
+from adaptlab.c_compiler import c_compiler
 from adaptlab_answers.server import MOST_GPUS, GpuLoad, WorkerLoad
 from adaptlab_services.errors import LedgerRefused, LedgerUnreachable
 from adaptlab_services.leases.leases import Ledger
@@ -141,6 +142,7 @@ def measured(gpus: Gpus) -> WorkerLoad:
         memory_used_bytes=sum(map(_resident, (own, *own.children(recursive=True)))),
         machine_memory_bytes=machine,
         machine_memory_available_bytes=min(machine, psutil.virtual_memory().available),
+        has_compiler=c_compiler() is not None,
         gpus=gpus.loads(),
     )
 

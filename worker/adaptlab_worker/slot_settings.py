@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from adaptlab.c_compiler import COMPILERS, WHAT_IT_COSTS, c_compiler
 from adaptlab.specs.memory import USABLE
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.settings import Settings
@@ -83,6 +84,7 @@ def _trainer_options(
             settings.model_roots[alias],
         )
     keep_compiled_python()
+    _say_what_slows()
     _say_what_confines(user, limits)
     options = TrainerOptions(
         threads=threads,
@@ -110,6 +112,17 @@ def _limits(settings: Settings) -> Limits:
         connections=MULTI_PROCESS_SERVICE in os.environ,
         files=files,
     )
+
+
+def _say_what_slows() -> None:
+    """Warn of a machine without a C compiler, if it trains on its CPU."""
+    if c_compiler() is None and not any(map(Path.exists, GPU_DEVICES)):
+        log.warning(
+            "this machine has no C compiler (%s), so trainers leave everything to torch, and %s; "
+            "install one, such as gcc, and start the worker again",
+            ", ".join(COMPILERS),
+            WHAT_IT_COSTS,
+        )
 
 
 def _say_what_confines(user: TrainerUser | None, limits: Limits) -> None:

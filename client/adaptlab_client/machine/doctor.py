@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
+from adaptlab.c_compiler import COMPILERS, WHAT_IT_COSTS, c_compiler
 from adaptlab.values import Value
 from adaptlab_answers.people import Me
 from adaptlab_answers.server import Expiry
@@ -21,7 +22,12 @@ from adaptlab_client.errors import (
     UnexpectedAnswer,
     UnsafeFile,
 )
-from adaptlab_client.machine.hardware import gpus_of_the_driver, landlock_version, torch_here
+from adaptlab_client.machine.hardware import (
+    Torch,
+    gpus_of_the_driver,
+    landlock_version,
+    torch_here,
+)
 from adaptlab_client.transport import credentials
 
 State = Literal["ok", "warn", "fail"]
@@ -59,7 +65,9 @@ def examine(
     yield from _of_server(connect)
     yield _trainers()
     yield _disk(scratch)
-    yield _torch()
+    torch = torch_here()
+    yield _torch(torch)
+    yield of_compiler(c_compiler(), trains_here=torch is not None and not torch.gpus)
 
 
 def _log_in_file(environment: Mapping[str, str]) -> Finding:
@@ -217,8 +225,8 @@ def _trainers() -> Finding:
     return _warn("trainers", found, step)
 
 
-def _torch() -> Finding:
-    torch, of_driver = torch_here(), gpus_of_the_driver()
+def _torch(torch: Torch | None) -> Finding:
+    of_driver = gpus_of_the_driver()
     if torch is None:
         return _ok("torch", "not installed: this machine can use a server, but not run a worker")
     if torch.fault is not None:
@@ -231,6 +239,19 @@ def _torch() -> Finding:
         found = f"{torch.version} sees no GPU, but the driver reports {'; '.join(of_driver)}"
         return _warn("torch", found, step)
     return _ok("torch", f"{torch.version}; no GPU, so a worker here trains on the CPU")
+
+
+def of_compiler(found: str | None, *, trains_here: bool) -> Finding:
+    """Return whether a worker could compile its kernels.
+
+    `trains_here` is true if a worker here would train on the CPU.
+    """
+    if found is not None:
+        return _ok("compiler", found)
+    if not trains_here:
+        return _ok("compiler", "none, and none is needed")
+    step = f"Install a C compiler ({', '.join(COMPILERS)}) and start the worker again."
+    return _warn("compiler", f"none, so {WHAT_IT_COSTS}", step)
 
 
 def _first_line(error: Exception) -> str:

@@ -6,7 +6,6 @@ Without them torch computes everything, to the same accuracy.
 
 import ctypes
 import platform
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable
@@ -18,8 +17,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from adaptlab.c_compiler import c_compiler
+
 FOLDER = Path(__file__).parent
-COMPILERS = ("cc", "gcc", "clang")
 FLAGS = (
     "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-fPIC", "-shared"
 )  # fmt: skip
@@ -162,7 +162,7 @@ def compile_kernels() -> bool:
     Those for float32 take less than a second; others are compiled when first asked for. Without a
     compiler, or if the library brings a second thread pool, torch computes everything as before.
     """
-    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
+    compiler = c_compiler()
     if compiler is None or not _MAPS.exists() or _made(compiler, torch.float32) is None:
         return False
     if _thread_pools() != 1:  # a second one would compete with torch's for the processors

@@ -20,7 +20,8 @@ def cross_entropy(logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"]) -> Fl
     Raises:
         IndexError: a target is not among the classes.
     """
-    if logits.shape[1] > MOST_CLASSES or kernels_for(logits) is None or not len(targets):
+    usual = logits.shape[1] <= MOST_CLASSES and len(targets) and targets.dtype == torch.int64
+    if not usual or kernels_for(logits) is None:
         return functional.cross_entropy(logits, targets, reduction="none")
     losses: Tensor = _Losses.apply(logits, targets)  # pyright: ignore[reportUnknownMemberType, reportAssignmentType]
     return losses

@@ -254,10 +254,10 @@ class _Model:
     def unembedded(self, x: Float[Tensor, "A B Q C"]) -> Float[Tensor, "R B M V"]:
         """Return the logits for the output of the last layer."""
         x = grouped.picked(x, self.attachments.answer_rows)
-        weights = self.norm_weights("final_norm")
-        if weights is not None and not self.attachments.changes("unembed"):
-            head, bias = self.weights["unembed.weight"], self.weights.get("unembed.bias")
-            if (logits := fused_linear(x, head, bias, weights)) is not None:
+        norm, head = self.norm_weights("final_norm"), self.weights.get("unembed.weight")
+        if norm is not None and head is not None and not self.attachments.changes("unembed"):
+            logits = fused_linear(x, head, self.weights.get("unembed.bias"), norm)
+            if logits is not None:
                 return logits
         return self.linear("unembed", self.norm("final_norm", x))
 

@@ -105,7 +105,16 @@ def _is_usual(given: Sequence[Tensor], place: Place) -> bool:
         and all(each.shape[1] == 1 for each in learned)
         and all(replicates % len(each) == 0 for each in (*given, *_tokens(place)))
         and (seeds is None or (len(seeds) == replicates and seeds.is_contiguous()))
+        and all(_can_be_read(tokens, own[1].shape[1]) for tokens in _tokens(place))
     )
+
+
+def _can_be_read(tokens: Tensor, vocabulary: int) -> bool:
+    """Return True if a kernel finds every token in a table."""
+    if tokens.dtype != torch.int64 or tokens.stride(-1) != 1 or not tokens.numel():
+        return False
+    least, most = tokens.aminmax()
+    return int(least) >= 0 and int(most) < vocabulary
 
 
 class _Attended(torch.autograd.Function):

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from adaptlab.c_compiler import WHAT_IT_COSTS
 from adaptlab_answers.server import WorkerView
 from adaptlab_api.pages.rendering.formats import method_title, words
 from adaptlab_services.leases import queues
@@ -39,6 +40,7 @@ def worker_page(session: Session) -> dict[str, object]:
         "queues": views,
         "unserved": tuple(queue.name for queue in views if queue.queued and not queue.takers),
         "poll": POLL,
+        "without_compiler": WHAT_IT_COSTS,
     }
 
 

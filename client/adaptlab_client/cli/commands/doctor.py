@@ -29,7 +29,7 @@ def doctor(
     ] = Path(".adaptlab"),
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Check the server, the token and this machine's clock, versions, disk and torch.
+    """Check the server, the token and this machine's clock, versions, disk, torch and compiler.
 
     Each line is ok, warn or fail, with the next step. Exits with 0 unless a check failed.
     """
