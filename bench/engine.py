@@ -1,12 +1,14 @@
 """The engine: replicates in one pass against plain models in turn."""
 
 import statistics
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from adaptlab.engine import decoder
 from adaptlab.engine.allocate import allocate
 from adaptlab.engine.allocator import keep_freed_memory
 from adaptlab.engine.compiled import compile_kernels
@@ -79,6 +81,7 @@ def measure() -> Section:
             *in_each_precision(peaks, lambda precision: pretraining(ONE, precision)),
             in_float32(peaks, DROPPED),
             dropout_against_none(ONE),
+            dropout_by_item(ONE),
             *in_each_precision(peaks, prefixes),
             *in_each_precision(peaks, lambda precision: pretraining(FOUR, precision)),
             dropout_against_none(FOUR),
@@ -132,6 +135,27 @@ def against(
         compared,
         replicates,
         contest.steps,
+    )
+
+
+def dropout_by_item(named: Row) -> Figure:
+    """Compare steps with and without dropout, both with every item on its own.
+
+    Without dropout, items could share what the first layer computes of a token.
+    """
+    plain = pretraining(named, "float32")
+    step = stepper(plain.plan, plain.base)
+
+    def by_item() -> None:
+        shared, decoder.ITEMS_PER_TOKEN = decoder.ITEMS_PER_TOKEN, sys.maxsize
+        step()
+        decoder.ITEMS_PER_TOKEN = shared
+
+    return against(
+        pretraining(with_dropout(named), "float32"),
+        "dropout 0.1",
+        ("ours without dropout, no layer computed by token", by_item),
+        "at least 0.9 times",
     )
 
 

@@ -1,5 +1,6 @@
 """Whole models computed by kernels, against torch in float64."""
 
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -27,7 +28,11 @@ from adaptlab.engine.plan import Plan
 pytestmark = pytest.mark.usefixtures("products")
 
 NEVER = 10**9
-FAMILIES = ("minigpt", "gpt2", "llama")
+PLACES = [
+    *itertools.product(["minigpt"], [1, 2], [True, False]),
+    *itertools.product(["gpt2", "llama"], [2], [True]),
+]
+"""Families, groups of the base, and whether the first layer is computed by token."""
 TRAINED = [name for name in (*ANYWHERE, *VARIANTS) if sized(name).trains]
 FUSED = {"_LinearBackward", "_MlpBackward", "_AttendedBackward", "_LossesBackward"}
 
@@ -71,10 +76,8 @@ def agree(plan_of: Callable[[str], Plan], groups: int, step: int | None = None) 
     return losses
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("name", TRAINED)
-@pytest.mark.parametrize("groups", [1, 2])
-@pytest.mark.parametrize("by_token", [True, False])
+@pytest.mark.parametrize(("family", "groups", "by_token"), PLACES)
 def test_losses_and_gradients_are_those_of_torch(
     monkeypatch: pytest.MonkeyPatch, name: str, family: str, groups: int, by_token: bool
 ):
