@@ -9,7 +9,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from adaptlab.engine.compiled import are_compiled, compile_kernels, forget_kernels
 
 SIZE = 2048
-ROUNDS = 7
+ROUNDS = 40
+"""So many that a neighbour does not disturb all."""
 
 
 def peak(dtype: torch.dtype, device: str = "cpu", size: int = SIZE) -> float:
