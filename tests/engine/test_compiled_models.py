@@ -20,10 +20,12 @@ from tests.engine.making import (
 from torch import Tensor
 
 from adaptlab.engine import decoder
+from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.dropout import training_step
 from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan
+from adaptlab.engine.plugins import ENGINE_FAMILIES
 
 pytestmark = pytest.mark.usefixtures("products")
 
@@ -115,3 +117,42 @@ def test_a_model_from_scratch_is_computed_by_every_kernel():
 
     losses, _ = losses_and_gradients(plan_of, 1, "float32")
     assert functions_of(losses) >= FUSED
+
+
+class Patterns:
+    """Keeps what is recorded."""
+
+    def __init__(self) -> None:
+        self.found: list[Tensor] = []
+
+    def record(self, layer: int, pattern: Tensor, relative: Tensor) -> None:
+        """Keep the patterns of a layer."""
+        self.found += [pattern.detach(), relative.detach()]
+
+
+def test_a_recorder_is_given_the_patterns_of_every_layer():
+    plan = adaptation(sized("prefix_tuning").model_dump(mode="json"), family=SMALL)
+    given = base_tensors(plan)
+    start = perturbed(plan, trainables(plan, given).tensors)
+    patterns: list[list[Tensor]] = []
+    for cast in (Tensor.double, Tensor.float):
+        recorder = Patterns()
+        base, trained = (
+            {name: cast(tensor.detach()) for name, tensor in tensors.items()}
+            for tensors in (given, start)
+        )
+        Model(plan, base, trained).logits(items(plan, 40).tokens, slice(None), recorder)
+        patterns.append(recorder.found)
+    assert len(patterns[0]) == len(patterns[1]) == 2 * SMALL.layers
+    for exact, found in zip(*patterns, strict=True):
+        assert torch.allclose(found.double(), exact, rtol=1e-4, atol=1e-5)
+
+
+def test_a_hook_of_the_head_is_called():
+    plan = adaptation("full_finetuning", family=SMALL)
+    weights = {name: tensor.float() for name, tensor in base_tensors(plan).items()}
+    attached = Attachments(outputs={"unembed": lambda x, y: torch.full_like(y, x.shape[-1])})
+    forward = ENGINE_FAMILIES.get("minigpt")
+    tokens = items(plan, 40).tokens[:1]
+    logits = forward(plan.family, weights, tokens, attached, slice(None), None, None)
+    assert logits.unique().tolist() == [SMALL.width]

@@ -77,6 +77,9 @@ CASES = {
     "replicates with queries of their own": Case(
         6, 9, 2, 4, 11, 8, learned=3, of_content=2, of_queries=6
     ),
+    "queries that other replicates share than keys": Case(
+        6, 9, 2, 4, 11, 8, learned=3, of_content=3, of_queries=2
+    ),
     "tokens": Case(2, 150, 2, 5, 9, 12, vocabulary=5),
     "tokens and learned positions": Case(2, 150, 1, 5, 9, 12, learned=2, vocabulary=4),
     "tokens of several replicates": Case(
