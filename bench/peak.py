@@ -10,7 +10,7 @@ from adaptlab.engine.compiled import are_compiled, compile_kernels, forget_kerne
 
 SIZE = 2048
 ROUNDS = 40
-"""So many that a neighbour does not disturb all."""
+"""Enough that a busy neighbour does not disturb every round."""
 
 
 def peak(dtype: torch.dtype, device: str = "cpu", size: int = SIZE) -> float:

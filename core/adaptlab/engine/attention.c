@@ -108,8 +108,7 @@ static void softmax(float *row, int64_t count, int64_t all) {
     for (int64_t j = 0; j < all; j++) most = row[j] > most ? row[j] : most;
 #pragma omp simd reduction(+:sum)
     for (int64_t j = 0; j < all; j++) {
-        const float below = row[j] - most; /* NaN stays NaN */
-        row[j] = below < -87.0f ? 0.0f : exponential(below < -87.0f ? -87.0f : below);
+        row[j] = exponential_or_0(row[j] - most);
         sum += row[j];
     }
     const float share = 1.0f / sum;
@@ -117,11 +116,8 @@ static void softmax(float *row, int64_t count, int64_t all) {
     for (int64_t j = 0; j < all; j++) row[j] *= share;
 }
 
-/* The draws of an item; see `dropout` in kernels.c. */
 static uint64_t key_of(const struct Attention *m, struct Place p) {
-    const uint64_t draws = mixed(mixed(m->stream) ^ (uint64_t)*m->step);
-    const uint64_t seed = mixed(draws ^ (uint64_t)m->seeds[p.replicate]);
-    return mixed(seed ^ (uint64_t)(m->first_item + p.item));
+    return key_of_item(m->stream, *m->step, m->seeds[p.replicate], m->first_item + p.item);
 }
 
 static void drop_row(const struct Attention *m, uint64_t key, int64_t head, int64_t i, float *row) {

@@ -42,7 +42,7 @@ class Kernels:
 
     @property
     def has_products(self) -> bool:
-        """True if `product` is worth its while on this processor."""
+        """True if `product` beats torch on this processor."""
         return bool(self.library.products_are_fast())
 
     def gelu(self, x: Tensor) -> Tensor:

@@ -354,7 +354,7 @@ class _Model:
         The stream has `length` positions.
         """
         name = f"blocks.{layer}.mlp"
-        drops = self.training is not None and self.decoder.dropout and length
+        drops = self.drops(length)
         weights = self.norm_weights(f"{name}.norm")
         if weights is not None and not self.attachments.changes(name):
             fused = self.fused_mlp(name, x, weights, adds=not drops)
@@ -393,12 +393,16 @@ class _Model:
             return None
         return NormWeights(self.weights[f"{name}.weight"], shift, norm.epsilon)
 
+    def drops(self, length: int) -> bool:
+        """Return True if a stream of `length` positions has dropout."""
+        return self.training is not None and self.decoder.dropout > 0 and length > 0
+
     def dropped(self, name: str, x: Tensor, length: int, rows: slice) -> Tensor:
         """Apply dropout to x [R, B, ..., Q, C], rows of `length` positions.
 
         Outside training, and for virtual tokens and pads (length 0), x is unchanged.
         """
-        if self.training is None or not self.decoder.dropout or not length:
+        if self.training is None or not self.drops(length):
             return x
         return dropped(x, self.decoder.dropout, self.training, name, length, rows)
 
@@ -456,7 +460,7 @@ class _Model:
         if learned:
             before = joined([k for k, _ in learned], -2), joined([v for _, v in learned], -2)
         masks = None
-        if self.training is not None and self.decoder.dropout:
+        if self.training is not None and self.drops(stream.length):
             site = f"{name}.pattern"
             masks = masks_of(self.decoder.dropout, self.training, site, stream.length, rows)
         place = Place(stream.tokens, first, masks)

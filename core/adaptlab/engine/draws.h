@@ -10,6 +10,12 @@ static inline uint64_t mixed(uint64_t value) { /* SplitMix64, as in counter.py *
     return value ^ (value >> 31);
 }
 
+/* What the draws of an item differ by from those of others. */
+static inline uint64_t key_of_item(uint64_t stream, int64_t step, int64_t seed, int64_t item) {
+    const uint64_t draws = mixed(mixed(stream) ^ (uint64_t)step);
+    return mixed(mixed(draws ^ (uint64_t)seed) ^ (uint64_t)item);
+}
+
 static inline number drop(number value, uint64_t counters, int64_t below, float share) {
     number kept;
     store(&kept, load(&value) / share);

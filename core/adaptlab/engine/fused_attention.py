@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from adaptlab.engine.compiled import Kernels, kernels_for
 from adaptlab.engine.dropout_masks import Masks
+from adaptlab.engine.fused_products import summed
 from adaptlab.engine.tensors import Float, Int
 
 Pair = tuple[Tensor, Tensor]
@@ -164,8 +165,8 @@ class _Attended(torch.autograd.Function):
                 setattr(it, f"of_{name}", room.data_ptr())
                 gradients.append(room)
         ctx.kernels.product("attention", it, back=True)
-        own = (g if g is None else _summed(g).transpose(2, 3) for g in gradients[:3])
-        learned = (g if g is None else _summed(g).unsqueeze(1) for g in gradients[3:])
+        own = (g if g is None else summed(g).transpose(2, 3) for g in gradients[:3])
+        learned = (g if g is None else summed(g).unsqueeze(1) for g in gradients[3:])
         return *own, *learned, None, None
 
 
@@ -235,8 +236,3 @@ def _view(tensor: Tensor, replicates: int, tokens: Tensor | None = None) -> _Vie
         view.tokens, view.tokens_share = tokens.data_ptr(), replicates // len(tokens)
         view.tokens_replicate, view.tokens_item, _ = tokens.stride()
     return view
-
-
-def _summed(parts: Tensor) -> Tensor:
-    """Return the sum over the parts [R, P, ...] of a gradient."""
-    return parts.squeeze(1) if parts.shape[1] == 1 else parts.sum(1)

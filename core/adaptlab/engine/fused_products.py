@@ -16,16 +16,16 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from adaptlab.engine.compiled import Kernels, kernels_for
-from adaptlab.engine.tensors import Float
+from adaptlab.engine.tensors import Float, Shaped
 
 ROWS_A_PART = 1024
 """Rows of a group that one thread computes, and whose gradients of weights are summed."""
 LEAST_ROWS = 32
-"""Rows of a group below which arranging its weights takes more time than that saves."""
+"""Below this many rows per group, packing the weights takes more time than it saves."""
 LEAST_OUTPUTS = 8
-"""Outputs below which most of what the kernels compute at once is not needed."""
+"""Below this many outputs, most of every tile would be wasted."""
 LARGEST, LARGEST_TRAINED = 2**22, 2**19
-"""Scalars of a weight above which torch is as fast: one that is frozen, and one that is not."""
+"""Scalars of the largest frozen and trained weight for which the kernels beat torch."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def fused_linear(
 ) -> Float[Tensor, "R *N O"] | None:
     """Return W x + b, of x after its norm if there is one.
 
-    None where there is no kernel for it, as where weights differ in their groups.
+    None if there is no kernel for it, for example because weights differ in their groups.
     """
     of_norm = _scale_and_shift(norm)
     kernels = _kernels(x, (weight, bias, *of_norm))
@@ -70,8 +70,8 @@ def fused_mlp(
 ) -> Float[Tensor, "R *N C"] | None:
     """Return W_down gelu(W_up x + b_up) + b_down, of x after its norm.
 
-    GELU is that in its tanh form. If it `adds`, x is added to the result. None where there is no
-    kernel for it, as where weights differ in their groups.
+    GELU is in its tanh form. With `adds`, x is added to the result. None if there is no kernel for
+    it, for example because weights differ in their groups.
     """
     weights, of_norm = (mlp.up, mlp.up_bias, mlp.down, mlp.down_bias), _scale_and_shift(norm)
     kernels = _kernels(x, (*weights, *of_norm))
@@ -246,8 +246,13 @@ def _summed(room: _Tensors, asked: Sequence[bool]) -> list[Tensor | None]:
         if each is None or not want:
             gradients.append(None)
         else:
-            gradients.append(each.squeeze(1) if each.shape[1] == 1 else each.sum(1))
+            gradients.append(summed(each))
     return gradients
+
+
+def summed(parts: Shaped[Tensor, "G P *N"]) -> Shaped[Tensor, "G *N"]:
+    """Return the sum over the parts of a gradient."""
+    return parts.squeeze(1) if parts.shape[1] == 1 else parts.sum(1)
 
 
 def _linear(

@@ -73,10 +73,7 @@ static float log_sum(const number *logits, float *row, int64_t classes, int64_t 
 #pragma omp simd reduction(max:most)
     for (int64_t j = 0; j < all; j++) most = row[j] > most ? row[j] : most;
 #pragma omp simd reduction(+:sum)
-    for (int64_t j = 0; j < all; j++) {
-        const float below = row[j] - most; /* NaN stays NaN */
-        sum += below < -87.0f ? 0.0f : exponential(below < -87.0f ? -87.0f : below);
-    }
+    for (int64_t j = 0; j < all; j++) sum += exponential_or_0(row[j] - most);
     return most + __builtin_logf(sum);
 }
 
@@ -105,8 +102,7 @@ void losses_backward(const number *logits, const int64_t *targets, const float *
         for (int64_t j = 0; j < classes; j++) row[j] = load(logits + i * classes + j) - sums[i];
         for (int64_t j = classes; j < all; j++) row[j] = 0;
 #pragma omp simd
-        for (int64_t j = 0; j < all; j++)
-            row[j] = row[j] < -87.0f ? 0.0f : exponential(row[j] < -87.0f ? -87.0f : row[j]);
+        for (int64_t j = 0; j < all; j++) row[j] = exponential_or_0(row[j]);
         row[targets[i]] -= 1.0f;
         for (int64_t j = 0; j < classes; j++)
             store(gradient + i * classes + j, row[j] * load(given + i));
@@ -150,14 +146,13 @@ void dropout(const struct Dropout *d, int64_t replicates, int threads) {
     const int64_t both = replicates * d->items, rows = d->rows, columns = d->columns;
     const int64_t all = both * d->heads * rows * columns, below = d->below;
     const int64_t *from = d->from, *to = d->to;
-    const uint64_t draws = mixed(mixed(d->stream) ^ (uint64_t)*d->step);
     const float share = (float)d->share;
     const int in_line = from[4] == 1 && to[4] == 1; /* for which compilers make the faster loop */
 #pragma omp parallel for num_threads(threads) schedule(static) if (all > AT_LEAST)
     for (int64_t i = 0; i < both; i++) {
         const int64_t replicate = i / d->items, item = i % d->items;
-        const uint64_t seed = mixed(draws ^ (uint64_t)d->seeds[replicate]);
-        const uint64_t key = mixed(seed ^ (uint64_t)(d->first_item + item));
+        const uint64_t key =
+            key_of_item(d->stream, *d->step, d->seeds[replicate], d->first_item + item);
         for (int64_t j = 0; j < d->heads * rows; j++) {
             const int64_t head = j / rows, row = j % rows;
             const int64_t position = head * d->length + d->first_row + row * d->row_step;

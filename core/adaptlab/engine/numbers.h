@@ -48,6 +48,11 @@ static inline float exponential(float x) {
     return sum * power;
 }
 
+/* e^x for x <= 0, and 0 where that is nearly denormal; NaN stays NaN. */
+static inline float exponential_or_0(float x) {
+    return x < -87.0f ? 0.0f : exponential(x < -87.0f ? -87.0f : x);
+}
+
 #define TWICE_INNER 1.59576912f /* 2 sqrt(2/pi) */
 #define CUBIC 0.044715f
 /* Beyond this GELU is 0 or x to more digits than float32 has. It must be exactly 0: a gradient

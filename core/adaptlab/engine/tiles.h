@@ -28,8 +28,8 @@ typedef float vector __attribute__((vector_size(4 * LANES), aligned(4)));
 static int64_t whole(int64_t count) { return (count + WIDE - 1) / WIDE * WIDE; }
 static int64_t less(int64_t one, int64_t other) { return one < other ? one : other; }
 
-/* panels [columns/WIDE, depth, WIDE] from w [columns, depth] if `by_column`, or its transpose. What is
- * beyond the columns is 0: left as it is found, it could be denormal, and slow. */
+/* panels [columns/WIDE, depth, WIDE] from w [columns, depth] if `by_column`, or from its transpose.
+ * They are padded with 0, because denormal numbers that happen to be there would be slow. */
 static void pack(const float *w, int64_t w_row, float *panels, int64_t columns, int64_t depth,
                  int by_column) {
     for (int64_t first = 0; first < columns; first += WIDE, panels += depth * WIDE) {
