@@ -7,7 +7,7 @@ import torch
 from tests.engine.making import Remembering
 from torch import Tensor
 
-from adaptlab.engine.allocate import Trainables
+from adaptlab.engine.allocate import Gradient, Trainables
 from adaptlab.measurements.results import (
     MetricPoint,
     Metrics,
@@ -43,9 +43,9 @@ class Counting:
         self.step = 0
         gradient = Trainables.gradient
 
-        def counted(trainables: Trainables, loss: Tensor, dtype: torch.dtype | None) -> Tensor:
+        def counted(trainables: Trainables, loss: Tensor, dtype: torch.dtype | None) -> Gradient:
             found = gradient(trainables, loss, dtype)
-            self.rows[self.step] += len(found)
+            self.rows[self.step] += len(found.flat)
             return found
 
         monkeypatch.setattr(Trainables, "gradient", counted)

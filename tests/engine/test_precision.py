@@ -22,7 +22,7 @@ from tests.engine.tiny import pretraining
 from adaptlab.engine import bfloat16_cost as bfloat16_cost_module
 from adaptlab.engine import grouped
 from adaptlab.engine import run as run_module
-from adaptlab.engine.allocate import Trainables
+from adaptlab.engine.allocate import Gradient, Trainables
 from adaptlab.engine.bfloat16_cost import chosen_precision
 from adaptlab.engine.digits import target_rows
 from adaptlab.engine.loss import mean_losses
@@ -87,9 +87,10 @@ def test_a_pass_in_bfloat16_has_the_gradient_of_its_float32_weights(parts: int):
     ((one,),) = passes(plan, {}, range(2), owned.flat, owned.decays, 2)
     for _ in range(2):  # what the pass computes with follows the weights
         owned.flat.mul_(1.25)
-        found, losses = one.gradient(made, 0, parts)
+        gradient, losses = one.gradient(made, 0, parts)
+        found = gradient.flat
         expected = mean_losses(Model(plan, {}, owned.tensors), made, 2, None)
-        exact = owned.gradient(expected.sum())
+        exact = owned.gradient(expected.sum()).flat
         assert found.dtype == torch.float32
         if parts == 1:
             assert torch.equal(losses, expected.detach())
@@ -137,7 +138,7 @@ def test_only_the_products_of_steps_are_rounded_to_tf32(
     seen: set[tuple[object, object]] = set()
     gradient = Trainables.gradient
 
-    def noting(self: Trainables, *given: object) -> torch.Tensor:
+    def noting(self: Trainables, *given: object) -> Gradient:
         seen.add((products.allow_tf32, convolutions.allow_tf32))
         return gradient(self, *given)  # pyright: ignore[reportArgumentType] - passed on
 

@@ -71,8 +71,8 @@ def test_gradients_are_the_same_to_the_last_bit(name: str, family: str):
     made = items(plan, 6)
     gradient, losses = whole.gradient(made, 0, 1)
     again, same = whole.recomputing().gradient(made, 0, 1)
-    assert gradient.abs().max() > 0
-    assert torch.equal(again, gradient)
+    assert gradient.flat.abs().max() > 0
+    assert torch.equal(again.flat, gradient.flat)
     assert torch.equal(same, losses)
 
 
@@ -81,7 +81,7 @@ def test_dropout_masks_are_those_of_the_first_time():
     whole = one_pass(plan, base_tensors(plan))
     gradient, _ = whole.gradient(items(plan, 6), 1, 1)
     again, _ = whole.recomputing().gradient(items(plan, 6), 1, 1)
-    assert torch.equal(again, gradient)
+    assert torch.equal(again.flat, gradient.flat)
 
 
 @pytest.mark.parametrize("family", ["minigpt", "llama", "transformers", "bert"])

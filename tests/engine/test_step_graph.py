@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine import step_graph
+from adaptlab.engine.allocate import Gradient
 from adaptlab.engine.items import Items
 from adaptlab.engine.step_graph import StepGraph
 
@@ -37,7 +38,7 @@ class Cuda:
     def __init__(self, fault: str | None = None) -> None:
         self.fault, self.calls, self.recording = fault, 0, False
 
-    def compute(self, items: Items, step: Tensor) -> tuple[Tensor, Tensor]:
+    def compute(self, items: Items, step: Tensor) -> tuple[Gradient, Tensor]:
         if self.recording and self.fault is not None:
             raise RuntimeError(self.fault)
         self.calls += 1
@@ -49,7 +50,7 @@ class Cuda:
 
         work()
         Recording.work.append(work)
-        return gradient, losses
+        return Gradient((gradient,)), losses
 
     @contextmanager
     def graph(self, *_: object, **__: object) -> Iterator[None]:
@@ -82,7 +83,7 @@ def cuda(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cud
 def asked(graph: StepGraph, cuda: Cuda, step: int) -> tuple[float, float]:
     gradient, losses = graph(cuda.compute, items(step), step)
     assert gradient is not None
-    return float(gradient[0, 0]), float(losses[0])
+    return float(gradient.flat[0, 0]), float(losses[0])
 
 
 def expected(step: int) -> tuple[float, float]:
@@ -110,10 +111,10 @@ def test_the_results_of_the_first_step_are_not_kept_beside_those_of_the_recordin
     alive: list[int] = []
     held: list[weakref.ref[Tensor]] = []
 
-    def compute(items: Items, step: Tensor) -> tuple[Tensor, Tensor]:
+    def compute(items: Items, step: Tensor) -> tuple[Gradient, Tensor]:
         alive.append(sum(one() is not None for one in held))
         results = cuda.compute(items, step)
-        held.append(weakref.ref(results[0]))
+        held.append(weakref.ref(results[0].flat))
         Recording.work.clear()  # which would keep them
         Recording.work.append(lambda: None)
         return results
@@ -133,7 +134,7 @@ def test_only_a_replay_moves_the_weights(cuda: Cuda) -> None:
 
         def with_move() -> None:
             work()
-            moved.append(float(gradient[0, 0]))
+            moved.append(float(gradient.flat[0, 0]))
 
         Recording.work.append(with_move)
         return None, losses
@@ -176,9 +177,9 @@ def test_items_of_another_length_are_computed_without_the_recording(
     graph(cuda.compute, of_length(1, 3, 0), 2)
     gradient, _ = graph(cuda.compute, other, 3)
     assert gradient is not None
-    assert float(gradient[0, 0]) == float(other.tokens.sum())
+    assert float(gradient.flat[0, 0]) == float(other.tokens.sum())
     assert cuda.calls == 3, "computed, recorded, and computed again"
     gradient, _ = graph(cuda.compute, of_length(3, 3, 0), 4)
     assert gradient is not None
-    assert float(gradient[0, 0]) == 18.0
+    assert float(gradient.flat[0, 0]) == 18.0
     assert cuda.calls == 3, "replayed"

@@ -140,7 +140,7 @@ def test_blocks_that_are_computed_again_hold_less(method: str):
         before = held_bytes(CUDA)
         gradient, _ = part.gradient(batch, 1, 1)
         peaks.append(peak_bytes(CUDA) - before)
-        found.append(gradient.cpu())
+        found.append(gradient.flat.cpu())
     assert furthest(*found) < CLOSE * float(found[0].abs().max())
     assert peaks[1] < 0.75 * peaks[0]
 

@@ -1,6 +1,6 @@
 """Trainable tensors with a replicate axis, as views into one flat buffer."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -9,8 +9,29 @@ from torch import Tensor
 from torch.nn import functional
 
 from adaptlab.engine.counter import constant, normal, random_bits, stream, uniform
+from adaptlab.engine.fused_adamw import has_kernel
 from adaptlab.engine.tensors import Float, Int
 from adaptlab.plugins.shapes import TensorShape
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """The gradient of a flat buffer, in parts [R, ...] in their order there.
+
+    A kernel reads the parts that the backward pass has left. Without one there is one part.
+    """
+
+    parts: Sequence[Tensor]
+
+    @property
+    def flat(self) -> Float[Tensor, "R N"]:
+        """The parts side by side; a view if there is one."""
+        rows = [part.flatten(1) for part in self.parts]
+        return rows[0] if len(rows) == 1 else torch.cat(rows, 1)
+
+    def plus(self, other: "Gradient") -> "Gradient":
+        """Return the sum of both, which overwrites this one if it is one part."""
+        return Gradient((self.flat.add_(other.flat),))
 
 
 @dataclass(frozen=True)
@@ -30,22 +51,22 @@ class Trainables:
         """The number N of trained scalars per replicate."""
         return self.flat.shape[1]
 
-    def gradient(
-        self, loss: Float[Tensor, ""], dtype: torch.dtype | None = None
-    ) -> Float[Tensor, "R N"]:
-        """Return the gradient of a loss, laid out like `flat`.
+    def gradient(self, loss: Float[Tensor, ""], dtype: torch.dtype | None = None) -> Gradient:
+        """Return the gradient of a loss with respect to `flat`.
 
         Its dtype is that of `flat` unless one is given.
         """
-        gradient = torch.empty_like(self.flat, dtype=dtype)
         if not self.tensors:
-            return gradient.zero_()
+            return Gradient((torch.zeros_like(self.flat, dtype=dtype),))
         parts = torch.autograd.grad(loss, list(self.tensors.values()))
+        if has_kernel(self.flat):
+            return Gradient([part.contiguous() for part in parts])
+        gradient = torch.empty_like(self.flat, dtype=dtype)
         columns = gradient.split([part[0].numel() for part in parts], 1)
         # One pass copies every part to its place, whatever its strides and dtype.
         places = [c.view(part.shape) for c, part in zip(columns, parts, strict=True)]
         torch._foreach_copy_(places, list(parts))  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
-        return gradient
+        return Gradient((gradient,))
 
     def selected(self, replicates: Int[Tensor, "W"]) -> dict[str, Tensor]:
         """Return detached copies of the tensors of some replicates."""

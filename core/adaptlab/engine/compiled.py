@@ -25,7 +25,7 @@ FLAGS = (
 )  # fmt: skip
 WIDE = ("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()
 BUILDS = {
-    torch.float32: ("kernels.c", "products.c", "attention.c"),
+    torch.float32: ("kernels.c", "products.c", "attention.c", "adamw.c"),
     torch.bfloat16: ("-DBFLOAT16", "kernels.c"),
 }
 ROWS_A_BLOCK = 64  # rows per partial sum of the gradients of a norm's weights
@@ -127,6 +127,10 @@ class Kernels:
     def dropout(self, argument: ctypes.Structure, replicates: int) -> None:
         """Apply dropout as its argument says; see `fused_dropout.py`."""
         self.library.dropout(ctypes.byref(argument), _count(replicates), torch.get_num_threads())
+
+    def adamw(self, argument: ctypes.Structure) -> None:
+        """Take a step as its argument says, in float32; see `fused_adamw.py`."""
+        self.library.adamw(ctypes.byref(argument), torch.get_num_threads())
 
     def product(
         self, name: Literal["linear", "mlp", "attention"], argument: ctypes.Structure, *, back: bool

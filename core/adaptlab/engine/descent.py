@@ -11,7 +11,7 @@ from typing import TypedDict, TypeVar
 import torch
 from torch import Tensor
 
-from adaptlab.engine.allocate import Trainables
+from adaptlab.engine.allocate import Gradient, Trainables
 from adaptlab.engine.chunks import StepDivision, fitting, more_parts
 from adaptlab.engine.early_stopping import Patience
 from adaptlab.engine.items import Items
@@ -96,7 +96,8 @@ class Descent:
         if isinstance(self._optimiser, AdamW):
             return self._descend(self._optimiser, items, step, factor)
         slopes = self._within_memory(lambda: self._slopes(items, step))
-        gradient, losses = (joined(values) for values in zip(*slopes, strict=True))
+        gradient = joined([gradient.flat for gradient, _ in slopes])
+        losses = joined([losses for _, losses in slopes])
         self._search(self._optimiser, items, step, (gradient, losses), factor)
         return losses
 
@@ -104,7 +105,7 @@ class Descent:
         """Move the weights along the gradient; return the losses [L]."""
         optimiser.begin(self._rates * factor)
 
-        def work() -> Sequence[tuple[Tensor | None, Tensor]]:
+        def work() -> Sequence[tuple[Gradient | None, Tensor]]:
             if self._alone is None or self._parts > 1:
                 return self._slopes(items, step)
             return [self._alone.gradient_or_move(items, step, optimiser.move)]
@@ -112,7 +113,7 @@ class Descent:
         slopes = self._within_memory(work)
         gradients = iter(gradient for gradient, _ in slopes)
 
-        def move(moved: tuple[Cut, Tensor | None]) -> None:
+        def move(moved: tuple[Cut, Gradient | None]) -> None:
             cut, gradient = moved
             if gradient is not None:
                 optimiser.move(gradient, cut.rows)
@@ -321,15 +322,15 @@ class Descent:
         ((first, *others), *further) = self._by_items or self._shares
         return None if others or further else first
 
-    def _slopes(self, items: Items, step: int) -> list[tuple[Tensor, Tensor]]:
-        """Return the gradients [R, N] and losses [R] of all passes, in order."""
+    def _slopes(self, items: Items, step: int) -> list[tuple[Gradient, Tensor]]:
+        """Return the gradients and losses [R] of all passes, in order."""
         if self._most < len(self.live):
             self._most_passes = max(self._most_passes, *map(len, self._shares))
         parts, lanes = self._parts, len(self._by_items)
         if not lanes:
             return self.lanes.each(self._shares, lambda part: part.gradient(items, step, parts))
 
-        def of_own(part: tuple[int, Pass]) -> tuple[Tensor, Tensor]:
+        def of_own(part: tuple[int, Pass]) -> tuple[Gradient, Tensor]:
             lane, whole = part
             own = range(lane * parts, (lane + 1) * parts)
             return whole.gradient(items, step, lanes * parts, own)
@@ -339,8 +340,7 @@ class Descent:
         each = len(slopes) // lanes
         for place, (gradient, losses) in enumerate(slopes[each:]):
             total, mean = slopes[place % each]
-            total.add_(gradient)
-            mean.add_(losses)
+            slopes[place % each] = total.plus(gradient), mean.add_(losses)
         return slopes[:each]
 
     def _within_memory(self, work: Callable[[], T]) -> T:

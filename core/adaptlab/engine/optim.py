@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
 
-from adaptlab.engine.allocate import Trainables
+from adaptlab.engine.allocate import Gradient, Trainables
+from adaptlab.engine.fused_adamw import Constants, Moved, fused_step, has_kernel
 from adaptlab.engine.tensors import Float, Int
 
 BETAS = (0.9, 0.95)
@@ -26,9 +27,10 @@ EVERY = slice(None)
 class AdamW:
     """AdamW (Loshchilov, Hutter 2019) on the flat buffer [R, N].
 
-    All arithmetic is elementwise along R, so a replicate is updated as it would be alone. Large
-    replicates on a CPU are updated one by one with `torch.optim`, which has no rate per row. Small
-    ones, and all on a GPU, where launches count, use the same formula on whole columns.
+    All arithmetic is elementwise along R, so a replicate is updated as it would be alone. On a CPU
+    a kernel computes it; see `fused_adamw.py`. Without it, large replicates are updated one by one
+    with `torch.optim`, which has no rate per row. Small ones, and all on a GPU, where launches
+    count, use the same formula on whole columns.
 
     On a GPU, what differs between steps is written to buffers, so that `move` can be recorded.
     """
@@ -67,9 +69,9 @@ class AdamW:
         self._step = step
 
     def step(self, gradient: Float[Tensor, "R N"], learning_rates: Float[Tensor, "R"]) -> None:
-        """Update every replicate; the gradient is clipped in place."""
+        """Update every replicate; the gradient may be clipped in place."""
         self.begin(learning_rates)
-        self.move(gradient)
+        self.move(Gradient((gradient,)))
 
     def begin(self, learning_rates: Float[Tensor, "R"]) -> None:
         """Begin the next step, of which `move` does the rest."""
@@ -80,13 +82,30 @@ class AdamW:
                 divisor.fill_(value)
 
     @torch.no_grad()
-    def move(self, gradient: Float[Tensor, "W N"], rows: slice = EVERY) -> None:
-        """Update replicates by their gradient, which is clipped in place."""
-        shares = clip_shares(gradient, self.gradient_clip)
+    def move(self, gradient: Gradient, rows: slice = EVERY) -> None:
+        """Update replicates by their gradient, which may be clipped in place."""
+        if has_kernel(self.trainables.flat):
+            fused_step(self._moved(rows), gradient.parts, self._constants())
+            return
+        whole = gradient.flat
+        shares = clip_shares(whole, self.gradient_clip)
         if self._is_fused():
-            self._move_fused(gradient.mul_(shares), rows)
+            self._move_fused(whole.mul_(shares), rows)
         else:
-            self._move_all(gradient, shares, rows)
+            self._move_all(whole, shares, rows)
+
+    def _moved(self, rows: slice) -> Moved:
+        """Return some rows of what a step moves."""
+        flat, mean, square, rates, decays = (
+            each[rows]
+            for each in (
+                self.trainables.flat, self._mean, self._square, self._rates, self.weight_decays
+            )
+        )  # fmt: skip
+        return Moved(flat, mean, square, self.trainables.decays, rates, decays)
+
+    def _constants(self) -> Constants:
+        return Constants(self.gradient_clip, BETAS, self._corrections(), EPSILON)
 
     def _corrections(self) -> tuple[float, float]:
         """Return what corrects mean and root mean square for starting at 0."""

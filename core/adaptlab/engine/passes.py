@@ -15,7 +15,7 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from adaptlab.engine.allocate import Trainables, leaves
+from adaptlab.engine.allocate import Gradient, Trainables, leaves
 from adaptlab.engine.demonstrating import demonstrations
 from adaptlab.engine.dropout import training_step
 from adaptlab.engine.grouped import lifted
@@ -90,13 +90,13 @@ class Pass:
         model = replace(self.model, trained=tensors).for_training()
         return model, Trainables(copy, self.trainables.decays, tensors)
 
-    def _slope(self, loss: Tensor) -> Tensor:
-        """Return the gradient [R, N] of a loss, in the trainables' precision."""
+    def _slope(self, loss: Tensor) -> Gradient:
+        """Return the gradient of a loss, in the trainables' precision."""
         return self._rounded[1].gradient(loss, self.trainables.flat.dtype)
 
     def gradient(
         self, items: Items, step: int, parts: int, own: range | None = None
-    ) -> tuple[Float[Tensor, "R N"], Float[Tensor, "R"]]:
+    ) -> tuple[Gradient, Float[Tensor, "R"]]:
         """Return gradient and losses of a batch, computed in equal parts.
 
         With `own`, they are what these parts add to those of the batch.
@@ -107,19 +107,19 @@ class Pass:
             gradient, losses = self._graph(self._at_once, items, step)
             assert gradient is not None
             return gradient, losses
-        gradient: Tensor | None = None
+        gradient: Gradient | None = None
         total = torch.zeros_like(self.trainables.flat[:, 0])
         with self._rounding():
             for losses in self._weighted_losses(items, step, parts, own):
                 slope = self._slope(losses.sum())
-                gradient = slope if gradient is None else gradient.add_(slope)
+                gradient = slope if gradient is None else gradient.plus(slope)
                 total += losses.detach()
         assert gradient is not None
         return gradient, total
 
     def gradient_or_move(
-        self, items: Items, step: int, move: Callable[[Tensor], None]
-    ) -> tuple[Float[Tensor, "R N"] | None, Float[Tensor, "R"]]:
+        self, items: Items, step: int, move: Callable[[Gradient], None]
+    ) -> tuple[Gradient | None, Float[Tensor, "R"]]:
         """Return gradient and losses of an undivided batch.
 
         If the step is replayed, the recording has moved the weights by `move`, which takes the
@@ -165,7 +165,7 @@ class Pass:
         is_gpu = self.model.plan.device.type == "cuda"
         return StepGraph(self.pool) if is_gpu and graphs_are_used() else None
 
-    def _at_once(self, items: Items, step: int | Tensor) -> tuple[Tensor, Tensor]:
+    def _at_once(self, items: Items, step: int | Tensor) -> tuple[Gradient, Tensor]:
         with self._rounding():
             losses = self.losses(items, step)
             return self._slope(losses.sum()), losses.detach()

@@ -14,12 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from adaptlab.engine.allocate import Gradient
 from adaptlab.engine.counter import constant
 from adaptlab.engine.items import Items
 from adaptlab.engine.tensors import Float, Int
 from adaptlab.errors import is_out_of_memory
 
-Results = tuple[Float[Tensor, "R N"] | None, Float[Tensor, "R"]]
+Results = tuple[Gradient | None, Float[Tensor, "R"]]
 """The gradient, None where the weights have been moved already, and the losses."""
 Computation = Callable[[Items, Int[Tensor, ""]], Results]
 """Computes a step of items, given its number."""
@@ -112,9 +113,9 @@ class StepGraph:
         with torch.cuda.stream(stream):
             results = compute(items, step)
         present.wait_stream(stream)
-        for result in results:
-            if result is not None:
-                result.record_stream(present)
+        gradient, losses = results
+        for result in (losses, *(gradient.parts if gradient is not None else ())):
+            result.record_stream(present)
         self._is_warm = True
         return results
 
