@@ -33,6 +33,14 @@ def test_an_item_does_not_depend_on_what_is_made_with_it():
     assert torch.equal(whole[1:, 32:48], alone)
 
 
+def test_an_item_is_its_first_accepted_attempt(monkeypatch: pytest.MonkeyPatch):
+    task = SortAscending()
+    whole = make_items(task, "validation", SEEDS, 0, 200).tokens  # few attempts are accepted
+    monkeypatch.setattr("adaptlab.engine.digits.FIRST_ATTEMPTS", 1)
+    monkeypatch.setattr("adaptlab.engine.digits.MOST_ATTEMPTS", 1)
+    assert torch.equal(make_items(task, "validation", SEEDS, 0, 200).tokens, whole)
+
+
 def test_splits_are_disjoint_and_of_their_size():
     digits = torch.cartesian_prod(*[torch.arange(8)] * 5)
     part = split_of(digits)

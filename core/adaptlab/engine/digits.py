@@ -12,7 +12,10 @@ from adaptlab.plugins.splits import SIXTEENTHS, Split
 from adaptlab.plugins.task import DigitTask, QuestionLaw, Task
 
 FEW = 5  # distinct digits that the sampling rule of the paper never rejects
-ATTEMPTS_AT_ONCE = 4
+FIRST_ATTEMPTS = 2
+"""Attempts that are drawn at once for every sample; for those without an accepted one, twice as
+many next, and so on."""
+MOST_ATTEMPTS = 64
 ATTEMPTS_LIMIT = 4096
 
 
@@ -122,8 +125,11 @@ def _accepted_digits(task: DigitTask, split: Split, seeds: Tensor, index: Tensor
     seeds, index = (counter.expand(shape).flatten() for counter in (seeds, index))
     chosen = torch.zeros(len(index), law.length, dtype=torch.int64, device=seeds.device)
     pending = torch.arange(len(index), device=seeds.device)
-    for start in range(0, ATTEMPTS_LIMIT, ATTEMPTS_AT_ONCE):
-        digits, accepted = _attempts(law, split, seeds[pending], index[pending], start)
+    start, count = 0, FIRST_ATTEMPTS
+    while start < ATTEMPTS_LIMIT:
+        numbers = range(start, start + count)
+        start, count = numbers.stop, min(2 * count, MOST_ATTEMPTS)
+        digits, accepted = _attempts(law, split, seeds[pending], index[pending], numbers)
         first = accepted.to(torch.uint8).argmax(-1)
         chosen[pending] = digits[torch.arange(len(pending), device=seeds.device), first]
         pending = pending[~accepted.any(-1)]  # their choice so far is overwritten
@@ -140,15 +146,15 @@ def _accepted_digits(task: DigitTask, split: Split, seeds: Tensor, index: Tensor
 
 
 def _attempts(
-    law: QuestionLaw, split: Split, seeds: Tensor, index: Tensor, start: int
+    law: QuestionLaw, split: Split, seeds: Tensor, index: Tensor, numbers: range
 ) -> tuple[Tensor, Tensor]:
-    """Return digits [..., A, N] of attempts, and a mask of the accepted."""
+    """Return digits [..., A, N] of these attempts, and a mask of the accepted."""
     device = seeds.device
     counters = (
         constant(stream(f"digits/{split}"), device),
         seeds[..., None, None],
         index[..., None, None],
-        torch.arange(start, start + ATTEMPTS_AT_ONCE, device=device).unsqueeze(1),
+        torch.arange(numbers.start, numbers.stop, device=device).unsqueeze(1),
         torch.arange(law.length + 1, device=device),
     )
     bits = random_bits(*counters)
