@@ -3,7 +3,7 @@
 import shutil
 
 COMPILERS = ("cc", "gcc", "clang")
-WHAT_IT_COSTS = "training on the CPU takes 1.2 to 1.6 times as long"
+WHAT_IT_COSTS = "training on the CPU takes 1.3 to 1.7 times as long"
 """What a machine without a compiler costs, as measured in decision 34."""
 
 

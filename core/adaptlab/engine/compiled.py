@@ -8,7 +8,7 @@ import ctypes
 import platform
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,12 +21,13 @@ from adaptlab.c_compiler import c_compiler
 
 FOLDER = Path(__file__).parent
 FLAGS = (
-    "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-fPIC", "-shared"
+    "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-fPIC"
 )  # fmt: skip
 WIDE = ("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()
-BUILDS = {
-    torch.float32: ("kernels.c", "products.c", "attention.c", "adamw.c"),
-    torch.bfloat16: ("-DBFLOAT16", "kernels.c"),
+DEFINES = {torch.float32: (), torch.bfloat16: ("-DBFLOAT16",)}
+SOURCES = {
+    torch.float32: ("attention.c", "products.c", "kernels.c", "adamw.c"),
+    torch.bfloat16: ("kernels.c",),
 }
 ROWS_A_BLOCK = 64  # rows per partial sum of the gradients of a norm's weights
 COMPILE_SECONDS = 60
@@ -140,7 +141,7 @@ class Kernels:
         Only in float32; see `fused_products.py` and `fused_attention.py`.
         """
         threads = torch.get_num_threads()
-        needed, compute = self.library[f"{name}_scratch"], self.library[name]
+        needed, compute = getattr(self.library, f"{name}_scratch"), getattr(self.library, name)
         needed.restype = ctypes.c_int64
         scratch = torch.empty(threads, needed(ctypes.byref(argument)), dtype=torch.float32)
         compute(ctypes.byref(argument), _at(scratch), ctypes.c_int(back), threads)
@@ -163,7 +164,7 @@ _PROCESS = _Process()
 def compile_kernels() -> bool:
     """Compile kernels and use them; return True if the machine can.
 
-    Those for float32 take less than a second; others are compiled when first asked for. Without a
+    Those for float32 take about two seconds; others are compiled when first asked for. Without a
     compiler, or if the library brings a second thread pool, torch computes everything as before.
     """
     compiler = c_compiler()
@@ -194,7 +195,7 @@ def kernels_for(*tensors: Tensor | None) -> Kernels | None:
 
 
 def _kernels_of(dtype: torch.dtype) -> Kernels | None:
-    if _PROCESS.compiler is None or dtype not in BUILDS:
+    if _PROCESS.compiler is None or dtype not in SOURCES:
         return None
     return _made(_PROCESS.compiler, dtype)
 
@@ -203,17 +204,30 @@ def _kernels_of(dtype: torch.dtype) -> Kernels | None:
 def _made(compiler: str, dtype: torch.dtype) -> Kernels | None:
     try:
         with tempfile.TemporaryDirectory(prefix="adaptlab-kernels-") as folder:
-            return Kernels(_compiled(compiler, BUILDS[dtype], Path(folder) / "kernels.so"))
+            return Kernels(_compiled(compiler, dtype, Path(folder)))
     except (OSError, subprocess.SubprocessError):
         return None
 
 
-def _compiled(compiler: str, build: Iterable[str], to: Path) -> ctypes.CDLL:
-    subprocess.run(
-        [compiler, *FLAGS, *WIDE, "-o", str(to), *build],
-        check=True, capture_output=True, timeout=COMPILE_SECONDS, cwd=FOLDER,
-    )  # fmt: skip
-    return ctypes.CDLL(str(to))
+def _compiled(compiler: str, dtype: torch.dtype, folder: Path) -> ctypes.CDLL:
+    """Compile all sources at once, and return the library."""
+
+    def run(*arguments: str) -> None:
+        subprocess.run(
+            [compiler, *FLAGS, *WIDE, *arguments],
+            check=True, capture_output=True, timeout=COMPILE_SECONDS, cwd=FOLDER,
+        )  # fmt: skip
+
+    def compiled(source: str) -> str:
+        to = str(folder / f"{source}.o")
+        run(*DEFINES[dtype], "-c", "-o", to, source)
+        return to
+
+    library = str(folder / "kernels.so")
+    with ThreadPoolExecutor() as pool:
+        objects = list(pool.map(compiled, SOURCES[dtype]))
+    run("-shared", "-o", library, *objects)
+    return ctypes.CDLL(library)
 
 
 def _thread_pools() -> int:
