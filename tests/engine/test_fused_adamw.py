@@ -24,10 +24,13 @@ SHAPES: dict[str, Shapes] = {
 
 
 def gradients(replicates: int, shapes: Shapes) -> list[list[Tensor]]:
-    """Return parts for every step; norms are 2 and 1/2 in turn, by replicate and step."""
+    """Return parts for every step.
+
+    Norms are 2 and 1/2 in turn, by replicate and by step, so that only some are clipped.
+    """
     scalars = sum(math.prod(shape) for shape in shapes)
     (drawn_ones,) = drawn((STEPS, replicates, scalars), dtype=torch.float32)
-    norms = 2.0 ** (1 - 2 * (torch.arange(STEPS)[:, None] + torch.arange(replicates)) % 2)
+    norms = 2.0 ** (1 - 2 * ((torch.arange(STEPS)[:, None] + torch.arange(replicates)) % 2))
     found: list[list[Tensor]] = []
     for whole in drawn_ones * (norms / drawn_ones.norm(dim=-1)).unsqueeze(-1):
         columns = whole.split([math.prod(shape) for shape in shapes], 1)

@@ -184,6 +184,19 @@ def test_one_gradient_alone_is_the_same(case: Case):
         assert torch.equal(computed(case, own), found)
 
 
+@each_case
+def test_heads_may_be_apart(case: Case):
+    given = case.given()
+    apart = [each.contiguous() for each in given]
+    assert case.heads == 1 or apart[1].stride() != given[1].stride()
+    assert torch.equal(computed(case, apart), computed(case, given))
+    found, expected = (
+        torch.autograd.grad(computed(case, own).sin().sum(), trained(case, own))
+        for own in (asking(case, apart), asking(case, given))
+    )
+    assert all(map(torch.equal, found, expected))
+
+
 def test_what_is_no_number_stays_in_its_item():
     case = Case(2, 9, 1, 4, 6, 8)
     given = case.given()

@@ -24,10 +24,12 @@ struct AdamW {
 };
 
 static float sum_of_squares(const float *x, int64_t count) {
-    float sum = 0;
-#pragma omp simd reduction(+:sum)
-    for (int64_t i = 0; i < count; i++) sum += x[i] * x[i];
-    return sum;
+    lanes sums = {0};
+    float rest = 0;
+    int64_t i = 0;
+    for (; i + TOGETHER <= count; i += TOGETHER) sums += load_lanes(x + i) * load_lanes(x + i);
+    for (; i < count; i++) rest += x[i] * x[i];
+    return sum_of(sums) + rest;
 }
 
 /* The scalars of a part from `first`, whose gradient is multiplied by `share`. */

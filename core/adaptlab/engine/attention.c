@@ -34,14 +34,17 @@ struct Attention {
     int64_t items, heads, rows, positions, learned, width, first_row, parts;
 };
 
-/* The scratch memory of a thread; rows are in whole panels. */
+/* The scratch memory of a thread; rows are in whole panels. Keys and values have rows of all heads,
+ * or if these are not side by side, of one. */
 struct Scratch {
-    float *keys, *values, *queries, *incoming; /* [T or Q, D] */
+    float *keys, *values;                      /* [T, H·D or D] */
+    float *queries, *incoming;                 /* [Q, D] */
     float *panels, *learned;                   /* keys or values of content, and learned ones */
     float *scores;                             /* [Q, N] */
     float *pattern, *kept, *slope;             /* [Q, T] */
     float *sum;                                /* [T, D] */
     int64_t width, all, positions, learned_row;
+    int64_t row, next; /* numbers between rows, and between heads, of keys and values */
 };
 
 /* Where a computation is: the replicate, the part of the items, the item and the head. */
@@ -51,10 +54,13 @@ struct Place {
 
 static float *place(const struct Attention *m, struct Scratch *s, float *at) {
     const int64_t all = m->learned + m->positions;
+    const int together = m->keys.head == m->width && m->values.head == m->width;
     s->width = whole(m->width), s->all = whole(all);
     s->positions = whole(m->positions), s->learned_row = whole(m->learned);
-    s->keys = at, at += all * s->width;
-    s->values = at, at += all * s->width;
+    s->next = together ? m->width : 0;
+    s->row = together ? whole(m->heads * m->width) + WIDE : s->width;
+    s->keys = at, at += all * s->row;
+    s->values = at, at += all * s->row;
     s->queries = at, at += m->rows * s->width;
     s->incoming = at, at += m->rows * s->width;
     s->panels = at, at += s->positions * m->width;
@@ -73,45 +79,80 @@ int64_t attention_scratch(const struct Attention *m) {
     return whole(place(m, &s, 0) - (float *)0);
 }
 
-static float *row_of(const struct View *v, struct Place p, int64_t i) {
-    float *own = v->at + p.replicate / v->share * v->replicate + p.head * v->head + i * v->row;
-    if (!v->tokens) return own + p.item * v->item;
+/* The rows of a head: of an item, or with tokens those of every token. */
+struct Head {
+    float *at;
+    int64_t row, item;
+    const int64_t *tokens;
+};
+
+static struct Head head_of(const struct View *v, struct Place p) {
+    float *own = v->at + p.replicate / v->share * v->replicate + p.head * v->head;
+    if (!v->tokens) return (struct Head){own + p.item * v->item, v->row, 0, 0};
     const int64_t *tokens = v->tokens + p.replicate / v->tokens_share * v->tokens_replicate;
-    return own + tokens[p.item * v->tokens_item + i] * v->item;
+    return (struct Head){own, v->row, v->item, tokens + p.item * v->tokens_item};
+}
+
+static inline float *row_of(const struct Head *head, int64_t i) {
+    return head->at + i * head->row + (head->tokens ? head->tokens[i] * head->item : 0);
+}
+
+static inline void copy(const float *from, float *to, int64_t count) {
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES) memcpy(to + i, from + i, LANES * sizeof(float));
+    for (; i + 4 <= count; i += 4) memcpy(to + i, from + i, 4 * sizeof(float));
+    for (; i < count; i++) to[i] = from[i];
 }
 
 static void gather(const struct View *v, struct Place p, float *to, int64_t to_row, int64_t count,
                    int64_t width) {
-    for (int64_t i = 0; i < count; i++, to += to_row) {
-        memcpy(to, row_of(v, p, i), width * sizeof(float));
-        if (to_row > width) memset(to + width, 0, (to_row - width) * sizeof(float));
-    }
+    if (!count) return;
+    const struct Head head = head_of(v, p);
+    for (int64_t i = 0; i < count; i++)
+        copy(row_of(&head, i), to + i * to_row, width);
+}
+
+/* Gathers keys or values of content, behind those of learned positions, unless they are there. */
+static void gather_content(const struct Attention *m, const struct Scratch *s, const struct View *v,
+                           struct Place p, float *to) {
+    if (p.head == 0 || !s->next)
+        gather(v, p, to + m->learned * s->row, s->row, m->positions,
+               s->next ? m->heads * m->width : m->width);
 }
 
 /* Gives rows to a view, or adds them to those of their tokens. */
 static void give(const struct View *v, struct Place p, const float *from, int64_t from_row,
                  int64_t count, int64_t width, int64_t parts) {
-    const int64_t sums = p.replicate * parts + p.part;
+    struct Head head = head_of(v, p);
+    if (head.tokens) head.at += (p.replicate * (parts - 1) + p.part) * v->replicate;
     for (int64_t i = 0; i < count; i++, from += from_row) {
-        float *to = row_of(v, p, i) + (v->tokens ? (sums - p.replicate) * v->replicate : 0);
-        if (!v->tokens) memcpy(to, from, width * sizeof(float));
+        float *to = row_of(&head, i);
+        if (!head.tokens) copy(from, to, width);
         else
             for (int64_t j = 0; j < width; j++) to[j] += from[j];
     }
 }
 
+/* The sum of a[j] b[j], or of a[j] if b is none. */
+static inline float sum_of_row(const float *a, const float *b, int64_t count) {
+    lanes sums = {0};
+    float rest = 0;
+    int64_t j = 0;
+    for (; j + TOGETHER <= count; j += TOGETHER)
+        sums += b ? load_lanes(a + j) * load_lanes(b + j) : load_lanes(a + j);
+    for (; j < count; j++) rest += b ? a[j] * b[j] : a[j];
+    return sum_of(sums) + rest;
+}
+
 /* Replaces scores by their softmax over the first `count`. */
 static void softmax(float *row, int64_t count, int64_t all) {
     for (int64_t j = count; j < all; j++) row[j] = -__builtin_inff();
-    float most = row[0], sum = 0;
+    float most = row[0];
 #pragma omp simd reduction(max:most)
     for (int64_t j = 0; j < all; j++) most = row[j] > most ? row[j] : most;
-#pragma omp simd reduction(+:sum)
-    for (int64_t j = 0; j < all; j++) {
-        row[j] = exponential_or_0(row[j] - most);
-        sum += row[j];
-    }
-    const float share = 1.0f / sum;
+#pragma omp simd
+    for (int64_t j = 0; j < all; j++) row[j] = exponential_or_0(row[j] - most);
+    const float share = 1.0f / sum_of_row(row, 0, all);
 #pragma omp simd
     for (int64_t j = 0; j < all; j++) row[j] *= share;
 }
@@ -133,11 +174,13 @@ static void drop_row(const struct Attention *m, uint64_t key, int64_t head, int6
  * packed already. The part of content is in `content`, of which whole panels are computed. */
 static void factors(const struct Attention *m, const struct Scratch *s, const float *rows,
                     const float *content, float *to) {
-    if (m->learned)
-        product(rows, s->width, s->learned, 0, to, s->all, m->rows, m->learned, m->width);
+    if (!m->learned) { /* rows are as long */
+        copy(content, to, m->rows * s->all);
+        return;
+    }
+    product(rows, s->width, s->learned, 0, 0, to, s->all, m->rows, m->learned, m->width);
     for (int64_t i = 0; i < m->rows; i++)
-        memcpy(to + i * s->all + m->learned, content + i * s->positions,
-               m->positions * sizeof(float));
+        copy(content + i * s->positions, to + i * s->all + m->learned, m->positions);
 }
 
 static int64_t pattern_at(const struct Attention *m, struct Place p) {
@@ -148,31 +191,31 @@ static int64_t pattern_at(const struct Attention *m, struct Place p) {
 static void attend(const struct Attention *m, const struct Scratch *s, struct Place p, int first) {
     const int64_t all = m->learned + m->positions, width = m->width;
     const uint64_t key = m->seeds ? key_of(m, p) : 0;
-    float *own_keys = s->keys + m->learned * s->width;
+    float *keys = s->keys + p.head * s->next, *values = s->values + p.head * s->next;
     if (first) {
-        gather(&m->keys, p, own_keys, s->width, m->positions, width);
-        gather(&m->values, p, s->values + m->learned * s->width, s->width, m->positions, width);
-        pack(own_keys, s->width, s->panels, m->positions, width, 1);
+        gather_content(m, s, &m->keys, p, s->keys);
+        gather_content(m, s, &m->values, p, s->values);
+        pack(keys + m->learned * s->row, s->row, s->panels, m->positions, width, 1);
     }
     if (m->learned) {
-        gather(&m->learned_keys, p, s->keys, s->width, m->learned, width);
-        gather(&m->learned_values, p, s->values, s->width, m->learned, width);
-        pack(s->keys, s->width, s->learned, m->learned, width, 1);
+        gather(&m->learned_keys, p, keys, s->row, m->learned, width);
+        gather(&m->learned_values, p, values, s->row, m->learned, width);
+        pack(keys, s->row, s->learned, m->learned, width, 1);
     }
     if (first || m->queries.share % m->together) {
         gather(&m->queries, p, s->queries, s->width, m->rows, width);
-        product(s->queries, s->width, s->panels, 0, s->scores, s->positions, m->rows, s->positions,
-                width);
+        product(s->queries, s->width, s->panels, 0, 0, s->scores, s->positions, m->rows,
+                s->positions, width);
     }
     factors(m, s, s->queries, s->scores, s->pattern);
     float *pattern = m->pattern ? m->pattern + pattern_at(m, p) : 0;
     for (int64_t i = 0; i < m->rows; i++) {
         float *row = s->pattern + i * s->all;
         softmax(row, m->learned + m->first_row + i + 1, s->all);
-        if (pattern) memcpy(pattern + i * all, row, all * sizeof(float));
+        if (pattern) copy(row, pattern + i * all, all);
         if (m->seeds) drop_row(m, key, p.head, i, row);
     }
-    product_of_rows(s->pattern, s->all, s->values, s->width, row_of(&m->mixed, p, 0), m->mixed.row,
+    product_of_rows(s->pattern, s->all, values, s->row, head_of(&m->mixed, p).at, m->mixed.row,
                     m->rows, width, all);
 }
 
@@ -181,8 +224,7 @@ static void give_sums(const struct Attention *m, const struct Scratch *s, const 
                       const float *right, const struct View *own, float *learned, struct Place p) {
     const int64_t count = own->at ? m->learned + m->positions : m->learned, width = m->width;
     if (!own->at && !learned) return;
-    memset(s->sum, 0, count * s->width * sizeof(float));
-    add_products(left, s->all, right, s->width, s->sum, count, s->width, m->rows);
+    sum_products(left, s->all, right, s->width, 0, s->sum, count, s->width, m->rows);
     if (learned) learned += (p.replicate * m->parts + p.part) * m->heads * m->learned * width;
     for (int64_t i = 0; learned && i < m->learned; i++)
         for (int64_t j = 0; j < width; j++)
@@ -195,38 +237,40 @@ static void attend_back(const struct Attention *m, const struct Scratch *s, stru
                         int first) {
     const int64_t all = m->learned + m->positions, width = m->width;
     const uint64_t key = m->seeds ? key_of(m, p) : 0;
-    float *own_values = s->values + m->learned * s->width;
+    float *keys = s->keys + p.head * s->next, *values = s->values + p.head * s->next;
     if (first) {
-        gather(&m->values, p, own_values, s->width, m->positions, width);
-        pack(own_values, s->width, s->panels, m->positions, width, 1);
+        gather_content(m, s, &m->values, p, s->values);
+        if (m->of_queries.at) gather_content(m, s, &m->keys, p, s->keys);
+        pack(values + m->learned * s->row, s->row, s->panels, m->positions, width, 1);
     }
     if (m->learned) {
-        gather(&m->learned_values, p, s->values, s->width, m->learned, width);
-        pack(s->values, s->width, s->learned, m->learned, width, 1);
+        gather(&m->learned_values, p, values, s->row, m->learned, width);
+        pack(values, s->row, s->learned, m->learned, width, 1);
     }
     gather(&m->incoming, p, s->incoming, s->width, m->rows, width);
-    product(s->incoming, s->width, s->panels, 0, s->scores, s->positions, m->rows, s->positions,
+    product(s->incoming, s->width, s->panels, 0, 0, s->scores, s->positions, m->rows, s->positions,
             width);
     factors(m, s, s->incoming, s->scores, s->slope);
     const float *pattern = m->pattern + pattern_at(m, p);
     for (int64_t i = 0; i < m->rows; i++) {
         float *before = s->pattern + i * s->all, *kept = s->kept + i * s->all;
-        float *slope = s->slope + i * s->all, sum = 0;
-        memcpy(before, pattern + i * all, all * sizeof(float));
+        float *slope = s->slope + i * s->all;
+        copy(pattern + i * all, before, all);
         for (int64_t j = all; j < s->all; j++) before[j] = slope[j] = 0;
-        memcpy(kept, before, s->all * sizeof(float));
-        if (m->seeds) drop_row(m, key, p.head, i, kept), drop_row(m, key, p.head, i, slope);
-#pragma omp simd reduction(+:sum)
-        for (int64_t j = 0; j < s->all; j++) sum += slope[j] * before[j];
+        if (m->seeds) {
+            copy(before, kept, s->all);
+            drop_row(m, key, p.head, i, kept);
+            drop_row(m, key, p.head, i, slope);
+        }
+        const float sum = sum_of_row(slope, before, s->all);
 #pragma omp simd
         for (int64_t j = 0; j < s->all; j++) slope[j] = before[j] * (slope[j] - sum);
     }
-    give_sums(m, s, s->kept, s->incoming, &m->of_values, m->of_learned_values, p);
+    give_sums(m, s, m->seeds ? s->kept : s->pattern, s->incoming, &m->of_values, m->of_learned_values, p);
     if (m->of_queries.at) {
-        gather(&m->learned_keys, p, s->keys, s->width, m->learned, width);
-        gather(&m->keys, p, s->keys + m->learned * s->width, s->width, m->positions, width);
-        product_of_rows(s->slope, s->all, s->keys, s->width, s->queries, s->width, m->rows,
-                        s->width, all);
+        gather(&m->learned_keys, p, keys, s->row, m->learned, width);
+        product_of_rows(s->slope, s->all, keys, s->row, s->queries, s->width, m->rows, s->width,
+                        all);
         give(&m->of_queries, p, s->queries, s->width, m->rows, width, m->parts);
     }
     if (m->of_keys.at || m->of_learned_keys) {
@@ -254,6 +298,7 @@ void attention(const struct Attention *m, float *scratch, int back, int threads)
     {
         struct Scratch s;
         place(m, &s, scratch + omp_get_thread_num() * attention_scratch(m));
+        memset(s.keys, 0, (s.panels - s.keys) * sizeof(float)); /* behind rows nothing is written */
 #pragma omp for schedule(static)
         for (int64_t unit = 0; unit < units; unit++) {
             const int64_t group = unit / m->parts * m->together, part = unit % m->parts;

@@ -23,7 +23,7 @@ sample axis. The last position of the question reads them in the next layer.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -46,7 +46,14 @@ from adaptlab.engine.attention import (
 )
 from adaptlab.engine.dropout import TrainingStep, dropped, masks_of
 from adaptlab.engine.fused_attention import Place, fused_attention
-from adaptlab.engine.fused_products import MlpWeights, NormWeights, fused_linear, fused_mlp
+from adaptlab.engine.fused_products import (
+    LinearWeights,
+    MlpWeights,
+    NormWeights,
+    fused_layers,
+    fused_linear,
+    fused_mlp,
+)
 from adaptlab.engine.plugins import (
     ENGINE_FAMILIES,
     ENGINE_TOKEN_STATES,
@@ -326,6 +333,11 @@ class _Model:
         self, layer: int, x: Float[Tensor, "A B N C"], first: int, rows: slice | None
     ) -> Stream:
         """Return the stream of a layer's input x."""
+        if (projected := self.projected(layer, x, rows or EVERY_ROW)) is not None:
+            kept, keys, values, queries = projected
+            own = self.turned(self.by_key_head(keys), first), self.by_key_head(values)
+            queries = self.turned(self.by_head(queries), first, rows or EVERY_ROW)
+            return Stream(kept, None, queries, own, first, rows)
         source, site = self.attention_norm(layer, x), f"blocks.{layer}.attn"
         own = self.keys_values(layer, source, first)
         source = source[:, :, rows or EVERY_ROW]
@@ -334,6 +346,32 @@ class _Model:
         hooked = source if site in self.attachments.outputs else None
         x = x[:, :, rows or EVERY_ROW]
         return Stream(x, hooked, queries * queries.shape[-1] ** -0.5, own, first, rows)
+
+    def projected(
+        self, layer: int, x: Float[Tensor, "A B N C"], rows: slice
+    ) -> tuple[Tensor, ...] | None:
+        """Return what a layer reads of its input x, by one kernel.
+
+        These are x at `rows`, keys, values, and scaled queries at `rows`. None if there is no
+        kernel for it, or if a method changes one of them.
+        """
+        name, decoder = f"blocks.{layer}.attn", self.decoder
+        sites = [f"{name}.{part}" for part in ("k", "v", "q")]
+        norm = self.norm_weights(f"{name}.norm") if decoder.attention_norm else None
+        if norm is None and decoder.attention_norm:
+            return None
+        if any(map(self.attachments.changes, (name, *sites))):
+            return None
+        layers: list[LinearWeights] = []
+        for site in sites:
+            weight = self.weights.get(f"{site}.weight")
+            if weight is None:  # in four bits
+                return None
+            layers.append(LinearWeights(weight, self.weights.get(f"{site}.bias")))
+        *of_all, queries = layers
+        factor = (queries.weight.shape[1] // decoder.heads) ** -0.5
+        queries = replace(queries, factor=factor, reads_some=True)
+        return fused_layers(x, [*of_all, queries], norm, rows)
 
     def after(
         self, layer: int, stream: Stream, learned: list[KeysValues]

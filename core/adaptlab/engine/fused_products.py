@@ -1,6 +1,7 @@
 """Linear layers and MLPs by kernels, on a CPU in float32.
 
-An MLP is one kernel each way. torch writes its hidden features, four times as wide as the model, to
+Layers that read the same input are one kernel each way, which reads it and its norm once. An MLP is
+one as well. torch writes its hidden features, four times as wide as the model, to
 memory and reads them again for every operation; the kernel computes blocks of rows whose hidden
 features stay in a core's caches, and keeps only what the activation is computed of. A norm before a
 layer, and the residual sum behind an MLP, are part of its kernel.
@@ -24,6 +25,8 @@ LEAST_ROWS = 32
 """Below this many rows per group, packing the weights takes more time than it saves."""
 LEAST_OUTPUTS = 8
 """Below this many outputs, most of every tile would be wasted."""
+MOST_LAYERS = 3
+"""Layers of one input, as in `products.c`."""
 LARGEST, LARGEST_TRAINED = 2**22, 2**19
 """Scalars of the largest frozen and trained weight for which the kernels beat torch."""
 
@@ -47,6 +50,19 @@ class MlpWeights:
     down_bias: Float[Tensor, "G4 C"]
 
 
+@dataclass(frozen=True)
+class LinearWeights:
+    """A linear layer, whose output is multiplied by `factor`.
+
+    With `reads_some` it reads only some rows of what it is given.
+    """
+
+    weight: Float[Tensor, "G O I"]
+    bias: Float[Tensor, "G2 O"] | None
+    factor: float = 1.0
+    reads_some: bool = False
+
+
 def fused_linear(
     x: Float[Tensor, "R *N I"],
     weight: Float[Tensor, "G O I"],
@@ -57,12 +73,57 @@ def fused_linear(
 
     None if there is no kernel for it, for example because weights differ in their groups.
     """
-    of_norm = _scale_and_shift(norm)
-    kernels = _kernels(x, (weight, bias, *of_norm))
+    found = _linear_outputs(x, (LinearWeights(weight, bias),), norm, None)
+    return None if found is None else found[1]
+
+
+def fused_layers(
+    x: Float[Tensor, "R B N I"],
+    layers: Sequence[LinearWeights],
+    norm: NormWeights | None,
+    some: slice,
+) -> tuple[Tensor, ...] | None:
+    """Return `some` rows of x, and what layers give for x after its norm.
+
+    The first layer reads all rows. None if there is no kernel for it, as for `fused_linear`.
+    """
+    first, stop, step = some.indices(x.shape[2])
+    if step != 1 or stop <= first:
+        return None
+    return _linear_outputs(x, layers, norm, (first, stop))
+
+
+def _linear_outputs(
+    x: Tensor,
+    layers: Sequence[LinearWeights],
+    norm: NormWeights | None,
+    some: tuple[int, int] | None,
+) -> tuple[Tensor, ...] | None:
+    scale, shift = _scale_and_shift(norm)
+    weights = [each for layer in layers for each in (layer.weight, layer.bias)]
+    kernels = _kernels(x, [layer.weight for layer in layers], (*weights, scale, shift))
     if kernels is None:
         return None
-    product: Tensor = _Linear.apply(x, *of_norm, weight, bias, _epsilon(norm), kernels)  # pyright: ignore[reportAssignmentType]
-    return product
+    every = some is None or some == (0, x.shape[-2])
+    kinds = tuple((layer.factor, layer.reads_some and not every) for layer in layers)
+    reading = _Reading(kinds, None if every else some, some is not None, _epsilon(norm), kernels)
+    outputs: tuple[Tensor, ...] = _Linear.apply(x, scale, shift, *weights, reading)  # pyright: ignore[reportAssignmentType]
+    return outputs
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """How layers read their input: factors, and which read some rows.
+
+    `some` are these rows, from the first to before the last; None if they are all. With `passes`,
+    they are a result as well.
+    """
+
+    kinds: tuple[tuple[float, bool], ...]
+    some: tuple[int, int] | None
+    passes: bool
+    epsilon: float
+    kernels: Kernels
 
 
 def fused_mlp(
@@ -74,7 +135,7 @@ def fused_mlp(
     it, for example because weights differ in their groups.
     """
     weights, of_norm = (mlp.up, mlp.up_bias, mlp.down, mlp.down_bias), _scale_and_shift(norm)
-    kernels = _kernels(x, (*weights, *of_norm))
+    kernels = _kernels(x, (mlp.up,), (*weights, *of_norm))
     if kernels is None:
         return None
     fused: Tensor = _Mlp.apply(x, *of_norm, *weights, _epsilon(norm), adds, kernels)  # pyright: ignore[reportAssignmentType]
@@ -89,32 +150,53 @@ def _epsilon(norm: NormWeights | None) -> float:
     return 0.0 if norm is None else norm.epsilon
 
 
-def _kernels(x: Tensor, given: Sequence[Tensor | None]) -> Kernels | None:
+def _kernels(
+    x: Tensor, products: Sequence[Tensor], given: Sequence[Tensor | None]
+) -> Kernels | None:
     """Return the kernels for these weights; None if torch computes.
 
-    The first of them is the largest.
+    `products` are those by which x is multiplied.
     """
     weights = [weight for weight in given if weight is not None]
-    groups, outputs, inputs = weights[0].shape
+    groups = len(products[0])
     if x.dtype != torch.float32 or len(x) % groups or any(len(w) != groups for w in weights):
         return None
     trained = torch.is_grad_enabled() and any(weight.requires_grad for weight in weights)
-    if outputs * inputs > (LARGEST_TRAINED if trained else LARGEST):
+    most = LARGEST_TRAINED if trained else LARGEST
+    if any(each.shape[1] < LEAST_OUTPUTS or each[0].numel() > most for each in products):
         return None
-    if outputs < LEAST_OUTPUTS or x.numel() < LEAST_ROWS * groups * inputs:
+    if x.numel() < LEAST_ROWS * groups * x.shape[-1]:
         return None
     kernels = kernels_for(x, *weights)
     return kernels if kernels is not None and kernels.has_products else None
+
+
+class _WeightsArgument(ctypes.Structure):
+    """As in `products.c`."""
+
+    _fields_ = (("at", ctypes.c_void_p), ("group", ctypes.c_int64))
 
 
 class _InputArgument(ctypes.Structure):
     """As in `products.c`."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("x", "scale", "shift", "mean", "inverse")),
-        *((name, ctypes.c_void_p) for name in ("dx", "dscale", "dshift")),
+        ("x", ctypes.c_void_p),
+        *((name, _WeightsArgument) for name in ("scale", "shift")),
+        *((name, ctypes.c_void_p) for name in ("mean", "inverse", "dx", "dscale", "dshift")),
         ("width", ctypes.c_int64),
         ("epsilon", ctypes.c_double),
+    )
+
+
+class _LayerArgument(ctypes.Structure):
+    """As in `products.c`."""
+
+    _fields_ = (
+        *((name, _WeightsArgument) for name in ("weight", "bias")),
+        *((name, ctypes.c_void_p) for name in ("y", "dy", "dweight", "dbias")),
+        *((name, ctypes.c_int64) for name in ("outputs", "reads_some")),
+        ("factor", ctypes.c_double),
     )
 
 
@@ -123,8 +205,10 @@ class _LinearArgument(ctypes.Structure):
 
     _fields_ = (
         ("input", _InputArgument),
-        *((name, ctypes.c_void_p) for name in ("weight", "bias", "y", "dy", "dweight", "dbias")),
-        *((name, ctypes.c_int64) for name in ("groups", "rows", "outputs", "parts")),
+        ("layers", _LayerArgument * MOST_LAYERS),
+        *((name, ctypes.c_void_p) for name in ("passed", "dpassed")),
+        *((name, ctypes.c_int64) for name in ("count", "groups", "rows", "parts")),
+        *((name, ctypes.c_int64) for name in ("first", "stop", "length")),
     )
 
 
@@ -133,7 +217,7 @@ class _MlpArgument(ctypes.Structure):
 
     _fields_ = (
         ("input", _InputArgument),
-        *((name, ctypes.c_void_p) for name in ("up", "up_bias", "down", "down_bias")),
+        *((name, _WeightsArgument) for name in ("up", "up_bias", "down", "down_bias")),
         *((name, ctypes.c_void_p) for name in ("before", "y", "dy")),
         *((name, ctypes.c_void_p) for name in ("dup", "dup_bias", "ddown", "ddown_bias")),
         *((name, ctypes.c_int64) for name in ("adds", "groups", "rows", "hidden", "parts")),
@@ -141,31 +225,51 @@ class _MlpArgument(ctypes.Structure):
 
 
 class _Linear(torch.autograd.Function):
-    """A linear layer by a kernel; the backward pass recomputes the norm."""
+    """Linear layers by a kernel; the backward pass recomputes the norm.
+
+    The results are rows of x, or None if they are not asked for, and the outputs of the layers.
+    """
 
     @staticmethod
-    def forward(  # torch's context is of any type
-        ctx: Any, x: Tensor, scale: Tensor | None, shift: Tensor | None, weight: Tensor,
-        bias: Tensor | None, epsilon: float, kernels: Kernels,
-    ) -> Tensor:  # fmt: skip
-        given = _contiguous((x, scale, shift, weight, bias))
-        moments, y = _moments(given), x.new_empty(*x.shape[:-1], weight.shape[1])
-        kernels.product("linear", _linear(given, moments, epsilon, y=y), back=False)
+    def forward(ctx: Any, x: Tensor, *given_and_reading: Any) -> tuple[Tensor | None, ...]:
+        *weights, reading = given_and_reading
+        given = _as_read(x, weights)
+        moments, lead = _moments(given), x.shape[:-1]
+        some = lead if reading.some is None else (*lead[:-1], reading.some[1] - reading.some[0])
+        passed = x if reading.some is None else x.new_empty(*some, x.shape[-1])
+        argument, outputs = _linear(given, moments, reading), list[Tensor]()
+        argument.passed = None if reading.some is None else passed.data_ptr()
+        for layer in argument.layers[: argument.count]:
+            output = x.new_empty(*(some if layer.reads_some else lead), layer.outputs)
+            layer.y = output.data_ptr()
+            outputs.append(output)
+        reading.kernels.product("linear", argument, back=False)
         ctx.save_for_backward(moments, *given)
-        ctx.epsilon, ctx.kernels = epsilon, kernels
-        return y
+        ctx.set_materialize_grads(False)
+        ctx.reading, ctx.shapes = reading, [output.shape for output in outputs]
+        return passed if reading.passes else None, *outputs
 
     @staticmethod
     @once_differentiable
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride] -- the decorator hides names
-        ctx: Any, *grad_outputs: Tensor
+        ctx: Any, *grad_outputs: Tensor | None
     ) -> tuple[Tensor | None, ...]:
         moments, *given = ctx.saved_tensors
-        asked, incoming = ctx.needs_input_grad[: len(given)], grad_outputs[0].contiguous()
+        of_passed, *of_outputs = grad_outputs
+        asked = ctx.needs_input_grad[: len(given)]
         room = _room(given, asked)
-        argument = _linear(given, moments, ctx.epsilon, room, dy=incoming)
-        ctx.kernels.product("linear", argument, back=True)
-        return *_summed(room, asked), None, None
+        argument = _linear(given, moments, ctx.reading, room)
+        incoming = [
+            given[0].new_zeros(shape) if each is None else each.contiguous()
+            for each, shape in zip(of_outputs, ctx.shapes, strict=True)
+        ]
+        for layer, each in zip(argument.layers, incoming, strict=False):
+            layer.dy = each.data_ptr()
+        if of_passed is not None:
+            of_passed = of_passed.contiguous()
+            argument.dpassed = of_passed.data_ptr()
+        ctx.reading.kernels.product("linear", argument, back=True)
+        return *_summed(room, asked), None
 
 
 class _Mlp(torch.autograd.Function):
@@ -177,7 +281,7 @@ class _Mlp(torch.autograd.Function):
         up_bias: Tensor, down: Tensor, down_bias: Tensor, epsilon: float, adds: bool,
         kernels: Kernels,
     ) -> Tensor:  # fmt: skip
-        given = _contiguous((x, scale, shift, up, up_bias, down, down_bias))
+        given = _as_read(x, (scale, shift, up, up_bias, down, down_bias))
         moments, y = _moments(given), x.new_empty(x.shape)
         kept = any(ctx.needs_input_grad)
         before = x.new_empty(*x.shape[:-1], up.shape[1]) if kept else None
@@ -201,13 +305,17 @@ class _Mlp(torch.autograd.Function):
 
 
 _Tensors = Sequence[Tensor | None]
-_INPUT = ("x", "scale", "shift")
-_LINEAR = ("weight", "bias")
 _MLP = ("up", "up_bias", "down", "down_bias")
 
 
-def _contiguous(given: _Tensors) -> _Tensors:
-    return [each if each is None else each.contiguous() for each in given]
+def _as_read(x: Tensor, weights: _Tensors) -> _Tensors:
+    """Return x and weights with what kernels read of them in one place."""
+    return [x.contiguous(), *(each if each is None else _by_group(each) for each in weights)]
+
+
+def _by_group(weights: Tensor) -> Tensor:
+    """Return weights [G, ...] of which those of a group are in one place."""
+    return weights if weights[0].is_contiguous() else weights.contiguous()
 
 
 def _read(given: _Tensors) -> tuple[Tensor, Tensor]:
@@ -256,17 +364,36 @@ def summed(parts: Shaped[Tensor, "G P *N"]) -> Shaped[Tensor, "G *N"]:
 
 
 def _linear(
-    given: _Tensors,
-    moments: Tensor | None,
-    epsilon: float,
-    room: _Tensors = (None,) * 5,
-    **others: Tensor | None,
+    given: _Tensors, moments: Tensor | None, reading: _Reading, room: _Tensors | None = None
 ) -> _LinearArgument:
-    """Return what the kernel reads: x, its norm, weights, other arrays."""
-    arrays = {**_both(_LINEAR, given[3:], room[3:]), **others}
-    outputs = _read(given)[1].shape[1]
-    read = _input(given, moments, epsilon, room)
-    return _LinearArgument(input=read, **_at(arrays), outputs=outputs, **_sizes(given))
+    """Return what the kernel reads: x, its norm, and the layers' weights."""
+    room = room or [None] * len(given)
+    layers: list[_LayerArgument] = []
+    for number, (factor, reads_some) in enumerate(reading.kinds):
+        at = 3 + 2 * number
+        weight, bias = given[at : at + 2]
+        dweight, dbias = room[at : at + 2]
+        assert weight is not None
+        layers.append(
+            _LayerArgument(
+                weight=_weights(weight),
+                bias=_weights(bias),
+                **_at({"dweight": dweight, "dbias": dbias}),
+                outputs=weight.shape[1],
+                reads_some=reads_some,
+                factor=factor,
+            )
+        )
+    first, stop = reading.some or (0, _read(given)[0].shape[-2])
+    return _LinearArgument(
+        input=_input(given, moments, reading.epsilon, room),
+        layers=(_LayerArgument * MOST_LAYERS)(*layers),
+        count=len(layers),
+        **_sizes(given),
+        first=first,
+        stop=stop,
+        length=_read(given)[0].shape[-2],
+    )
 
 
 def _mlp(
@@ -278,24 +405,38 @@ def _mlp(
     **others: Tensor | None,
 ) -> _MlpArgument:
     """Return what the kernel reads: x, its norm, weights, other arrays."""
-    arrays = {**_both(_MLP, given[3:], room[3:]), **others}
-    hidden = _read(given)[1].shape[1]
-    read = _input(given, moments, epsilon, room)
-    return _MlpArgument(input=read, **_at(arrays), adds=adds, hidden=hidden, **_sizes(given))
+    weights = {name: _weights(each) for name, each in zip(_MLP, given[3:], strict=True)}
+    gradients = {f"d{name}": each for name, each in zip(_MLP, room[3:], strict=True)}
+    return _MlpArgument(
+        input=_input(given, moments, epsilon, room),
+        **weights,
+        **_at({**gradients, **others}),
+        adds=adds,
+        hidden=_read(given)[1].shape[1],
+        **_sizes(given),
+    )
 
 
 def _input(
     given: _Tensors, moments: Tensor | None, epsilon: float, room: _Tensors
 ) -> _InputArgument:
+    x, scale, shift, *_ = given
     mean, inverse = (None, None) if moments is None else moments
-    arrays = {**_both(_INPUT, given[:3], room[:3]), "mean": mean, "inverse": inverse}
-    return _InputArgument(**_at(arrays), width=_read(given)[1].shape[-1], epsilon=epsilon)
+    arrays = {"x": x, "mean": mean, "inverse": inverse}
+    gradients = {"dx": room[0], "dscale": room[1], "dshift": room[2]}
+    return _InputArgument(
+        **_at({**arrays, **gradients}),
+        scale=_weights(scale),
+        shift=_weights(shift),
+        width=_read(given)[1].shape[-1],
+        epsilon=epsilon,
+    )
 
 
-def _both(names: Sequence[str], given: _Tensors, room: _Tensors) -> dict[str, Tensor | None]:
-    """Return arrays by name, and room for the gradients of them."""
-    gradients = (f"d{name}" for name in names)
-    return dict(zip((*names, *gradients), (*given, *room), strict=True))
+def _weights(weights: Tensor | None) -> _WeightsArgument:
+    if weights is None:
+        return _WeightsArgument()
+    return _WeightsArgument(weights.data_ptr(), weights.stride(0))
 
 
 def _sizes(given: _Tensors) -> dict[str, int]:

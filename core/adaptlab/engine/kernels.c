@@ -63,7 +63,6 @@ void norm_backward(const number *x, const number *w, const number *dy, const flo
 }
 
 #define MOST_CLASSES 512
-#define TOGETHER 16
 
 /* Copies a row in whole vectors, and returns the logarithm of the sum of its exponentials. */
 static float log_sum(const number *logits, float *row, int64_t classes, int64_t all) {

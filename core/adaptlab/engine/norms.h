@@ -4,36 +4,45 @@
 #include "numbers.h"
 
 static inline float mean_of(const number *x, int64_t width) {
-    float sum = 0;
-#pragma omp simd reduction(+:sum)
-    for (int64_t i = 0; i < width; i++) sum += load(x + i);
-    return sum / width;
+    lanes sums = {0};
+    float rest = 0;
+    int64_t i = 0;
+    for (; i + TOGETHER <= width; i += TOGETHER) sums += load_lanes(x + i);
+    for (; i < width; i++) rest += load(x + i);
+    return (sum_of(sums) + rest) / width;
 }
 
 /* 1/deviation. */
 static inline float inverse_of(const number *x, float mean, int64_t width, float epsilon) {
-    float squares = 0;
-#pragma omp simd reduction(+:squares)
-    for (int64_t i = 0; i < width; i++) {
-        const float off = load(x + i) - mean;
-        squares += off * off;
+    lanes sums = {0};
+    float rest = 0;
+    int64_t i = 0;
+    for (; i + TOGETHER <= width; i += TOGETHER) {
+        const lanes off = load_lanes(x + i) - mean;
+        sums += off * off;
     }
-    return 1.0f / __builtin_sqrtf(squares / width + epsilon);
+    for (; i < width; i++) rest += (load(x + i) - mean) * (load(x + i) - mean);
+    return 1.0f / __builtin_sqrtf((sum_of(sums) + rest) / width + epsilon);
 }
 
 /* dx from the gradient dy of what is normal and scaled. */
 static inline void norm_row_back(const number *x, const number *scale, const number *dy, float mean,
                                  float inverse, number *dx, int64_t width) {
+    lanes firsts = {0}, seconds = {0};
     float first = 0, second = 0;
-#pragma omp simd reduction(+:first,second)
-    for (int64_t i = 0; i < width; i++) {
-        const float normal = (load(x + i) - mean) * inverse;
-        const float scaled = load(dy + i) * load(scale + i);
-        first += scaled;
-        second += scaled * normal;
+    int64_t at = 0;
+    for (; at + TOGETHER <= width; at += TOGETHER) {
+        const lanes scaled = load_lanes(dy + at) * load_lanes(scale + at);
+        firsts += scaled;
+        seconds += scaled * ((load_lanes(x + at) - mean) * inverse);
     }
-    first /= width;
-    second /= width;
+    for (; at < width; at++) {
+        const float scaled = load(dy + at) * load(scale + at);
+        first += scaled;
+        second += scaled * ((load(x + at) - mean) * inverse);
+    }
+    first = (sum_of(firsts) + first) / width;
+    second = (sum_of(seconds) + second) / width;
 #pragma omp simd
     for (int64_t i = 0; i < width; i++) {
         const float normal = (load(x + i) - mean) * inverse;

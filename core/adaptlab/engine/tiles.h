@@ -107,13 +107,15 @@ static inline __attribute__((always_inline)) void strip(struct Rows a, struct Ro
     }
 }
 
-/* c [rows, columns] = a [rows, depth] times a packed matrix, plus a bias [columns] or none. */
-static void product(const float *a, int64_t a_row, const float *panels, const float *bias, float *c,
-                    int64_t c_row, int64_t rows, int64_t columns, int64_t depth) {
+/* c [rows, columns] = start + a [rows, depth] times a packed matrix. The rows of start are
+ * `start_row` apart, so that they may be a bias or c itself; it is 0 if it is none. */
+static void product(const float *a, int64_t a_row, const float *panels, const float *start,
+                    int64_t start_row, float *c, int64_t c_row, int64_t rows, int64_t columns,
+                    int64_t depth) {
     for (int64_t j = 0; j < columns; j += WIDE, panels += depth * WIDE)
         strip((struct Rows){a, a_row, 1}, (struct Rows){panels, WIDE, 1},
-              (struct Rows){bias ? bias + j : 0, 0, 1}, c + j, c_row, rows, less(WIDE, columns - j),
-              depth);
+              (struct Rows){start ? start + j : 0, start_row, 1}, c + j, c_row, rows,
+              less(WIDE, columns - j), depth);
 }
 
 /* c [rows, columns] = a [rows, depth] times b [depth, columns], whose rows are in whole panels. */
@@ -124,10 +126,12 @@ static void product_of_rows(const float *a, int64_t a_row, const float *b, int64
               c + j, c_row, rows, less(WIDE, columns - j), depth);
 }
 
-/* c [left, right] += the sum over rows of a[row, left] b[row, right]; rows of b in whole panels. */
-static void add_products(const float *a, int64_t a_row, const float *b, int64_t b_row, float *c,
-                         int64_t left, int64_t right, int64_t rows) {
+/* c [left, right] = the sum over rows of a[row, left] b[row, right], and what is there if `adds`;
+ * rows of b in whole panels. */
+static void sum_products(const float *a, int64_t a_row, const float *b, int64_t b_row, int adds,
+                         float *c, int64_t left, int64_t right, int64_t rows) {
     for (int64_t j = 0; j < right; j += WIDE)
         strip((struct Rows){a, 1, a_row}, (struct Rows){b + j, b_row, 1},
-              (struct Rows){c + j, right, 1}, c + j, right, left, less(WIDE, right - j), rows);
+              (struct Rows){adds ? c + j : 0, right, 1}, c + j, right, left,
+              less(WIDE, right - j), rows);
 }
