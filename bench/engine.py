@@ -52,11 +52,12 @@ def with_dropout(named: Row) -> Row:
 
 
 WHAT_IS_LEFT = (
-    "In one thread, linear layers and MLPs take 75 to 85 % of a step, at 85 to 95 % of the peak of "
-    "a core; the rest is attention, norms and the optimiser. Two lanes take 0.6 of the time of "
-    "one, because they share memory and clock. Tried without gain: `torch.compile` of the whole "
-    "step, fewer replicates at once, larger and smaller blocks, stores past the caches, packing by vectors, huge pages, LoRA's update in place, "
-    "flushing subnormal numbers to 0."
+    "In one thread, linear layers and MLPs take 75 to 85 % of a step, at 85 to 95 % of the "
+    "peak of a core; the rest is attention, norms and the optimiser. Two lanes take 0.6 of "
+    "the time of one, because they share memory and clock. Tried without gain: "
+    "`torch.compile` of the whole step, fewer replicates at once, larger and smaller blocks, "
+    "stores past the caches, packing by vectors, huge pages, LoRA's update in place, flushing "
+    "subnormal numbers to 0."
 )
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
