@@ -58,7 +58,7 @@ struct Layer {
 struct Linear {
     struct Input input;
     struct Layer layers[MOST_LAYERS];
-    float *passed;       /* those rows of x, [G, N', C] */
+    float *passed; /* those rows of x, [G, N', C] */
     const float *dpassed;
     int64_t count, groups, rows, parts;
     int64_t first, stop, length;
@@ -159,19 +159,17 @@ static void pack_layer(const struct Linear *m, int64_t k, const struct LinearScr
     const float *bias = of_group(layer->bias, group), factor = (float)layer->factor;
     pack(of_group(layer->weight, group), width, s->panels[k], back ? width : outputs,
          back ? outputs : width, !back);
-    const int64_t size = (back ? whole(width) * outputs : whole(outputs) * width);
+    const int64_t size = back ? whole(width) * outputs : whole(outputs) * width;
     for (int64_t i = 0; factor != 1.0f && i < size; i++) s->panels[k][i] *= factor;
     for (int64_t i = 0; !back && i < outputs; i++) s->biases[k][i] = bias ? factor * bias[i] : 0;
 }
 
-/* Copies those rows of a block that some layers read; returns how many there are. */
-static int64_t take_some(const struct Linear *m, const float *rows, int64_t apart, float *to,
-                         int64_t to_row, int64_t at, int64_t count) {
-    int64_t taken = 0;
-    for (int64_t i = 0; i < count; i++)
+/* Copies those rows of a block that some layers read. */
+static void take_some(const struct Linear *m, const float *rows, int64_t apart, float *to,
+                      int64_t to_row, int64_t at, int64_t count) {
+    for (int64_t i = 0, taken = 0; i < count; i++)
         if (is_some(m, at + i))
             memcpy(to + taken++ * to_row, rows + i * apart, m->input.width * sizeof(float));
-    return taken;
 }
 
 static void add_some(const struct Linear *m, const float *some, int64_t some_row, float *to,
