@@ -1,5 +1,7 @@
 """What compiled kernels compute, against torch in float64."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -20,3 +22,8 @@ def drawn(*shapes: tuple[int, ...], dtype: torch.dtype) -> list[Tensor]:
     """Return tensors of normal numbers, the same ones every time."""
     generator = torch.Generator().manual_seed(7)
     return [torch.randn(*shape, generator=generator).to(dtype) for shape in shapes]
+
+
+def asking(given: Sequence[Tensor]) -> list[Tensor]:
+    """Return copies that gradients are asked of."""
+    return [each.clone().requires_grad_() for each in given]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from tests.engine.kernel_results import drawn, near
+from tests.engine.kernel_results import asking, drawn, near
 from torch import Tensor
 from torch.nn import functional
 
@@ -98,10 +98,6 @@ CASES = {
     "one layer": Case(2, 2, 20, 7, 24, (40,), slice(3, None), 0.2),
 }
 each_case = pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
-
-
-def asking(given: Sequence[Tensor]) -> list[Tensor]:
-    return [each.clone().requires_grad_() for each in given]
 
 
 @each_case

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from tests.engine.kernel_results import drawn, near
+from tests.engine.kernel_results import asking, drawn, near
 from torch import Tensor
 from torch.nn import functional
 
@@ -110,10 +110,6 @@ CASES = {
     if made[0].shape[-1] > 1 or not normal
 }
 each_case = pytest.mark.parametrize(("fused", "plain", "given"), CASES.values(), ids=list(CASES))
-
-
-def asking(given: Sequence[Tensor]) -> list[Tensor]:
-    return [each.clone().requires_grad_() for each in given]
 
 
 def computed(fused: Callable[..., Tensor | None], given: Sequence[Tensor]) -> Tensor:

@@ -14,23 +14,14 @@ struct Part {
 };
 
 struct AdamW {
-    float *weights, *mean, *square; /* [R, N] */
-    const struct Part *parts;       /* of the gradient, in order */
-    const float *decays;            /* [N], 1 where weight decay applies */
+    float *weights, *mean, *square;     /* [R, N] */
+    const struct Part *parts;           /* of the gradient, in order */
+    const float *decays;                /* [N], 1 where weight decay applies */
     const float *rates, *weight_decays; /* [R] */
     float *sums;                        /* of squares, [R, blocks] */
     double clip, beta_mean, beta_square, mean_correction, root_correction, epsilon;
     int64_t replicates, scalars, blocks;
 };
-
-static float sum_of_squares(const float *x, int64_t count) {
-    lanes sums = {0};
-    float rest = 0;
-    int64_t i = 0;
-    for (; i + TOGETHER <= count; i += TOGETHER) sums += load_lanes(x + i) * load_lanes(x + i);
-    for (; i < count; i++) rest += x[i] * x[i];
-    return sum_of(sums) + rest;
-}
 
 /* The scalars of a part from `first`, whose gradient is multiplied by `share`. */
 static void move(const struct AdamW *m, const float *gradient, int64_t replicate, int64_t first,
@@ -72,7 +63,7 @@ static void block(const struct AdamW *m, int64_t unit, int moves) {
         const int64_t count = (end < stop ? end : stop) - first;
         const float *gradient = part->gradient + replicate * part->count + first - part->first;
         if (count > 0 && moves) move(m, gradient, replicate, first, count, share);
-        else if (count > 0) sum += sum_of_squares(gradient, count);
+        else if (count > 0) sum += sum_of_row(gradient, gradient, count);
         if (end == m->scalars) break;
     }
     if (!moves) m->sums[unit] = sum;

@@ -16,21 +16,25 @@ from adaptlab.plugins.shapes import TensorShape
 
 @dataclass(frozen=True)
 class Gradient:
-    """The gradient of a flat buffer, in parts [R, ...] in their order there.
+    """The gradient of a flat buffer, in parts [R, ...] in the buffer's order.
 
-    A kernel reads the parts that the backward pass has left. Without one there is one part.
+    A kernel reads the gradients of tensors where the backward pass has left them. Without a kernel
+    there is one part.
     """
 
     parts: Sequence[Tensor]
 
     @property
     def flat(self) -> Float[Tensor, "R N"]:
-        """The parts side by side; a view if there is one."""
+        """The parts side by side; a view if there is only one."""
         rows = [part.flatten(1) for part in self.parts]
         return rows[0] if len(rows) == 1 else torch.cat(rows, 1)
 
     def plus(self, other: "Gradient") -> "Gradient":
-        """Return the sum of both, which overwrites this one if it is one part."""
+        """Return the sum of both.
+
+        If this gradient has only one part, the sum overwrites it.
+        """
         return Gradient((self.flat.add_(other.flat),))
 
 

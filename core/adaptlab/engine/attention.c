@@ -37,12 +37,12 @@ struct Attention {
 /* The scratch memory of a thread; rows are in whole panels. Keys and values have rows of all heads,
  * or if these are not side by side, of one. */
 struct Scratch {
-    float *keys, *values;                      /* [T, H·D or D] */
-    float *queries, *incoming;                 /* [Q, D] */
-    float *panels, *learned;                   /* keys or values of content, and learned ones */
-    float *scores;                             /* [Q, N] */
-    float *pattern, *kept, *slope;             /* [Q, T] */
-    float *sum;                                /* [T, D] */
+    float *keys, *values;          /* [T, H·D or D] */
+    float *queries, *incoming;     /* [Q, D] */
+    float *panels, *learned;       /* keys or values of content, and learned ones */
+    float *scores;                 /* [Q, N] */
+    float *pattern, *kept, *slope; /* [Q, T] */
+    float *sum;                    /* [T, D] */
     int64_t width, all, positions, learned_row;
     int64_t row, next; /* numbers between rows, and between heads, of keys and values */
 };
@@ -108,8 +108,7 @@ static void gather(const struct View *v, struct Place p, float *to, int64_t to_r
                    int64_t width) {
     if (!count) return;
     const struct Head head = head_of(v, p);
-    for (int64_t i = 0; i < count; i++)
-        copy(row_of(&head, i), to + i * to_row, width);
+    for (int64_t i = 0; i < count; i++) copy(row_of(&head, i), to + i * to_row, width);
 }
 
 /* Gathers keys or values of content, behind those of learned positions, unless they are there. */
@@ -131,17 +130,6 @@ static void give(const struct View *v, struct Place p, const float *from, int64_
         else
             for (int64_t j = 0; j < width; j++) to[j] += from[j];
     }
-}
-
-/* The sum of a[j] b[j], or of a[j] if b is none. */
-static inline float sum_of_row(const float *a, const float *b, int64_t count) {
-    lanes sums = {0};
-    float rest = 0;
-    int64_t j = 0;
-    for (; j + TOGETHER <= count; j += TOGETHER)
-        sums += b ? load_lanes(a + j) * load_lanes(b + j) : load_lanes(a + j);
-    for (; j < count; j++) rest += b ? a[j] * b[j] : a[j];
-    return sum_of(sums) + rest;
 }
 
 /* Replaces scores by their softmax over the first `count`. */
@@ -266,7 +254,8 @@ static void attend_back(const struct Attention *m, const struct Scratch *s, stru
 #pragma omp simd
         for (int64_t j = 0; j < s->all; j++) slope[j] = before[j] * (slope[j] - sum);
     }
-    give_sums(m, s, m->seeds ? s->kept : s->pattern, s->incoming, &m->of_values, m->of_learned_values, p);
+    give_sums(m, s, m->seeds ? s->kept : s->pattern, s->incoming, &m->of_values,
+              m->of_learned_values, p);
     if (m->of_queries.at) {
         gather(&m->learned_keys, p, keys, s->row, m->learned, width);
         product_of_rows(s->slope, s->all, keys, s->row, s->queries, s->width, m->rows, s->width,

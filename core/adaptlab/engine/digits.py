@@ -13,8 +13,8 @@ from adaptlab.plugins.task import DigitTask, QuestionLaw, Task
 
 FEW = 5  # distinct digits that the sampling rule of the paper never rejects
 FIRST_ATTEMPTS = 2
-"""Attempts that are drawn at once for every sample; for those without an accepted one, twice as
-many next, and so on."""
+"""Attempts drawn at once for every sample. Samples without an accepted one get twice as many next,
+and so on."""
 MOST_ATTEMPTS = 64
 ATTEMPTS_LIMIT = 4096
 

@@ -1,7 +1,8 @@
 """Linear layers and MLPs by kernels, on a CPU in float32.
 
-Layers that read the same input are one kernel each way, which reads it and its norm once. An MLP is
-one as well. torch writes its hidden features, four times as wide as the model, to
+Layers that read the same input are one kernel each way, which reads the input and its norm once.
+
+An MLP is one kernel as well. torch writes its hidden features, four times as wide as the model, to
 memory and reads them again for every operation; the kernel computes blocks of rows whose hidden
 features stay in a core's caches, and keeps only what the activation is computed of. A norm before a
 layer, and the residual sum behind an MLP, are part of its kernel.

@@ -4,12 +4,7 @@
 #include "numbers.h"
 
 static inline float mean_of(const number *x, int64_t width) {
-    lanes sums = {0};
-    float rest = 0;
-    int64_t i = 0;
-    for (; i + TOGETHER <= width; i += TOGETHER) sums += load_lanes(x + i);
-    for (; i < width; i++) rest += load(x + i);
-    return (sum_of(sums) + rest) / width;
+    return sum_of_row(x, 0, width) / width;
 }
 
 /* 1/deviation. */

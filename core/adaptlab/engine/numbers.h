@@ -29,8 +29,8 @@ static inline float load(const number *from) { return *from; }
 static inline void store(number *to, float value) { *to = value; }
 #endif
 
-/* Sums of rows are taken in so many lanes, which are added at the end two by two. Compilers add them
- * one by one, which takes longer than the rest for rows of a hundred numbers. */
+/* A row is summed in this many lanes, which are added in pairs at the end. Compilers add them one
+ * by one, which takes longer than the rest of the sum for rows of a hundred numbers. */
 #define TOGETHER 16
 typedef float lanes __attribute__((vector_size(4 * TOGETHER), aligned(4)));
 typedef float four_lanes __attribute__((vector_size(16)));
@@ -50,6 +50,17 @@ static inline lanes load_lanes(const number *from) {
     memcpy(&values, from, sizeof values);
 #endif
     return values;
+}
+
+/* The sum of a[i] b[i], or of a[i] if b is none. */
+static inline float sum_of_row(const number *a, const number *b, int64_t count) {
+    lanes sums = {0};
+    float rest = 0;
+    int64_t i = 0;
+    for (; i + TOGETHER <= count; i += TOGETHER)
+        sums += b ? load_lanes(a + i) * load_lanes(b + i) : load_lanes(a + i);
+    for (; i < count; i++) rest += b ? load(a + i) * load(b + i) : load(a + i);
+    return sum_of(sums) + rest;
 }
 
 /* e^x for |x| <= 87, to about one unit in the last place: 2^n 2^f with |f| <= 1/2, the latter by

@@ -334,12 +334,12 @@ static void mlp_block_back(const struct Mlp *m, const float *up, const float *do
     }
     if (m->ddown_bias) add_rows(dy, rows, width, m->ddown_bias + unit * width);
     if (m->ddown)
-        sum_products(dy, width, activated, apart, 1, m->ddown + unit * hidden * width, width, hidden,
-                     rows);
+        sum_products(dy, width, activated, apart, 1, m->ddown + unit * hidden * width, width,
+                     hidden, rows);
     if (m->dup) {
         read_input(&m->input, x, group, at, rows, 1);
-        sum_products(middle, apart, x, whole(width) + APART, 1, m->dup + unit * hidden * width, hidden,
-                     width, rows);
+        sum_products(middle, apart, x, whole(width) + APART, 1, m->dup + unit * hidden * width,
+                     hidden, width, rows);
     }
     if (!m->input.dx && !m->input.dscale) return;
     product(middle, apart, up, 0, 0, x, whole(width) + APART, rows, width, hidden);
@@ -362,8 +362,8 @@ void mlp(const struct Mlp *m, float *scratch, int back, int threads) {
             const int64_t group = unit / m->parts, part = unit % m->parts;
             const int64_t stop = bound(m->rows, part + 1, m->parts);
             if (group != packed) {
-                pack(of_group(m->up, group), width, up, back ? width : hidden, back ? hidden : width,
-                     !back);
+                pack(of_group(m->up, group), width, up, back ? width : hidden,
+                     back ? hidden : width, !back);
                 pack(of_group(m->down, group), hidden, down, back ? hidden : width,
                      back ? width : hidden, !back);
             }
