@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 from adaptlab.engine import grouped, recomputing
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.lanes import MOST_LANES
+from adaptlab.engine.library_comparison import library_config, library_module
 from adaptlab.engine.library_pass import Pass
 from adaptlab.engine.library_positions import Positions
 from adaptlab.engine.plugins import PatternRecorder
@@ -408,12 +409,16 @@ def _built(family: Transformers) -> Any:
     import transformers
 
     architecture: Any = getattr(transformers, family.architecture)
-    config = architecture.config_class.from_dict(dict(family.config))
+    config = library_config(architecture, family.config)
     # Of the library's ways to compute experts, this one takes every dtype.
     # A pooler is not part of what is computed here.
     options = {"add_pooling_layer": False} if family.architecture in POOLED else {}
-    module = architecture._from_config(
-        config, attn_implementation=_registered(), experts_implementation="eager", **options
+    module = library_module(
+        architecture,
+        config,
+        attn_implementation=_registered(),
+        experts_implementation="eager",
+        **options,
     )
     for embedding in module.modules():
         if isinstance(embedding, nn.Embedding):
