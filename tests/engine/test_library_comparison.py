@@ -23,6 +23,12 @@ from adaptlab.weights.huggingface import CONFIG
 from adaptlab.weights.model_folder import check_folder
 
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+LONGROPE = {
+    "rope_type": "longrope",
+    "short_factor": [1.0, 1.1, 1.3],
+    "long_factor": [1.0, 4.0, 9.0],
+    "factor": 4.0,
+}
 LINEAR = {"rope_type": "linear", "factor": 4.0}
 WITHOUT_THETA = {name: value for name, value in LLAMA_3.items() if name != "rope_theta"}
 NO_ORIGINAL = {k: v for k, v in WITHOUT_THETA.items() if not k.startswith("original")}
@@ -55,6 +61,12 @@ READINGS: dict[str, tuple[Callable[[], PreTrainedModel], dict[str, object]]] = {
     "yarn-llama": (llama, {"rope_parameters": YARN}),
     "yarn-mistral": (mistral, {"rope_parameters": None, "rope_scaling": YARN}),
     "yarn-qwen2": (qwen2, {"rope_parameters": YARN | {"rope_theta": 1e6}}),
+    "longrope-long": (
+        llama, {"rope_parameters": LONGROPE, "original_max_position_embeddings": 12},
+    ),
+    "longrope-short": (
+        qwen2, {"rope_parameters": LONGROPE, "original_max_position_embeddings": 32},
+    ),
     "dynamic": (llama, {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}}),
     "other-activation": (llama, {"hidden_act": "gelu"}),
     "gpt2-other-activation": (gpt2, {"activation_function": "relu"}),
