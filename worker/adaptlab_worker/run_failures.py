@@ -17,7 +17,8 @@ FROM_OUTSIDE = frozenset(
 def not_begun(error: Exception) -> Ended:
     """Return the end of a run whose inputs could not be fetched."""
     reason: FailureReason = "disk_full" if is_disk_full(error) else "system_error"
-    return _failed(f"{type(error).__name__}: {error}", reason)
+    text = f"{type(error).__name__}: {error}"
+    return Ended(outcome="failed", reason=reason, error=text, retry=True)  # the trainer has no part
 
 
 def misplaced(error: InvalidSpec) -> Ended:

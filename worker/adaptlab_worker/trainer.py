@@ -55,6 +55,7 @@ from adaptlab_worker.protocol import (
     frame_of,
     read_request,
 )
+from adaptlab_worker.run_errors import breaks_trainer, would_repeat
 from adaptlab_worker.saving import SaveTimes
 from adaptlab_worker.warm_up import tiny_run
 
@@ -383,13 +384,15 @@ def failure(error: Exception) -> Ended:
         return Ended(outcome="failed", reason="diverged", error=message)
     if is_out_of_memory(error):
         # The same job would need the same memory again.
-        return Ended(outcome="failed", reason="out_of_memory", error=message, healthy=False)
+        healthy = not breaks_trainer(error)
+        return Ended(outcome="failed", reason="out_of_memory", error=message, healthy=healthy)
+    is_full = is_disk_full(error)
     return Ended(
         outcome="failed",
-        reason="disk_full" if is_disk_full(error) else "system_error",
+        reason="disk_full" if is_full else "system_error",
         error=f"{type(error).__name__}: {error}",
-        retry=True,
-        healthy=False,
+        retry=is_full or not would_repeat(error),
+        healthy=not breaks_trainer(error),
     )
 
 
