@@ -12,11 +12,8 @@ OF_CODE = (
 )  # fmt: skip
 """Errors that follow from a job and the code alone."""
 OF_SURROUNDINGS = (
-    "can't start new thread",
-    "temporarily unavailable",
-    "shared memory",
-    "timed out",
-)
+    "can't start new thread", "temporarily unavailable", "shared memory object", "timed out",
+)  # fmt: skip
 """Words of a plain `RuntimeError` that do not follow from the job."""
 OF_DEVICES = ("cuda", "cudnn", "cublas", "nccl", "hip error", "accelerator")
 DEVICE_ERRORS = frozenset({"AcceleratorError", "OutOfMemoryError"})
