@@ -30,6 +30,7 @@ from adaptlab.errors import (
     BadDataset,
     BadModelFolder,
     InvalidSpec,
+    KernelsMissing,
     TrainingDiverged,
     TrainingStopped,
     is_disk_full,
@@ -223,15 +224,7 @@ def main(arguments: list[str]) -> None:
         runner = load_runner(names[0] if names else ENGINE)
     keep_freed_memory()
     if not names:
-        if os.environ.get(COMPILE) != "off":
-            # Late: loading torch takes seconds, and a replacement of the engine may not need it.
-            from adaptlab.engine.compiled import compile_kernels
-            from adaptlab.engine.step_graph import use_graphs
-
-            compile_kernels()
-            use_graphs()
-        warm_up(runner)
-        say_where_runs_train()
+        prepare_engine(runner)
     pipe.send_bytes(frame_of(Ready()))
     while True:
         request = inbox.next_run()
@@ -241,6 +234,26 @@ def main(arguments: list[str]) -> None:
             ended = carry_out(runner, request, PipeObserver(pipe, inbox, request))
         alarm.end()
         pipe.send_bytes(frame_of(ended))
+
+
+def prepare_engine(runner: Runner) -> None:
+    """Compile kernels, and run what later runs would load first.
+
+    The process exits if kernels cannot be compiled: no job may be computed otherwise than others.
+    """
+    if os.environ.get(COMPILE) != "off":
+        # Late: loading torch takes seconds, and a replacement of the engine may not need it.
+        from adaptlab.engine.compiled import compile_kernels
+        from adaptlab.engine.step_graph import use_graphs
+
+        try:
+            compile_kernels()
+        except KernelsMissing as error:
+            log.error("%s", error)  # noqa: TRY400 - the compiler's words say more
+            sys.exit(1)
+        use_graphs()
+    warm_up(runner)
+    say_where_runs_train()
 
 
 def leave_signals_to_the_worker() -> None:
