@@ -1,4 +1,4 @@
-"""Failed runs: one attempt where the code would fail again, and a trainer that stays."""
+"""Failed runs: one attempt, and a trainer that stays."""
 
 import errno
 

@@ -1,4 +1,6 @@
-"""A trainer whose compiler fails does not begin, so that its worker takes no job.
+"""A trainer whose compiler fails does not begin.
+
+So its worker takes no job.
 
 That a slot claims only with a trainer that is ready is shown in `test_outages`.
 """

@@ -1,4 +1,4 @@
-"""The time during which the database could be reached, between interruptions."""
+"""Time in which the database was reachable, between interruptions."""
 
 from collections import deque
 from dataclasses import dataclass

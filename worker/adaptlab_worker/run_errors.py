@@ -1,4 +1,4 @@
-"""Errors of runs: what the same code would raise again, and what breaks a trainer.
+"""Errors of runs that would be raised again, or break a trainer.
 
 An error that would be raised again is not retried: each attempt would cost everybody its time. A
 trainer whose device failed is replaced; one that raised an error of Python serves the next job.
