@@ -132,3 +132,34 @@ def test_page_and_command_line_guess_one_task(
     spec: Any = inspected(file, "jsonl").spec
     assert on_page is not None
     assert {**on_page, "tokens": 0} == {**spec["task"], "tokens": 0}
+
+
+def test_forms_of_published_datasets_are_read() -> None:
+    shared = [
+        {"from": "system", "value": "Be brief."},
+        {"from": "human", "value": "Hi"},
+        {"from": "gpt", "value": "Hello"},
+    ]
+    squad = {
+        "context": "Ada wrote.",
+        "question": "Who?",
+        "answers": {"text": ["Ada", "Ada L."], "answer_start": [0, 0]},
+    }
+    (chat,) = read_records([json.dumps({"conversations": shared}).encode()], "jsonl")
+    assert chat["conversations"] == (
+        '[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"},'
+        '{"role":"assistant","content":"Hello"}]'
+    )
+    (record,) = read_records([json.dumps(squad).encode()], "jsonl")
+    assert record["answers"] == "Ada"
+    facts = facts_of([{name: f"{value} {n}" for name, value in record.items()} for n in range(70)])
+    roles = roles_of(facts)
+    assert roles is not None
+    assert (roles.text, roles.answer) == ("question", "answers")
+    assert task_document(facts, roles)["prompt"] == "{question}\n{context}\nAnswer:"
+
+
+def test_a_role_that_nobody_has_is_named() -> None:
+    turns = [{"from": "tool", "value": "x"}]
+    with pytest.raises(InvalidSpec, match="has a role 'tool' in message 1"):
+        list(read_records([json.dumps({"conversations": turns}).encode()], "jsonl"))
