@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from datetime import date, time, timedelta
 from decimal import Decimal
 from typing import Any, cast
 
@@ -42,16 +41,16 @@ def as_value(value: object, classes: Sequence[str] | None) -> object:
             return "" if value < 0 else classes[value]
         case float() if math.isnan(value):
             return ""
-        case date() | time():
-            return value.isoformat()
-        case timedelta() | Decimal():
+        case Decimal():
             return str(value)
         case dict():
             return _written(cast("object", value))
         case list() if not is_meant_as_conversation(cast("object", value)):
             return _written(cast("object", value))
         case _:
-            return value
+            # Dates, times and durations by what they can do: core knows no clock.
+            written = getattr(value, "isoformat", None) or getattr(value, "total_seconds", None)
+            return str(written()) if callable(written) else value
 
 
 def _written(value: object) -> str:
