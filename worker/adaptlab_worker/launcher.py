@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import socket
 import threading
 import time
@@ -18,7 +19,15 @@ from adaptlab_worker.scratch import AssetCache, Scratch
 from adaptlab_worker.shift import Shift
 from adaptlab_worker.slot import Slot, SlotOptions
 
+LONGEST_HOST = 253
+
 log = logging.getLogger(__name__)
+
+
+def host_name() -> str:
+    """Return this machine's name, in the characters that the API accepts."""
+    name = re.sub(r"[^0-9A-Za-z._:-]", "-", socket.gethostname()).lstrip("._:-")
+    return name[:LONGEST_HOST] or "unnamed"
 
 
 class Launcher:
@@ -117,7 +126,7 @@ class Launcher:
         with self._registering:
             if self._id is None:
                 self._id = self._ledger.register_worker(
-                    socket.gethostname(),
+                    host_name(),
                     os.getpid(),
                     self._options.queues,
                     (*self._options.roots.aliases, UPLOADED),
