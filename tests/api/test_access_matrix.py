@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import select, text
+from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.api.people import person
 from tests.making import (
@@ -422,14 +422,19 @@ def test_a_request_names_one_of_several_projects(
     assert projects("") == {OURS, THEIRS}
     assert projects("?project=ours") == {OURS}
     twice = anonymous.get("/v1/studies/small", headers=header)
-    assert twice.status_code == 404  # two of that name, and no project named
+    assert twice.json()["id"] == ours.study, "in the usual project, the first that was joined"
     for project, things in ((OURS, ours), (THEIRS, theirs)):
         named = anonymous.get(f"/v1/studies/small?project={project}", headers=header)
         assert named.json()["id"] == things.study
     document = a_pretrain_document()
-    unclear = anonymous.post("/v1/jobs", json=document, headers=header)
+    undecided = person(sessions, "undecided", {OURS: "reader", THEIRS: "submitter"})
+    with sessions.begin() as session:
+        session.execute(update(User).values(usual_project_id=None))
+    unclear = anonymous.post("/v1/jobs", json=document, headers=undecided)
     assert unclear.status_code == 403
     assert "project=" in unclear.json()["detail"]
+    twice = anonymous.get("/v1/studies/small", headers=undecided)
+    assert twice.status_code == 404  # two of that name, and no usual project
     for project, status in ((OURS, 403), (THEIRS, 201)):
         where = {"project": project}
         made = anonymous.post("/v1/jobs", json=document, params=where, headers=header)

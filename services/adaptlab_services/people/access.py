@@ -36,8 +36,8 @@ class Access(Value):
 
     `roles` are the user's roles in projects, already limited by the token. Names are looked up and
     new resources created in `project_id`, whose name is `project`; both are None if the request
-    names no project and there is no default. `visible` lists the projects that the request sees;
-    None is all of them, which only admins of the server have. `received` are what other
+    names no project and the user has no usual one. `visible` lists the projects that the request
+    sees; None is all of them, which only admins of the server have. `received` are what other
     projects share with those: each is such a project, and a study or the job of a base model.
     """
 
@@ -94,7 +94,7 @@ def access_of(session: Session, principal: Principal, asked: str | None = None) 
     chosen = next((id_ for id_, name, _ in projects if name == asked), None)
     sees_all = is_admin and asked is None and principal.project_id is None
     ids = tuple(sorted(id_ for id_, _, _ in projects)) if ceiling is not None else ()
-    current = chosen or _usual(projects)
+    current = chosen or _usual(principal, projects, is_admin=is_admin)
     visible = None if sees_all else ids if chosen is None else (chosen,)
     return Access(
         is_admin=is_admin and principal.project_id is None,
@@ -128,7 +128,7 @@ def project_of(session: Session) -> int:
     """Return the project in which names are looked up and resources created.
 
     Raises:
-        Forbidden: the caller has several projects and named none, or has no project.
+        Forbidden: the request names no project, and the caller has no usual one or none at all.
     """
     if (inside := session.info.get(_INSIDE)) is not None:
         return inside
@@ -141,11 +141,13 @@ def project_of(session: Session) -> int:
     if access.project_id is None:
         raise Forbidden(
             (
-                "You have several projects. Name one with `project=` in the address, --project or "
-                "ADAPTLAB_PROJECT."
+                "The request names no project, and you have no usual project or are no longer a "
+                "member of it. Name one with `project=` in the address, --project or "
+                "ADAPTLAB_PROJECT, or choose your usual one: `adaptlab projects use NAME`."
             )
             if access.roles
-            else "You are not a member of any project. Ask an admin to add you to one."
+            else "You are not a member of any project. Ask an admin to add you to one, or accept "
+            "an invitation: `adaptlab whoami` lists yours."
         )
     return access.project_id
 
@@ -318,7 +320,7 @@ def _projects(
     mine = (
         select(Project.id, Project.name, Membership.role)
         .join(Membership, Membership.project_id == Project.id)
-        .where(Membership.user_id == principal.user_id)
+        .where(Membership.user_id == principal.user_id, Membership.accepted_at.is_not(None))
         .order_by(Project.id)
     )
     return [(id_, name, _ROLES[role]) for id_, name, role in session.execute(mine)]
@@ -340,11 +342,20 @@ def _received(session: Session, visible: Sequence[int]) -> tuple[tuple[int, UUID
     return tuple(sorted((project_id, id_) for project_id, id_ in rows))
 
 
-def _usual(projects: Sequence[tuple[int, str, Role]]) -> int | None:
-    """Return the only project, otherwise the default project, otherwise None."""
-    if len(projects) == 1:
-        return projects[0][0]
-    return next((id_ for id_, name, _ in projects if name == DEFAULT_PROJECT), None)
+def _usual(
+    principal: Principal, projects: Sequence[tuple[int, str, Role]], *, is_admin: bool
+) -> int | None:
+    """Return the project of requests that name none, or None.
+
+    It changes with the user's own choice only, so that nobody can receive what others create by
+    adding them to a project or removing them from another.
+    """
+    ids = [id_ for id_, _, _ in projects]
+    if principal.project_id is None and principal.usual_project_id is not None:
+        return principal.usual_project_id if principal.usual_project_id in ids else None
+    if is_admin and principal.project_id is None:
+        return next((id_ for id_, name, _ in projects if name == DEFAULT_PROJECT), None)
+    return ids[0] if len(ids) == 1 else None
 
 
 _ROLES: dict[str, Role] = {
