@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from typing import Literal, TypeVar
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select, true
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.values import Value
 from adaptlab_db.session import one_by_one
-from adaptlab_db.tables import PROJECT_ROLES, BaseModel, Membership, Project, StudyShare
+from adaptlab_db.tables import PROJECT_ROLES, BaseModel, Job, Membership, Project, StudyShare
 from adaptlab_db.visibility import ACROSS_PROJECTS, RECEIVING, VISIBLE
 from adaptlab_services.errors import Forbidden, NotFound
 from adaptlab_services.people.tokens import Principal
@@ -243,6 +243,42 @@ def joined_project(session: Session, name: str) -> int:
     if project_id is None or (access is not None and access.role_in(project_id) is None):
         raise NotFound("project", name)
     return project_id
+
+
+def receiving_project(session: Session, name: str) -> int:
+    """Return a project with which the caller may share something.
+
+    What is shared takes a name there and is read by its members, so that it needs the same role as
+    creating it.
+
+    Raises:
+        NotFound: there is no such project, or the caller is no member of it.
+        Forbidden: the caller is only a reader there.
+    """
+    project_id, access = joined_project(session, name), _access(session)
+    if access is not None and not is_at_least(access.role_in(project_id), "submitter"):
+        raise Forbidden(
+            f"Sharing with the project {name!r} requires the role `submitter` in it, and you are a "
+            f"reader. Ask an admin of {name!r} for the role."
+        )
+    return project_id
+
+
+def administered_project(session: Session, name: str) -> int | None:
+    """Return a project of which the caller is an admin, or None."""
+    project_id = session.scalars(select(Project.id).where(Project.name == name)).one_or_none()
+    access = _access(session)
+    if project_id is None or access is None:
+        return project_id
+    return project_id if is_at_least(access.role_in(project_id), "admin") else None
+
+
+def own_jobs(session: Session) -> ColumnElement[bool]:
+    """Return the condition on jobs of the caller's projects, not shared ones."""
+    access = _access(session)
+    if access is None or access.visible is None:
+        return true()
+    return Job.project_id.in_(access.visible)
 
 
 def is_joined(session: Session, name: str) -> bool:

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import literal, select
+from sqlalchemy import ColumnElement, literal, select, true
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
@@ -27,6 +27,7 @@ from adaptlab_answers.models import MethodAnswer
 from adaptlab_db.tables import Attempt, BaseModel, Job
 from adaptlab_services.comparisons.comparison_groups import tables_of_jobs
 from adaptlab_services.comparisons.comparison_rows import Row, alone_of, compared_jobs
+from adaptlab_services.people.access import own_jobs
 from adaptlab_services.results.scored_jobs import ScoredJob, scored_jobs
 
 MOST_JOBS = 200
@@ -171,9 +172,11 @@ def longest(row: Row, runs: Mapping[UUID, RunFacts]) -> float | None:
     return max((seconds for seconds in durations if seconds is not None), default=None)
 
 
-def read_runs(session: Session, question: ResolvedQuestion) -> ReadRuns:
-    """Read the runs within the budget that the caller can see."""
-    runs = _runs(session, question)
+def read_runs(
+    session: Session, question: ResolvedQuestion, *, include_shared: bool = False
+) -> ReadRuns:
+    """Read the runs within the budget, of own projects or also shared ones."""
+    runs = _runs(session, question, true() if include_shared else own_jobs(session))
     scored = scored_jobs(session, runs)
     return ReadRuns(runs, tuple(scored.values()))
 
@@ -200,7 +203,9 @@ def evidence_of(question: ResolvedQuestion, read: ReadRuns) -> Evidence | NoEvid
     )
 
 
-def _runs(session: Session, question: ResolvedQuestion) -> dict[UUID, RunFacts]:
+def _runs(
+    session: Session, question: ResolvedQuestion, which: ColumnElement[bool]
+) -> dict[UUID, RunFacts]:
     """Return the latest runs on this base model and task within the budget.
 
     Imported adapters are none: how much they were tuned is unknown.
@@ -209,7 +214,7 @@ def _runs(session: Session, question: ResolvedQuestion) -> dict[UUID, RunFacts]:
     rows = session.execute(
         select(Job.id, Job.spec, Job.queue, Attempt.started_at, Attempt.ended_at)
         .join(Attempt, latest)
-        .where(Job.kind == "adapt", Job.state == "succeeded", Job.task == question.task.name)
+        .where(which, Job.kind == "adapt", Job.state == "succeeded", Job.task == question.task.name)
         .where(Job.trainable_parameters <= question.limit, Job.total_steps > 0)
         .where(Job.resolved_spec["task"] == literal(as_json(question.task), JSONB))
         .where(Job.base_model.in_(_names(session, question.base.digest)))

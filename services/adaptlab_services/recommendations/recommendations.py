@@ -51,7 +51,7 @@ def recommend(units: Units, question: RecommendationQuestion, rules: Rules) -> R
     """
     with units() as session:
         resolved = _resolved(session, question)
-        read = read_runs(session, resolved)
+        read = read_runs(session, resolved, include_shared=question.include_shared)
     evidence = evidence_of(resolved, read)
     if isinstance(evidence, NoEvidence):
         with units() as session:
