@@ -32,6 +32,7 @@ from adaptlab_worker.protocol import (
     frame_of,
 )
 from adaptlab_worker.scratch import SlotFolders
+from adaptlab_worker.system_calls import can_refuse
 from adaptlab_worker.trainer_user import TrainerUser
 from adaptlab_worker.wake import Wake
 
@@ -51,6 +52,9 @@ PASSED_ON_PREFIXES = (
 )
 """What torch and its libraries read. A list of what may pass, since nobody can list all names
 of secrets in an environment."""
+PINNING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY")
+"""With them, OpenMP pins its threads one by one, by a call that can pin other processes and is
+refused (`system_calls`); it ends the process then."""
 CACHES = ("XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH")
 MULTI_PROCESS_SERVICE = "CUDA_MPS_PIPE_DIRECTORY"
 """If it is set, trainers share a card through a server, which listens on a socket there."""
@@ -277,6 +281,8 @@ def trainer_environment(
         for name, value in given.items()
         if name in PASSED_ON or name in options.passed_on or name.startswith(PASSED_ON_PREFIXES)
     }
+    if can_refuse():
+        kept = {name: value for name, value in kept.items() if name not in PINNING}
     if options.user is not None:
         kept |= {"HOME": options.user.home, "USER": options.user.name, "LOGNAME": options.user.name}
     if temporary is not None:
