@@ -35,6 +35,8 @@ def misplaced(error: InvalidSpec) -> Ended:
 def trainer_gone(gone: TrainerGone, step: int, kills: MemoryKills) -> Ended:
     """Return the end of a run whose trainer died by itself."""
     message = f"The trainer {gone} at step {step}."
+    if gone.exceeded_memory:
+        return _failed(message, "out_of_memory")
     if gone.by_signal not in FROM_OUTSIDE:
         return _failed(message)
     if gone.by_signal == signal.SIGKILL and kills.is_there_another():

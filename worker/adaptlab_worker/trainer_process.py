@@ -32,6 +32,7 @@ from adaptlab_worker.protocol import (
     frame_of,
 )
 from adaptlab_worker.scratch import SlotFolders
+from adaptlab_worker.shared_memory import SharedMemoryWatch
 from adaptlab_worker.system_calls import can_refuse
 from adaptlab_worker.trainer_user import TrainerUser
 from adaptlab_worker.wake import Wake
@@ -133,6 +134,10 @@ class TrainerProcess:
         # A separate thread, because the one that follows the run may wait for disk or database.
         self._pulse = threading.Thread(target=self._say_still_here, name="pulse", daemon=True)
         self._pulse.start()
+        limits = options.limits
+        self._sharing = SharedMemoryWatch(self.pid, limits.memory_bytes, self._end_group)
+        if limits.shared_memory:
+            self._sharing.start()
 
     @property
     def pid(self) -> int:
@@ -229,15 +234,13 @@ class TrainerProcess:
 
     def kill(self) -> None:
         """Kill the process and its children; return when it is gone."""
-        try:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            log.debug("trainer %d was gone already", self._process.pid)
+        self._end_group()
         self._process.wait()
 
     def close(self) -> None:
         """Kill the process and close the pipe."""
         self._closed.set()
+        self._sharing.close()
         self.kill()
         self._pulse.join(timeout=1)
         self._pipe.close()
@@ -249,6 +252,12 @@ class TrainerProcess:
     def has_outgrown(self) -> bool:
         """Return True if its memory grew so much that it should be replaced."""
         return resident_bytes(self.pid) > self._size_when_ready + ALLOWED_GROWTH
+
+    def _end_group(self) -> None:
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            log.debug("trainer %d was gone already", self._process.pid)
 
     def _say_still_here(self) -> None:
         while not self._closed.wait(self._options.silence_seconds / PULSES_IN_SILENCE):
@@ -264,9 +273,20 @@ class TrainerProcess:
         except subprocess.TimeoutExpired:
             self.kill()
             return TrainerGone("closed its pipe")
+        if self._sharing.excess is not None:
+            return self._shared_too_much(self._sharing.excess)
         if status < 0:
             return TrainerGone(f"was killed by {signal.Signals(-status).name}", by_signal=-status)
         return TrainerGone(f"exited with status {status}")
+
+    def _shared_too_much(self, size: int) -> TrainerGone:
+        most = self._options.limits.memory_bytes
+        return TrainerGone(
+            f"shared {size // 2**20:,} MiB of memory between its processes, and the limit for all "
+            f"of its memory is {most // 2**20:,} MiB (ADAPTLAB_TRAINER_MEMORY_BYTES). Make the job "
+            "smaller, or raise the limit. The trainer was ended",
+            exceeded_memory=True,
+        )
 
 
 def trainer_environment(
