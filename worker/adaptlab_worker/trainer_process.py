@@ -34,6 +34,7 @@ from adaptlab_worker.protocol import (
 from adaptlab_worker.scratch import SlotFolders
 from adaptlab_worker.shared_memory import SharedMemoryWatch
 from adaptlab_worker.system_calls import can_refuse
+from adaptlab_worker.trainer_output import TrainerOutput
 from adaptlab_worker.trainer_user import TrainerUser
 from adaptlab_worker.wake import Wake
 
@@ -114,14 +115,18 @@ class TrainerProcess:
         self._reader = MessageReader()
         self._size_when_ready = 0
         self.is_ready = False
+        self._output = TrainerOutput()
         with theirs:
             self._process = subprocess.Popen(
                 _command(theirs.fileno(), options, self._folders),
                 stdin=subprocess.DEVNULL,
+                stdout=self._output.writable,
+                stderr=self._output.writable,
                 pass_fds=(theirs.fileno(),),
                 env=trainer_environment(os.environ, options, self._folders.temporary),
                 start_new_session=True,
             )
+        self._output.start(self._process.pid)
         self._sending = threading.Lock()
         # Kept: the pipe's own `poll` creates one each time, which costs as much as a message.
         self._has_more = select.poll()
@@ -243,6 +248,7 @@ class TrainerProcess:
         self._sharing.close()
         self.kill()
         self._pulse.join(timeout=1)
+        self._output.close()
         self._pipe.close()
         self.wake.close()
         self._folders.forget_trainer()
