@@ -1,4 +1,4 @@
-"""What a trainer writes reaches the log as its own, and no more than enough."""
+"""The output of a trainer reaches the log as its own, up to a limit."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The output of a trainer: a pipe, whose lines the worker writes to its log.
+"""The output of a trainer, which the worker writes to its log.
 
 With the log itself as its standard output, a run could truncate and fill it, or write lines that
 look like the worker's.
@@ -62,7 +62,7 @@ class TrainerOutput:
         self._thread.start()
 
     def close(self) -> None:
-        """Wait for the rest, for at most a second; call it when the trainer is gone."""
+        """Wait at most a second for the rest; the trainer has to be gone."""
         self._thread.join(timeout=1)
 
     def _relay(self) -> None:

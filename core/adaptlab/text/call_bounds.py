@@ -124,9 +124,9 @@ FILTERS: Mapping[str, Bound] = MappingProxyType(
 
 
 def length(value: Any) -> int:
-    """Return the characters of a value as text, about; lists and mappings are followed.
+    """Return about the characters of a value as text.
 
-    A list that contains another one many times counts it as often. The count ends when it is far
+    Lists and mappings are followed. A list that contains another one many times counts it as often. The count ends when it is far
     too large.
     """
     total, waiting = 0, [value]
