@@ -126,8 +126,8 @@ FILTERS: Mapping[str, Bound] = MappingProxyType(
 def length(value: Any) -> int:
     """Return about the characters of a value as text.
 
-    Lists and mappings are followed. A list that contains another one many times counts it as often. The count ends when it is far
-    too large.
+    Lists and mappings are followed. A list that contains another one many times counts it as often.
+    The count ends when it is far too large.
     """
     total, waiting = 0, [value]
     while waiting and total <= ENOUGH:
