@@ -39,7 +39,7 @@ from adaptlab.specs.spec import Kind
 from adaptlab_db.job_states import ATTEMPT_OUTCOMES, JOB_STATES
 
 ARTIFACT_STATES = ("ready", "quarantined", "collected", "uploading")
-STUDY_ROLES = ("method", "reference", "base_model", "check", "sweep")
+STUDY_ROLES = ("method", "reference", "base_model", "check", "sweep", "control")
 PASS_KINDS = ("sweep", "wider", "evidence")
 PASS_STATES = ("open", "done", "failed", "dropped")
 PROJECT_ROLES = ("reader", "submitter", "operator", "admin")
@@ -686,6 +686,7 @@ class StudyJob(Table):
     """A job in one cell of a study.
 
     A job with the role `sweep` only tries learning rates, and its scores are not compared. A job
+    with the role `control` belongs to a diagnosis, and its scores are not compared either. A job
     with the role `base_model` has no other coordinate. A job with the role `check` has the
     label of a theory check. If it measures adaptations, it also has their method, and their cell if
     they belong to one. `budget` is the limit in trainable parameters of a row in the comparison; a
