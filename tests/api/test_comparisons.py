@@ -63,7 +63,9 @@ def test_a_diagnosis_names_the_run_that_is_missing(
     assert {d["diagnosis"]["cause"] for d in table["diagnoses"]} == {"undecided"}
     prefix = table["diagnoses"][0]["diagnosis"]
     assert any("pinned attention" in one for one in prefix["missing"])
-    assert {"name": "pinned_finetuning"} in prefix["next_run"]["methods"]
+    assert "pinned_finetuning" in [one["name"] for one in prefix["next_run"]["controls"]]
+    assert prefix["next_run_text"].startswith("To decide it, train ")
+    assert prefix["minutes"] > 0
 
 
 def test_a_comparison_is_the_same_by_name_and_is_not_sent_twice(

@@ -154,9 +154,9 @@ def test_a_comparison_at_the_command_line(invoke: Invoke, study: str) -> None:
         "Among seeds that do not fail, full fine-tuning is better than LoRA at 32 by 25.0 points",
         "full fine-tuning and LoRA at 64 cannot be told apart",
         "Cheapest that is shown to be within 1 point of full fine-tuning: LoRA with 64 parameters",
-        "The cause of the failure of prefix-tuning at 32 is undecided",
+        "Undecided why prefix-tuning at 32 fails: 3 measurements are missing.",
         "To decide it, extend the study by",
-        '{"name": "pinned_finetuning"}',
+        '{"name": "pinned_finetuning", ',
         "The base's own tasks, before and after",
         "up to 45 % of seeds may",
     ):

@@ -1,5 +1,6 @@
 """More seeds for a study, from its page, with the cost shown first."""
 
+import html
 import re
 
 import pytest
@@ -152,3 +153,21 @@ def test_others_may_look_at_a_study_and_not_extend_it(
     answer = stranger.post(address, data={"seed": ["5"]}, headers=HERE)
     assert answer.status_code == 403
     assert seeds_of(sessions, "close") == {0, 1}
+
+
+def test_the_controls_of_a_diagnosis_are_one_button_with_their_time(
+    signed_in: TestClient, sessions: Sessions, owner: Principal
+) -> None:
+    made = a_study(sessions, owner, name="why", seeds=5)
+    run_all(sessions, ordinary)
+    page = signed_in.get("/studies/why").text
+    (form, *_) = re.findall(r'<form[^>]*>(<input type="hidden" name="extension".*?)</form>', page)
+    assert "Run these controls" in form
+    assert re.search(r"To decide it, train .*(Under a minute|About \d+ minutes?)\.", page)
+    (proposed,) = re.findall(r'value="(.*?)"', form)
+    before, address = jobs_in(sessions), f"/studies/{made.id}/extend"
+    answer = signed_in.post(address, data={"extension": html.unescape(proposed)}, headers=HERE)
+    assert answer.status_code in (200, 303)
+    assert jobs_in(sessions) > before
+    answer = signed_in.post(address, data={"extension": '{"controls": 1}'}, headers=HERE)
+    assert answer.status_code == 422

@@ -246,11 +246,9 @@ def test_diagnoses_say_that_they_come_from_measurements_and_cite_them(
     run_all(sessions, ordinary)
     page = signed_in.get("/studies/done").text
     diagnosis = text_of(page.partition("likely causes")[2])
-    assert "soft prompt at 32, which computes the same function as prefix-tuning at 32" in diagnosis
-    assert re.search(r"soft prompt at 32 scores \d+\.\d % on the test items", diagnosis)
+    assert re.search(r"Soft prompt at 32 scores \d+\.\d % on the test items", diagnosis)
     assert "Not measured: " in diagnosis
-    assert 'To decide, extend the study with {"budgets": ' in diagnosis
-    assert '{"name": "pinned_finetuning"}' in diagnosis
+    assert "{" not in diagnosis.partition("score below the best")[0]
     assert "Diagnosis from measurements, not a proof." in diagnosis
     assert "Learned the task, but score below the best: LoRA at 32" in diagnosis
     forgotten = text_of(page.partition(">Forgetting<")[2].partition("</table>")[0])

@@ -194,7 +194,8 @@ LOWER_NOTE = "Lower {} is better."
 class TableComparison(Value):
     """The methods on one task and base model.
 
-    `comparison` is None until something is scored. `carried` has the scores on other base models.
+    `comparison` is None until something is scored. `controls` are trainings for the diagnoses,
+    which are not compared. `carried` has the scores on other base models.
     `metrics` has the task's metric of every method if it is not the share of right items, which
     ranks and verdicts are about.
     """
@@ -206,6 +207,7 @@ class TableComparison(Value):
     missing: tuple[MissingScores, ...]
     forgetting: tuple[MethodForgetting, ...]
     methods: tuple[ComparedMethod, ...]
+    controls: tuple[ComparedMethod, ...] = ()
     carried: tuple[MethodCarried, ...] = ()
     metrics: tuple[MethodMetric, ...] = ()
 

@@ -13,7 +13,7 @@ from adaptlab.comparisons.base_works import base_works_alone
 from adaptlab.comparisons.comparability import ComparedJob
 from adaptlab.comparisons.comparison_warnings import ComparisonWarning, imported_base
 from adaptlab.comparisons.diagnosis_evidence import trial_evidence
-from adaptlab.comparisons.diagnosis_rows import MeasuredRow, longer_trainings
+from adaptlab.comparisons.diagnosis_rows import MeasuredRow, repeated_rows
 from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence
 from adaptlab.comparisons.scores import score_changes
 from adaptlab.comparisons.table_comparison import (
@@ -203,11 +203,11 @@ def counted_jobs(rows: Sequence[Row]) -> tuple[tuple[str, ScoredJob], ...]:
 def compared_jobs(rows: Sequence[Row]) -> tuple[ComparedJob, ...]:
     """Return the jobs whose settings must agree, once each, with labels.
 
-    Rows that repeat another row with a longer training serve the diagnosis only and are left out.
+    Rows that only repeat another row with other training serve the diagnosis and are left out.
     """
     measured = [m for row in rows if (m := measured_row(row)) is not None]
-    longer = longer_trainings(measured)
-    alike = [row for row in rows if row.label not in longer]
+    repeated = repeated_rows(measured)
+    alike = [row for row in rows if row.label not in repeated]
     return tuple(
         ComparedJob(label=label, spec=job.spec, environment=job.environment)
         for label, job in counted_jobs(alike)
@@ -238,7 +238,16 @@ def measured_row(row: Row) -> MeasuredRow | None:
             )
         ),
         test_accuracy=math.fsum(accuracies) / len(accuracies),
+        is_control=row.role == "control",
+        seconds=_seconds_per_step(row),
     )
+
+
+def _seconds_per_step(row: Row) -> float | None:
+    """Return the time per step of a replicate, None if it was not measured."""
+    timed = [job for job in row.jobs if job.seconds is not None]
+    steps = sum(one.steps for job in timed for one in job.replicates)
+    return math.fsum(job.seconds or 0.0 for job in timed) / steps if steps else None
 
 
 def missing_scores(row: Row) -> Iterator[MissingScores]:

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from sqlalchemy.orm import Session
@@ -200,8 +200,9 @@ def _rows(cells: Sequence[StudyCell]) -> Iterator[InputRow]:
         placed[cell.method].add(tuple(job.id for job in cell.jobs))
     seen: set[str] = set()
     for cell in cells:
-        everywhere = len(placed[cell.method]) == 1 and counts[cell.method] == len(budgets) > 1
-        is_alone = cell.role == "reference" or everywhere
+        is_one = len(placed[cell.method]) == 1
+        everywhere = is_one and counts[cell.method] == len(budgets) > 1
+        is_alone = cell.role == "reference" or everywhere or (cell.role == "control" and is_one)
         if is_alone and cell.method in seen:
             continue
         seen.add(cell.method)
@@ -231,7 +232,9 @@ def compared(
 
 
 def compared_table(table: ComparedTable, tables: int, strictness: Strictness) -> TableComparison:
-    """Compute one of `tables` tables."""
+    """Compute one of `tables` tables, whose controls are not compared."""
+    every, controls = table.rows, [row for row in table.rows if row.role == "control"]
+    table = replace(table, rows=tuple(row for row in every if row.role != "control"))
     reference = reference_of(table.rows)
     comparison = _comparison(table, reference, tables, strictness)
     missing = [gap for row in table.rows for gap in missing_scores(row)]
@@ -241,10 +244,11 @@ def compared_table(table: ComparedTable, tables: int, strictness: Strictness) ->
         base_model=table.base_model,
         task=table.task,
         comparison=comparison,
-        diagnoses=tuple(diagnoses(table.rows, comparison, reference)) if comparison else (),
+        diagnoses=tuple(diagnoses(every, comparison, reference)) if comparison else (),
         missing=(*missing, *table.skipped),
         forgetting=tuple(change for change in forgotten if change is not None),
         methods=tuple(map(compared_method, table.rows)),
+        controls=tuple(map(compared_method, controls)),
         carried=tuple(one for row in table.rows for one in carried(row)),
         metrics=tuple(one for one in metrics if one is not None),
     )

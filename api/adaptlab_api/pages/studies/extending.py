@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from adaptlab.comparisons.verdict import MOST_SEEDS
 from adaptlab.comparisons.verdict_sentence import seeds_to_settle
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.studies.study import StudyExtension
+from adaptlab.validation import validation_problems
 from adaptlab_answers.studies import StudyPreview, StudyView
 from adaptlab_api.pages.comparisons.tables import TableView
 from adaptlab_services.studies import studies
@@ -94,12 +96,22 @@ def further(study: StudyView, more: int) -> StudyExtension:
 def extension_of(fields: Mapping[str, Sequence[str]]) -> StudyExtension:
     """Return the extension that a form confirms; raises `InvalidSpec`.
 
-    The seeds themselves are confirmed, so that a form that is sent twice adds them once.
+    It has further seeds, or the extension that a diagnosis proposes, as JSON. The seeds themselves
+    are confirmed, so that a form that is sent twice adds them once.
     """
+    if proposed := fields.get("extension", ()):
+        return _proposed(proposed[0])
     texts = fields.get("seed", ())
     if not texts or len(texts) > MOST_SEEDS or not all(_is_seed(text) for text in texts):
         raise InvalidSpec(Problem("/seeds", "invalid", "The form has no seeds. Open it again."))
     return StudyExtension(seeds=tuple(int(text) for text in texts))
+
+
+def _proposed(text: str) -> StudyExtension:
+    try:
+        return StudyExtension.model_validate_json(text)
+    except ValidationError as error:
+        raise InvalidSpec(*validation_problems(error.errors(), {})) from error
 
 
 def _is_seed(text: str) -> bool:
