@@ -295,8 +295,8 @@ def _diagnoses(table: TableComparison) -> Iterator[str]:
     else:
         yield f"{LABEL}\n"
     for method in table.diagnoses:
-        text = method.diagnosis.text.removesuffix(f" {LABEL}")
-        yield f"- **{method.label}: {method.diagnosis.cause}.** {text}"
+        said = method.diagnosis
+        yield f"- **{method.label}: {said.cause}.** {said.text} {' '.join(said.reasons)}"
 
 
 def _attention(table: TableComparison, runs: Sequence[Run]) -> Iterator[str]:

@@ -47,6 +47,41 @@ Learning rates are a factor of 3 apart, or 10 for prefixes and prompts, whose be
 less precisely.
 """
 
+LONGER = {"steps": 2 * STEPS, "schedule": "constant", "warmup_fraction": 0.0}
+RATES = [3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0]
+LENGTH_AT_BUDGET = 18
+CONTROLS: Sequence[Mapping[str, Any]] = [
+    {
+        "name": "prefix_tuning",
+        "length": LENGTH_AT_BUDGET,
+        "label": "prefix_tuning, twice the steps",
+        "training": LONGER,
+        "tuning": {"learning_rates": RATES},
+    },
+    {
+        "name": "prefix_tuning",
+        "length": 2 * LENGTH_AT_BUDGET,
+        "label": "prefix_tuning, twice the size",
+        "tuning": {"learning_rates": RATES},
+    },
+    {
+        "name": "attention_bias",
+        "label": "attention_bias, twice the steps",
+        "training": LONGER,
+        "tuning": {"learning_rates": [*RATES[1:], 10.0]},
+    },
+    {
+        "name": "pinned_finetuning",
+        "training": {"steps": 2 * STEPS},
+        **METHODS["full_finetuning"],
+    },
+]
+"""The trainings from which the diagnoses of the failing methods are decided.
+
+Each has all seeds, and learning rates over three powers of ten, up to the highest that is usual for
+its method. Fine-tuning with pinned attention has those of full fine-tuning.
+"""
+
 SPEC: Mapping[str, Any] = {  # Any: the JSON of a study
     "name": NAME,
     "base_models": [
@@ -64,6 +99,7 @@ SPEC: Mapping[str, Any] = {  # Any: the JSON of a study
     "tasks": [DESCENDING],
     "methods": [{"name": name, **knobs} for name, knobs in METHODS.items()],
     "budgets": [BUDGET],
+    "controls": CONTROLS,
     "seeds": SEEDS,
     "training": {"steps": STEPS, "batch_size": 32},
     "evaluation": {"samples": SAMPLES},
@@ -124,7 +160,9 @@ def label_of(job: JobView) -> str:
 
 def jobs_by_method(client: Client, study: StudyView) -> Mapping[str, JobView]:
     """Return the pretraining, then the adaptations in the order of the study."""
-    by_label = {label_of(job): job for job in client.studies.jobs(study.id)}
+    controls = {job.id for cell in study.cells if cell.role == "control" for job in cell.jobs}
+    jobs = [job for job in client.studies.jobs(study.id) if job.id not in controls]
+    by_label = {label_of(job): job for job in jobs}
     return {name: by_label[name] for name in ("pretraining", *METHODS)}
 
 

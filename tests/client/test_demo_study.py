@@ -31,6 +31,7 @@ def as_measured(spec: ResolvedSpec) -> Run:
 def test_the_demo_is_a_study_that_passes_its_own_checks(client: Client) -> None:
     preview = client.studies.preview(demo_study.SPEC)
     adaptations = [job for job in preview.jobs if job.resolved_spec.kind == "adapt"]
+    adaptations, controls = adaptations[:5], adaptations[5:]
     methods = [(job.resolved_spec.method or {})["name"] for job in adaptations]
     assert methods == [
         "full_finetuning", "lora", "prefix_tuning", "soft_prompt", "attention_bias",
@@ -42,6 +43,9 @@ def test_the_demo_is_a_study_that_passes_its_own_checks(client: Client) -> None:
     sized = [job.budget.trainable_parameters for job in adaptations[1:4]]
     assert sized == [demo_study.BUDGET] * 3
     assert preview.skipped == ()
+    rates = [[one.learning_rate for one in job.resolved_spec.training.trials] for job in controls]
+    assert [len(one) for one in rates] == [7, 7, 7, 3]
+    assert all(one[-1] == pytest.approx(1000 * one[0]) for one in rates[:3])
 
 
 def test_its_comparison_is_not_void_and_has_verdicts(
@@ -57,6 +61,8 @@ def test_its_comparison_is_not_void_and_has_verdicts(
     told = dict(demo_study.conclusions(found))
     assert told["Warnings"] == ["none"]
     assert any("LoRA at 1,152 is better than" in text for text in told["Verdicts"])
+    assert len(found.tables[0].controls) == len(demo_study.CONTROLS)
+    assert not [one for one in found.tables[0].diagnoses if one.diagnosis.next_run]
     assert [*demo_study.jobs_by_method(client, ended)] == ["pretraining", *demo_study.METHODS]
 
 
