@@ -54,7 +54,7 @@ GOOD = {"full_finetuning": [3e-3, 1e-2], "lora": [1e-2, 3e-2]}
 @pytest.mark.parametrize(
     ("name", "steps", "rates", "subject", "cause"),
     [
-        ("why-rates", 300, {**GOOD, "lora": [1e-4, 3e-4]}, "lora", "optimisation"),
+        ("why-rates", 300, {**GOOD, "lora": [1e-6, 1e-5]}, "lora", "optimisation"),
         ("why-prefix", 300, {**GOOD, "prefix_tuning": [1e-2, 1.0]}, "prefix_tuning", "reach"),
         ("why-nothing", 10, {**GOOD, "prefix_tuning": [1e-2]}, "prefix_tuning", "undecided"),
     ],

@@ -103,7 +103,7 @@ def not_reached_in_words(evidence: Evidence) -> str:
     return (
         f"Not reached here by {_lowered(named(evidence), evidence)}: 0 of "
         f"{counted(count, 'trial')} above {percent(highest_accuracy(tried))}, while "
-        f"{score_in_words(other)} with {other.parameters:,} parameters."
+        f"{score_in_words(other)}{_size(other)}."
     )
 
 
@@ -134,11 +134,15 @@ def score_in_words(method: MethodEvidence) -> str:
     return f"{method_in_sentence(method.method)} scores {percent(method.test_accuracy)}"
 
 
+def _size(method: MethodEvidence) -> str:
+    """Return the size of a method as a phrase, empty if its name has it."""
+    count = f"{method.parameters:,}"
+    return "" if method.method.endswith(f" at {count}") else f" with {count} parameters"
+
+
 def _score(method: MethodEvidence) -> str:
     name = first_in_sentence(method.method)
-    count = f"{method.parameters:,}"
-    size = "" if method.method.endswith(f" at {count}") else f" with {count} parameters"
-    return f"{name}{size} scores {percent(method.test_accuracy)} on the test items."
+    return f"{name}{_size(method)} scores {percent(method.test_accuracy)} on the test items."
 
 
 def facts(evidence: Evidence) -> tuple[str, ...]:
