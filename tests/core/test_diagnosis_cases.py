@@ -29,6 +29,7 @@ SHAPE = MiniGPT(layers=1, width=64).resolved(10, 12).shape()
 PREFIX = {"name": "prefix_tuning", "length": 18}
 LORA = {"name": "lora", "rank": 2, "sites": ["attn", "mlp"]}
 FULL = {"name": "full_finetuning"}
+SEARCH = {"name": "autoprompt", "length": 3}
 NEVER = 10**9
 HIGHER = (0.01, 0.1, 1.0)
 SEVEN = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -202,6 +203,8 @@ WORLDS = (
     World("reach, no reference", "reach", STUCK, full=None, once=OPEN),
     World("reach, nothing else", "reach", STUCK, full=None, lora=None, once=OPEN),
     World("reach, LoRA absent", "reach", STUCK, lora=None, once=OPEN),
+    World("reach, LoRA badly tuned", "reach", STUCK, lora=at_rates(0.2, 1), once=OPEN),
+    World("reach of a search", "reach", STUCK, (1e-3,), OPEN, method=SEARCH),
     World("reach, pinned fails", "reach", STUCK, pinned=replace(STUCK, low=0.25), once=OPEN),
     World("reach, high rates diverge", "reach", replace(STUCK, diverges=0.5), once=OPEN),
     World("reach of a part", "reach", replace(STUCK, low=0.3), once=OPEN, says="above 30.0 %"),

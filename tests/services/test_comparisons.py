@@ -292,6 +292,20 @@ def test_a_proposal_run_word_for_word_decides_and_leaves_the_table_alone(
     assert table.missing == ()
 
 
+def test_methods_that_repeat_others_with_other_training_void_nothing(
+    sessions: Sessions, ada: Principal
+) -> None:
+    """Proposals of earlier versions were methods of the study."""
+    create(sessions, ada, budgets=[64])
+    again = {"name": "prefix_tuning", "length": 8, "training": {"schedule": "constant"}}
+    longer = {**again, "label": "longer", "training": {"schedule": "constant", "steps": 40}}
+    extend(sessions, ada, methods=[{**again, "label": "again"}, longer, "pinned_finetuning"])
+    run_all(sessions, as_known)
+    found = compared(sessions)
+    assert not comparison_of(found).voided
+    assert diagnosed(found)["prefix_tuning at 64"].next_run is not None
+
+
 def test_a_control_that_failed_is_not_asked_for_again(sessions: Sessions, ada: Principal) -> None:
     create(sessions, ada, budgets=[64])
     run_all(sessions, as_known)

@@ -1,4 +1,4 @@
-"""Diagnoses of tiny models that a worker trains, and of their own proposals."""
+"""Diagnoses of tiny models that a worker trains, and their controls."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ BASE = {
     "seeds": 3,
     "evaluation": {"samples": 200},
 }
-LORA = {"name": "lora", "sites": ["attn", "mlp"]}
+LORA = {"name": "lora", "label": "lora", "sites": ["attn", "mlp"]}
 
 
 def a_study(name: str, steps: int, rates: Mapping[str, list[float]]) -> dict[str, Any]:
@@ -54,7 +54,7 @@ GOOD = {"full_finetuning": [3e-3, 1e-2], "lora": [1e-2, 3e-2]}
 @pytest.mark.parametrize(
     ("name", "steps", "rates", "subject", "cause"),
     [
-        ("why-rates", 300, {**GOOD, "lora": [1e-6, 1e-5]}, "lora", "optimisation"),
+        ("why-rates", 300, {**GOOD, "lora": [1e-4, 3e-4]}, "lora", "optimisation"),
         ("why-prefix", 300, {**GOOD, "prefix_tuning": [1e-2, 1.0]}, "prefix_tuning", "reach"),
         ("why-nothing", 10, {**GOOD, "prefix_tuning": [1e-2]}, "prefix_tuning", "undecided"),
     ],

@@ -100,15 +100,23 @@ def rates_of(method: MethodEvidence) -> list[float]:
 def is_widely_swept(method: MethodEvidence) -> bool:
     """Return True if no rate that was left out could be the right one.
 
-    The rates span three powers of ten without a gap, and go as high as is usual for the method, or
-    as a spec accepts. A rate at which every trial diverged is one that was tried.
+    The rates span three powers of ten without a gap, and go as high as is usual for the method. A
+    rate at which every trial diverged is one that was tried. Methods that have one usual rate do
+    not depend on it.
     """
     rates = rates_of(method)
+    if has_one_rate(method):
+        return True
     if not rates or rates[-1] * ROUNDING < 10.0**DECADES * rates[0]:
         return False
     usual = 0.0 if method.usual_rates is None else method.usual_rates[1]
     is_high = rates[-1] * ROUNDING >= usual or _diverges_at(method, rates[-1])
     return is_high and all(b <= ROUNDING * MOST_BETWEEN * a for a, b in pairwise(rates))
+
+
+def has_one_rate(method: MethodEvidence) -> bool:
+    """Return True if the method has a single usual rate, as searches have."""
+    return method.usual_rates is not None and method.usual_rates[0] == method.usual_rates[1]
 
 
 def _diverges_at(method: MethodEvidence, rate: float) -> bool:

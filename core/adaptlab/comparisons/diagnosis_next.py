@@ -12,6 +12,8 @@ from adaptlab.comparisons.diagnosis_measures import (
     ROUNDING,
     TWICE,
     can_grow,
+    has_one_rate,
+    is_measured,
     larger_sizes_trained_as_well,
     longest,
     others_that_succeed,
@@ -147,9 +149,12 @@ def _controls(evidence: Evidence) -> Iterator[Control]:
 
 
 def _has_rival(evidence: Evidence) -> bool:
-    """Return True if another method was trained at the subject's size."""
+    """Return True if another method was trained well at the subject's size."""
     most = evidence.subject.parameters
-    return any(0 < one.parameters <= most and not one.pins_attention for one in evidence.others)
+    return any(
+        0 < one.parameters <= most and not one.pins_attention and is_measured(one)
+        for one in evidence.others
+    )
 
 
 def wide_rates(method: MethodEvidence) -> tuple[float, ...]:
@@ -159,6 +164,8 @@ def wide_rates(method: MethodEvidence) -> tuple[float, ...]:
     every trial diverged, they are below those tried.
     """
     tried = rates_of(method)
+    if has_one_rate(method):
+        return tuple(tried)
     usual = HIGHEST_RATE if method.usual_rates is None else method.usual_rates[1]
     has_diverged = all(one.final_loss is None for one in method.trials)
     high = tried[0] if has_diverged else min(HIGHEST_RATE, max(tried[-1], usual))

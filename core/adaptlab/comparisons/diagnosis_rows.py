@@ -151,7 +151,7 @@ def evidence(
     rows: Sequence[MeasuredRow], reference: str | None, place: Place
 ) -> Iterator[Evidence]:
     """Yield the evidence on all but the reference and controls."""
-    trained = [piece for piece in pieces(rows) if piece.first.parameters]
+    trained = [piece for piece in pieces(rows) if piece.first.parameters and piece.first.trials]
     measured = [(piece, piece.evidence()) for piece in trained]
     of_reference = next((of for one, of in measured if one.first.label == reference), None)
     pinned = [of for one, of in measured if one.first.method.is_attention_control]
