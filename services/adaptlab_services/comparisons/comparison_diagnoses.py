@@ -50,7 +50,7 @@ def _place(rows: Sequence[Row], scored: Sequence[Row], comparison: Comparison) -
     running = (row for row in rows if any(job.state not in TERMINAL_STATES for job in row.jobs))
     return Place(
         task=task,
-        chance=comparison.chance,
+        chance=max(comparison.chance, task.constant_answer()),
         base=_base(scored),
         base_has_tasks=any(job.spec.base_tasks for row in scored for job in row.jobs),
         alone=alone_of([row for row in scored if row.role != "control"]),
