@@ -222,6 +222,8 @@ WORLDS = (
     World("plateau below", "optimisation", at_rates(0.3, 3), (1e-4, 1e-3, 1e-2), OPEN),
     World("all diverge", "optimisation", at_rates(1e-4, 5e-3, diverges=0.009), (0.1, 1.0), OPEN),
     World("too few steps", "optimisation", Law(steps=1000), once=OPEN, says="1,200 instead of 600"),
+    World("few steps and bad seeds", "optimisation", Law(steps=1000, bad=(0, 1)), once=OPEN,
+          says="constant rate: 6 of 21 trials"),
     World("far too few steps", "optimisation", Law(steps=2000, halfway=0.4), once=OPEN,
           says="rises from 0.0 % to 40.0 %"),
     World("slow, no score yet", OPEN, Law(steps=NEVER, loss=1.2, falls=0.3), once=OPEN,

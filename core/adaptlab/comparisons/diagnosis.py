@@ -92,8 +92,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     """
     if not task_is_learnable(evidence):
         return _not_learnable(evidence)
-    subject = evidence.subject
-    good = successes(evidence, [subject])
+    subject, good = evidence.subject, successes(evidence, [evidence.subject])
     half = 2 * len({one.seed for one in good}) >= len(seeds_of(subject)) or not good
     if has_learned(evidence, subject.test_accuracy) and half:
         return _answer(evidence, "none", learned_in_words(evidence))

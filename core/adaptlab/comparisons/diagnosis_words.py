@@ -74,7 +74,12 @@ def elsewhere_in_words(evidence: Evidence, other: MethodEvidence) -> str:
         how = f"{other.steps:,} instead of {subject.steps:,} steps{at}"
     else:
         how = f"a {other.schedule} instead of a {subject.schedule} schedule"
-    return f"{named(evidence)} learns the task with {how}: {percent(other.test_accuracy)}."
+    is_sure = has_learned(evidence, other.test_accuracy)
+    trials = f"{len(good)} of {counted(len(other.trials), 'trial')}"
+    return (
+        f"{named(evidence)} learns the task with {how}: "
+        f"{percent(other.test_accuracy) if is_sure else trials}."
+    )
 
 
 def rises_in_words(evidence: Evidence, short: MethodEvidence, long: MethodEvidence) -> str:
