@@ -5,8 +5,8 @@ from itertools import product
 
 import pytest
 
+from adaptlab.plugins.constant_answers import FEW, share_of_counts, share_of_sorted
 from adaptlab.plugins.task import QuestionLaw
-from adaptlab.tasks.constant_answers import FEW, share_of_counts, share_of_sorted
 from adaptlab.tasks.double_histogram import DoubleHistogram
 from adaptlab.tasks.sort_descending import SortDescending
 

@@ -5,8 +5,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from adaptlab.plugins.constant_answers import share_of_counts
 from adaptlab.plugins.task import TASKS, PlainTask, chance_of
-from adaptlab.tasks.constant_answers import share_of_counts
 
 
 @TASKS.register("double_histogram")

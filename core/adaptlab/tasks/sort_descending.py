@@ -2,8 +2,8 @@
 
 from typing import ClassVar, Literal
 
+from adaptlab.plugins.constant_answers import share_of_sorted
 from adaptlab.plugins.task import TASKS, PlainTask
-from adaptlab.tasks.constant_answers import share_of_sorted
 
 
 @TASKS.register("sort_descending")
