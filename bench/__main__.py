@@ -16,6 +16,7 @@ from bench import (
     published,
     queries,
     server,
+    statistics,
 )
 from bench.figures import Section
 
@@ -29,6 +30,7 @@ MEASUREMENTS: Mapping[str, tuple[str, Callable[[], Section]]] = {
     "engine": ("The engine", engine.measure),
     "published": (published.TITLE, published.measure),
     "gpu": (gpu.TITLE, gpu.measure),
+    "statistics": (statistics.TITLE, statistics.measure),
 }
 """Benchmarks by name, with the title of their section, in document order."""
 

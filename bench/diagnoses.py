@@ -15,7 +15,7 @@ from pathlib import Path
 from adaptlab.comparisons.diagnosis import Cause, Diagnosis, diagnose
 from adaptlab.comparisons.diagnosis_evidence import BaseEvidence, Schedule, TrialEvidence
 from adaptlab.comparisons.diagnosis_measures import SUCCEEDS_FROM
-from adaptlab.comparisons.diagnosis_rows import MeasuredRow, evidence
+from adaptlab.comparisons.diagnosis_rows import MeasuredRow, Place, evidence
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.plugins.method import METHODS
 from adaptlab.plugins.registry import by_name
@@ -44,7 +44,8 @@ class Case:
     def diagnosis(self) -> Diagnosis:
         """Return the diagnosis of the subject."""
         task = by_name(TASKS, {"name": self.task, **DIGITS})
-        diagnosed = evidence(self.rows, "full_finetuning", task, self.base, chance=task.chance())
+        place = Place(task, task.chance(), self.base)
+        diagnosed = evidence(self.rows, "full_finetuning", place)
         return next(
             diagnose(one)
             for one in diagnosed
@@ -221,31 +222,31 @@ def _constructed() -> Iterator[Case]:
         ("rates too low, monotone", "undecided", _standing(replace(stuck, rates=low))),
         ("rates too low, alike", "undecided", _standing(Law(1.4, slope=0, rates=low))),
         ("rates too high", "undecided", _standing(replace(stuck, rates=high))),
-        ("best at the upper end", "undecided", _standing(Law(1.4, best=10.0))),
+        ("best at the upper end", "reach", _standing(Law(1.4, best=10.0))),
         ("best at the lower end", "undecided", _standing(Law(1.4, best=1e-4))),
         ("two rates", "undecided", _standing(Law(1.4, rates=(1e-2, 1e-1)))),
         ("two of three rates diverged", "undecided",
          _standing(Law(1.4, rates=(1e-2, 1e-1, 1.0), diverges=1e-2))),
-        ("diverged above the best", "undecided", _standing(Law(1.4, diverges=0.1))),
+        ("diverged above the best", "reach", _standing(Law(1.4, diverges=0.1))),
         ("single seed", "undecided", _standing(Law(1.4, seeds=1))),
         ("two seeds", "undecided", _standing(Law(1.4, seeds=2))),
-        ("cosine", "undecided", _standing(stuck, schedule="cosine")),
+        ("cosine", "reach", _standing(stuck, schedule="cosine")),
         ("still falling", "undecided", _standing(Law(1.4, half=0.4))),
         ("twice the steps help", "optimisation",
          _standing(stuck, twice=Law(0.03, accuracy=0.95))),
         ("twice the steps help a little", "optimisation", _standing(stuck, twice=Law(1.1))),
         ("paper's LoRA at 3,000 steps", "optimisation",
          _standing(Law(1.2, best=1e-2, half=0.3), twice=Law(0.9, best=1e-2))),
-        ("a larger size succeeds", "undecided",
+        ("a larger size succeeds", "size",
          _standing(stuck, larger=Law(0.03, accuracy=0.95))),
-        ("middling loss", "undecided", _standing(Law(0.35, accuracy=0.27))),
+        ("middling loss", "reach", _standing(Law(0.35, accuracy=0.27))),
         ("one lucky seed", "optimisation", _standing(Law(1.4, lucky=1))),
         ("two lucky seeds of five", "optimisation", _standing(Law(1.4, lucky=2, seeds=5))),
         ("overfitting", "generalisation", _standing(Law(0.03, slope=0.3))),
         ("overfitting, two seeds", "undecided", _standing(Law(0.03, slope=0.3, seeds=2))),
         ("no pinned reference", "undecided", _standing(stuck, without=["pinned_finetuning"])),
         ("no rival", "undecided", _standing(stuck, without=["lora"])),
-        ("no reference", "undecided", _standing(stuck, without=["full_finetuning"])),
+        ("no reference", "reach", _standing(stuck, without=["full_finetuning"])),
         ("two layers, deeper attention moves, too few steps", "optimisation",
          _standing(Law(1.4, half=0.3), twice=Law(0.6), layers=2)),
         ("every trial diverged", "undecided", _standing(Law(1.4, diverges=0.0))),
@@ -289,7 +290,7 @@ def _constructed_reach() -> Iterator[Case]:
         yield Case(f"reach: {name}", "reach", rows)
 
 
-CAUSES: tuple[Cause, ...] = ("reach", "optimisation", "generalisation", "undecided", "none")
+CAUSES: tuple[Cause, ...] = ("reach", "size", "optimisation", "generalisation", "undecided", "none")
 
 
 def table(found: Sequence[tuple[Case, Cause]]) -> str:

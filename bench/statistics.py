@@ -1,509 +1,260 @@
-"""Simulations of the statistics: `python -m bench.statistics [STUDIES]`.
+"""How often verdicts are false, and how often they say what is true.
 
-Without an argument it simulates 2,000 studies per row and writes the tables to
-`docs/reference/simulations.md`; with a number it prints the tables of that many studies.
+Each case has laws with a known truth; studies are drawn from it and go through the functions of the
+product: the best set, ordered pairs, limits of scores, of differences and of the chosen method.
 """
 
-import itertools
+import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 
-from adaptlab.comparisons.verdict import verdicts
-from adaptlab.statistics import (
-    PairedDifference,
-    Scores,
-    holm,
-    mean_interval,
-    paired_difference,
-    seed_interval,
-)
-from adaptlab.statistics.counts import Remembered
-from bench.simulated import (
-    World,
-    alike,
-    crossed,
-    fixed,
-    hard_items,
-    logit_normal,
+import numpy as np
+
+from adaptlab.comparisons.comparison import compare
+from bench.figures import Section
+from bench.laws import (
+    Items,
+    Law,
+    beta,
+    diverging,
+    heavy,
+    logit_heavy,
     lottery,
-    normal_seeds,
-    opposed,
-    skewed_seeds,
-    steps,
+    normal,
+    skewed,
     study,
 )
 
-STUDIES = 2000
-PROCESSES = 4
+TITLE = "Verdicts"
+STUDIES = 200
+PROCESSES = 2
 DOCUMENT = Path(__file__).parent.parent / "docs" / "reference" / "simulations.md"
-DESIGNS = ((3, 500), (3, 3200), (5, 500), (10, 500))
-
-AWAY_FROM_BORDERS: Mapping[str, World] = {
-    "all alike, 50 %": alike(0.5),
-    "all alike, 90 %": alike(0.9),
-    "hard items, 80 %": hard_items(0.8, 1),
-    "seeds agree on every item, 70 %": fixed(0.7),
-    "seeds normal, 80 % ± 1": normal_seeds(0.8, 0.01),
-    "seeds normal, 80 % ± 5": normal_seeds(0.8, 0.05),
-    "seeds normal, 50 % ± 10": normal_seeds(0.5, 0.1),
-    "seeds and items (probit 0.5; 0.3; 1)": crossed(0.5, 0.3, 1),
-    "seeds and items (probit 1; 0.1; 2)": crossed(1.0, 0.1, 2),
-    "seeds and items (probit 1.2; 0.5; 0.5)": crossed(1.2, 0.5, 0.5),
-    "skewed seeds, Beta(4, 2)": skewed_seeds(4, 2),
-    "skewed seeds, Beta(9, 1)": skewed_seeds(9, 1),
-}
-AT_BORDERS: Mapping[str, World] = {
-    "all alike, 0 %": alike(0.0),
-    "all alike, 0.01 %": alike(0.0001),
-    "all alike, 0.1 %": alike(0.001),
-    "all alike, 1 %": alike(0.01),
-    "all alike, 99 %": alike(0.99),
-    "all alike, 99.9 %": alike(0.999),
-    "all alike, 100 %": alike(1.0),
-    "seeds agree on every item, 99.8 %": fixed(0.998),
-    "hard items, 0.1 %": hard_items(0.001, 10),
-    "skewed seeds, Beta(30, 1)": skewed_seeds(30, 1),
-    "skewed seeds, Beta(1, 300)": skewed_seeds(1, 300),
-}
-NOT_COVERED: Mapping[str, World] = {
-    "very skewed seeds, Beta(0.5, 9.5)": skewed_seeds(0.5, 9.5),
-    "1 seed in 5 fails": lottery(0.2),
-    "1 seed in 2 fails": lottery(0.5),
-}
-PAIRS = {
-    name: AWAY_FROM_BORDERS[name]
-    for name in (
-        "all alike, 90 %",
-        "hard items, 80 %",
-        "seeds normal, 80 % ± 5",
-        "seeds and items (probit 1; 0.1; 2)",
-        "skewed seeds, Beta(9, 1)",
-    )
-}
-EQUAL: Mapping[str, tuple[World, bool]] = {
-    "all alike, 80 %": (alike(0.8), False),
-    "hard items, 80 %": (hard_items(0.8, 1), False),
-    "seeds normal, 80 % ± 5": (normal_seeds(0.8, 0.05), False),
-    "the same seeds, normal, 80 % ± 5": (normal_seeds(0.8, 0.05), True),
-    "seeds and items (probit 1; 0.1; 2)": (crossed(1.0, 0.1, 2), False),
-    "skewed seeds, Beta(9, 1)": (skewed_seeds(9, 1), False),
-    "all at 0.1 %": (alike(0.001), False),
-    "1 seed in 5 fails": (lottery(0.2), False),
-    "1 seed in 2 fails": (lottery(0.5), False),
-}
-TIGHT = normal_seeds(0.8, 0.01)
-UNEQUAL: Mapping[str, tuple[tuple[World, ...], bool]] = {
-    # tables in which all methods have the same mean over all seeds; the flag shares the seeds
-    "five at 80 ± 1 %, one 100 % on 4 seeds of 5": ((*[TIGHT] * 5, lottery(0.2, 1.0)), False),
-    "five at 90 ± 1 %, one 100 % on 9 seeds of 10": (
-        (*[normal_seeds(0.9, 0.01)] * 5, lottery(0.1, 1.0)), False,
-    ),
-    "five at 50 ± 1 %, one 100 % on half of its seeds": (
-        (*[normal_seeds(0.5, 0.01)] * 5, lottery(0.5, 1.0)), False,
-    ),
-    "a pair: log-odds' deviation 0 and 1.5, mean 80 %": (
-        (alike(0.8), logit_normal(0.8, 1.5)), False,
-    ),
-    "a pair: log-odds' deviation 0 and 1.5, mean 99 %": (
-        (alike(0.99), logit_normal(0.99, 1.5)), False,
-    ),
-    "six: log-odds' deviations 0, 0, 0, 1.5, 1.5, 3, mean 80 %": (
-        (*[alike(0.8)] * 3, *[logit_normal(0.8, 1.5)] * 2, logit_normal(0.8, 3)), False,
-    ),
-    "one never fails at 30 %, one 100 % on 3 seeds of 10": (
-        (alike(0.3), lottery(0.7, 1.0)), False,
-    ),
-    "five at 2 %, one 100 % on 1 seed of 50": ((*[alike(0.02)] * 5, lottery(0.98, 1.0)), False),
-    "three at 72 %, three 90 % on 4 seeds of 5": (
-        (*[alike(0.72)] * 3, *[lottery(0.2, 0.9)] * 3), False,
-    ),
-    "partial failures: 80 %; 95 or 20 %; 60 or 100 %": (
-        (alike(0.8), steps((0.8, 0.95), (0.2, 0.2)), steps((0.5, 0.6), (0.5, 1.0))) * 2, False,
-    ),
-    "worst pair found by search, 5 seeds": (
-        (steps((0.536, 1.0), (0.464, 0.0)), steps((0.47, 1.0), (0.53, 0.0124))), False,
-    ),
-    "worst pair found by search, 7 seeds": (
-        (alike(0.504), steps((0.504, 1.0), (0.496, 0.0))), False,
-    ),
-    "six equal lotteries, 1 seed in 2 fails": ((lottery(0.5, 1.0),) * 6, False),
-    "heavy tails: Beta(0.5, 0.5) against 50 %": ((skewed_seeds(0.5, 0.5), alike(0.5)) * 3, False),
-    "opposed lotteries on the same seeds": ((opposed(flipped=False), opposed(flipped=True)), True),
-}  # fmt: skip
-UNSEEN: Mapping[str, World] = {
-    "mean 99 %, log-odds' deviation 1.5": logit_normal(0.99, 1.5),
-    "mean 2 %, log-odds' deviation 1.5": logit_normal(0.02, 1.5),
-    "1 seed in 10 fails": lottery(0.1, 1.0),
-    "1 seed in 5 fails": lottery(0.2),
-    "1 seed in 2 fails": lottery(0.5),
-    "very skewed seeds, Beta(0.5, 9.5)": skewed_seeds(0.5, 9.5),
-}
-UNSEEN_PAIRS = {
-    "80 ± 1 % and 100 % on 4 seeds of 5": (TIGHT, lottery(0.2, 1.0)),
-    "log-odds' deviations 0 and 1.5, mean 80 %": (alike(0.8), logit_normal(0.8, 1.5)),
-    "normal, 80 ± 1 % and 80 ± 5 %": (TIGHT, normal_seeds(0.8, 0.05)),
-    "0 % and 100 % on 3 seeds of 10": (alike(0.0), lottery(0.7, 1.0)),
-}
-UNEQUAL_DESIGNS = (3, 5, 10)
-UNEQUAL_ITEMS = 1000
-METHODS = 6
-POWER_SEEDS = (3, 5, 10, 20)
-POWER_GAPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
-POWER_ITEMS = 3200
-POWER_COMPARISONS = 15
+BEGIN, END = "<!-- grid -->", "<!-- end of grid -->"
+HEAD = (
+    "| case | seeds | best lost | pair falsely ordered | one left | paired t | limits missed | "
+    "differences missed | chosen missed | in the set |"
+)
+EQUAL = 0.002
+"""Probabilities of a win this near to one half are ties."""
 
 
-def coverage(world: World, seeds: int, items: int, studies: int = STUDIES) -> float:
-    """Return the share of 95 % intervals that contain the mean."""
-    hits = 0
-    for number in range(studies):
-        (scores,) = study({"method": world}, seeds, items, number)
-        interval = mean_interval(scores)
-        hits += interval.low <= world.truth <= interval.high
-    return hits / studies
+@dataclass(frozen=True)
+class Case:
+    """A table of methods; the first law is the best unless all are equal."""
+
+    name: str
+    laws: tuple[Law, ...]
+    items: Items = field(default_factory=Items)
+    seeds: tuple[int, ...] = (3, 5, 8, 15)
+
+    @cached_property
+    def wins(self) -> list[list[float]]:
+        """P(a seed of one beats a seed of the other)."""
+        return [[one.wins(other) for other in self.laws] for one in self.laws]
+
+    @cached_property
+    def best(self) -> list[int]:
+        """The methods that no other beats more often than not."""
+        return [
+            i for i, _ in enumerate(self.laws) if all(row[i] <= 0.5 + EQUAL for row in self.wins)
+        ]
 
 
-def counts_coverage(world: World, seeds: int, items: int, studies: int = STUDIES) -> float:
-    """Return the coverage of the interval from counts alone."""
-    hits = 0
-    for number in range(studies):
-        (scores,) = study({"method": world}, seeds, items, number)
-        correct = [round(row.sum()) for row in scores.matrix()]
-        interval = seed_interval(correct, [items] * seeds)
-        hits += interval.low <= world.truth <= interval.high
-    return hits / studies
+def cases() -> Iterator[Case]:
+    """Yield the cases in which something could be said falsely."""
+    yield from equal()
+    yield from unlike()
+    yield from of_items()
 
 
-def difference_coverage(world: World, seeds: int, items: int, studies: int = STUDIES) -> float:
-    """Return the share of equal methods' intervals that contain zero."""
-    hits = 0
-    for number in range(studies):
-        first, second = study({"a": world, "b": world}, seeds, items, number)
-        difference = paired_difference(first, second)
-        hits += difference.seen_low <= 0 <= difference.seen_high
-    return hits / studies
+def equal() -> Iterator[Case]:
+    """Yield tables of methods of one law."""
+    yield Case("six equal, 80 ± 3", (normal(0.8, 0.03),) * 6)
+    yield Case("twelve equal, 80 ± 3", (normal(0.8, 0.03),) * 12)
+    yield Case("a pair, equal", (normal(0.8, 0.03),) * 2)
+    yield Case("six equal, t₃", (heavy(0.8, 0.02),) * 6)
+    yield Case("six equal, logit t₃", (logit_heavy(0.85, 1.2),) * 6)
+    yield Case("six equal, skewed", (skewed(0.8, 0.05),) * 6)
+    yield Case("six equal, Beta(9, 1)", (beta(9, 1),) * 6)
+    yield Case("six equal, 1 seed in 20 fails", (lottery(0.92, 0.2, 0.05),) * 6)
+    yield Case("six equal, 3 seeds in 10 at 40", (lottery(0.92, 0.4, 0.3),) * 6)
 
 
-def every_pair(table: Sequence[Scores]) -> list[PairedDifference]:
-    """Return the differences of all pairs of a table's methods.
+def unlike() -> Iterator[Case]:
+    """Yield tables in which some methods fail or vary more than others."""
+    steady = normal(0.8, 0.01)
 
-    Each is counted once.
-    """
-    counting = Remembered()
-    return [
-        paired_difference(first, second, counting=counting)
-        for first, second in itertools.combinations(table, 2)
-    ]
+    def beside(best: Law, other: Law, count: int = 5) -> tuple[Law, ...]:
+        return best, *(other,) * count
 
-
-def false_better(
-    world: World, seeds: int, items: int, studies: int = STUDIES, same_seeds: bool = False
-) -> float:
-    """Return the share of tables of equal methods with a false "better"."""
-    worlds = {f"method {number}": world for number in range(METHODS)}
-    wrong = 0
-    for number in range(studies):
-        table = study(worlds, seeds, items, number, same_seeds)
-        findings = verdicts(every_pair(table))
-        wrong += any(verdict.finding in ("better", "worse") for verdict in findings)
-    return wrong / studies
-
-
-def false_order(name: str, seeds: int, studies: int = STUDIES) -> tuple[float, float]:
-    """Return the shares of tables of equal means with any order.
-
-    The first is by the crossed analysis alone, as until 2026, the second by the verdicts.
-    """
-    worlds, same_seeds = UNEQUAL[name]
-    named = {f"method {place}": world for place, world in enumerate(worlds)}
-    before = after = 0
-    for number in range(studies):
-        table = study(named, seeds, UNEQUAL_ITEMS, number, same_seeds)
-        pairs = every_pair(table)
-        before += any(p <= 0.05 for p in holm([pair.seen_p or 0.0 for pair in pairs]))
-        after += any(verdict.finding in ("better", "worse") for verdict in verdicts(pairs))
-    return before / studies, after / studies
+    yield Case("five at 80 ± 3, one ± 0.5", beside(normal(0.801, 0.005), normal(0.8, 0.03)))
+    yield Case("five at 80 ± 10, one ± 0.5", beside(normal(0.802, 0.005), normal(0.8, 0.1)))
+    yield Case("eleven at 80 ± 6, one ± 2", beside(normal(0.802, 0.02), normal(0.8, 0.06), 11))
+    for failing in (0.55, 0.51):
+        name = f"one steady at 80, five 95 or 0 on {100 * failing:.0f} %"
+        yield Case(name, beside(steady, lottery(0.95, 0, failing)))
+    yield Case("one steady at 80, two 95 or 0 on 51 %", beside(steady, lottery(0.95, 0, 0.51), 2))
+    yield Case("one steady at 80, 95 or 0 on 51 %", beside(steady, lottery(0.95, 0, 0.51), 1))
+    yield Case("70, or 100 on 40 % and 60 else", (normal(0.7, 0.01), lottery(0.995, 0.6, 0.6)))
+    yield Case("one 95 or 0 on 45 %, five at 80", beside(lottery(0.95, 0, 0.45), steady))
+    yield Case("one 95 or 60 on 49 %, a steady 80", beside(lottery(0.95, 0.6, 0.49), steady, 1))
+    depths = (lottery(0.9, 0.1, 0.2), steady, lottery(0.85, 0.6, 0.3), normal(0.75, 0.05))
+    yield Case("unequal depths", (lottery(0.95, 0.7, 0.45, 0.02), *depths))
+    five = "five at 92 ± .5, one 99 or 60 on 20 %"
+    yield Case(five, beside(lottery(0.99, 0.6, 0.2), normal(0.92, 0.005)))
+    yield Case("98 where 30 % diverge, a steady 80", (diverging(0.98, 0.3), steady))
+    yield Case("98 where 52 % diverge, a steady 80", (steady, diverging(0.98, 0.52)))
 
 
-def all_seeds_coverage(world: World, seeds: int, studies: int = STUDIES) -> tuple[float, float]:
-    """Return coverage of the mean: over seeds like these, and all."""
-    seen = everything = 0
-    for number in range(studies):
-        (scores,) = study({"method": world}, seeds, UNEQUAL_ITEMS, number)
-        interval = mean_interval(scores)
-        seen += interval.low <= world.truth <= interval.high
-        low, high = interval.all_seeds_low or 0.0, interval.all_seeds_high or 1.0
-        everything += low <= world.truth <= high
-    return seen / studies, everything / studies
+def of_items() -> Iterator[Case]:
+    """Yield tables in which items or clusters differ by chance."""
+    for number in (50, 200, 1000, 5000, 20000):
+        laws = (normal(0.8, 0.001),) * 6
+        name = f"six equal, seeds agree on 97 %, {number:,} items"
+        yield Case(name, laws, Items(number, 0.97), (5, 10))
+    for size, groups in ((5, 200), (10, 100), (20, 50), (50, 20), (20, 20)):
+        laws = (normal(0.75, 0.005),) * 6
+        name = f"six equal, {groups} clusters of {size}"
+        yield Case(name, laws, Items(size * groups, 0.9, size), (5, 10))
 
 
-def pair_coverage(
-    worlds: tuple[World, World], seeds: int, studies: int = STUDIES
-) -> tuple[float, float]:
-    """Return coverage of the difference of two methods."""
-    truth = worlds[0].truth - worlds[1].truth
-    seen = everything = 0
-    for number in range(studies):
-        first, second = study({"a": worlds[0], "b": worlds[1]}, seeds, UNEQUAL_ITEMS, number)
-        difference = paired_difference(first, second)
-        seen += difference.seen_low <= truth <= difference.seen_high
-        everything += difference.low <= truth <= difference.high
-    return seen / studies, everything / studies
+def powerful() -> Iterator[Case]:
+    """Yield cases in which one method is the best by a margin."""
+    for gap, deviation in ((0.05, 0.01), (0.05, 0.03), (0.1, 0.03), (0.1, 0.08), (0.2, 0.08)):
+        laws = (normal(0.7 + gap, deviation), normal(0.7, deviation))
+        yield Case(f"a pair {100 * gap:g} points apart, ± {100 * deviation:g}", laws)
+    yield Case("best of six by 10 points, ± 3", (normal(0.9, 0.03), *(normal(0.8, 0.03),) * 5))
+    yield Case("best of six by 20 points, ± 8", (normal(0.9, 0.08), *(normal(0.7, 0.08),) * 5))
+    yield Case("best of six by 5 points, ± 3", (normal(0.85, 0.03), *(normal(0.8, 0.03),) * 5))
+    yield Case("99.9 against 97.4 ± 2", (normal(0.999, 0.0005), normal(0.974, 0.02)))
+    yield Case("97 and four at 0", (normal(0.97, 0.02), *(normal(0.0, 0.0),) * 4))
 
 
-def decided_in_range(gap: float, deviation: float, seeds: int, studies: int) -> dict[str, float]:
-    """Return the shares of undecided pairs by outcome.
-
-    A pair is called hopeless, or gets a range. It is decided if a fresh study with the upper number
-    of seeds (64 if the range is open) decides it, counted for each kind of range.
-    """
-    worlds = {
-        "a": normal_seeds(0.5 + gap / 2, deviation),
-        "b": normal_seeds(0.5 - gap / 2, deviation),
-    }
-    counted = dict.fromkeys(("not known", "hopeless", "range", "decided"), 0)
-    for number in range(studies):
-        first, second = study(worlds, seeds, UNEQUAL_ITEMS, number)
-        (found,) = verdicts([paired_difference(first, second)])
-        if found.finding != "not_known":
-            continue
-        counted["not known"] += 1
-        if found.more_seeds is None:
-            counted["hopeless"] += 1
-            continue
-        counted["range"] += 1
-        most = 64 if found.more_seeds_high is None else seeds + found.more_seeds_high
-        first, second = study(worlds, most, UNEQUAL_ITEMS, 100_000 + number)
-        (later,) = verdicts([paired_difference(first, second)])
-        counted["decided"] += later.finding != "not_known"
-    return {name: count / studies for name, count in counted.items()}
+@functools.cache
+def cases_by_name() -> Mapping[str, Case]:
+    """Return all cases; laws cannot be sent to other processes."""
+    return {case.name: case for case in (*cases(), *powerful())}
 
 
-def said_alike(seeds: int, studies: int = STUDIES) -> tuple[float, float]:
-    """Return how often 0 % and a lottery of 3 in 10 "differ by < 1 point".
-
-    The first figure is by the rule for means until 2026, the second by the rule over all seeds.
-    """
-    worlds = {"a": alike(0.0), "b": lottery(0.7, 1.0)}
-    before = after = 0
-    for number in range(studies):
-        first, second = study(worlds, seeds, UNEQUAL_ITEMS, number)
-        difference = paired_difference(first, second)
-        (verdict,) = verdicts([difference])
-        before += difference.seen_low >= -0.01 and difference.seen_high <= 0.01
-        after += verdict.reason == "within_margin"
-    return before / studies, after / studies
-
-
-def false_better_among_unequal(seeds: int, items: int, studies: int = STUDIES) -> float:
-    """Return the share of tables with a false claim, of unequal methods.
-
-    Three methods are equal and three worse. Claims that reverse the order are false too.
-    """
-    levels = (0.8, 0.8, 0.8, 0.7, 0.5, 0.1)
-    worlds = {f"{place}": normal_seeds(level, 0.02) for place, level in enumerate(levels)}
-    wrong = 0
-    for number in range(studies):
-        table = study(worlds, seeds, items, number)
-        findings = verdicts(every_pair(table))
-        wrong += any(
-            verdict.finding == "worse"
-            or (verdict.finding == "better" and int(verdict.pair.second) <= 2)
-            for verdict in findings
-        )
-    return wrong / studies
+def judged(name: str, seeds: int, number: int) -> Counter[str]:
+    """Return what one simulated study got wrong, and what it showed."""
+    case = cases_by_name()[name]
+    key = zlib.crc32(case.name.encode())
+    generator = np.random.Generator(np.random.Philox(np.random.SeedSequence((key, seeds, number))))
+    rows = study(case.laws, seeds, case.items, generator)
+    comparison = compare("simulated", rows)
+    cell = comparison.cells[0]
+    found: Counter[str] = Counter()
+    found["lost"] += all(f"m{i}" not in cell.best for i in case.best)
+    found["falsely ordered"] += any(_is_false(case, one) for one in cell.verdicts)
+    found["single"] += len(cell.best) == 1
+    found["in the set"] += len(cell.best)
+    for place, (law, row) in enumerate(zip(case.laws, cell.rows, strict=True)):
+        if place < 2:  # the others are like these
+            found["limits"] += 1
+            found["limits missed"] += (
+                not row.score.low - 1e-9 <= _typical(law) <= row.score.high + 1e-9
+            )
+    for one in cell.verdicts[:1]:
+        found["differences"] += 1
+        found["differences missed"] += not _covers(case, one.pair)
+    if cell.chosen is not None:
+        found["chosen"] += 1
+        law = case.laws[int(cell.chosen.label[1:])]
+        score = cell.chosen.score
+        found["chosen missed"] += not score.low <= _typical(law) <= score.high
+    found["t"] += _paired_t(rows)
+    return found
 
 
-def power(gap: float, seeds: int, deviation: float, studies: int = STUDIES) -> float:
-    """Return how often a method better by `gap` is called better.
-
-    It is one of 15 comparisons (p <= 0.05 / 15).
-    """
-    worlds = {
-        "a": normal_seeds(0.5 + gap / 2, deviation),
-        "b": normal_seeds(0.5 - gap / 2, deviation),
-    }
-    claims = 0
-    for number in range(studies):
-        first, second = study(worlds, seeds, POWER_ITEMS, number)
-        result = paired_difference(first, second)
-        p_value = max(result.seen_p or 1.0, result.unseen_p)
-        found_it = p_value <= 0.05 / POWER_COMPARISONS and (result.p_value or 1.0) <= 0.05
-        claims += found_it and result.difference > 0
-    return claims / studies
+def _typical(law: Law) -> float:
+    if law not in _TYPICAL:
+        _TYPICAL[law] = law.typical()
+    return _TYPICAL[law]
 
 
-def table(
-    heads: Iterable[str], rows: Mapping[str, list[Callable[[int], float]]], studies: int
-) -> str:
-    """Return a table of shares, computed in `PROCESSES` processes."""
-    names = list(heads)
-    lines = [f"| {' | '.join(names)} |", f"|{' --- |' * len(names)}"]
+_TYPICAL: dict[Law, float] = {}
+
+
+def _is_false(case: Case, verdict: object) -> bool:
+    finding, pair = verdict.finding, verdict.pair  # type: ignore[attr-defined]
+    if finding not in ("better", "worse"):
+        return False
+    first, second = int(pair.first[1:]), int(pair.second[1:])
+    wins = case.wins[first][second]
+    return wins <= 0.5 + EQUAL if finding == "better" else wins >= 0.5 - EQUAL
+
+
+def _covers(case: Case, pair: object) -> bool:
+    first, second = (case.laws[int(name[1:])] for name in (pair.first, pair.second))  # type: ignore[attr-defined]
+    key = (first, second)
+    if key not in _DIFFERENCES:
+        ours, theirs = first._many(3), second._many(4)
+        _DIFFERENCES[key] = float(np.nanmedian(ours - theirs))
+    return pair.low - 1e-9 <= _DIFFERENCES[key] <= pair.high + 1e-9  # type: ignore[attr-defined]
+
+
+_DIFFERENCES: dict[tuple[Law, Law], float] = {}
+
+
+def _paired_t(rows: Sequence[object]) -> bool:
+    """Return True if a paired t-test shows that the first beats the second."""
+    from scipy.stats import ttest_rel
+
+    first, second = (row.matrix().mean(axis=1) for row in rows[:2])  # type: ignore[attr-defined]
+    if first.size != second.size or first.size < 2 or np.ptp(first - second) == 0:
+        return False
+    test = ttest_rel(first, second)
+    return bool(test.pvalue < 0.05 and test.statistic > 0)
+
+
+def simulated(case: Case, seeds: int, studies: int, pool: ProcessPoolExecutor) -> Counter[str]:
+    """Return the sums over simulated studies."""
+    total: Counter[str] = Counter()
+    for part in pool.map(partial(judged, case.name, seeds), range(studies), chunksize=10):
+        total.update(part)
+    return total
+
+
+def lines(studies: int, word: str = "") -> Iterator[tuple[str, int, tuple[str, ...]]]:
+    """Yield a case, its seeds and its shares, in the order of `HEAD`."""
     with ProcessPoolExecutor(PROCESSES) as pool:
-        waiting = {
-            name: [pool.submit(measure, studies) for measure in row] for name, row in rows.items()
-        }
-        for name, row in waiting.items():
-            cells = [f"{one.result():.3f}" for one in row]
-            lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        for case in cases_by_name().values():
+            for seeds in case.seeds if word in case.name else ():
+                got = simulated(case, seeds, studies, pool)
+                of_tables = (got[name] / studies for name in ("lost", "falsely ordered", "single"))
+                missed = (
+                    got[f"{name} missed"] / got[name] if got[name] else None
+                    for name in ("limits", "differences", "chosen")
+                )
+                shares = (*of_tables, got["t"] / studies, *missed)
+                texts = tuple("–" if share is None else f"{share:.3f}" for share in shares)
+                yield case.name, seeds, (*texts, f"{got['in the set'] / studies:.1f}")
 
 
-def designs(first: str) -> list[str]:
-    """Return the head of a table with one column per design."""
-    return [first, *(f"{seeds} seeds, {items:,} items" for seeds, items in DESIGNS)]
+def measure() -> Section:
+    """Simulate the grid and write its table into the page of simulations."""
+    rows = [f"| {name} | {seeds} | {' | '.join(texts)} |" for name, seeds, texts in lines(STUDIES)]
+    table = "\n".join([HEAD, "| --- | ---: |" + " ---: |" * 8, *rows])
+    text = f"{STUDIES} studies per line.\n\n{table}"
+    before, _, rest = DOCUMENT.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    DOCUMENT.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
+    return Section(TITLE, f"The table is in {DOCUMENT.name}.", ())
 
 
-# partial objects travel to the other processes only if their functions can be named there, and a
-# world's cannot: each cell is named instead and looked up on the other side.
-GROUPS = {"away": AWAY_FROM_BORDERS, "at": AT_BORDERS, "not": NOT_COVERED, "pairs": PAIRS}
-MEASURES = {
-    "coverage": coverage, "counts": counts_coverage, "difference": difference_coverage,
-}  # fmt: skip
-
-
-def cell(measure: str, group: str, name: str, seeds: int, items: int, studies: int) -> float:
-    """Compute one figure of a coverage table."""
-    return MEASURES[measure](GROUPS[group][name], seeds, items, studies)
-
-
-def equal_cell(name: str, seeds: int, items: int, studies: int) -> float:
-    """Compute one figure of the table of false claims."""
-    world, same_seeds = EQUAL[name]
-    return false_better(world, seeds, items, studies, same_seeds)
-
-
-def coverage_table(measure: str, group: str, studies: int) -> str:
-    """Return a table with a row per world and a column per design."""
-    rows = {
-        name: [partial(cell, measure, group, name, seeds, items) for seeds, items in DESIGNS]
-        for name in GROUPS[group]
-    }
-    return table(designs("seeds and items"), rows, studies)
-
-
-def false_table(studies: int) -> str:
-    """Return the table of false claims in tables of six methods."""
-    rows: dict[str, list[Callable[[int], float]]] = {
-        name: [partial(equal_cell, name, seeds, items) for seeds, items in DESIGNS]
-        for name in EQUAL
-    }
-    rows["three equal, three worse (80, 70, 50, 10 % ± 2)"] = [
-        partial(false_better_among_unequal, seeds, items) for seeds, items in DESIGNS
-    ]
-    return table(designs("six methods"), rows, studies)
-
-
-def before_and_after(found: tuple[float, float]) -> str:
-    """Format two shares in one cell."""
-    return f"{found[0]:.3f} → {found[1]:.3f}"
-
-
-def two_shares(rows: Mapping[str, list[tuple[float, float]]]) -> str:
-    """Return a table of pairs of shares by the number of seeds."""
-    names = ["", *(f"{seeds} seeds" for seeds in UNEQUAL_DESIGNS)]
-    lines = [f"| {' | '.join(names)} |", f"|{' --- |' * len(names)}"]
-    lines += [
-        f"| {name} | {' | '.join(before_and_after(found) for found in row)} |"
-        for name, row in rows.items()
-    ]
-    return "\n".join(lines)
-
-
-def unequal_tables(studies: int) -> Iterator[str]:
-    """Return tables of methods with equal means and unlike seeds."""
-    fewer = max(1, studies // 10)
-    yield (
-        '**False "better" where means over all seeds are equal and seeds are not alike**: '
-        f"the crossed analysis alone → the verdicts ({fewer:,} studies, {4 * fewer:,} of a pair)"
-    )
-    yield two_shares(
-        {
-            name: [
-                false_order(name, seeds, fewer if len(worlds) > 2 else 4 * fewer)
-                for seeds in UNEQUAL_DESIGNS
-            ]
-            for name, (worlds, _) in UNEQUAL.items()
-        }
-    )
-    yield "**Coverage of a mean**: seeds like those run → over all seeds"
-    yield two_shares(
-        {
-            name: [all_seeds_coverage(world, seeds, fewer) for seeds in UNEQUAL_DESIGNS]
-            for name, world in UNSEEN.items()
-        }
-    )
-    yield "**Coverage of a difference**: seeds like those run → over all seeds"
-    yield two_shares(
-        {
-            name: [pair_coverage(worlds, seeds, fewer) for seeds in UNEQUAL_DESIGNS]
-            for name, worlds in UNSEEN_PAIRS.items()
-        }
-    )
-    yield (
-        '**"They differ by less than 1 point"** of 0 % and of 100 % on 3 seeds of 10: '
-        "of the means → over all seeds"
-    )
-    yield two_shares({"said": [said_alike(seeds, fewer) for seeds in UNEQUAL_DESIGNS]})
-
-
-def power_table(deviation: float, studies: int) -> str:
-    """Return the table of power, by size of difference and seeds."""
-    rows = {
-        f"{seeds} seeds": [partial(power, gap, seeds, deviation) for gap in POWER_GAPS]
-        for seeds in POWER_SEEDS
-    }
-    gaps = [f"{100 * gap:g} point{'' if gap == 0.01 else 's'}" for gap in POWER_GAPS]
-    return table(["", *gaps], rows, studies)
-
-
-def tables_of(studies: int) -> Iterator[str]:
-    """Yield headings and tables, each when it is computed."""
-    fewer = max(1, studies // 4)
-    yield (
-        f"{studies:,} simulated studies per figure ({fewer:,} for power); a figure of "
-        f"0.95 has an error of about ± {1.96 * (0.95 * 0.05 / studies) ** 0.5:.3f}."
-    )
-    yield "**Interval for a mean: coverage away from 0 and 1** (promised: 0.94 to 0.97)"
-    yield coverage_table("coverage", "away", studies)
-    yield (
-        '**False "better": share of tables of six methods with any false claim** '
-        "(promised: at most 0.05)"
-    )
-    yield false_table(studies)
-    yield "**Interval for a mean: coverage near 0 and 1** (promised: at least 0.94)"
-    yield coverage_table("coverage", "at", studies)
-    yield "**Interval for a mean: not promised**"
-    yield coverage_table("coverage", "not", studies)
-    yield from unequal_tables(studies)
-    yield "**Interval for a difference of two equal methods**"
-    yield coverage_table("difference", "pairs", studies)
-    yield "**Interval from counts alone (`seed_interval`)**"
-    yield coverage_table("counts", "pairs", studies)
-    yield "**Power: seeds that deviate by 1 point**, 3,200 items, one of 15 comparisons"
-    yield power_table(0.01, fewer)
-    yield "**Power: seeds that deviate by 5 points**, 3,200 items, one of 15 comparisons"
-    yield power_table(0.05, fewer)
-
-
-def main(arguments: list[str]) -> int:
-    """Print the tables; without an argument, also write the page."""
+def main(arguments: Sequence[str]) -> None:
+    """Print the grid: `python -m bench.statistics [STUDIES] [WORDS OF CASES]`."""
     studies = int(arguments[0]) if arguments else STUDIES
-    parts: list[str] = []
-    for part in tables_of(studies):
-        print(part, end="\n\n", flush=True)
-        parts.append(part)
-    if not arguments:
-        start, end = "<!-- figures -->\n", "\n<!-- end of figures -->"
-        text, tables = DOCUMENT.read_text(), "\n\n".join(parts)
-        before, after = text.split(start)[0], text.split(end)[1]
-        DOCUMENT.write_text(f"{before}{start}\n{tables}\n{end}{after}")
-        print(f"written to {DOCUMENT}")
-    return 0
+    for name, seeds, texts in lines(studies, arguments[1] if len(arguments) > 1 else ""):
+        print(f"{name:45} {seeds:3}", *(f"{text:>6}" for text in texts), flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

@@ -22,7 +22,6 @@ from adaptlab.comparisons.scores import ScoreChange
 from adaptlab.comparisons.table_comparison import ComparedMethod, TableComparison
 from adaptlab.comparisons.verdict import Verdict
 from adaptlab.figures import points
-from adaptlab.statistics.more_seeds import MOST_SEEDS
 from adaptlab_client import (
     AttemptView,
     AttentionSummary,
@@ -182,8 +181,8 @@ def _verdicts(cell: ComparisonCell) -> Iterator[str]:
         counts[verdict.finding] += 1
     summary = ", ".join(f"{count} {FINDINGS[name]}" for name, count in counts.items() if count)
     yield f"\n<details><summary>{len(cell.verdicts)} verdicts: {summary}</summary>\n"
-    yield "| pair | over all seeds | difference | p | more seeds | seeds that do not fail |"
-    yield "| --- | --- | ---: | ---: | ---: | --- |"
+    yield "| pair | finding | difference | p |"
+    yield "| --- | --- | ---: | ---: |"
     yield from map(_verdict, cell.verdicts)
     yield "\n</details>"
 
@@ -193,31 +192,12 @@ def _verdict(verdict: Verdict) -> str:
     return (
         f"| {pair.first}, {pair.second} | {FINDINGS[verdict.finding]} | "
         f"{_difference(pair.difference, pair.low, pair.high)} | "
-        f"{'' if p is None else f'{p:.2g}'} | {_more_seeds(verdict)} | {_successful(verdict)} |"
+        f"{'' if p is None else f'{p:.2g}'} |"
     )
 
 
 def _difference(difference: float, low: float, high: float) -> str:
     return f"{points(difference)} ({points(low)} to {points(high)})"
-
-
-def _more_seeds(verdict: Verdict) -> str:
-    """Return the number of further seeds that should settle the order."""
-    low, high = verdict.more_seeds_low, verdict.more_seeds_high
-    if low is None:
-        return f"over {MOST_SEEDS}" if verdict.reason == "too_close" else ""
-    if high is None:
-        return f"at least {low}"
-    return str(low) if low == high else f"{low} to {high}"
-
-
-def _successful(verdict: Verdict) -> str:
-    """Return the finding among seeds that do not fail, if there is an order."""
-    among = verdict.successful
-    if among is None or among.pair is None or among.finding not in ("better", "worse"):
-        return ""
-    limits = _difference(among.pair.difference, among.pair.seen_low, among.pair.seen_high)
-    return f"{among.finding}: {limits}, p = {among.corrected_p:.2g}"
 
 
 def _taken(table: TableComparison) -> Iterator[str]:
@@ -295,8 +275,8 @@ def _diagnoses(table: TableComparison) -> Iterator[str]:
     else:
         yield f"{LABEL}\n"
     for method in table.diagnoses:
-        text = method.diagnosis.text.removesuffix(f" {LABEL}")
-        yield f"- **{method.label}: {method.diagnosis.cause}.** {text}"
+        said = method.diagnosis
+        yield f"- **{method.label}: {said.cause}.** {said.text} {' '.join(said.reasons)}"
 
 
 def _attention(table: TableComparison, runs: Sequence[Run]) -> Iterator[str]:

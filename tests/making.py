@@ -15,7 +15,7 @@ from uuid import UUID
 import numpy as np
 from pydantic import TypeAdapter
 from safetensors.numpy import save
-from sqlalchemy import func, select, update
+from sqlalchemy import exists, func, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -161,6 +161,11 @@ def a_member(
     """Make somebody a member of a project, unless they are one already."""
     row = {"user_id": user_id, "project_id": a_project(session, project), "role": role}
     session.execute(upsert(Membership).values(row).on_conflict_do_nothing())
+    lost = ~exists().where(
+        Membership.user_id == user_id, Membership.project_id == User.usual_project_id
+    )
+    values = {"usual_project_id": row["project_id"]}
+    session.execute(update(User).where(User.id == user_id, lost).values(values))
 
 
 def a_token(session: Session, name: str = "ada", scopes: Sequence[str] = SCOPES) -> str:

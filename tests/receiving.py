@@ -123,6 +123,7 @@ def deliver(sessions: Sessions, settings: Settings) -> None:
     with ThreadPoolExecutor(1) as thread:
         while thread.submit(deliveries.round).result():
             pass
+    deliveries.close()
 
 
 def later(sessions: Sessions) -> None:

@@ -35,11 +35,16 @@ class Estimate(Value):
 
 
 class Progress(Value):
-    """Steps done and in total; the estimate follows the attempt's first step."""
+    """Steps done and in total; the estimate follows the attempt's first step.
+
+    `phase` is that of a running job: `training`, or `evaluating` when all steps are done, whose
+    time is not estimated. It is null for other jobs and from earlier servers.
+    """
 
     step: int
     total: int
     eta_seconds: float | None
+    phase: Literal["training", "evaluating"] | None = None
 
 
 class QueuePlace(Value):

@@ -26,9 +26,21 @@ class Projects(Value):
 
 
 class MemberView(Value):
-    """A member of a project and the member's role."""
+    """A member of a project and the member's role.
+
+    Without `accepted_at`, the user is invited and has no permission yet.
+    """
 
     user: str
+    role: str
+    created_at: Moment
+    accepted_at: Moment | None
+
+
+class InvitationView(Value):
+    """An invitation of the caller to a project, which gives no permission yet."""
+
+    project: str
     role: str
     created_at: Moment
 
@@ -108,12 +120,17 @@ class CreatedToken(TokenView):
 
 
 class Me(Value):
-    """The caller with token, projects and usage."""
+    """The caller with token, projects and usage.
+
+    Requests that name no project concern the `usual_project`.
+    """
 
     user: str
     is_admin: bool
     token: TokenView
     projects: tuple[ProjectView, ...]
+    usual_project: str | None
+    invitations: tuple[InvitationView, ...]
     usage: UserUsage
 
 

@@ -4,6 +4,7 @@ from typing import Literal
 from uuid import UUID
 
 from adaptlab.comparisons.comparison_warnings import WarningKind
+from adaptlab.comparisons.standing import Standing
 from adaptlab.comparisons.verdict import Verdict
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.statistics import ChosenBest, Interval
@@ -44,6 +45,7 @@ class MeasuredMethod(Value):
     method: JsonObject
     score: Interval
     rank: RankInterval
+    standing: Standing
     could_be_best: bool
     budget: BudgetVector
     seconds: float | None
@@ -93,9 +95,8 @@ class ProposedStudy(Value):
 class Recommendation(Value):
     """The method that stored results support, with the evidence.
 
-    `recommended` is the method with the highest mean among those that could be the best. Methods
-    with three or more seeds go first. Its interval is above chance, and its mean is not below that
-    of the base model alone. If no method meets both conditions, it is null. Without any results it
+    `recommended` is the leader of the methods that may be the best, if most of its seeds beat the
+    floor. If no method's do, it is null. Without any results it
     is null too, and `first_study` is set. `runner_up` is the best run of another method, and
     `verdict` compares the two. `chosen` is the score of `recommended`, corrected for being the
     highest of those measured. `measured` lists all methods compared, and `jobs` would settle open

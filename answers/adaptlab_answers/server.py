@@ -6,6 +6,7 @@ from uuid import UUID
 
 from pydantic import Field
 
+from adaptlab.printable import OneLine
 from adaptlab.values import Value
 
 MOST_GPUS = 64
@@ -20,7 +21,7 @@ class GpuLoad(Value):
     """
 
     index: Annotated[int, Field(ge=0, le=4096)]
-    name: Annotated[str, Field(max_length=128)]
+    name: Annotated[OneLine, Field(max_length=128)]
     memory_bytes: Bytes
     memory_used_bytes: Bytes
     busy: Annotated[float, Field(ge=0, le=1)] | None = None

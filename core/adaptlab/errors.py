@@ -105,6 +105,13 @@ class OutOfMemory(AdaptlabError, MemoryError):
     """A job of which not even one replicate at a time fits in memory."""
 
 
+class KernelsMissing(AdaptlabError, OSError):
+    """Kernels that could not be compiled, although there is a compiler.
+
+    Without them torch would compute the same in another order of sums.
+    """
+
+
 _OUT_OF_MEMORY_NAMES = frozenset({"OutOfMemoryError", "MemoryError"})
 _OUT_OF_MEMORY_WORDS = ("can't allocate memory", "not enough memory", "out of memory")
 

@@ -4,8 +4,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# A spreadsheet interprets a cell that begins with one of these as a formula, and runs it.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+# A spreadsheet interprets a cell that begins with one of these as a formula, and runs it. The last
+# four are the wide forms of the first four, which some spreadsheets read alike.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def harmless(cell: T) -> T | str:

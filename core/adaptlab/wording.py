@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pydantic_core import ErrorDetails
 
 _FORMS: Mapping[str, str] = {
+    r"^[0-9A-Za-z][0-9A-Za-z._:-]{0,252}$": "a host name: at most 253 letters, digits, dots, "
+    "underscores, colons and hyphens",
     r"^[a-z0-9][a-z0-9._-]{0,62}$": "a name of at most 63 lower-case letters, digits, dots, "
     "underscores and hyphens that begins with a letter or a digit",
     r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$": "a name of at most 63 letters, digits, dots, "

@@ -39,7 +39,7 @@ from adaptlab.specs.spec import Kind
 from adaptlab_db.job_states import ATTEMPT_OUTCOMES, JOB_STATES
 
 ARTIFACT_STATES = ("ready", "quarantined", "collected", "uploading")
-STUDY_ROLES = ("method", "reference", "base_model", "check", "sweep")
+STUDY_ROLES = ("method", "reference", "base_model", "check", "sweep", "control")
 PASS_KINDS = ("sweep", "wider", "evidence")
 PASS_STATES = ("open", "done", "failed", "dropped")
 PROJECT_ROLES = ("reader", "submitter", "operator", "admin")
@@ -95,7 +95,8 @@ class User(Table):
     """A user, who owns jobs and tokens.
 
     `is_admin` applies to the server, not to one project. `max_queue_hours` (by queue) and
-    `max_stored_bytes` replace the server's quotas.
+    `max_stored_bytes` replace the server's quotas. `usual_project_id` is the project of requests
+    that name none.
     """
 
     __tablename__ = "users"
@@ -107,6 +108,7 @@ class User(Table):
     deactivated_at: Mapped[datetime | None]
     max_queue_hours: Mapped[Json | None]
     max_stored_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    usual_project_id: Mapped[int | None] = mapped_column(ForeignKey("projects.id"))
 
 
 class UsageCount(Table):
@@ -126,7 +128,10 @@ class UsageCount(Table):
 
 
 class Membership(Table):
-    """The role of a user in a project."""
+    """The role of a user in a project.
+
+    Without `accepted_at` it is an invitation, which gives no permission.
+    """
 
     __tablename__ = "memberships"
     __table_args__ = (CheckConstraint(_one_of("role", PROJECT_ROLES), name="role"),)
@@ -135,6 +140,7 @@ class Membership(Table):
     project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"), primary_key=True, index=True)
     role: Mapped[str]
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    accepted_at: Mapped[datetime | None] = mapped_column(server_default=func.clock_timestamp())
 
 
 class AuditEntry(Table):
@@ -686,6 +692,7 @@ class StudyJob(Table):
     """A job in one cell of a study.
 
     A job with the role `sweep` only tries learning rates, and its scores are not compared. A job
+    with the role `control` belongs to a diagnosis, and its scores are not compared either. A job
     with the role `base_model` has no other coordinate. A job with the role `check` has the
     label of a theory check. If it measures adaptations, it also has their method, and their cell if
     they belong to one. `budget` is the limit in trainable parameters of a row in the comparison; a
@@ -887,7 +894,7 @@ class Attempt(Table):
         ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True
     )
     attempt: Mapped[int] = mapped_column(primary_key=True)
-    worker_id: Mapped[uuid.UUID]
+    worker_id: Mapped[uuid.UUID] = mapped_column(index=True)
     started_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
     first_step_at: Mapped[datetime | None]
     ended_at: Mapped[datetime | None]

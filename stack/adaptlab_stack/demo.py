@@ -3,19 +3,15 @@
 import math
 import os
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from adaptlab.charts import attention_patterns, png
-from adaptlab.comparisons.row_names import row_title
-from adaptlab.statistics import Interval
 from adaptlab_client import Client, StudyView
 from adaptlab_client.display.comparison_tables import StudyComparison
 from adaptlab_client.display.progress_bars import ShowProgress, bars, steps
@@ -52,7 +48,6 @@ def run_demo(*, data_dir: Path, port: int | None, exit_when_done: bool) -> None:
                 shown = _run(client, console, stack)
             except study.StudyFailed as error:
                 raise DemoFailed(str(error)) from error
-        console.print(scores_table(shown.rows))
         print_conclusions(console, shown.comparison)
         seconds = time.monotonic() - begin
         console.print(f"\n{seconds:.0f} s on {study.machine(os.cpu_count() or 1)}.")
@@ -95,13 +90,12 @@ def _run(client: Client, console: Console, stack: Stack) -> "_Shown":
         tuple(study.patterns(client, jobs)), title=f"Attention for the input {tokens}"
     )
     picture.write_bytes(png(chart))
-    return _Shown(tuple(study.table(client, jobs)), run.comparison(), picture)
+    return _Shown(run.comparison(), picture)
 
 
 class _Shown(NamedTuple):
     """The results that the demo shows at the end of its study."""
 
-    rows: Sequence[study.Row]
     comparison: StudyComparison
     picture: Path
 
@@ -179,58 +173,27 @@ def progress_line(view: StudyView) -> str:
     return f"{done:,} of {total:,} steps; jobs: {counts}"
 
 
-def scores_table(rows: Sequence[study.Row]) -> Table:
-    """Return the table of the demo's scores, by the titles of the methods."""
-    title = f"Sorting {study.LENGTH} digits: {study.SEEDS} seeds, {study.SAMPLES:,} test items each"
-    table = Table(title=title, box=SIMPLE_HEAD, show_edge=False)
-    table.add_column("method", no_wrap=True)
-    for name in ("trainable", "ascending %", "descending %", "moved"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        moved = "" if row.deviation is None else _deviation(row.deviation)
-        scores = [percent(interval) for interval in (row.ascending, row.descending)]
-        table.add_row(row_title(row.label), f"{row.trainable_parameters:,}", *scores, moved)
-    table.caption = (
-        f"Items with all {study.LENGTH} digits right, and a 95 % interval. Moved: the largest\n"
-        "deviation of layer 0's relative attention from the base model's."
-    )
-    return table
-
-
 def print_conclusions(console: Console, comparison: StudyComparison) -> None:
-    """Print the study's warnings, verdicts and diagnoses."""
-    for title, lines in study.conclusions(comparison):
-        console.print(f"\n{title}", style="bold")
-        for line in lines:
-            console.print(f"- {line}", highlight=False, markup=False)
-
-
-def percent(interval: Interval) -> str:
-    """Return a score with its interval, in percent."""
-    mean, low, high = (100 * share for share in (interval.mean, interval.low, interval.high))
-    return f"{mean:.1f} ({low:.1f}–{high:.1f})"
-
-
-def _deviation(value: float) -> str:
-    return f"{value:.2f}" if value == 0 or value >= 0.01 else f"{value:.0e}"
+    """Print the study's reports."""
+    console.print()
+    for line in study.conclusions(comparison):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    details = f"Details: adaptlab compare {comparison.study.name} --all-pairs"
+    console.print(details, highlight=False)
 
 
 def print_places(console: Console, stack: Stack, places: Mapping[str, str], stopping: bool) -> None:
     """Print where the results are, `places` first, and how to stop."""
     lines = {
         **places,
-        "dashboard": f"{stack.url}/",
-        "API": f"{stack.url}/openapi.json  (and openapi.yaml)",
         "token": f"{stack.data_dir / 'token'}  (sign in with its content)",
-        "logs": stack.data_dir / "logs",
     }
     for name, place in lines.items():
         console.print(f"  {name:<10} {place}", highlight=False, soft_wrap=True)
     if stopping:
-        console.print("\nStopping the server; its data is kept.")
+        console.print("Stopping the server; its data is kept.")
     else:
         console.print(
-            "\nThe server keeps running. Stop it with: adaptlab down --data-dir "
-            f'"{stack.data_dir}"',
+            f'The server keeps running. Stop it with: adaptlab down --data-dir "{stack.data_dir}"',
             soft_wrap=True,
         )

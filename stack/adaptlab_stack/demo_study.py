@@ -6,14 +6,11 @@ methods: the same steps, the same seeds, three learning rates each, and one budg
 
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from adaptlab.charts import AttentionPattern
-from adaptlab.comparisons.scores import mean_accuracy
-from adaptlab.statistics import Interval
+from adaptlab.comparisons.report import report_lines
 from adaptlab_client import Client, Conflict, JobView, StudyView
-from adaptlab_client.cli.commands.compare import verdict_lines
 from adaptlab_client.display.comparison_tables import StudyComparison
 from adaptlab_client.resources.study_run import StudyRun
 
@@ -47,6 +44,41 @@ Learning rates are a factor of 3 apart, or 10 for prefixes and prompts, whose be
 less precisely.
 """
 
+LONGER = {"steps": 2 * STEPS, "schedule": "constant", "warmup_fraction": 0.0}
+RATES = [3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0]
+LENGTH_AT_BUDGET = 18
+CONTROLS: Sequence[Mapping[str, Any]] = [
+    {
+        "name": "prefix_tuning",
+        "length": LENGTH_AT_BUDGET,
+        "label": "prefix_tuning, twice the steps",
+        "training": LONGER,
+        "tuning": {"learning_rates": RATES},
+    },
+    {
+        "name": "prefix_tuning",
+        "length": 2 * LENGTH_AT_BUDGET,
+        "label": "prefix_tuning, twice the size",
+        "tuning": {"learning_rates": RATES},
+    },
+    {
+        "name": "attention_bias",
+        "label": "attention_bias, twice the steps",
+        "training": LONGER,
+        "tuning": {"learning_rates": [*RATES[1:], 10.0]},
+    },
+    {
+        "name": "pinned_finetuning",
+        "training": {"steps": 2 * STEPS},
+        **METHODS["full_finetuning"],
+    },
+]
+"""The trainings from which the diagnoses of the failing methods are decided.
+
+Each has all seeds, and learning rates over three powers of ten, up to the highest that is usual for
+its method. Fine-tuning with pinned attention has those of full fine-tuning.
+"""
+
 SPEC: Mapping[str, Any] = {  # Any: the JSON of a study
     "name": NAME,
     "base_models": [
@@ -64,23 +96,13 @@ SPEC: Mapping[str, Any] = {  # Any: the JSON of a study
     "tasks": [DESCENDING],
     "methods": [{"name": name, **knobs} for name, knobs in METHODS.items()],
     "budgets": [BUDGET],
+    "controls": CONTROLS,
     "seeds": SEEDS,
     "training": {"steps": STEPS, "batch_size": 32},
     "evaluation": {"samples": SAMPLES},
     "capture": {"attention": {"inputs": [list(FIGURE_INPUT)]}},
     "labels": LABELS,
 }
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the demo's table."""
-
-    label: str
-    trainable_parameters: int
-    ascending: Interval
-    descending: Interval
-    deviation: float | None
 
 
 class StudyFailed(Exception):
@@ -124,22 +146,10 @@ def label_of(job: JobView) -> str:
 
 def jobs_by_method(client: Client, study: StudyView) -> Mapping[str, JobView]:
     """Return the pretraining, then the adaptations in the order of the study."""
-    by_label = {label_of(job): job for job in client.studies.jobs(study.id)}
+    controls = {job.id for cell in study.cells if cell.role == "control" for job in cell.jobs}
+    jobs = [job for job in client.studies.jobs(study.id) if job.id not in controls]
+    by_label = {label_of(job): job for job in jobs}
     return {name: by_label[name] for name in ("pretraining", *METHODS)}
-
-
-def table(client: Client, jobs: Mapping[str, JobView]) -> Iterator[Row]:
-    """Yield accuracies with intervals over seeds, and the attention's change."""
-    for label, job in jobs.items():
-        scored = [e for e in client.jobs.evaluations(job.id, attached=True) if e.split == "test"]
-        ascending, descending = (
-            mean_accuracy([e for e in scored if e.task_name == task["name"]])
-            for task in (ASCENDING, DESCENDING)
-        )
-        maps = client.jobs.attention(job.id, layer=0, source="adapted")
-        deviations = [s.relative_deviation or 0.0 for m in maps for s in m.summaries]
-        trained = job.budget.trainable_parameters if job.budget else 0
-        yield Row(label, trained, ascending, descending, max(deviations, default=None))
 
 
 def patterns(client: Client, jobs: Mapping[str, JobView]) -> Iterator[AttentionPattern]:
@@ -168,11 +178,8 @@ def machine(cores: int) -> str:
     return f"{cores} CPU cores, {platform.machine()}, Python {platform.python_version()}"
 
 
-def conclusions(comparison: StudyComparison) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield the study's warnings, verdicts and diagnoses as texts."""
-    yield "Warnings", [warning.text for warning in comparison.warnings] or ["none"]
+def conclusions(comparison: StudyComparison) -> Iterator[str]:
+    """Yield the study's reports as lines of text."""
     for table in comparison.tables:
-        if table.comparison is not None:
-            for cell in table.comparison.cells:
-                yield "Verdicts", [*verdict_lines(table.comparison, cell, all_pairs=True)]
-        yield "Why", [diagnosis.diagnosis.text for diagnosis in table.diagnoses]
+        for report in table.reports:
+            yield from report_lines(report)

@@ -11,22 +11,23 @@ import os
 import tarfile
 import time
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
-from adaptlab.comparisons.row_names import row_title
-from adaptlab.comparisons.scores import mean_accuracy
-from adaptlab_client import Client, Conflict, JobView
-from adaptlab_client.display.comparison_tables import StudyComparison
+from adaptlab_client import Client, Conflict
 from adaptlab_client.resources.study_run import StudyRun
 from adaptlab_stack import demo_study as study
-from adaptlab_stack.demo import Begun, demo_stack, percent, print_places, progress
+from adaptlab_stack.demo import (
+    Begun,
+    demo_stack,
+    print_conclusions,
+    print_places,
+    progress,
+)
 from adaptlab_stack.errors import DemoFailed
 from adaptlab_stack.package_files import PackageFile, fetched
 
@@ -108,12 +109,10 @@ def run_text_demo(*, data_dir: Path, port: int | None, exit_when_done: bool) -> 
             try:
                 run = _begun(client, records)
                 with progress(console) as show_progress:
-                    ended = study.finish(client, run, Begun(show_progress, stack.log))
-                jobs = [job for job in client.studies.jobs(ended.id) if job.kind == "adapt"]
-                console.print(_table(client, jobs))
+                    study.finish(client, run, Begun(show_progress, stack.log))
             except study.StudyFailed as error:
                 raise DemoFailed(str(error)) from error
-            _print_verdict(console, run.comparison())
+            print_conclusions(console, run.comparison())
         seconds = time.monotonic() - begin
         console.print(f"\n{seconds:.0f} s on {study.machine(os.cpu_count() or 1)}.")
         places = {"study": f"{stack.url}/studies/{SPEC['name']}"}
@@ -166,28 +165,3 @@ def _begun(client: Client, records: Path) -> StudyRun:
         if not job.succeeded:
             raise study.StudyFailed(f"The import of {BASE} ended as {job.state}. {job.error}")
     return study.begin(client, SPEC)
-
-
-def _print_verdict(console: Console, comparison: StudyComparison) -> None:
-    """Print the verdict on all methods, then the warnings."""
-    tables = [table.comparison for table in comparison.tables if table.comparison is not None]
-    for cell in (cell for table in tables for cell in table.cells):
-        console.print(f"\n{cell.sentence}", highlight=False, markup=False)
-    console.print("\nWarnings", style="bold")
-    for text in [warning.text for warning in comparison.warnings] or ["none"]:
-        console.print(f"- {text}", highlight=False, markup=False)
-    console.print(f"\nEvery pair of methods: adaptlab compare {SPEC['name']}", highlight=False)
-
-
-def _table(client: Client, jobs: Sequence[JobView]) -> Table:
-    title = f"Positive or negative: {SEEDS} seeds"
-    table = Table(title=title, box=SIMPLE_HEAD, show_edge=False)
-    table.add_column("method", no_wrap=True)
-    for name in ("trained", "accuracy %"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for job in jobs:
-        accuracy = mean_accuracy(client.jobs.evaluations(job.id, attached=True))
-        trained = job.budget.trainable_parameters if job.budget else 0
-        table.add_row(row_title(str(job.method)), f"{trained:,}", percent(accuracy))
-    table.caption = "Test sentences with the right class, and a 95 % interval."
-    return table

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import select, text
+from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.api.people import person
 from tests.making import (
@@ -175,7 +175,7 @@ def test_what_others_share_is_read_and_not_changed(
         session.execute(link, ids)
         session.execute(text("UPDATE studies SET name = 'of-strangers'"))
     header = person(sessions, "asker", {OURS: role})
-    stranger = person(sessions, "stranger", {THEIRS: "submitter", OURS: "reader"})
+    stranger = person(sessions, "stranger", {THEIRS: "submitter", OURS: "submitter"})
     places = (f"/v1/studies/{theirs.study}/shares", f"/v1/base-models/{theirs.base_model}/shares")
     for place in places:
         shared = anonymous.post(place, json={"project": OURS}, headers=stranger)
@@ -183,7 +183,8 @@ def test_what_others_share_is_read_and_not_changed(
     for path in reads(theirs):
         assert anonymous.get(path, headers=header).status_code in (200, 204), path
     own = f"/v1/studies/{theirs.study}"
-    deletions = (f"/v1/jobs/{theirs.job}", own, *(f"{place}/{OURS}" for place in places))
+    dropped = () if role == "admin" else tuple(f"{place}/{OURS}" for place in places)
+    deletions = (f"/v1/jobs/{theirs.job}", own, *dropped)
     for path, body in (*changes(theirs), (places[0], {"project": OURS})):
         assert anonymous.post(path, headers=header, json=body).status_code == 403, path
     for path in deletions:
@@ -261,7 +262,7 @@ def test_what_may_be_changed(
 def test_who_shares_and_deletes(
     anonymous: TestClient, sessions: Sessions, ours: Things, theirs: Things, role: str
 ) -> None:
-    header = person(sessions, "asker", {OURS: role, "elsewhere": "reader"})
+    header = person(sessions, "asker", {OURS: role, "elsewhere": "submitter"})
     changed = {"reader": 403, "submitter": 403, "operator": 403, "admin": 200}[role]
     shares, body = "/v1/datasets/words/shares", {"project": "elsewhere"}
     assert anonymous.post(shares, json=body, headers=header).status_code == changed
@@ -422,14 +423,19 @@ def test_a_request_names_one_of_several_projects(
     assert projects("") == {OURS, THEIRS}
     assert projects("?project=ours") == {OURS}
     twice = anonymous.get("/v1/studies/small", headers=header)
-    assert twice.status_code == 404  # two of that name, and no project named
+    assert twice.json()["id"] == ours.study, "in the usual project, the first that was joined"
     for project, things in ((OURS, ours), (THEIRS, theirs)):
         named = anonymous.get(f"/v1/studies/small?project={project}", headers=header)
         assert named.json()["id"] == things.study
     document = a_pretrain_document()
-    unclear = anonymous.post("/v1/jobs", json=document, headers=header)
+    undecided = person(sessions, "undecided", {OURS: "reader", THEIRS: "submitter"})
+    with sessions.begin() as session:
+        session.execute(update(User).values(usual_project_id=None))
+    unclear = anonymous.post("/v1/jobs", json=document, headers=undecided)
     assert unclear.status_code == 403
     assert "project=" in unclear.json()["detail"]
+    twice = anonymous.get("/v1/studies/small", headers=undecided)
+    assert twice.status_code == 404  # two of that name, and no usual project
     for project, status in ((OURS, 403), (THEIRS, 201)):
         where = {"project": project}
         made = anonymous.post("/v1/jobs", json=document, params=where, headers=header)

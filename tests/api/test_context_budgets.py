@@ -31,8 +31,12 @@ def by_length(spec: ResolvedSpec) -> Run:
     """Prefix and prompt hardly learn anything, and the others all of it."""
     length = (spec.method or {}).get("length")
     if (spec.method or {}).get("name") == "prefix_tuning":
-        return Run(right=5 * int(str(length)), shift=1, loss=1.3)
-    return Run(right=5, loss=1.3) if length else Run(right=400, shift=-1, loss=0.01)
+        return Run(right=5 * int(str(length)), shift=1, loss=1.3, own_task=(380, 340))
+    return (
+        Run(right=5, loss=1.3, own_task=(380, 340))
+        if length
+        else Run(right=400, shift=-1, loss=0.01)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -150,15 +154,18 @@ def test_a_method_with_a_length_of_its_own_is_extended_on_the_axis_too(
     (table,) = api.get("/v1/studies/small/comparison").json()["tables"]
     missing = {one["method"]: one["diagnosis"]["next_run"] for one in table["diagnoses"]}
     (extension,) = missing.values()
-    assert extension["budgets"] == [{"context_tokens": 6}]
-    assert {"rank", "name"} <= extension["methods"][-1].keys()
+    lengths = [one.get("length") for one in extension["controls"]]
+    assert lengths == [3, 6, None, None]  # pinned fine-tuning and LoRA have none
+    assert {"rank", "name"} <= extension["controls"][-1].keys()
 
 
 def test_a_run_that_is_missing_is_on_the_same_axis(study: TestClient) -> None:
     (table,) = study.get("/v1/studies/small/comparison").json()["tables"]
     missing = {one["label"]: one["diagnosis"]["next_run"] for one in table["diagnoses"]}
     extension = missing["soft_prompt at 4"]
-    assert extension["budgets"] == [{"context_tokens": 8}]
+    assert [one.get("length") for one in extension["controls"]] == [4, 8, None, None]
     answer = study.post("/v1/studies/small/extend", json=extension)
     assert answer.status_code == 200, answer.text
-    assert {cell["budget"] for cell in answer.json()["cells"]} == {2, 4, 8}
+    cells = answer.json()["cells"]
+    assert {cell["budget"] for cell in cells} == {2, 4}
+    assert {cell["role"] for cell in cells} == {"method", "reference", "control"}

@@ -2,12 +2,13 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import httpx2
+import psutil
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select
@@ -15,6 +16,8 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.api.people import person
 from tests.making import a_project
 
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.records.record import Record
 from adaptlab_api.app import create_app
 from adaptlab_db.tables import ArtifactChunk, Dataset
 from adaptlab_services.models import dataset_files, record_datasets
@@ -193,6 +196,33 @@ def test_parquet_that_is_larger_than_its_file_is_refused(api: TestClient, root: 
         table.write_parquet(str(root / "bomb.parquet"))
     assert (root / "bomb.parquet").stat().st_size < 4096
     assert refusal(add(api, "library/bomb.parquet"))["code"] == "too_many_bytes"
+    assert readers() == []
+
+
+def test_a_refusal_ends_the_process_that_reads(
+    api: TestClient, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[object] = []  # what a traceback keeps alive, such as that of a logged error
+
+    def refused(pieces: Iterator[bytes], *_: object) -> Iterator[Record]:
+        kept.append(pieces)
+        next(pieces)
+        raise InvalidSpec(Problem("/file", "wrong_value", "not like this"))
+
+    monkeypatch.setattr(dataset_files, "read_records", refused)
+    monkeypatch.setattr(dataset_files, "check_size", lambda *_: None)
+    with duckdb.connect() as database:
+        table = database.sql("SELECT repeat('x', 500) AS text FROM range(40000)")
+        table.write_parquet(str(root / "large.parquet"))
+    assert refusal(add(api, "library/large.parquet"))["code"] == "wrong_value"
+    assert kept
+    assert readers() == []
+
+
+def readers() -> list[int]:
+    """Return the processes of this one that read Parquet."""
+    children = psutil.Process().children(recursive=True)
+    return [child.pid for child in children if dataset_files.MODULE in child.cmdline()]
 
 
 def test_without_roots_the_answer_says_what_to_do(settings: Settings, token: str) -> None:

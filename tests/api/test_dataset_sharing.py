@@ -23,8 +23,8 @@ HERE, THERE = {"project": "here"}, {"project": "there"}
 
 @pytest.fixture
 def owner(anonymous: TestClient, sessions: Sessions) -> Header:
-    """Somebody with a dataset in one project, who reads another one."""
-    header = person(sessions, "owner", {"here": "submitter", "there": "reader"})
+    """Somebody with a dataset in one project, who submits to another one."""
+    header = person(sessions, "owner", {"here": "submitter", "there": "submitter"})
     body = {"name": "reviews", "records": reviews(200)}
     made = anonymous.post("/v1/datasets", json=body, params=HERE, headers=header)
     assert made.status_code == 201, made.text
@@ -123,7 +123,7 @@ def test_strangers_learn_nothing_of_what_needs_it(
         ({"here": "submitter", "there": "admin"}, 403),
         ({"here": "admin"}, 404),
         ({"there": "admin"}, 404),
-        ({"here": "admin", "there": "reader"}, 200),
+        ({"here": "admin", "there": "submitter"}, 200),
     ],
 )
 def test_its_owner_and_admins_of_its_project_share_it(

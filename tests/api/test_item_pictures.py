@@ -84,7 +84,7 @@ def test_what_is_not_there_is_answered_with_the_reason(api: TestClient, sessions
 def test_projects_see_pictures_of_their_own_and_of_shared_studies(
     anonymous: TestClient, sessions: Sessions
 ) -> None:
-    owner = person(sessions, "owner", {"here": "submitter", "there": "reader"})
+    owner = person(sessions, "owner", {"here": "submitter", "there": "submitter"})
     neighbour = person(sessions, "neighbour", {"there": "reader"})
     here: dict[str, Any] = {"headers": owner, "params": {"project": "here"}}
     upload(anonymous, **here)

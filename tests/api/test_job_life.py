@@ -76,7 +76,21 @@ def test_a_running_job_tells_its_worker_and_progress(
     assert running["progress"]["step"] == 1
     assert running["progress"]["total"] == 4
     assert running["progress"]["eta_seconds"] >= 0
+    assert running["progress"]["phase"] == "training"
     assert running["queue"]["position"] is None
+
+
+def test_a_job_that_has_trained_is_evaluating_for_a_time_that_is_not_known(
+    api: TestClient, job: str, ledger: DatabaseLedger
+) -> None:
+    claim = a_claim(ledger)
+    assert api.get(job).json()["progress"]["phase"] == "training"
+    steps = api.get(job).json()["progress"]["total"]
+    ledger.record(claim, [results.Progress(phase="training", step=steps, total=steps)])
+    progress = api.get(job).json()["progress"]
+    assert progress == {"step": steps, "total": steps, "eta_seconds": None, "phase": "evaluating"}
+    ledger.finish(claim)
+    assert api.get(job).json()["progress"]["phase"] is None
 
 
 def test_a_queued_job_tells_its_place(api: TestClient, sessions: Sessions) -> None:

@@ -162,9 +162,9 @@ def test_what_is_at_chance_or_below_the_base_is_not_recommended(
     assert found["text"].startswith(
         "Nothing measured works for sort_descending on tiny-sort within 64 parameters: the best, "
     )
-    assert "and chance is 1.6 %, the base model alone 1.8 %" in found["text"]
+    assert "and the floor is 9.4 % (the best constant answer)" in found["text"]
     assert {one["label"] for one in found["measured"]} == {"lora at 64", "prefix_tuning at 64"}
-    measured(api, sessions, {"ia3": Run(right=60)}, budget=64)
+    measured(api, sessions, {"ia3": Run(right=120)}, budget=64)
     assert ask(api, methods=[])["recommended"]["method"]["name"] == "ia3"
 
 
@@ -194,9 +194,10 @@ def test_a_close_case_proposes_more_seeds(api: TestClient, sessions: Sessions) -
     assert found["verdict"]["pair"]["difference"] == pytest.approx(0.055)
     assert found["verdict"]["finding"] == "not_known"
     assert {"chosen_by_score"} <= kinds(found)
-    more = found["verdict"]["more_seeds"]
     wanted = [one for one in found["jobs"] if one["purpose"] == "more_seeds"]
-    seeds = [*range(3, 3 + more)]
+    seeds = wanted[0]["spec"]["seeds"]
+    assert seeds == [*range(3, 3 + len(seeds))]
+    assert len(seeds) >= 2  # five seeds can decide
     assert [one["spec"]["seeds"] for one in wanted] == [seeds, seeds]
     # Each goes on in turn with the base's five replicates.
     assert wanted[0]["spec"]["base_replicates"] == [seed % 5 for seed in seeds]
@@ -227,9 +228,10 @@ def test_an_imported_base_is_named_once_as_the_only_one_that_the_runs_show(
 def test_the_proposed_jobs_settle_it(api: TestClient, sessions: Sessions) -> None:
     measured(api, sessions, CLOSE)
     found = ask(api, methods=[*CLOSE])
-    more = found["verdict"]["more_seeds"]
+    more = 0
     for one in found["jobs"]:
         if one["purpose"] == "more_seeds":
+            more = len(one["spec"]["seeds"])
             submit(api, one["spec"])
     # 83.5 and 88.75 % of every later seed: as far apart as before on average.
     later = {"lora": Run(right=340), "prefix_tuning": Run(right=318)}
@@ -377,10 +379,10 @@ def test_few_seeds_do_not_win(api: TestClient, sessions: Sessions) -> None:
     found = ask(api, methods=["lora", "prefix_tuning"])
     assert found["recommended"]["method"]["name"] == "lora"
     assert found["runner_up"]["score"]["mean"] == 0.6
-    assert (found["verdict"]["finding"], found["verdict"]["more_seeds"]) == ("not_known", 2)
+    assert (found["verdict"]["finding"], found["verdict"]["reason"]) == ("not_known", "few_seeds")
     assert "few_seeds" in kinds(found)
-    (job,) = found["jobs"]
-    assert (job["method"]["name"], job["spec"]["seeds"]) == ("prefix_tuning", [1, 2])
+    wanted = {job["method"]["name"]: job["spec"]["seeds"] for job in found["jobs"]}
+    assert wanted["prefix_tuning"][:2] == [1, 2]
 
 
 def test_what_took_too_long_is_left_aside(api: TestClient, sessions: Sessions) -> None:
@@ -449,9 +451,8 @@ def test_what_is_not_yours_is_no_evidence(
     with sessions.begin() as session:
         eve = a_user(session, "eve")
         a_base_model(session, project="theirs", owner="eve", contents=ENOUGH_BASES)
+        session.execute(text("DELETE FROM memberships WHERE user_id = :id"), {"id": eve})
         a_member(session, eve, "theirs", "reader")
-        session.execute(text("DELETE FROM memberships WHERE user_id = :id AND project_id <> "
-            "(SELECT id FROM projects WHERE name = 'theirs')"), {"id": eve})  # fmt: skip
         token = a_token(session, "eve", ["read"])
     header = {"Authorization": f"Bearer {token}"}
     answer = anonymous.post(PLACE, json=a_question(), headers=header)

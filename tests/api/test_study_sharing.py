@@ -18,8 +18,8 @@ HERE, THERE = {"project": "here"}, {"project": "there"}
 
 @pytest.fixture
 def owner(sessions: Sessions) -> Header:
-    """The owner of a study and its base model, who reads another project."""
-    return person(sessions, "owner", {"here": "submitter", "there": "reader"})
+    """The owner of a study and its base model, who submits to another project."""
+    return person(sessions, "owner", {"here": "submitter", "there": "submitter"})
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ def test_the_job_of_a_shared_base_model_is_not_deleted(
 ) -> None:
     with sessions.begin() as session:
         a_base_model(session, "alone", owner="owner", project="here")
-    admin = person(sessions, "boss", {"here": "admin", "there": "reader"})
+    admin = person(sessions, "boss", {"here": "admin", "there": "submitter"})
     here_alone = person(sessions, "chief", {"here": "admin"})
     made = anonymous.post("/v1/base-models/alone/shares", json=THERE, headers=admin).json()
     path = f"/v1/jobs/{made['job_id']}"
@@ -262,7 +262,7 @@ def test_taking_a_study_back_ends_it(
         ({"here": "submitter", "there": "admin"}, 403),
         ({"here": "admin"}, 404),
         ({"there": "admin"}, 404),
-        ({"here": "admin", "there": "reader"}, 200),
+        ({"here": "admin", "there": "submitter"}, 200),
     ],
 )
 def test_owners_and_admins_of_the_project_share(
@@ -277,7 +277,7 @@ def test_owners_and_admins_of_the_project_share(
 def test_nobody_shares_on_what_is_shared_with_them(
     anonymous: TestClient, sessions: Sessions, shared: Any, base_model: Any
 ) -> None:
-    header = person(sessions, "neighbour", {"there": "admin", "third": "admin"})
+    header = person(sessions, "neighbour", {"there": "operator", "third": "admin"})
     for place in (f"/v1/studies/{shared['id']}", "/v1/base-models/tiny"):
         third = anonymous.post(f"{place}/shares", json={"project": "third"}, headers=header)
         assert third.status_code == 403, place

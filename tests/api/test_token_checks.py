@@ -215,7 +215,8 @@ def test_a_hostile_tokeniser_neither_hangs_nor_fills_the_api(
     api.post("/v1/datasets", json={"name": "reviews", "records": RECORDS})
     assert api.post("/v1/jobs", json=IMPORT).status_code == 201
     before = psutil.Process().memory_info().rss
-    assert api.post("/v1/jobs", json=a_spec(REFUSED[1])).status_code == 201
+    refused = api.post("/v1/jobs", json=a_spec(REFUSED[1]))
+    assert (refused.status_code, refused.json()["errors"][0]["code"]) == (422, "bad_tokeniser")
     assert psutil.Process().memory_info().rss - before < 32 * 2**20
 
 

@@ -136,7 +136,8 @@ def test_the_decision_starts_with_its_verdict(bundle: Path) -> None:
     (table,) = json.loads(members["claim.json"])["tables"]
     title, verdict, *_ = members["decision.md"].decode().split("\n\n")
     assert title.startswith("# Decision of the study ")
-    assert verdict == f"**{plain(table['comparison']['sentence'])}**"
+    headlines = " ".join(report["headline"] for report in table["reports"])
+    assert verdict == f"**{plain(headlines)}**"
 
 
 def test_nothing_is_drawn_into_a_folder_that_is_not_empty(bundle: Path, tmp_path: Path) -> None:

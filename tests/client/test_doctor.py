@@ -122,7 +122,15 @@ def test_a_token_that_will_not_do_for_long_is_told(
     usage = {"days": 30, "queues": [], "stored_bytes": 0, "most_stored_bytes": None}
     usage |= {"counted_at": NOW}
     me = Me.model_validate(
-        {"user": "ada", "is_admin": False, "token": token, "projects": [], "usage": usage}
+        {
+            "user": "ada",
+            "is_admin": False,
+            "token": token,
+            "projects": [],
+            "usage": usage,
+            "usual_project": None,
+            "invitations": [],
+        }
     )
     assert of_rights(me, NOW).state == state
 

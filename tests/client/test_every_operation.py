@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import typer
+from sqlalchemy import insert
 from sqlalchemy.orm import Session, sessionmaker
 from tests.adapters import an_adapter
 from tests.client.conftest import Address, Invoke
@@ -23,7 +24,14 @@ from tests.client.finished import a_finished_job
 from tests.client.tokenizers_of_words import a_tokenizer_file
 from tests.comparing import Run, run_all
 from tests.folders import a_model_folder
-from tests.making import a_base_model, a_job, a_study_document, an_adapt_document
+from tests.making import (
+    a_base_model,
+    a_job,
+    a_project,
+    a_study_document,
+    a_user,
+    an_adapt_document,
+)
 from tests.peft_folders import a_peft_folder
 from typer.testing import Result
 
@@ -33,6 +41,7 @@ from adaptlab_client import Client
 from adaptlab_client.cli.examples import EXAMPLES
 from adaptlab_client.cli.main import application
 from adaptlab_client.transport.connection import Connection, Request
+from adaptlab_db.tables import Membership
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]
@@ -142,6 +151,10 @@ def variables(
     other, _ = a_finished_job(client, sessions, tmp_path)
     client.datasets.upload_file("words", str(folder / "words.tsv"))
     client.projects.create("robotics")
+    with sessions.begin() as session:
+        invitation = {"project_id": a_project(session, "robotics"), "role": "submitter"}
+        row = invitation | {"user_id": a_user(session), "accepted_at": None}
+        session.execute(insert(Membership).values(row))
     client.model_folders.upload("my-llama", folder / "llama")
     client.studies.create(a_study_document(name="ended", seeds=1))
     run_all(sessions, lambda _: Run(right=300))

@@ -95,7 +95,7 @@ def test_people_read_the_answer_first_and_a_spec_last(reviews: Path):
         "task": {
             "name": "text_classification",
             "dataset": "my-reviews",
-            "prompt": "{text}\n",
+            "prompt": "{text}\nAnswer:",
             "label": {"field": "label", "words": {"neg": " neg", "pos": " pos"}},
             "tokens": {"longest": 256},
             "splits": {"validation": 0.1, "test": 0.2, "by": "text"},
@@ -113,7 +113,7 @@ def test_lengths_are_counted_in_tokens_without_truncation_and_padding(
         found = inspected(reviews, "--tokenizer", tokenizer)
         tokens = {"least": 0, "median": 3, "percentile_95": 30, "most": 30}
         assert found["fields"][0]["tokens"] == tokens
-        assert found["spec"]["task"]["tokens"] == {"longest": 40, "answer": 2}
+        assert found["spec"]["task"]["tokens"] == {"longest": 48, "answer": 2}
     assert "Lengths in tokens" in inspect(reviews, "--tokenizer", tmp_path).stdout
 
 
@@ -153,7 +153,7 @@ def task_of(tmp_path: Path, *records: Mapping[str, object]) -> Any:  # Any: JSON
 def test_prompts_and_completions_are_completed(tmp_path: Path):
     task = task_of(tmp_path, {"prompt": "2+2", "completion": 4}, {"prompt": "3+3", "completion": 6})
     assert task["name"] == "text_completion"
-    assert task["prompt"] == "{prompt}\n"
+    assert task["prompt"] == "{prompt}\nAnswer:"
     assert task["answer"] == {"field": "completion"}
     assert task["splits"] == {"validation": 0.1, "test": 0.2, "by": "prompt"}
 
@@ -193,7 +193,7 @@ def test_a_field_of_splits_is_used_and_usual_names_come_first(tmp_path: Path):
     ]
     task = task_of(tmp_path, *records)
     assert task["label"]["field"] == "label"
-    assert task["prompt"] == "{comment}\n"
+    assert task["prompt"] == "{comment}\nAnswer:"
     assert task["splits"] == {"field": "set"}
 
 

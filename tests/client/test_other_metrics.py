@@ -112,13 +112,10 @@ def test_the_command_line_says_which_one_verdicts_are_about(
 ) -> None:
     told = shared_invoke("compare", study).stdout
     words = " ".join(told.split())
-    assert "interval Token F1 ranks" in words
-    assert "interval Macro-F1 ranks" in words
-    assert "77.0 %" in words
-    assert "33.3 %" in words
-    note = "Scores, ranks and verdicts are about the share of right items. {} is measured beside it"
-    assert note.format("Token F1") in words
-    assert note.format("Macro-F1") in words
+    assert "trained Token F1 %" in words
+    assert "trained Macro-F1 %" in words
+    assert "(77.0 %)" in words
+    assert "(33.3 %)" in words
 
 
 def test_jobs_can_be_found_by_them(shared_client: Client, study: str) -> None:

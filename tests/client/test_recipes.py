@@ -76,7 +76,8 @@ def test_a_report_has_findings_and_scores(shared_client: Client, published: str)
     findings = {one.claim: one.finding for one in report.claims}
     # The paper has no run with pinned attention; here it learns nothing, on a cosine schedule.
     assert findings.pop("no-new-pattern-is-needed") == "undecided"
-    assert set(findings.values()) == {"reproduced"}
+    # An order of methods takes five seeds, and these studies have three.
+    assert set(findings.values()) == {"reproduced", "undecided"}
     cell = report.tables[0].rows[0].cells[0]
     assert cell.measured is not None
     # 2,912 of 3,200 items, with each of three seeds.

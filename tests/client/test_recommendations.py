@@ -38,7 +38,7 @@ def test_from_python(client: Client, measured: None) -> None:
     assert found.recommended is not None
     assert found.recommended.score.mean == pytest.approx(0.8)
     assert found.recommended.budget.trainable_parameters == 64
-    (job,) = found.jobs
+    job, *_ = found.jobs
     assert client.jobs.submit(job.spec).state == "queued"
     slow = client.recommendations.ask(TASK, base_model=BASE, budget=64, max_seconds=3600)
     assert slow.recommended is not None
@@ -63,7 +63,7 @@ def test_a_table_for_programs_and_jobs_that_can_be_sent(invoke: Invoke, measured
     whole = json.loads(invoke(*asked, "-o", "json").stdout)
     lines = invoke(*asked, "-o", "jobs").stdout.splitlines()
     assert [json.loads(line) for line in lines] == [one["spec"] for one in whole["jobs"]]
-    assert len(lines) == 1
+    assert len(lines) == 2  # five seeds can decide
     sent = invoke("jobs", "submit", "-", given=lines[0])
     assert sent.exit_code == 0, sent.stderr
 

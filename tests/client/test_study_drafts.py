@@ -14,8 +14,6 @@ from adaptlab.weights.model_folder import check_folder
 from adaptlab_client.machine.inspection import measured
 from adaptlab_client.machine.study_drafts import Base, free_name, matched_budget, task_of_file
 
-LENGTHS = {"text": 20, "label": 3, "thing": 4}
-
 
 def a_base() -> Base:
     family = base_facts().family
@@ -64,17 +62,17 @@ def test_without_sizes_no_budget_is_proposed():
 
 def test_any_field_can_be_the_answer(tmp_path_factory: pytest.TempPathFactory):
     facts = stored(tmp_path_factory.mktemp("records"), reviews(200)).facts
-    guess = roles_of(facts, LENGTHS)
+    guess = roles_of(facts)
     assert guess is not None
     assert (guess.text, guess.answer) == ("text", "label")
-    chosen = roles_with(facts, LENGTHS, "thing")
+    chosen = roles_with(facts, "thing")
     assert chosen is not None
     assert (chosen.task, chosen.text, chosen.answer) == ("text_classification", "text", "thing")
-    backwards = roles_with(facts, LENGTHS, "text")
+    backwards = roles_with(facts, "text")
     assert backwards is not None
     assert (backwards.task, backwards.text) == ("text_completion", "thing")
     assert task_document(facts, backwards)["answer"] == {"field": "text"}
-    assert roles_with(facts, LENGTHS, "nothing") is None
+    assert roles_with(facts, "nothing") is None
 
 
 def test_a_name_is_numbered_until_it_is_free():

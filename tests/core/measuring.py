@@ -37,7 +37,7 @@ FAILS = ScoreAtMost(row="prefix", column="descending", value=0.01)
 
 AT_REST: dict[str, Any] = {
     "schedule": "constant",
-    "losses": tuple(SeedLoss(seed, 1.0, 1.0) for seed in range(3)),
+    "losses": tuple(SeedLoss(seed, 1.0, 1.0) for seed in range(5)),
 }
 """Of a row that had trained until nothing changed."""
 

@@ -52,7 +52,7 @@ from adaptlab.specs.spec import Choice
 from adaptlab.statistics import Scores
 
 ITEMS = 400
-SEEDS = (0, 1, 2)
+SEEDS = (0, 1, 2, 3, 4)
 Cell = tuple[str, str]
 """Labels of a row and a column."""
 QUARTER = 0.25
@@ -136,7 +136,7 @@ def a_row_of(
 
     def scored(on: str | None) -> tuple[tuple[dict[str, object], Scores], ...]:
         return tuple(
-            (column.task.model_dump(mode="json"), right(*[count(column.label)] * 3))
+            (column.task.model_dump(mode="json"), right(*[count(column.label)] * len(SEEDS)))
             for column in table.columns
             if column.base_model == on
         )
@@ -441,12 +441,13 @@ def test_what_is_not_at_rest_is_not_said_to_be_unlearnable(
 def test_a_lead_is_refuted_only_where_the_first_had_come_to_rest() -> None:
     ahead = ScoreAbove(row="full", other="prefix", column="descending", by=0.5)
     claim = a_claim_of(ahead, controls=())
-    poor = trained(0, 0, 0, method="full", schedule="cosine")
-    assert small(claim, BASE, poor, PREFIX).finding == "undecided"
-    assert small(claim, BASE, replace(poor, schedule="constant"), PREFIX).finding == (
+    prefix = trained(0, 0, 0, 0, 0, method="prefix")
+    poor = trained(0, 0, 0, 0, 0, method="full", schedule="cosine")
+    assert small(claim, BASE, poor, prefix).finding == "undecided"
+    assert small(claim, BASE, replace(poor, schedule="constant"), prefix).finding == (
         "not_reproduced"
     )
-    learned = trained(400, 400, 400, method="prefix")
+    learned = trained(400, 400, 400, 400, 400, method="prefix")
     assert small(claim, BASE, poor, learned).finding == "reversed"  # no room to be ahead
 
 
@@ -467,7 +468,7 @@ def test_rest_is_asked_of_the_task_that_was_trained() -> None:
         ScoreAtLeast(row=label, column="descending", value=0.5) for label in ("prefix", "full")
     )
     rows = [
-        replace(row, scores=((DOWN, right(400, 400, 400)), (up, right(0, 0, 0))))
+        replace(row, scores=((DOWN, right(*[400] * 5)), (up, right(*[0] * 5))))
         for row in (replace(PREFIX, schedule="cosine"), FULL)
     ]
     claim = a_claim_of(kept, given=learned, controls=())

@@ -135,11 +135,11 @@ def test_seeds_of_one_base_model_are_said_to_be() -> None:
 @pytest.mark.parametrize(
     ("full", "prefix", "finding"),
     [
-        ((380, 390, 385), (0, 4, 2), "reproduced"),
-        ((10, 12, 8), (0, 4, 2), "not_reproduced"),
-        ((10, 380, 200), (0, 4, 2), "undecided"),
-        ((0, 4, 2), (380, 390, 385), "reversed"),
-        ((0, 4, 2), (0, 380, 20), "not_reproduced"),  # one seed shows no opposite order
+        ((380, 390, 385, 388, 392), (0, 4, 2, 3, 1), "reproduced"),
+        ((10, 12, 8, 9, 11), (0, 4, 2, 3, 1), "not_reproduced"),
+        ((10, 380, 200, 40, 350), (0, 4, 2, 3, 1), "undecided"),
+        ((0, 4, 2, 3, 1), (380, 390, 385, 388, 392), "reversed"),
+        ((0, 4, 2, 3, 1), (0, 380, 20, 10, 5), "undecided"),  # one seed shows no opposite order
     ],
 )
 def test_a_difference_is_judged_by_the_interval_of_pairs(
@@ -147,11 +147,12 @@ def test_a_difference_is_judged_by_the_interval_of_pairs(
 ) -> None:
     said = found(AHEAD, on_descending(*full, method="full", **AT_REST), on_descending(*prefix))
     assert said.finding == finding
-    assert "3 seeds" in said.evidence
+    assert "5 seeds" in said.evidence
 
 
 def test_several_orders_are_reversed_if_each_is() -> None:
-    ahead, behind = ((380, 390, 385), (0, 4, 2)), ((0, 4, 2), (380, 390, 385))
+    many, few = (380, 390, 385, 388, 392), (0, 4, 2, 3, 1)
+    ahead, behind = (many, few), (few, many)
     back = ScoreAbove(row="prefix", column="descending", other="full", by=0.2)
     for (full, prefix), test, finding in (
         (behind, AllOf(tests=(AHEAD, AHEAD)), "reversed"),
@@ -342,9 +343,9 @@ def test_a_check_of_which_a_job_is_missing_is_not_decided() -> None:
 @pytest.mark.parametrize(
     ("prefix", "full", "finding"),
     [
-        ((0, 0, 0), (390, 395, 400), "reproduced"),
-        ((0, 0, 0), (0, 0, 0), "not_reproduced"),
-        ((3, 4, 5), (390, 395, 400), "undecided"),
+        ((0,) * 5, (390, 395, 400, 392, 398), "reproduced"),
+        ((0,) * 5, (0,) * 5, "not_reproduced"),
+        ((3, 4, 5, 3, 4), (390, 395, 400, 392, 398), "undecided"),
         ((3, 4, 5), None, "not_measured"),
         ((90, 90, 90), None, "not_reproduced"),
     ],

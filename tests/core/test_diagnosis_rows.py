@@ -4,6 +4,7 @@ They are equivalents, sizes, durations, rivals and controls.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -11,9 +12,10 @@ from adaptlab.comparisons.diagnosis import diagnose
 from adaptlab.comparisons.diagnosis_evidence import BaseEvidence, Evidence, Schedule, TrialEvidence
 from adaptlab.comparisons.diagnosis_rows import (
     MeasuredRow,
+    Place,
     base_evidence,
     evidence,
-    longer_trainings,
+    repeated_rows,
 )
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.plugins.method import METHODS
@@ -23,7 +25,7 @@ from adaptlab.tasks.add import Add
 from adaptlab.tasks.sort_descending import SortDescending
 
 TASK = SortDescending(length=3, alphabet=4)
-CHANCE = TASK.chance()
+PLACE = Place(TASK, TASK.chance())
 
 
 def row(
@@ -34,6 +36,7 @@ def row(
     layers: int = 1,
     steps: int = 100,
     schedule: Schedule = "constant",
+    is_control: bool = False,
 ) -> MeasuredRow:
     trial = TrialEvidence(seed=0, trial=0, learning_rate=0.1, final_loss=1.0, accuracy=accuracy)
     return MeasuredRow(
@@ -44,6 +47,7 @@ def row(
         schedule=schedule,
         trials=(trial,),
         test_accuracy=accuracy,
+        is_control=is_control,
     )
 
 
@@ -54,10 +58,7 @@ FULL = row("full", {"name": "full_finetuning"}, 1.0)
 
 
 def by_label(*rows: MeasuredRow) -> dict[str, Evidence]:
-    return {
-        one.subject.method: one
-        for one in evidence((FULL, *rows), "full", TASK, None, chance=CHANCE)
-    }
+    return {one.subject.method: one for one in evidence((FULL, *rows), "full", PLACE)}
 
 
 def labels(evidences: tuple[object, ...]) -> list[str]:
@@ -72,14 +73,12 @@ def test_with_one_layer_prefix_and_soft_prompt_are_one_piece_of_evidence():
     # Each was diagnosed on its own: "reach" for the one and "none" for the other.
     diagnosis = diagnose(one.model_copy(update={"chance_loss": 9.0}))
     assert (diagnosis.cause, diagnosis.equivalent) == ("optimisation", ("prompt",))
-    assert diagnosis.text.startswith(
-        "prefix, which computes the same function as prompt, can do the task"
-    )
+    assert diagnosis.text.startswith("prefix (and prompt, the same function) can learn the task")
 
 
 def test_with_two_layers_they_are_two():
     rows = [row("prefix", PREFIX, layers=2), row("prompt", PROMPT, layers=2)]
-    found = {one.subject.method: one for one in evidence(rows, None, TASK, None, chance=CHANCE)}
+    found = {one.subject.method: one for one in evidence(rows, None, PLACE)}
     assert labels(found["prefix"].others) == ["prompt"]
     assert found["prefix"].equivalent == ()
 
@@ -130,12 +129,27 @@ def test_a_prefix_pins_attention_and_grows():
     assert not found["lora"].subject.pins_attention
 
 
-def test_a_longer_training_is_known_by_the_steps_of_the_other_methods():
+def test_what_is_trained_otherwise_than_most_methods_is_a_repetition():
     rows = [row("prefix", PREFIX), row("longer", PREFIX, steps=200)]
-    assert longer_trainings(rows) == frozenset()  # which of the two is usual, nothing tells
-    assert longer_trainings([*rows, row("lora", LORA)]) == {"longer"}
-    assert longer_trainings([*rows, row("frozen", {"name": "frozen"})]) == frozenset()
-    assert longer_trainings([rows[0], row("lora", LORA, steps=200)]) == frozenset()
+    assert repeated_rows(rows) == frozenset()  # which of the two is usual, nothing tells
+    assert repeated_rows([*rows, row("lora", LORA)]) == {"longer"}
+    cosine = row("cosine", PREFIX, schedule="cosine")
+    assert repeated_rows([*rows, cosine, row("lora", LORA)]) == {"longer", "cosine"}
+    assert repeated_rows([*rows, row("frozen", {"name": "frozen"})]) == frozenset()
+    assert repeated_rows([rows[0], row("lora", LORA, steps=200)]) == frozenset()
+
+
+def test_a_control_is_evidence_for_others_and_not_diagnosed():
+    longer = row("longer", PREFIX, is_control=True)
+    found = by_label(row("prefix", PREFIX, 0.5), longer)
+    assert list(found) == ["prefix"]
+    assert labels(found["prefix"].durations) == ["longer"]
+
+
+def test_the_larger_size_is_one_that_the_method_has():
+    found = by_label(row("prefix", PREFIX), row("bias", {"name": "attention_bias"}))
+    assert found["prefix"].subject.larger["length"] == 8
+    assert found["bias"].subject.larger == {}
 
 
 @pytest.mark.parametrize(
@@ -162,14 +176,14 @@ def test_the_scores_of_a_mixtures_tasks_count_together():
 def test_a_base_says_nothing_about_a_method_that_does_not_start_from_it():
     rows = [FULL, row("scratch", {"name": "from_scratch"}), row("lora", LORA)]
     base = BaseEvidence(accuracy=0.1, chance=0.0)
-    found = {one.subject.method: one for one in evidence(rows, "full", TASK, base, chance=CHANCE)}
+    place = replace(PLACE, base=base)
+    found = {one.subject.method: one for one in evidence(rows, "full", place)}
     assert (found["scratch"].base, found["lora"].base) == (None, base)
     assert (found["scratch"].base_has_tasks, found["lora"].base_has_tasks) == (False, True)
 
 
 @pytest.mark.parametrize("has_tasks", [True, False])
 def test_it_is_recorded_if_the_base_has_tasks_that_were_not_scored(has_tasks: bool):
-    (found,) = evidence(
-        [FULL, row("lora", LORA)], "full", TASK, None, chance=CHANCE, base_has_tasks=has_tasks
-    )
+    place = replace(PLACE, base_has_tasks=has_tasks)
+    (found,) = evidence([FULL, row("lora", LORA)], "full", place)
     assert (found.base, found.base_has_tasks) == (None, has_tasks)

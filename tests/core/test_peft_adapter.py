@@ -195,12 +195,10 @@ Q = np.ones((8, 2), np.float32)
 REFUSED: dict[str, tuple[Mapping[str, object], Arrays | None, str]] = {
     "biases": ({"bias": "all"}, None, 'bias must be .none., not "all". Train the adapter without'),
     "pissa": ({"init_lora_weights": "pissa"}, None, "path_initial_model_for_weight_conversion"),
-    "layers": ({"layers_to_transform": [1]}, None, "sets 'layers_to_transform' to a list"),
-    "excluded": ({"exclude_modules": ["up"]}, None, "sets 'exclude_modules'"),
+    "layers": ({"layers_to_transform": [1]}, None, "which layers_to_transform of adapter_config"),
     "unknown": ({"use_wonder": True}, None, "sets 'use_wonder' to true, for which adaptlab has no"),
     "heads": ({"modules_to_save": ["lm_head"]}, None, "modules_to_save, which are trained copies"),
     "classes": ({"task_type": "SEQ_CLS"}, None, "that predict the next token"),
-    "pattern": ({"target_modules": ".*_proj"}, None, "List the names of the adapted modules"),
     "other type": ({"peft_type": "LOKR"}, None, 'peft_type "LOKR". Adapters of these types'),
     "no type": ({"peft_type": [1]}, None, "peft_type a list"),
     "alpha": ({"lora_alpha": 0}, None, "alpha 0 for model.layers.0.*must be above 0"),

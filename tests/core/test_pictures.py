@@ -116,7 +116,7 @@ def test_more_levels_than_a_trainer_holds_are_refused_by_arithmetic() -> None:
 
 def test_the_task_that_fits_is_found() -> None:
     facts = facts_of(image_records(40))
-    roles = roles_of(facts, {field.name: field.longest for field in facts.fields})
+    roles = roles_of(facts)
     assert roles is not None
     document = task_document(facts, roles)
     assert resolved(facts, **{k: v for k, v in document.items() if k not in ("name", "dataset")})

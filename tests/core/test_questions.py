@@ -214,36 +214,35 @@ def test_the_error_is_divided_among_all_statements_that_can_be_false_at_once():
         return 0.05 / (1 / rule.threshold + rule.item_tail)
 
     assert share(BEST, 2) == pytest.approx(2)  # of two equal methods, neither exceeds the other
-    assert share(BEST, 4) == share(ORDER, 4) == pytest.approx(12)
+    assert share(BEST, 4) == pytest.approx(6)  # only the best can be lost, or falsely be near
+    assert share(ORDER, 4) == pytest.approx(12)
     assert share(WITHIN, 4) == pytest.approx(6)
     assert share(WORKS, 4) == pytest.approx(12)
-    assert share(BEST, 4, tables=3) == pytest.approx(36)
+    assert share(BEST, 4, tables=3) == pytest.approx(18)
     assert share(QuestionSpec(confidence=0.99), 2) == pytest.approx(10)
 
 
 def test_the_best_is_found_once_all_others_are_ruled_out():
-    one, none = [1.0] * 5, [0.0] * 5
+    one, none = [1.0] * 8, [0.0] * 8
     found = seen(BEST, method("a", *one), method("b", *none), method("c", *none))
     assert (found.ending, found.passes) == ("answered", ())
     assert stages(found) == {"a": "settled", "b": "out", "c": "out"}
     ruled_out = [(one.statement.first, one.statement.second) for one in found.tables[0].ruled_out]
     assert ruled_out == [("a", "b"), ("a", "c")]
     assert found.sentence == (
-        "a (100.0 %) is the best: over all seeds, it scores more than b (0.0 %) and c (0.0 %) "
-        "(95 % confidence at every look, 5 seeds)."
+        "a (100.0 %) is the best: its seeds usually beat those of b (0.0 %) and c (0.0 %) "
+        "(95 % confidence at every look, 8 seeds)."
     )
 
 
 def test_the_best_to_within_the_margin_ends_a_question():
     wide = QuestionSpec(margin=0.5)
-    found = seen(
-        wide, method("a", *[0.9] * 16), method("b", *[0.88] * 16), method("c", *[0.0] * 16)
-    )
+    found = seen(wide, method("a", *[0.9] * 16), method("b", *[0.9] * 16), method("c", *[0.0] * 16))
     assert found.ending == "answered"
     assert stages(found) == {"a": "settled", "b": "settled", "c": "out"}
     assert found.sentence == (
-        "a (90.0 %) is the best to within 50 points: over all seeds, b (88.0 %) does not exceed it "
-        "by more (95 % confidence at every look, 16 seeds)."
+        "a (90.0 %) is the best to within 50 points: b (90.0 %) does not exceed it by more (95 % "
+        "confidence at every look, 16 seeds)."
     )
 
 
@@ -252,8 +251,8 @@ def test_an_order_is_a_chain():
     found = seen(ORDER, *methods)
     assert found.ending == "answered"
     assert found.sentence == (
-        "The order is a (100.0 %), then b (50.0 %), then c (0.0 %): over all seeds, each scores "
-        "more than the next (95 % confidence at every look, 16 seeds)."
+        "The order is a (100.0 %), then b (50.0 %), then c (0.0 %): seeds of each usually beat "
+        "those of the next (95 % confidence at every look, 16 seeds)."
     )
 
 
@@ -280,7 +279,7 @@ def test_a_method_works_if_it_exceeds_the_base_alone_and_chance():
     )
     assert found.ending == "answered"
     assert found.sentence == (
-        "Over all seeds, a (100.0 %) works, exceeding the scores of the frozen base and of chance "
+        "For most seeds, a (100.0 %) works, exceeding the scores of the frozen base and of chance "
         "by more than 40 points; b (0.0 %) does not work (95 % confidence at every look, "
         "12 seeds)."
     )
@@ -301,7 +300,7 @@ def test_methods_are_compared_with_the_one_that_is_named():
     found = seen(WITHIN, *methods)
     assert found.ending == "answered"
     assert found.sentence == (
-        "Over all seeds, a (95.0 %) scores at most 50 points less than full (100.0 %); b (0.0 %) "
+        "For most seeds, a (95.0 %) scores at most 50 points less than full (100.0 %); b (0.0 %) "
         "scores over 50 points less than full (100.0 %) (95 % confidence at every look, 12 seeds)."
     )
 
@@ -341,32 +340,33 @@ def test_every_method_begins_with_the_same_sweep():
 
 def test_first_seeds_are_as_many_as_can_show_anything_and_none_of_a_sweep():
     found = seen(BEST, method("a"), untried("b"))
-    assert new_seeds(found) == {"a": (2, 3, 4, 5), "b": (0, 1)}
-    assert found.passes[0].reason == "Fewer than 4 seeds cannot show anything."
+    assert new_seeds(found) == {"a": (2, 3, 4, 5, 6, 7), "b": (0, 1)}
+    assert found.passes[0].reason == "Fewer than 6 seeds cannot show anything."
     four = seen(BEST, *(method(label) for label in "abcd"))
-    assert {len(one.seeds) for one in four.passes} == {5}
+    assert {len(one.seeds) for one in four.passes} == {8}
 
 
 def test_methods_that_are_still_compared_get_equal_seeds():
     methods = [
-        method("a", *[0.9, 0.8, 0.9, 0.8, 0.9]),
-        method("b", *[0.5, 0.6, 0.5, 0.4, 0.5]),
-        method("c", *[0.0] * 5),
+        method("a", *[0.9, 0.8, 0.9, 0.8, 0.9, 0.8, 0.9, 0.5]),
+        method("b", *[0.5, 0.6, 0.5, 0.4, 0.5, 0.6, 0.5, 0.6]),
+        method("c", *[0.0] * 8),
     ]
     found = seen(BEST, *methods)
     assert stages(found) == {"a": "compared", "b": "compared", "c": "out"}
     assert set(new_seeds(found)) == {"a", "b"}
     assert len(set(new_seeds(found).values())) == 1
-    assert found.passes[0].seeds[0] == 7
+    assert found.passes[0].seeds[0] == 10
     assert "should settle a and b" in found.passes[0].reason
 
 
 def test_many_seeds_are_run_in_blocks():
-    found = seen(BEST, method("a", *[0.9] * 5), method("b", *[0.6] * 5))
+    first = [*[0.9] * 7, *[0.1] * 3]
+    found = seen(BEST, method("a", *first), method("b", *[0.6] * 10))
     needs = found.tables[0].goals[0].needs
     assert needs is not None
-    assert 5 + 8 < needs <= 30
-    assert new_seeds(found) == {"a": tuple(range(7, 15)), "b": tuple(range(7, 15))}
+    assert needs > 10 + 8
+    assert len(new_seeds(found).get("a", (0, 0))) in (2, 8)
 
 
 def test_nothing_is_planned_while_a_pass_that_matters_is_open():
@@ -377,17 +377,18 @@ def test_nothing_is_planned_while_a_pass_that_matters_is_open():
 
 
 def test_a_pass_of_a_method_that_is_out_is_not_needed():
-    later = [seeds("c", range(7, 10), state="open", number=9)]
-    methods = [method("a", *[0.9] * 5), method("b", *[0.5] * 5)]
-    found = seen(BEST, *methods, method("c", *[0.0] * 5, later=later))
+    later = [seeds("c", range(10, 13), state="open", number=9)]
+    close = method("b", *[0.5] * 7, 0.95)
+    methods = [method("a", *[0.9] * 8), close]
+    found = seen(BEST, *methods, method("c", *[0.0] * 8, later=later))
     assert found.unneeded == (9,)
     assert set(new_seeds(found)) == {"a", "b"}
     assert found.ending is None
 
 
 def test_an_answer_makes_all_open_passes_unneeded():
-    later = [seeds("a", range(6, 9), state="open", number=7)]
-    found = seen(BEST, method("a", *[1.0] * 5, later=later), method("b", *[0.0] * 5))
+    later = [seeds("a", range(10, 13), state="open", number=7)]
+    found = seen(BEST, method("a", *[1.0] * 8, later=later), method("b", *[0.0] * 8))
     assert (found.ending, found.unneeded) == ("answered", (7,))
 
 
@@ -402,7 +403,7 @@ def test_seeds_of_a_dropped_pass_are_run_again():
 
 def test_a_failed_method_is_left_out_and_named():
     failed = untried("c").model_copy(update={"passes": (swept("c", state="failed"),)})
-    found = seen(BEST, method("a", *[1.0] * 5), method("b", *[0.0] * 5), failed)
+    found = seen(BEST, method("a", *[1.0] * 8), method("b", *[0.0] * 8), failed)
     assert found.ending == "answered"
     assert stages(found)["c"] == "failed"
     assert found.sentence.endswith("c could not be run, so nothing is said about it.")
@@ -419,11 +420,11 @@ def test_a_failure_is_not_undone_by_a_pass_that_was_dropped():
 
 
 def test_methods_without_a_difference_are_given_up():
-    alike = [0.7] * 8
+    alike = [0.7] * 10
     found = seen(BEST, method("a", *alike), method("b", *alike))
     assert found.ending == "given_up"
     assert found.sentence.startswith(
-        "Which of a (70.0 %) and b (70.0 %) is the best is not known with 8 seeds. Open: a and b; "
+        "Which of a (70.0 %) and b (70.0 %) is the best is not known with 10 seeds. Open: a and b; "
         "no number of seeds in reach is expected to settle it (evidence 0."
     )
     patient = seen(BEST, method("a", *alike[:5]), method("b", *alike[:5]))
@@ -440,7 +441,7 @@ def test_the_limit_of_seeds_ends_a_question_and_is_named():
     assert goal.cost == (goal.needs - 5) * 2 * STEPS
     assert f"about {goal.needs} seeds would show that a scores" in found.sentence
     assert "more than the 5 allowed" in found.sentence
-    assert {len(one) for one in new_seeds(seen(few, method("a"), method("b"))).values()} == {4}
+    assert {len(one) for one in new_seeds(seen(few, method("a"), method("b"))).values()} == {5}
 
 
 def test_the_limits_of_jobs_and_hours_end_a_question():
@@ -451,7 +452,7 @@ def test_the_limits_of_jobs_and_hours_end_a_question():
     assert len(seen(more, *methods).passes) == 1
     hours = QuestionSpec(at_most=QuestionLimits(hours=2))
     assert (seen(hours, *methods, hours=2).ending, seen(hours, *methods).ending) == ("limit", None)
-    answered = method("a", *[1.0] * 5), method("b", *[0.0] * 5)
+    answered = method("a", *[1.0] * 8), method("b", *[0.0] * 8)
     assert seen(hours, *answered, hours=9).ending == "answered"
 
 
@@ -490,7 +491,7 @@ def test_the_same_passes_give_the_same_look_in_any_order_of_methods():
 
 
 def test_places_share_the_error_and_each_is_answered():
-    answered = method("a", *[1.0] * 6), method("b", *[0.0] * 6)
+    answered = method("a", *[1.0] * 8), method("b", *[0.0] * 8)
     other = PLACE.model_copy(update={"task": "sort"})
     tables = [
         TableState(place=PLACE, methods=answered),
@@ -506,7 +507,7 @@ def test_places_share_the_error_and_each_is_answered():
 
 def test_costs_before_anything_has_run():
     tables = [TableState(place=PLACE, methods=(untried("a"), untried("b")))]
-    assert least_cost(BEST, tables) == 2 * (4 * 2 + 4) * STEPS
+    assert least_cost(BEST, tables) == 2 * (4 * 2 + 6) * STEPS
     assert most_cost(BEST, tables) == 2 * (4 * 2 + 30) * STEPS
     assert fixed_cost(BEST, tables) == 2 * 8 * 30 * STEPS
     ran = seen(BEST, method("a", *[1.0] * 5), method("b", *[0.0] * 5))
@@ -515,10 +516,10 @@ def test_costs_before_anything_has_run():
 
 
 def test_two_labels_of_one_method_keep_their_own_scores():
-    first, second = method("a", *[1.0] * 5), method("b", *[0.0] * 5)
-    same = scores("lora", [0.0] * 5)
+    first, second = method("a", *[1.0] * 8), method("b", *[0.0] * 8)
+    same = scores("lora", [0.0] * 8)
     mixed = second.model_copy(update={"scores": same})
-    named = first.model_copy(update={"scores": scores("lora", [1.0] * 5)})
+    named = first.model_copy(update={"scores": scores("lora", [1.0] * 8)})
     assert seen(BEST, named, mixed).ending == "answered"
 
 

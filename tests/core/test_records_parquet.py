@@ -1,5 +1,6 @@
 """Records from Parquet, written by DuckDB and by arro3."""
 
+import json
 from pathlib import Path
 
 import duckdb
@@ -46,16 +47,49 @@ def test_dictionary_encoded_text_is_text(tmp_path: Path):
 
 def test_values_without_a_text_are_refused_by_row_and_column(tmp_path: Path):
     path = written(
-        tmp_path / "nulls", "select if(i in (5, 7), null, 'x') as text from range(10) t(i)"
+        tmp_path / "bytes", "select if(i in (5, 7), 'a'::blob, null) as picture from range(10) t(i)"
     )
     (detail,) = refusal(path)
     assert detail.startswith(
-        "wrong_value: Row 6: the value of 'text' is null; 1 more row has the same problem."
+        "wrong_value: Row 6: the value of 'picture' is neither text nor a number; 1 more row has"
     )
-    (detail,) = refusal(written(tmp_path / "lists", "select [1] as messages"))
-    assert "Row 1: the value of 'messages' is a list." in detail
-    (detail,) = refusal(written(tmp_path / "dates", "select date '2026-01-01' as day"))
-    assert "Row 1: the value of 'day' is neither text nor a number." in detail
+
+
+OTHERS = {
+    "date '2026-01-31'": "2026-01-31",
+    "timestamp '2026-01-31 12:30:00'": "2026-01-31T12:30:00",
+    "time '12:30:00'": "12:30:00",
+    "12.50::decimal(6, 2)": "12.50",
+    "[1, 2]": "[1, 2]",
+    "['a', null]": '["a", null]',
+    "{'start': 3, 'text': 'é'}": '{"start": 3, "text": "é"}',
+    "[date '2026-01-31']": '["2026-01-31"]',
+    "null::varchar": "",
+    "null::bigint": "",
+    "'nan'::double": "",
+}
+
+
+@pytest.mark.parametrize("value", OTHERS)
+def test_other_values_become_text(value: str, tmp_path: Path):
+    path = written(tmp_path / "others", f"select 'a text' as text, {value} as other")
+    (placed,) = read_parquet(path)
+    assert placed.record == {"text": "a text", "other": OTHERS[value]}
+
+
+def test_numbers_of_classes_become_their_names(tmp_path: Path):
+    features = {"label": {"names": ["neg", "pos"], "_type": "ClassLabel"}, "text": {"dtype": "s"}}
+    about = json.dumps({"info": {"features": features}})
+    batch = RecordBatch.from_pydict(
+        {
+            "label": Array([1, 0, -1, 7], type=DataType.int64()),
+            "text": Array(["a", "b", "c", "d"], type=DataType.string()),
+        }
+    )
+    schema = batch.schema.with_metadata({"huggingface": about})
+    write_parquet(batch.with_schema(schema), tmp_path / "classes")
+    labels = [record["label"] for _, record in read_parquet(tmp_path / "classes")]
+    assert labels == ["pos", "neg", "", "7"]
 
 
 def test_a_file_has_rows_and_usable_columns(tmp_path: Path):

@@ -18,8 +18,9 @@ from transformers import PreTrainedTokenizerFast
 from adaptlab.errors import BadDataset, BadModelFolder, InvalidSpec
 from adaptlab.plugins.corpus import Corpus, check_sample, read_corpus
 from adaptlab.text.encoding import LeavesNothing, cut, encoded
+from adaptlab.text.folder_tokeniser import stated_end
 from adaptlab.text.template import parsed
-from adaptlab.text.tokeniser import ByteTokeniser, end_token, read_tokeniser
+from adaptlab.text.tokeniser import ByteTokeniser, read_tokeniser
 
 TEXTS = [f"{r['text']}. It is {r['label']} Answer" for r in reviews(200)] + ["Grüße, 中文 €"]
 PAIRS, PIECES = a_byte_pair_tokeniser(TEXTS), a_word_piece_tokeniser(TEXTS)
@@ -87,10 +88,12 @@ def test_an_answer_without_a_token_of_its_own_is_refused():
 
 
 def test_the_end_of_a_text_is_that_of_the_configuration():
-    assert end_token(b'{"eos_token_id": 2}') == 2
-    assert end_token(b'{"eos_token_id": [5, 2]}') == 5
-    for other in (b"{}", b'{"eos_token_id": null}', b'{"eos_token_id": true}', b"[]"):
-        assert end_token(other) is None
+    assert stated_end("config.json", {"eos_token_id": 2}) == 2
+    assert stated_end("config.json", {"eos_token_id": [5, 2]}) == 5
+    for other in ({}, {"eos_token_id": None}, {"eos_token_id": []}):
+        assert stated_end("config.json", other) is None
+    with pytest.raises(BadModelFolder, match=r"eos_token_id of config\.json is true"):
+        stated_end("config.json", {"eos_token_id": True})
 
 
 def test_a_file_that_is_no_tokeniser_is_refused():

@@ -3,6 +3,7 @@
 Torch computes in float64.
 """
 
+import errno
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -34,6 +35,7 @@ from adaptlab.engine.dropout import TrainingStep, dropped
 from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.model import Model
 from adaptlab.engine.run import run
+from adaptlab.errors import KernelsMissing
 from adaptlab.measurements.results import CheckpointWritten, Started
 
 
@@ -270,13 +272,39 @@ def test_kernels_of_another_dtype_are_compiled_when_they_are_asked_for(
     assert len(linked) == 2
 
 
-@pytest.mark.parametrize("found", [None, shutil.which("false"), "/no/such/compiler"])
-def test_a_machine_that_cannot_compile_goes_on_with_torch(
-    monkeypatch: pytest.MonkeyPatch, found: str | None
-):
-    monkeypatch.setattr(compiled, "c_compiler", lambda: found)
+def test_a_machine_without_compiler_goes_on_with_torch(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(compiled, "c_compiler", lambda: None)
     assert not compile_kernels()
     assert kernels_for(torch.ones(1)) is None
+
+
+@pytest.mark.parametrize("found", [shutil.which("false"), "/no/such/compiler"])
+def test_a_compiler_that_fails_is_never_passed_over(monkeypatch: pytest.MonkeyPatch, found: str):
+    monkeypatch.setattr(compiled, "c_compiler", lambda: found)
+    with pytest.raises(KernelsMissing, match=f"could not be compiled by {found}"):
+        compile_kernels()
+
+
+@pytest.mark.usefixtures("kernels")
+def test_a_compilation_that_fails_once_is_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    another = tmp_path / "another"
+    another.symlink_to(c_compiler() or "")
+    monkeypatch.setattr(compiled, "c_compiler", lambda: str(another))
+    run_it, failures = subprocess.run, [OSError(errno.ENOSPC, "No space left on device")]
+
+    def failing(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
+        if failures:
+            raise failures.pop()
+        return run_it(command, **options)
+
+    monkeypatch.setattr(compiled.subprocess, "run", failing)
+    assert compile_kernels()
+    coarse, never = torch.ones(1, dtype=torch.bfloat16), OSError(errno.ENOSPC, "No space left")
+    failures.extend([never] * 9)
+    with pytest.raises(KernelsMissing, match="No space left"):
+        kernels_for(coarse)
+    failures.clear()
+    assert kernels_for(coarse) is not None, "the next run compiles again"
 
 
 def test_kernels_that_bring_a_thread_pool_of_their_own_are_not_used(

@@ -3,6 +3,7 @@
 The folders are ours and those of `peft` itself.
 """
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -179,6 +180,78 @@ def test_a_run_stores_the_adapter_as_a_checkpoint(chosen: str, tmp_path: Path, s
     (finished,) = observer.of(Finished)
     assert finished.usage.training_steps == 0
     assert work(spec).training == Load()
+
+
+FUSED = {
+    "gpt2-default": ("gpt2", None),
+    "gpt2-everything": ("gpt2", ["c_attn", "c_proj", "c_fc"]),
+    "phi3": ("phi3", ["qkv_proj", "gate_up_proj"]),
+}
+
+
+@pytest.mark.parametrize("case", FUSED)
+@pytest.mark.filterwarnings("ignore:fan_in_fan_out is set to False:UserWarning")
+def test_a_run_stores_an_adapter_of_fused_modules(case: str, tmp_path: Path, scratch: Path):
+    name, targets = FUSED[case]
+    both = pair(MODELS[name], tmp_path / "base", double=False)
+    config = LoraConfig(r=2, target_modules=targets, task_type="CAUSAL_LM")
+    check_against_peft(both, config, tmp_path / "adapter")
+    adapter = imported(both, tmp_path / "adapter")
+    spec = resolved(both, adapter, tmp_path / "adapter")
+    observer = evaluated(spec, both, tmp_path / "adapter", scratch)
+    (kept,) = observer.of(CheckpointWritten)
+    stored = load_file(kept.path)
+    for tensor, values in adapter.tensors.items():
+        assert np.array_equal(stored[tensor].numpy(), values)
+
+
+DECIDED = {
+    "pattern": {"target_modules": r"model\.layers\.\d+\.self_attn\.(q|v)_proj"},
+    "pattern-of-ends": {"target_modules": r".*\.(q_proj|v_proj)$"},
+    "pattern-that-is-not-tried": {"target_modules": "(a*)*" * 50 + ".*"},
+    "all-linear": {"target_modules": "all-linear"},
+    "layers": {"layers_to_transform": [0, 1], "layers_pattern": "layers"},
+    "excluded": {"exclude_modules": ["o_proj"]},
+    "excluded-pattern": {"exclude_modules": r".*mlp.*"},
+    "tying": {"ensure_weight_tying": True},
+    "eva": {"init_lora_weights": "eva", "eva_config": {"rho": 2.0}},
+}
+
+
+@pytest.mark.parametrize("case", DECIDED)
+def test_members_that_the_tensors_decide_are_ignored(case: str, tmp_path: Path):
+    both = pair(llama, tmp_path / "base", double=False)
+    config = LoraConfig(r=2, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    check_against_peft(both, config, tmp_path / "adapter")
+    expected = imported(both, tmp_path / "adapter")
+    reconfigured(tmp_path / "adapter", DECIDED[case])
+    assert imported(both, tmp_path / "adapter").method == expected.method
+
+
+@pytest.mark.parametrize(
+    ("members", "told"),
+    [
+        ({"target_modules": r".*\.q_proj"}, "v_proj, which target_modules of adapter_config"),
+        ({"layers_to_transform": 0}, r"layers\.1\..*, which layers_to_transform of"),
+        ({"layers_to_transform": [1]}, r"layers\.0\..*, which layers_to_transform of"),
+        ({"exclude_modules": ["v_proj"]}, "v_proj, which exclude_modules of"),
+        ({"exclude_modules": r".*\.1\..*q_proj"}, r"1\.self_attn\.q_proj, which exclude_modules"),
+    ],
+)
+def test_members_that_contradict_the_tensors_are_named(
+    members: dict[str, object], told: str, tmp_path: Path
+):
+    both = pair(llama, tmp_path / "base", double=False)
+    config = LoraConfig(r=2, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    check_against_peft(both, config, tmp_path / "adapter")
+    reconfigured(tmp_path / "adapter", members)
+    with pytest.raises(BadAdapter, match=told):
+        imported(both, tmp_path / "adapter")
+
+
+def reconfigured(folder: Path, members: dict[str, object]) -> None:
+    config = json.loads((folder / "adapter_config.json").read_text())
+    (folder / "adapter_config.json").write_text(json.dumps(config | members))
 
 
 def test_a_folder_that_has_changed_fails_the_run(tmp_path: Path, scratch: Path):

@@ -20,7 +20,6 @@ from tests.engine.published import (
 )
 
 from adaptlab.engine.capture import Recorder
-from adaptlab.engine.families.llama import rotary_frequencies
 from adaptlab.engine.huggingface import load_folder
 from adaptlab.families.llama import Llama
 
@@ -50,8 +49,8 @@ def test_parameters_are_counted_as_by_transformers(tmp_path: Path):
 def test_all_three_kinds_of_frequency_of_llama_3_are_compared(tmp_path: Path):
     both = pair(MODELS["llama-3"], tmp_path, double=True)
     assert isinstance(both.ours.family, Llama)
-    scaled = rotary_frequencies(both.ours.family)
-    plain = rotary_frequencies(both.ours.family.model_copy(update={"rotary_scaling": None}))
+    scaled = both.ours.family.rotary_frequencies()
+    plain = both.ours.family.model_copy(update={"rotary_scaling": None}).rotary_frequencies()
     ratios = [after / before for after, before in zip(scaled, plain, strict=True)]
     assert ratios[0] == 1
     assert ratios[-1] == 1 / LLAMA_3["factor"]

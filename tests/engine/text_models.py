@@ -1,6 +1,6 @@
 """Published models with random weights and a tokeniser of their own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from tests.texts import (
     reviews,
     without,
 )
+from transformers import PreTrainedModel
 
 from adaptlab.plugins.family import Family
 from adaptlab.specs.resolve import BaseModelFacts, resolve
@@ -42,15 +43,17 @@ NO_BIASES = ("modernbert", "qwen3")
 ENCODERS = (*HEADLESS, "bert", "roberta", "distilbert", "modernbert")
 
 
-def folder_maker(root: Path) -> Callable[[str], PlacedFolder]:
-    """Return a maker of folders, each made once."""
+def folder_maker(
+    root: Path, more: Mapping[str, Callable[[], PreTrainedModel]] = MODELS
+) -> Callable[[str], PlacedFolder]:
+    """Return a maker of folders, each made once, `more` models included."""
     texts = [record["text"] for record in reviews(60)]
     made: dict[str, PlacedFolder] = {}
 
     def folder(name: str) -> PlacedFolder:
         if name not in made:
             torch.manual_seed(3)
-            model = {**HEADLESS, **MODELS}[name]()
+            model = {**HEADLESS, **MODELS, **more}[name]()
             model.resize_token_embeddings(VOCABULARY)
             for parameter in model.parameters():
                 if parameter.dim() > 1:  # norms and biases stay as they are

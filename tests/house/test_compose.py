@@ -213,3 +213,15 @@ def test_every_volume_that_is_mounted_is_declared(
     of_the_repository = {name for name in mounted if name.startswith("./")}
     assert mounted - of_the_repository == set(compose["volumes"])
     assert all((repository / name).is_file() for name in of_the_repository)
+
+
+def test_workers_can_give_trainers_users_of_their_own(compose: dict[str, Any]) -> None:
+    """As the systemd unit of a worker, and nothing else can."""
+    needed = {"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "KILL"}
+    needed |= {"SETGID", "SETPCAP", "SETUID"}
+    for name in OURS:
+        service = compose["services"][name]
+        is_worker = name.startswith("worker")
+        assert service["cap_drop"] == ["ALL"]
+        assert set(service.get("cap_add", ())) == (needed if is_worker else set()), name
+        assert service.get("user") == ("0:0" if is_worker else None), name

@@ -199,3 +199,24 @@ def test_images_and_version_are_those_of_compose(repository: Path, chart: Path) 
     version = yaml.safe_load((chart / "Chart.yaml").read_text())["appVersion"]
     for image in ("server", "worker", "gpuWorker"):
         assert f"image: {values['images'][image]['repository']}:{version}" in compose
+
+
+def test_database_and_broker_are_reached_by_the_release_alone(
+    answers: list[dict[str, Any]],
+) -> None:
+    bundled, everything = (objects_of(answer) for answer in answers[:2])
+    policies = {name: one["spec"] for (kind, name), one in bundled.items()
+                if kind == "NetworkPolicy"}  # fmt: skip
+    closed = next(spec for spec in policies.values() if "ingress" not in spec)
+    release = {"app.kubernetes.io/name": "adaptlab", "app.kubernetes.io/instance": "lab"}
+    assert closed["podSelector"]["matchLabels"] == release, "all pods, unless another one opens"
+    ports = {}
+    for spec in policies.values():
+        for rule in spec.get("ingress", ()):
+            component = spec["podSelector"]["matchLabels"]["app.kubernetes.io/component"]
+            ports[component] = rule["ports"][0]["port"]
+            senders = [one["podSelector"]["matchLabels"] for one in rule.get("from", ())]
+            assert senders == ([] if component == "api" else [release])
+    assert ports == {"api": 8000, "postgres": 5432, "valkey": 6379}
+    own = [name for kind, name in everything if kind == "NetworkPolicy"]
+    assert len(own) == 2, "those of bundled servers are left out"

@@ -32,6 +32,15 @@ HARDENING = {
     "UMask": "0077",
     "User": "adaptlab",
 }
+SEPARATE_USERS = {
+    "User": "root",
+    "CapabilityBoundingSet": "CAP_CHOWN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWNER CAP_KILL "
+    "CAP_SETGID CAP_SETPCAP CAP_SETUID",
+    "ProtectProc": "default",
+    "StateDirectoryMode": "0711",
+}
+"""What a worker needs whose trainers have users of their own."""
+HARDENING_OF = {UNITS[0]: HARDENING, UNITS[1]: HARDENING | SEPARATE_USERS}
 Options = list[tuple[str, str]]
 
 
@@ -104,7 +113,8 @@ def test_the_commands_of_a_unit_are_those_that_adaptlab_understands(
 def test_a_unit_gives_no_more_than_it_must(folder: Path, unit: str) -> None:
     options = options_of(folder / unit)
     given = dict(options)
-    assert {name: given.get(name) for name in HARDENING} == HARDENING
+    expected = HARDENING_OF[unit]
+    assert {name: given.get(name) for name in expected} == expected
     assert len(given) == len(options), "no option is given twice"
     assert given["SystemCallFilter"].startswith("@system-service landlock_")
     # The worker has to be ready with its runs before systemd kills it.

@@ -1,5 +1,6 @@
 """More seeds for a study, from its page, with the cost shown first."""
 
+import html
 import re
 
 import pytest
@@ -100,22 +101,23 @@ def test_a_running_or_cancelled_study_offers_none(
     assert "was cancelled" in refused.text
 
 
-def test_a_study_whose_methods_all_fail_offers_few_and_promises_nothing(
+def test_a_study_whose_methods_all_fail_offers_none(
     signed_in: TestClient, sessions: Sessions, owner: Principal
 ) -> None:
     a_study(sessions, owner, name="lost", seeds=2, methods=["lora"])
     run_all(sessions, failing("lora"))
     page = text_of(signed_in.get("/studies/lost").text)
-    assert "Add 2 seeds" in page
-    assert "Expected to settle" not in page
+    assert "more-seeds" not in signed_in.get("/studies/lost").text
+    assert "Settles which method" not in page
 
 
 def test_the_button_is_in_the_block_of_the_sentence_that_it_settles(
     signed_in: TestClient, study: StudyView
 ) -> None:
     page = signed_in.get(f"/studies/{study.name}").text
-    (block,) = re.findall(r'<div class="panel answer">(.*?)</div>', page, re.DOTALL)
-    assert "more should settle" in text_of(block)
+    block = page.partition('<div class="panel answer">')[2].partition('id="facts"')[0]
+    assert "seeds…" in text_of(block)
+    assert "settles which method is the best" in text_of(block)
     assert f'action="/studies/{study.id}/extend"' in block
     assert page.count('class="more-seeds"') == 1
 
@@ -152,3 +154,21 @@ def test_others_may_look_at_a_study_and_not_extend_it(
     answer = stranger.post(address, data={"seed": ["5"]}, headers=HERE)
     assert answer.status_code == 403
     assert seeds_of(sessions, "close") == {0, 1}
+
+
+def test_the_controls_of_a_diagnosis_are_one_button_with_their_time(
+    signed_in: TestClient, sessions: Sessions, owner: Principal
+) -> None:
+    made = a_study(sessions, owner, name="why", seeds=5)
+    run_all(sessions, ordinary)
+    page = signed_in.get("/studies/why").text
+    (form, *_) = re.findall(r'<form[^>]*>(<input type="hidden" name="extension".*?)</form>', page)
+    assert "Run these controls" in form
+    assert re.search(r"To decide it, train .*(Under a minute|About \d+ minutes?)\.", page)
+    (proposed,) = re.findall(r'value="(.*?)"', form)
+    before, address = jobs_in(sessions), f"/studies/{made.id}/extend"
+    answer = signed_in.post(address, data={"extension": html.unescape(proposed)}, headers=HERE)
+    assert answer.status_code in (200, 303)
+    assert jobs_in(sessions) > before
+    answer = signed_in.post(address, data={"extension": '{"controls": 1}'}, headers=HERE)
+    assert answer.status_code == 422

@@ -67,7 +67,7 @@ def test_a_study_is_watched_without_reloading(
     run_all(sessions, ordinary)
     expect(visitor.page.locator(".job-head .state")).to_have_text("succeeded")
     expect(visitor.page.locator("#table-0-curves svg.marks")).to_be_visible()
-    expect(visitor.page.locator("#table-0-0")).to_contain_text("could be best")
+    expect(visitor.page.locator("#table-0-0")).to_contain_text("Bottleneck adapter")
     assert visitor.page.evaluate("window.sameDocument") is True
     assert visitor.page.evaluate("document.body.dataset.poll") == ""
 

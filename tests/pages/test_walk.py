@@ -35,9 +35,9 @@ PICTURES = ROOT / "docs" / "images" / "walk"
 MOST_BYTES = 150_000
 HEIGHTS = {WIDE["width"]: 720, NARROW["width"]: 1060}
 STOPS = {
-    "verdict": ("/studies/new-task", "Full fine-tuning (99.0 %"),
+    "verdict": ("/studies/new-task", "At up to "),
     "dataset": ("/datasets/reviews", "Start a study with it"),
-    "own-verdict": ("/studies/reviews", "LoRA (95.5 %"),
+    "own-verdict": ("/studies/reviews", "LoRA (95.5 %)"),
     "shared": ("/studies", "new-task"),
     "webhook": ("/webhooks", "delivered"),
     "metrics": ("/metrics", 'adaptlab_attempts_total{outcome="succeeded"'),

@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import mmap
 import os
 import resource
 import socket
@@ -159,3 +160,16 @@ def tell_resume(
     files = [*bases, *(adapter.path for adapter in adapters), *([resume] if resume else [])]
     _tell(f"given-{time.monotonic_ns()}", [file.read_bytes().decode() for file in files])
     complete(spec, bases, scratch, observer)
+
+
+@runner
+def share(given: Given) -> None:
+    """Takes memory that its processes share, in a child, until it is ended."""
+    if os.fork() == 0:
+        held = []
+        while True:
+            shared = mmap.mmap(-1, 64 * MIB)
+            shared[:: mmap.PAGESIZE] = b"x" * (len(shared) // mmap.PAGESIZE)
+            held.append(shared)
+    while True:
+        time.sleep(1)

@@ -1,5 +1,6 @@
-"""Real workers, as the tests of the worker start them."""
+"""Real workers and the application, as their own tests start them."""
 
+from tests.api.conftest import anonymous, api, token
 from tests.worker.conftest import control, processes, watched, worker_nursery
 
-__all__ = ["control", "processes", "watched", "worker_nursery"]
+__all__ = ["anonymous", "api", "control", "processes", "token", "watched", "worker_nursery"]

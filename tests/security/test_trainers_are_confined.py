@@ -108,11 +108,12 @@ def test_a_trainer_is_given_no_secret_and_no_address(confined: Confined) -> None
 
 
 @needs_linux
-def test_a_trainer_has_the_log_and_one_pipe_open(confined: Confined) -> None:
+def test_a_trainer_has_two_pipes_open_and_not_the_log(confined: Confined) -> None:
     kinds = [file.partition(":")[0] for file in confined.report["files"]]
     kept = {kind for kind in kinds if kind.startswith("/proc/")}
-    assert set(kinds) - kept == {"/dev/null", str(confined.log), "socket"}
-    assert kinds.count("socket") == 1, "the pipe"
+    assert set(kinds) - kept == {"/dev/null", "pipe", "socket"}
+    assert kinds.count("socket") == 1, "the pipe of messages"
+    assert kinds.count("pipe") == 2, "stdout and stderr, which the worker reads"
     own = re.compile(r"/proc/\d+(/task|/clear_refs)?$")
     assert {path for path in kept if not own.match(path)} <= set(OF_THE_KERNEL), "as paths only"
 

@@ -58,9 +58,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     tasks: list[str] = []
     compute = comparisons.compared_table
 
-    def count(table: ComparedTable, tables: int, strictness: Strictness) -> TableComparison:
+    def count(table: ComparedTable, strictness: Strictness) -> TableComparison:
         tasks.append(table.task)
-        return compute(table, tables, strictness)
+        return compute(table, strictness)
 
     monkeypatch.setattr(comparison_runs, "compared_table", count)
     return tasks
@@ -79,10 +79,10 @@ def gate(monkeypatch: pytest.MonkeyPatch, counted: list[str]) -> Iterator[Gate]:
     gate = Gate()
     compute = comparison_runs.compared_table
 
-    def hold(table: ComparedTable, tables: int, strictness: Strictness) -> TableComparison:
+    def hold(table: ComparedTable, strictness: Strictness) -> TableComparison:
         gate.entered.release()
         assert gate.opened.wait(LONG)
-        return compute(table, tables, strictness)
+        return compute(table, strictness)
 
     monkeypatch.setattr(comparison_runs, "compared_table", hold)
     yield gate

@@ -1,6 +1,5 @@
 """Comparisons of invented rows: verdicts, warnings, causes and gaps."""
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID, uuid4
@@ -29,6 +28,7 @@ from tests.making import (
 from tests.watching import statements
 
 from adaptlab.comparisons.comparison import Comparison
+from adaptlab.comparisons.diagnosis import Diagnosis
 from adaptlab.comparisons.table_comparison import TableComparison
 from adaptlab.comparisons.verdict import Verdict
 from adaptlab.errors import InvalidSpec
@@ -141,33 +141,33 @@ def test_every_method_has_the_score_of_all_seeds(five_seeds: StudyComparison) ->
     assert {row.score.seeds for cell in (small, large) for row in cell.rows} == {5}
 
 
-def test_ranks_and_what_could_be_best(five_seeds: StudyComparison) -> None:
+def test_the_best_set_and_the_standing_of_each_method(five_seeds: StudyComparison) -> None:
     small, large = comparison_of(five_seeds).cells
-    # All five seeds agree. Failures that five seeds missed can explain 100 % against 75 %, and not
-    # 75 % against 0 %: 2 · (1/3)⁵ is 0.008, and six of the 11 pairs are left to correct for.
-    assert [(row.rank.low, row.rank.high) for row in small.rows[1::2]] == [(1, 2), (1, 2)]
-    assert small.best == ("full_finetuning", "lora at 32")
-    assert small.best_successful == ("full_finetuning",)
-    assert [row.failing.failing for row in small.rows] == [5, 0, 5, 0]
-    assert large.best == ("full_finetuning", "lora at 64")
-
-
-def test_what_unseen_failures_leave_open_successful_seeds_decide(
-    five_seeds: StudyComparison,
-) -> None:
-    behind = verdicts_of(five_seeds)["full_finetuning", "lora at 32"]
-    assert (behind.finding, behind.pair.difference) == ("not_known", 0.25)
-    assert behind.successful is not None
-    assert behind.successful.finding == "better"
+    assert small.best == ("lora at 32",)  # full fine-tuning is beyond the budget
+    assert [(row.standing, row.failing.failing) for row in small.rows] == [
+        ("fails", 5), ("works", 0), ("fails", 5), ("works", 0),
+    ]  # fmt: skip
+    assert large.best == ("lora at 64",)
+    behind = small.rows[1].against_best
+    assert behind is not None
+    assert behind.difference == 0.25
 
 
 def test_pairs_that_differ_or_agree_on_all_seeds(five_seeds: StudyComparison) -> None:
     verdicts = verdicts_of(five_seeds)
     clear = verdicts["frozen", "full_finetuning"]
     assert (clear.finding, clear.pair.difference) == ("worse", -1.0)
+    assert verdicts["full_finetuning", "lora at 32"].finding == "better"
     alike = verdicts["full_finetuning", "lora at 64"]
-    assert (alike.finding, alike.reason) == ("cannot_be_told_apart", "alike_on_seeds_run")
+    assert (alike.finding, alike.reason) == ("cannot_be_told_apart", "within_margin")
     assert verdicts["prefix_tuning at 32", "lora at 32"].finding == "worse"
+
+
+def test_a_report_per_budget_is_written_once(five_seeds: StudyComparison) -> None:
+    small, large = only_table(five_seeds).reports
+    assert small.headline.startswith("At up to 32 trained parameters, LoRA (75.0 %) is the best")
+    assert small.rows[0].label == "lora at 32"
+    assert large.against == "LoRA"
 
 
 def test_verdicts_have_the_margin_and_the_comparisons_they_correct_for(
@@ -226,40 +226,121 @@ def test_the_effort_and_the_sweep_are_shown(sessions: Sessions, ada: Principal) 
     )  # fmt: skip
 
 
-LONGER = {"name": "prefix_tuning", "label": "longer", "training": {"steps": 40}}
+LONGER = {
+    "name": "prefix_tuning",
+    "label": "longer",
+    "training": {"steps": 40},
+    "tuning": {"trials": 7, "learning_rate_range": [0.003, 3]},
+}
+WIDE = {"trials": 7, "learning_rate_range": [0.003, 3]}
 DECIDING = (*METHODS, "pinned_finetuning", LONGER)
 """Methods with which reach can be concluded of a prefix at the smaller budget."""
 CONSTANT = {"steps": 20, "batch_size": 4, "schedule": "constant"}
 
 
+def diagnosed(found: StudyComparison) -> dict[str, Diagnosis]:
+    return {one.label: one.diagnosis for one in only_table(found).diagnoses}
+
+
 def test_a_prefix_that_every_control_speaks_against_does_not_reach_the_task(
     sessions: Sessions, ada: Principal
 ) -> None:
-    create(sessions, ada, methods=DECIDING, training=CONSTANT)
+    create(sessions, ada, methods=DECIDING, training=CONSTANT, tuning=WIDE)
     run_all(sessions, as_known)
-    table = only_table(compared(sessions))
-    found = {one.label: one.diagnosis for one in table.diagnoses}
+    found = diagnosed(compared(sessions))
     prefix = found["prefix_tuning at 32"]
     assert (prefix.cause, prefix.missing, prefix.next_run) == ("reach", (), None)
-    for said in (
-        "scores 1.0 % on the test items",
-        "1.30 nats after 20 steps and 1.30 nats after 40",
-        "a size of 64 parameters fails too",
-        "LoRA at 32 scores 75.0 %",
-        "not explained by a need for a new attention pattern",
-        "fine-tuning with pinned attention scores 55.0 %",
-    ):
-        assert said in prefix.text
+    assert prefix.text == (
+        "Not reached here by prefix-tuning at 32: 0 of 84 trials above 5.0 %, while LoRA at 64 "
+        "scores 100.0 %."
+    )
+    assert any(one.endswith("without one, 55.0 % are right.") for one in prefix.reasons)
     # No larger size was measured of the larger one.
     larger = found["prefix_tuning at 64"]
     assert (larger.cause, larger.missing) == (
-        "undecided", ("a larger size, with 128 parameters or more",),
+        "undecided", ("a larger size, with the same steps and rates",),
     )  # fmt: skip
-    assert larger.next_run == {"budgets": [128]}
+    assert larger.minutes is not None
     # LoRA has learned the task, and three seeds exclude neither size from being the best.
     assert not {"lora at 32", "lora at 64"} & set(found)
     assert "frozen" not in found
     assert "full_finetuning" not in found
+
+
+def test_a_proposal_run_word_for_word_decides_and_leaves_the_table_alone(
+    sessions: Sessions, ada: Principal
+) -> None:
+    """It once voided every verdict, and was then asked for again."""
+    create(sessions, ada, budgets=[64])
+    run_all(sessions, as_known)
+    before = compared(sessions)
+    first = diagnosed(before)["prefix_tuning at 64"]
+    assert (first.cause, first.next_run is None) == ("undecided", False)
+    extend(sessions, ada, **(first.next_run or {}))
+    waiting = diagnosed(compared(sessions))["prefix_tuning at 64"]
+    assert (waiting.text, waiting.next_run) == ("Undecided until 3 controls have ended.", None)
+    run_all(sessions, as_known)
+    after = compared(sessions)
+    last = diagnosed(after)["prefix_tuning at 64"]
+    assert (last.cause, last.next_run) == ("reach", None)
+    assert comparison_of(after) == comparison_of(before)
+    assert after.warnings == before.warnings
+    table = only_table(after)
+    assert [one.role for one in table.controls] == ["control"] * 3
+    assert table.methods == only_table(before).methods
+    assert table.missing == ()
+
+
+def test_methods_that_repeat_others_with_other_training_void_nothing(
+    sessions: Sessions, ada: Principal
+) -> None:
+    """Proposals of earlier versions were methods of the study."""
+    create(sessions, ada, budgets=[64])
+    again = {"name": "prefix_tuning", "length": 8, "training": {"schedule": "constant"}}
+    longer = {**again, "label": "longer", "training": {"schedule": "constant", "steps": 40}}
+    extend(sessions, ada, methods=[{**again, "label": "again"}, longer, "pinned_finetuning"])
+    run_all(sessions, as_known)
+    found = compared(sessions)
+    assert not comparison_of(found).voided
+    assert diagnosed(found)["prefix_tuning at 64"].next_run is not None
+
+
+def test_a_control_that_failed_is_not_asked_for_again(sessions: Sessions, ada: Principal) -> None:
+    create(sessions, ada, budgets=[64])
+    run_all(sessions, as_known)
+    first = diagnosed(compared(sessions))["prefix_tuning at 64"]
+    extend(sessions, ada, **(first.next_run or {}))
+    run_all(sessions, failing("prefix_tuning"))
+    last = diagnosed(compared(sessions))["prefix_tuning at 64"]
+    assert (last.cause, last.next_run) == ("undecided", None)
+    assert last.text.startswith("Cannot be decided here, because this was tried and failed: twice")
+
+
+def test_every_proposal_plans_jobs(sessions: Sessions, ada: Principal) -> None:
+    create(sessions, ada, methods="all")
+    run_all(sessions, as_known)
+    proposals = {
+        label: one.next_run
+        for label, one in diagnosed(compared(sessions)).items()
+        if one.next_run is not None
+    }
+    assert proposals
+    for proposal in proposals.values():
+        with sessions.begin() as session:
+            extension = StudyExtension.model_validate(proposal)
+            assert studies.preview_extension(session, "small", extension, Rules()).new_jobs > 0
+
+
+def test_a_control_of_any_size_fits_and_one_without_a_size_follows_the_budgets(
+    sessions: Sessions, ada: Principal
+) -> None:
+    large = {"name": "prefix_tuning", "length": 16, "label": "large"}
+    free = {"name": "prefix_tuning", "label": "again", "training": {"schedule": "constant"}}
+    create(sessions, ada, controls=[large, free])
+    run_all(sessions, as_known)
+    table = only_table(compared(sessions))
+    sizes = {one.label: one.parameters for one in table.controls}
+    assert sizes == {"large": 128, "again at 32": 32, "again at 64": 64}
 
 
 def test_a_training_that_is_only_longer_voids_no_table(sessions: Sessions, ada: Principal) -> None:
@@ -269,7 +350,7 @@ def test_a_training_that_is_only_longer_voids_no_table(sessions: Sessions, ada: 
     comparison = only_table(found).comparison
     assert comparison is not None
     assert not comparison.voided
-    (unequal,) = [one for one in found.warnings if one.kind == "unequal_effort"]
+    (unequal,) = [one for one in found.warnings if "steps differ" in one.text]
     assert unequal.text == "The numbers of steps differ: longer at 64 has 40, the others have 20."
 
 
@@ -279,8 +360,8 @@ def test_a_study_of_references_alone_leaves_reach_open(sessions: Sessions, ada: 
     found = {one.label: one.diagnosis for one in only_table(compared(sessions)).diagnoses}
     prefix = found["prefix_tuning at 64"]
     assert prefix.cause == "undecided"
-    for said in ("a constant schedule", "pinned attention", "for 40 steps", "a larger size"):
-        assert said in prefix.text
+    for said in ("for 40 steps at rates 0.001 to 3", "pinned attention", "at twice the size"):
+        assert said in prefix.next_run_text
     assert prefix.next_run is not None
     extend(sessions, ada, **prefix.next_run)
 
@@ -310,7 +391,7 @@ def test_a_base_that_has_not_learned_its_own_task_decides_nothing(
     found = {one.label: one.diagnosis for one in only_table(compared(sessions)).diagnoses}
     prefix = found["prefix_tuning at 32"]
     assert prefix.cause == "undecided"
-    assert "the base model scores only 30.0 % on its own tasks" in prefix.text
+    assert "because the base model scores only 30.0 % on its own tasks" in prefix.text
 
 
 def test_a_base_that_was_not_scored_on_its_own_task_leaves_reach_open(
@@ -320,9 +401,9 @@ def test_a_base_that_was_not_scored_on_its_own_task_leaves_reach_open(
     run_all(sessions, lambda spec: replace(as_known(spec), own_task=None))
     found = {one.label: one.diagnosis for one in only_table(compared(sessions)).diagnoses}
     prefix = found["prefix_tuning at 32"]
-    assert prefix.cause == "undecided"
-    (missing,) = prefix.missing
-    assert missing.startswith("the score of the base model alone on its own tasks")
+    assert prefix.text == (
+        "Cannot be decided here, because the base model was not scored on its own tasks."
+    )
     assert prefix.next_run is None
 
 
@@ -356,10 +437,10 @@ def test_a_sweep_whose_best_rate_is_at_an_end_is_warned_of(
 @pytest.mark.parametrize(
     ("run", "cause", "because"),
     [
-        (Run(right=4, loss=1.3), "undecided", "the lowest that did not"),
-        (Run(right=4, loss=0.8, half=1.3, deviation=0.0), "undecided", "still falling"),
-        (Run(right=4, loss=0.02, deviation=0.0), "generalisation", "end at a training loss"),
-        (Run(right=4, loss=1.3, validation=0.9, deviation=0.0), "optimisation", "succeed"),
+        (Run(right=4, loss=1.3), "undecided", "3 measurements are missing"),
+        (Run(right=80, loss=0.8), "undecided", "learns only a part of the task"),
+        (Run(right=4, loss=0.02), "generalisation", "but only 1.0 % of new ones are right"),
+        (Run(right=4, loss=1.3, validation=0.9), "optimisation", "9 of 9 trials do"),
     ],
 )
 def test_every_piece_of_evidence_counts(
@@ -403,26 +484,20 @@ def test_a_base_that_has_not_learned_its_own_task_is_warned_of(
 @pytest.mark.parametrize(
     ("alone", "right", "said"),
     [
-        (320, 322, " works ({}). The base model alone works, too."),  # it has changed nothing
-        (320, 8, "; chance is {}. The base model alone works."),  # it has spoilt the model
-        (8, 320, " works ({})."),
-        (8, 8, "; chance is {}."),
+        (320, 322, "does not work; the floor is 80.0 % (the base model alone)."),
+        (320, 8, "does not work; the floor is 80.0 % (the base model alone)."),
+        (8, 320, "LoRA (80.0 %) works."),
+        (8, 8, "does not work; the floor is 9.4 % (the best constant answer)."),
     ],
 )
 def test_what_the_base_model_does_alone_is_not_credited_to_a_method(
     sessions: Sessions, ada: Principal, alone: int, right: int, said: str
 ) -> None:
-    job = submit(sessions, ada, method={"name": "lora", "rank": 1}, budget={})
+    job = submit(sessions, ada, method={"name": "lora", "rank": 1}, budget={}, seeds=[0, 1, 2])
     run_all(sessions, lambda _: Run(right=right, alone=alone))
     comparison = only_table(compared_jobs(sessions, job)).comparison
     assert comparison is not None
-    assert re.search(re.escape(said).replace(r"\{\}", "[^()]+") + "$", comparison.sentence)
-    texts = [one.text for one in comparison.warnings if one.kind == "base_works_alone"]
-    if alone == 320:
-        (text,) = texts
-        assert text.startswith("The base model alone scores 80.0 % on this task.")
-    else:
-        assert texts == []
+    assert comparison.sentence.endswith(said)
 
 
 def test_a_failed_job_is_missing_with_its_reason(sessions: Sessions, ada: Principal) -> None:
@@ -493,7 +568,7 @@ def test_the_attempt_that_succeeded_is_the_one_that_counts(
     extend(sessions, ada, methods=["full_finetuning"])
     run_all(sessions, as_known)
     (found,) = only_table(compared(sessions)).diagnoses
-    assert "at least 3 seeds that did not diverge, instead of 1" in found.diagnosis.missing
+    assert found.diagnosis.missing[0] == "3 seeds that did not diverge"
 
 
 def test_later_seeds_join_their_row(sessions: Sessions, ada: Principal) -> None:
@@ -526,7 +601,7 @@ def test_another_version_of_the_code_voids(sessions: Sessions, ada: Principal) -
     assert "/environment/code_version" in found.warnings[0].text
 
 
-def test_tables_of_several_tasks_share_the_promise(sessions: Sessions, ada: Principal) -> None:
+def test_tables_of_several_tasks_keep_the_promise_each(sessions: Sessions, ada: Principal) -> None:
     ascending = {"name": "sort_ascending", "length": 3, "alphabet": 4}
     descending = ascending | {"name": "sort_descending"}
     create(sessions, ada, tasks=[descending, ascending], methods=["lora", "frozen"])
@@ -536,7 +611,7 @@ def test_tables_of_several_tasks_share_the_promise(sessions: Sessions, ada: Prin
         "sort_descending",
         "sort_ascending",
     ]
-    assert {t.comparison.false_better for t in found.tables if t.comparison} == {0.025}
+    assert {t.comparison.false_better for t in found.tables if t.comparison} == {0.05}
 
 
 def test_unequal_effort_and_other_steps_are_warned_of(sessions: Sessions, ada: Principal) -> None:

@@ -35,6 +35,13 @@ def asked(**changes: Any) -> RecipeRequest:
     return RecipeRequest.model_validate({"recipe": PROMPTS, "preset": "text", **changes})
 
 
+def words_of(records: Sequence[dict[str, str]]) -> list[str]:
+    """Return what a tokeniser learns whole words from: texts and labels."""
+    words = ("It", "was", "great", "terrible", "good", "bad", "positive", "negative")
+    learned = [f" {word}" for word in words for _ in range(len(records))]
+    return [*learned, *(record["text"] for record in records for _ in range(2))]
+
+
 def upload(session: Session, name: str, records: Sequence[dict[str, str]] = TEXTS) -> None:
     new = record_datasets.NewRecords.model_validate({"name": name, "records": list(records)})
     record_datasets.create(session, a_principal(session), new)
@@ -44,10 +51,10 @@ def upload(session: Session, name: str, records: Sequence[dict[str, str]] = TEXT
 def roots(tmp_path: Path) -> ModelRoots:
     """Two decoders with a tokeniser, and room for 64 tokens."""
     for seed, name in enumerate(("smollm2", "smollm2-reviews")):
-        folder = a_qwen3_folder(tmp_path / "root" / name, seed=seed, vocabulary=300)
+        folder = a_qwen3_folder(tmp_path / "root" / name, seed=seed, vocabulary=320)
         config = json.loads((folder / "config.json").read_text())
         (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 64}))
-        tokeniser = a_byte_pair_tokeniser(record["text"] for record in TEXTS)
+        tokeniser = a_byte_pair_tokeniser(words_of(TEXTS))
         (folder / "tokenizer.json").write_bytes(tokeniser)
     return ModelRoots({"models": tmp_path / "root"})
 
@@ -136,8 +143,8 @@ def test_label_words_of_texts_are_measured_on_a_published_decoder(
     checked: str,
 ) -> None:
     folder = tmp_path / "root" / "smollm2"
-    a_model_folder(folder, vocabulary=300, layers=12, context=128)
-    tokeniser = a_byte_pair_tokeniser(record["text"] for record in records)
+    a_model_folder(folder, vocabulary=320, layers=12, context=128)
+    tokeniser = a_byte_pair_tokeniser(words_of(records))
     (folder / "tokenizer.json").write_bytes(tokeniser)
     roots = ModelRoots({"models": folder.parent})
     with sessions.begin() as session:

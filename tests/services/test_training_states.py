@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.ledgers import WAYS, ledger_by
-from tests.making import a_claim, a_job, an_adapt_spec, metric_points
+from tests.making import a_claim, a_job, an_adapt_spec, an_environment, metric_points
 
-from adaptlab.measurements.results import Metrics, TrainingSaved
+from adaptlab.measurements.results import Metrics, Started, TrainingSaved
 from adaptlab_db.tables import Artifact, Job, JobEvent, MetricPoint, TrainingState
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.leases.leases import DatabaseLedger, Ledger
@@ -148,3 +148,25 @@ def test_a_state_that_somebody_else_is_about_to_record_is_not_deleted(
     ledger.finish(claim)
     ledger.record(equal, [TrainingSaved(step=4, path=path)], {path: sha256})
     assert stored(sessions) == ([sha256], [sha256])
+
+
+def test_an_attempt_that_computes_otherwise_than_its_predecessor_says_so(
+    sessions: Sessions, ledger: DatabaseLedger, claim: Claim
+):
+    def begun(lease: Claim, *, compiled: bool) -> None:
+        environment = an_environment(compiled=compiled, platform=f"attempt {lease.attempt}")
+        ledger.record(lease, [Started(environment=environment, replicates=2)], {})
+
+    begun(claim, compiled=True)
+    save(ledger, claim, 5, b"five")
+    ledger.release(claim, "preempted")
+    second = a_claim(ledger)
+    begun(second, compiled=False)
+    save(ledger, second, 9, b"nine")
+    ledger.release(second, "preempted")
+    begun(a_claim(ledger), compiled=False)
+    with sessions.begin() as session:
+        events = select(JobEvent).where(JobEvent.type == "computes_otherwise")
+        (event,) = session.scalars(events)
+        assert event.attempt == 2
+        assert event.data == {"was": {"compiled": True}, "now": {"compiled": False}}

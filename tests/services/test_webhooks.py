@@ -238,7 +238,7 @@ def test_the_end_of_a_study_arrives_once_with_its_verdict(
         "succeeded",
     )
     (found,) = data["verdicts"]
-    assert found["verdict"].startswith("LoRA works (95.0 %, ")
+    assert found["verdict"].startswith("At up to 64 trained parameters, LoRA (95.0 %) works")
 
 
 def test_slack_gets_the_verdict_as_text(
@@ -254,7 +254,7 @@ def test_slack_gets_the_verdict_as_text(
     head, finding = arrived.message["text"].split("\n")
     link = f"<https://lab.example.org/studies/{study_id}|small>"
     assert head == f"Study {link} in default: succeeded (3 succeeded)."
-    assert finding.startswith("sort_descending(length=3, alphabet=4) on tiny-sort: LoRA works (95")
+    assert finding.startswith("sort_descending(length=3, alphabet=4) on tiny-sort: At up to 64 ")
 
 
 def test_a_study_whose_last_two_jobs_end_at_once_is_reported(

@@ -111,8 +111,8 @@ def test_a_difference_of_shares_is_wider_if_replicates_disagree():
     one = torch.arange(100) < torch.tensor([200, 0, 0, 0]).unsqueeze(1)
     alike, apart = difference_of_shares(half, none), difference_of_shares(one, none)
     assert (alike.difference, apart.difference) == (0.5, 0.25)
-    assert alike.seen_low > 0.3
-    assert apart.seen_low < 0, "one replicate of four decides nothing"
+    assert alike.low > 0.3
+    assert apart.low < 0, "one replicate of four decides nothing"
 
 
 def measured(

@@ -169,6 +169,16 @@ def broken(given: Given) -> None:
 
 
 @runner
+def failing_by_seed(given: Given) -> None:
+    """Fails as code does, for jobs of the seed 13."""
+    _start(given)
+    if 13 in given.spec.seeds:
+        _step(given, 1)
+        raise IndexError("index 320 is out of bounds for dimension 0 with size 300")
+    finish(given)
+
+
+@runner
 def full(given: Given) -> None:
     """Meets with a full disk once it may."""
     _start(given)

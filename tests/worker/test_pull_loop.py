@@ -60,7 +60,7 @@ def test_a_worker_does_as_many_jobs_as_it_was_to_take_and_leaves(
 
 @pytest.mark.parametrize(
     ("runner", "code", "state"),
-    [("diverging", 1, "failed"), ("broken", 75, "queued")],
+    [("diverging", 1, "failed"), ("broken", 1, "failed")],
 )
 def test_the_exit_code_tells_how_the_one_job_ended(
     processes: Processes,

@@ -56,6 +56,13 @@ def lost(sessions: Sessions) -> UUID:
     return job_id
 
 
+def renewed_until_now(sessions: Sessions, job_id: UUID) -> None:
+    """Let a lease have ended only now."""
+    with sessions.begin() as session:
+        now = func.clock_timestamp()
+        session.execute(update(Job).where(Job.id == job_id).values(lease_expires_at=now))
+
+
 def state(sessions: Sessions, job_id: UUID) -> str:
     with sessions.begin() as session:
         return session.scalars(select(Job.state).where(Job.id == job_id)).one()
@@ -87,6 +94,7 @@ def test_an_outage_begins_the_minute_anew(
     reaping.look(11)
     with outage(servers.database_url, database_url):
         reaping.look(1)
+    renewed_until_now(sessions, lost)
     reaping.look(12)
     assert state(sessions, lost) == "running"
     reaping.look(1)
@@ -102,6 +110,7 @@ def test_an_error_of_a_database_that_answers_does_not_begin_the_minute_anew(
         monkeypatch.setattr(reaper, "is_outage", lambda _: True)  # pyright: ignore[reportUnknownLambdaType]
     reaping = Reaping(sessions, arm_seconds=60)
     reaping.look(12)
+    renewed_until_now(sessions, lost)
     with refusing(sessions):
         reaping.look(3)
     assert state(sessions, lost) == "running"
@@ -148,6 +157,7 @@ def test_a_reaper_that_slept_begins_the_minute_anew(sessions: Sessions, lost: UU
     reaping = Reaping(sessions, arm_seconds=60)
     reaping.look(11)
     reaping.clock.now += 600  # frozen, or the machine was suspended
+    renewed_until_now(sessions, lost)
     reaping.look(12)
     assert state(sessions, lost) == "running"
     reaping.look(1)
@@ -162,3 +172,40 @@ def test_without_the_minute_an_outage_costs_a_job_its_attempt(
         reaping.look(1)
     reaping.look(1)
     assert state(sessions, lost) == "queued"
+
+
+@pytest.fixture
+def lost_long_ago(sessions: Sessions, lost: UUID) -> UUID:
+    """A running job whose lease ended long before the reaper began to look."""
+    with sessions.begin() as session:
+        ago = func.clock_timestamp() - timedelta(hours=1)
+        session.execute(update(Job).where(Job.id == lost).values(lease_expires_at=ago))
+    return lost
+
+
+def test_a_lease_is_taken_back_although_interruptions_repeat(
+    sessions: Sessions, lost_long_ago: UUID, servers: Servers, database_url: str
+) -> None:
+    """Every 40 seconds a fault: 30 seconds are reachable between two."""
+    reaping = Reaping(sessions, arm_seconds=60)
+    reaping.look(7)  # 30 seconds
+    with outage(servers.database_url, database_url):
+        reaping.look(1)
+    reaping.look(6)  # 25 more
+    assert state(sessions, lost_long_ago) == "running"
+    reaping.look(1)
+    assert state(sessions, lost_long_ago) == "queued", "65 seconds after the first look"
+
+
+def test_a_lease_that_ended_in_the_interruption_waits_for_the_minute(
+    sessions: Sessions, lost_long_ago: UUID, servers: Servers, database_url: str
+) -> None:
+    reaping = Reaping(sessions, arm_seconds=60)
+    reaping.look(7)
+    with outage(servers.database_url, database_url):
+        reaping.look(1)
+    renewed_until_now(sessions, lost_long_ago)
+    reaping.look(12)
+    assert state(sessions, lost_long_ago) == "running"
+    reaping.look(1)
+    assert state(sessions, lost_long_ago) == "queued"

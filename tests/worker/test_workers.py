@@ -190,7 +190,7 @@ FAILURES = (
     (runners.invalid, "user_error", 1, "not like this"),
     (runners.diverging, "diverged", 1, "every replicate diverged"),
     (runners.hungry, "out_of_memory", 1, "can't allocate memory"),
-    (runners.broken, "system_error", 2, "RuntimeError: a bug at heart"),
+    (runners.broken, "system_error", 1, "RuntimeError: a bug at heart"),
     (runners.outside, "system_error", 2, "outside the run's scratch folder"),
     (runners.held, "timeout", 1, "max_seconds of 1"),
 )

@@ -53,9 +53,10 @@ class Limits(Value):
     """The limits of one trainer.
 
     `memory_bytes` counts written memory, not mappings, since CUDA maps whole cards; `file_bytes` is
-    the largest file that it may write; `network` allows the network, and `connections` allows
-    sockets of the machine itself. `files` are the files that it may open, None for all that its
-    user may; `runs_as` is the user that it becomes, None for the same.
+    the largest file that it may write; `network` allows the network, `connections` allows sockets
+    of the machine itself, and `shared_memory` memory that it shares without a file. `files` are the
+    files that it may open, None for all that its user may; `runs_as` is the user that it becomes,
+    None for the same.
     """
 
     memory_bytes: int
@@ -64,6 +65,7 @@ class Limits(Value):
     processes: int = PROCESSES
     network: bool = False
     connections: bool = False
+    shared_memory: bool = False
     files: FileRules | None = None
     runs_as: RunsAs | None = None
 
@@ -103,6 +105,7 @@ def confine(limits: Limits) -> None:
     refused = Refused(
         network=not limits.network,
         connections=not (limits.network or limits.connections),
+        shared_memory=not limits.shared_memory,
     )
     if not refuse_system_calls(refused):
         log.warning("the kernel supports no system call filter: this run can use the network")

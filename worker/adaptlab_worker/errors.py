@@ -8,12 +8,16 @@ from adaptlab.errors import AdaptlabError, Problem
 class TrainerGone(AdaptlabError):
     """The trainer process ended, was killed or violated the protocol.
 
-    `by_signal` is the signal that ended it, if one did.
+    `by_signal` is the signal that ended it, if one did. With `exceeded_memory`, the worker ended it
+    for that.
     """
 
-    def __init__(self, what: str, by_signal: int | None = None) -> None:
+    def __init__(
+        self, what: str, by_signal: int | None = None, *, exceeded_memory: bool = False
+    ) -> None:
         super().__init__(what)
         self.by_signal = by_signal
+        self.exceeded_memory = exceeded_memory
 
 
 class DamagedArtifact(AdaptlabError):

@@ -31,7 +31,9 @@ OF_THE_NETWORK = (
     *(f"/etc/{name}" for name in ("hosts", "resolv.conf", "host.conf", "gai.conf", "services")),
     *("/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/run/systemd/resolve"),
 )
-DEVICES = ("null", "zero", "full", "random", "urandom")
+DEVICES = ("null", "full", "random", "urandom")
+ZERO = "/dev/zero"
+"""Only read: a shared mapping that can be written is memory that no limit counts."""
 OWN_PEAK = "/proc/self/clear_refs"
 """Written by the engine to reset the measured peak of its memory."""
 OWN_THREADS = "/proc/self/task"
@@ -65,7 +67,7 @@ def file_rules(
     cards = sorted(str(path) for pattern in CARDS for path in Path("/dev").glob(pattern))
     return FileRules(
         # Not resolved: `self` is the process that the rules apply to.
-        readable=tuple(dict.fromkeys([*OF_THE_KERNEL, *opened])),
+        readable=tuple(dict.fromkeys([*OF_THE_KERNEL, ZERO, *opened])),
         devices=(*(f"/dev/{name}" for name in DEVICES), OWN_PEAK, OWN_THREADS, *cards),
     )
 

@@ -2,10 +2,12 @@
 
 import logging
 import os
+import re
 import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -17,8 +19,23 @@ from adaptlab_worker.room import Room
 from adaptlab_worker.scratch import AssetCache, Scratch
 from adaptlab_worker.shift import Shift
 from adaptlab_worker.slot import Slot, SlotOptions
+from adaptlab_worker.trainer_user import user_of_slot
+
+LONGEST_HOST = 253
 
 log = logging.getLogger(__name__)
+
+
+def _of_slot(options: SlotOptions, number: int) -> SlotOptions:
+    """Return the options of one slot, whose trainers have a user of their own."""
+    user = user_of_slot(options.trainer.user, number)
+    return replace(options, trainer=replace(options.trainer, user=user))
+
+
+def host_name() -> str:
+    """Return this machine's name, in the characters that the API accepts."""
+    name = re.sub(r"[^0-9A-Za-z._:-]", "-", socket.gethostname()).lstrip("._:-")
+    return name[:LONGEST_HOST] or "unnamed"
 
 
 class Launcher:
@@ -57,7 +74,7 @@ class Launcher:
                 ledger,
                 self._worker_id,
                 ring,
-                options,
+                _of_slot(options, number),
                 self._scratch,
                 cache,
                 room,
@@ -117,7 +134,7 @@ class Launcher:
         with self._registering:
             if self._id is None:
                 self._id = self._ledger.register_worker(
-                    socket.gethostname(),
+                    host_name(),
                     os.getpid(),
                     self._options.queues,
                     (*self._options.roots.aliases, UPLOADED),

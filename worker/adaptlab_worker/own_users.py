@@ -7,6 +7,7 @@ lets users in. The ids below belong to no package and to no service manager (sys
 
 import hashlib
 import pwd
+from collections.abc import Iterator
 from pathlib import Path
 
 POSTGRES_USERS = range(60578, 60878)
@@ -21,11 +22,23 @@ def own_user(numbers: range, path: Path) -> int | None:
     some containers.
     """
     first = int.from_bytes(hashlib.sha256(str(path).encode()).digest()[:8])
+    return next(_usable(numbers, first), None)
+
+
+def following_user(numbers: range, number: int, steps: int) -> int:
+    """Return the user id so many usable ones after `number`.
+
+    They begin again after the last one.
+    """
+    usable = list(_usable(numbers, numbers.index(number)))
+    return usable[steps % len(usable)]
+
+
+def _usable(numbers: range, first: int) -> Iterator[int]:
     for offset in range(len(numbers)):
         number = numbers[(first + offset) % len(numbers)]
         if _is_mapped(number) and not _has_account(number):
-            return number
-    return None
+            yield number
 
 
 def _has_account(number: int) -> bool:

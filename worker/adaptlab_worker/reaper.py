@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from adaptlab_db.session import one_by_one
 from adaptlab_services.leases.reaping import ReapedLeases, is_due, reap
 from adaptlab_services.outages import is_outage
+from adaptlab_worker.reach import Reach
 
 Ring = Callable[[Sequence[str]], None]
 
@@ -27,7 +28,8 @@ class Reaper:
 
     It acts only after it has reached the database without a break for `arm_seconds`. When the
     database comes back after an outage, every lease has expired because none could be renewed;
-    workers that still train have that time to renew theirs.
+    workers that still train have that time to renew theirs. While interruptions repeat, it takes
+    back leases since whose end the database was reachable for that time in all.
 
     Args:
         sessions: the database.
@@ -52,6 +54,7 @@ class Reaper:
         self._clock = clock
         self._unbroken_since: float | None = None
         self._seen_at = 0.0
+        self._reach = Reach(LONGEST_GAP * interval)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="reaper", daemon=True)
 
@@ -76,6 +79,7 @@ class Reaper:
             if is_outage(error):
                 log.warning("the reaper is disarmed: the database is unreachable: %s", error)
                 self._unbroken_since = None
+                self._reach.interrupted()
                 return
             log.exception("the reaper's query failed; it will retry")
             reaped = ReapedLeases(0, ())
@@ -99,10 +103,13 @@ class Reaper:
 
     def _look(self, *, is_armed: bool) -> ReapedLeases:
         with one_by_one(self._sessions) as session:
-            if not is_due(session) or not is_armed:  # the query also shows that it is reachable
-                return ReapedLeases(0, ())
+            due, now = is_due(session)  # the query also shows that it is reachable
+        self._reach.seen(self._clock(), now)
+        before = self._reach.time_before(self._arm_seconds)
+        if not due or (before is None and not is_armed):
+            return ReapedLeases(0, ())
         with self._sessions.begin() as session:
-            return reap(session)
+            return reap(session, None if is_armed else before)
 
     def _is_armed(self, now: float) -> bool:
         if self._arm_seconds <= 0:

@@ -17,7 +17,8 @@ FROM_OUTSIDE = frozenset(
 def not_begun(error: Exception) -> Ended:
     """Return the end of a run whose inputs could not be fetched."""
     reason: FailureReason = "disk_full" if is_disk_full(error) else "system_error"
-    return _failed(f"{type(error).__name__}: {error}", reason)
+    text = f"{type(error).__name__}: {error}"
+    return Ended(outcome="failed", reason=reason, error=text, retry=True)  # the trainer has no part
 
 
 def misplaced(error: InvalidSpec) -> Ended:
@@ -35,6 +36,8 @@ def misplaced(error: InvalidSpec) -> Ended:
 def trainer_gone(gone: TrainerGone, step: int, kills: MemoryKills) -> Ended:
     """Return the end of a run whose trainer died by itself."""
     message = f"The trainer {gone} at step {step}."
+    if gone.exceeded_memory:
+        return _failed(message, "out_of_memory")
     if gone.by_signal not in FROM_OUTSIDE:
         return _failed(message)
     if gone.by_signal == signal.SIGKILL and kills.is_there_another():

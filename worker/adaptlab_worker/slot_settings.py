@@ -54,13 +54,17 @@ def slot_options(settings: Settings, slots: int, runner: str | None) -> SlotOpti
     )
 
 
+def _has_gpu() -> bool:
+    return any(map(Path.exists, GPU_DEVICES))
+
+
 def _share_of_memory(runs: int) -> int | None:
     """Return the memory of one of several runs; None for no limit.
 
     Each run takes most of what is free when it begins. Two that begin together would take it twice,
     and the kernel would kill one of them. On a GPU memory is counted there, so it is not shared.
     """
-    if runs == 1 or any(map(Path.exists, GPU_DEVICES)):
+    if runs == 1 or _has_gpu():
         return None
     return int(USABLE * machine_memory() / runs)
 
@@ -110,13 +114,14 @@ def _limits(settings: Settings) -> Limits:
         memory_bytes=settings.trainer_memory_bytes or machine_memory(),
         network=network,
         connections=MULTI_PROCESS_SERVICE in os.environ,
+        shared_memory=_has_gpu(),  # CUDA shares memory with its own threads and compilers so
         files=files,
     )
 
 
 def _say_what_slows() -> None:
     """Warn of a machine without a C compiler, if it trains on its CPU."""
-    if c_compiler() is None and not any(map(Path.exists, GPU_DEVICES)):
+    if c_compiler() is None and not _has_gpu():
         log.warning(
             "this machine has no C compiler (%s), so trainers leave everything to torch, and %s; "
             "install one, such as gcc, and start the worker again",

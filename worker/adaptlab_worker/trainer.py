@@ -30,6 +30,7 @@ from adaptlab.errors import (
     BadDataset,
     BadModelFolder,
     InvalidSpec,
+    KernelsMissing,
     TrainingDiverged,
     TrainingStopped,
     is_disk_full,
@@ -55,6 +56,7 @@ from adaptlab_worker.protocol import (
     frame_of,
     read_request,
 )
+from adaptlab_worker.run_errors import breaks_trainer, would_repeat
 from adaptlab_worker.saving import SaveTimes
 from adaptlab_worker.warm_up import tiny_run
 
@@ -222,15 +224,7 @@ def main(arguments: list[str]) -> None:
         runner = load_runner(names[0] if names else ENGINE)
     keep_freed_memory()
     if not names:
-        if os.environ.get(COMPILE) != "off":
-            # Late: loading torch takes seconds, and a replacement of the engine may not need it.
-            from adaptlab.engine.compiled import compile_kernels
-            from adaptlab.engine.step_graph import use_graphs
-
-            compile_kernels()
-            use_graphs()
-        warm_up(runner)
-        say_where_runs_train()
+        prepare_engine(runner)
     pipe.send_bytes(frame_of(Ready()))
     while True:
         request = inbox.next_run()
@@ -240,6 +234,26 @@ def main(arguments: list[str]) -> None:
             ended = carry_out(runner, request, PipeObserver(pipe, inbox, request))
         alarm.end()
         pipe.send_bytes(frame_of(ended))
+
+
+def prepare_engine(runner: Runner) -> None:
+    """Compile kernels, and run what later runs would load first.
+
+    The process exits if kernels cannot be compiled: no job may be computed otherwise than others.
+    """
+    if os.environ.get(COMPILE) != "off":
+        # Late: loading torch takes seconds, and a replacement of the engine may not need it.
+        from adaptlab.engine.compiled import compile_kernels
+        from adaptlab.engine.step_graph import use_graphs
+
+        try:
+            compile_kernels()
+        except KernelsMissing as error:
+            log.error("%s", error)  # noqa: TRY400 - the compiler's words say more
+            sys.exit(1)
+        use_graphs()
+    warm_up(runner)
+    say_where_runs_train()
 
 
 def leave_signals_to_the_worker() -> None:
@@ -383,13 +397,15 @@ def failure(error: Exception) -> Ended:
         return Ended(outcome="failed", reason="diverged", error=message)
     if is_out_of_memory(error):
         # The same job would need the same memory again.
-        return Ended(outcome="failed", reason="out_of_memory", error=message, healthy=False)
+        healthy = not breaks_trainer(error)
+        return Ended(outcome="failed", reason="out_of_memory", error=message, healthy=healthy)
+    is_full = is_disk_full(error)
     return Ended(
         outcome="failed",
-        reason="disk_full" if is_disk_full(error) else "system_error",
+        reason="disk_full" if is_full else "system_error",
         error=f"{type(error).__name__}: {error}",
-        retry=True,
-        healthy=False,
+        retry=is_full or not would_repeat(error),
+        healthy=not breaks_trainer(error),
     )
 
 

@@ -32,6 +32,9 @@ from adaptlab_worker.protocol import (
     frame_of,
 )
 from adaptlab_worker.scratch import SlotFolders
+from adaptlab_worker.shared_memory import SharedMemoryWatch
+from adaptlab_worker.system_calls import can_refuse
+from adaptlab_worker.trainer_output import TrainerOutput
 from adaptlab_worker.trainer_user import TrainerUser
 from adaptlab_worker.wake import Wake
 
@@ -51,6 +54,9 @@ PASSED_ON_PREFIXES = (
 )
 """What torch and its libraries read. A list of what may pass, since nobody can list all names
 of secrets in an environment."""
+PINNING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY")
+"""With them, OpenMP pins its threads one by one, by a call that can pin other processes and is
+refused (`system_calls`); it ends the process then."""
 CACHES = ("XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH")
 MULTI_PROCESS_SERVICE = "CUDA_MPS_PIPE_DIRECTORY"
 """If it is set, trainers share a card through a server, which listens on a socket there."""
@@ -109,14 +115,18 @@ class TrainerProcess:
         self._reader = MessageReader()
         self._size_when_ready = 0
         self.is_ready = False
+        self._output = TrainerOutput()
         with theirs:
             self._process = subprocess.Popen(
                 _command(theirs.fileno(), options, self._folders),
                 stdin=subprocess.DEVNULL,
+                stdout=self._output.writable,
+                stderr=self._output.writable,
                 pass_fds=(theirs.fileno(),),
                 env=trainer_environment(os.environ, options, self._folders.temporary),
                 start_new_session=True,
             )
+        self._output.start(self._process.pid)
         self._sending = threading.Lock()
         # Kept: the pipe's own `poll` creates one each time, which costs as much as a message.
         self._has_more = select.poll()
@@ -129,6 +139,10 @@ class TrainerProcess:
         # A separate thread, because the one that follows the run may wait for disk or database.
         self._pulse = threading.Thread(target=self._say_still_here, name="pulse", daemon=True)
         self._pulse.start()
+        limits = options.limits
+        self._sharing = SharedMemoryWatch(self.pid, limits.memory_bytes, self._end_group)
+        if limits.shared_memory:
+            self._sharing.start()
 
     @property
     def pid(self) -> int:
@@ -225,17 +239,16 @@ class TrainerProcess:
 
     def kill(self) -> None:
         """Kill the process and its children; return when it is gone."""
-        try:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            log.debug("trainer %d was gone already", self._process.pid)
+        self._end_group()
         self._process.wait()
 
     def close(self) -> None:
         """Kill the process and close the pipe."""
         self._closed.set()
+        self._sharing.close()
         self.kill()
         self._pulse.join(timeout=1)
+        self._output.close()
         self._pipe.close()
         self.wake.close()
         self._folders.forget_trainer()
@@ -245,6 +258,12 @@ class TrainerProcess:
     def has_outgrown(self) -> bool:
         """Return True if its memory grew so much that it should be replaced."""
         return resident_bytes(self.pid) > self._size_when_ready + ALLOWED_GROWTH
+
+    def _end_group(self) -> None:
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            log.debug("trainer %d was gone already", self._process.pid)
 
     def _say_still_here(self) -> None:
         while not self._closed.wait(self._options.silence_seconds / PULSES_IN_SILENCE):
@@ -260,9 +279,20 @@ class TrainerProcess:
         except subprocess.TimeoutExpired:
             self.kill()
             return TrainerGone("closed its pipe")
+        if self._sharing.excess is not None:
+            return self._shared_too_much(self._sharing.excess)
         if status < 0:
             return TrainerGone(f"was killed by {signal.Signals(-status).name}", by_signal=-status)
         return TrainerGone(f"exited with status {status}")
+
+    def _shared_too_much(self, size: int) -> TrainerGone:
+        most = self._options.limits.memory_bytes
+        return TrainerGone(
+            f"shared {size // 2**20:,} MiB of memory between its processes, and the limit for all "
+            f"of its memory is {most // 2**20:,} MiB (ADAPTLAB_TRAINER_MEMORY_BYTES). Make the job "
+            "smaller, or raise the limit. The trainer was ended",
+            exceeded_memory=True,
+        )
 
 
 def trainer_environment(
@@ -277,6 +307,8 @@ def trainer_environment(
         for name, value in given.items()
         if name in PASSED_ON or name in options.passed_on or name.startswith(PASSED_ON_PREFIXES)
     }
+    if can_refuse():
+        kept = {name: value for name, value in kept.items() if name not in PINNING}
     if options.user is not None:
         kept |= {"HOME": options.user.home, "USER": options.user.name, "LOGNAME": options.user.name}
     if temporary is not None:

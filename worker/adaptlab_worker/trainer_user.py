@@ -12,7 +12,7 @@ from pathlib import Path
 
 from adaptlab_worker.confinement import Limits, RunsAs
 from adaptlab_worker.errors import TrainerUserBarred
-from adaptlab_worker.own_users import TRAINER_USERS, own_user
+from adaptlab_worker.own_users import TRAINER_USERS, following_user, own_user
 
 AUTO = "auto"
 SAME = "same"
@@ -57,6 +57,18 @@ def trainer_user(
         _check_files_are_closed(limits)
         return user
     return _able(user, (scratch, *_packages(), *needed), limits)
+
+
+def user_of_slot(user: TrainerUser | None, slot: int) -> TrainerUser | None:
+    """Return the user of one slot's trainers.
+
+    Those with a dedicated id have one for each slot: processes of one user can send one another
+    signals (before Linux 6.12) and share what the kernel counts by user.
+    """
+    if user is None or user.user not in TRAINER_USERS:
+        return user
+    number = following_user(TRAINER_USERS, user.user, slot)
+    return replace(user, name=f"user {number}", user=number, group=number)
 
 
 def user_and_roots(

@@ -32,7 +32,7 @@ OF_ALL_PROJECTS = ("/projects", "/users", "/audit", "/tokens", "/logout")
 """Addresses to which the choice of a project does not apply."""
 LONGEST_PROJECT = 64
 ACCESS_FOLDERS = (
-    *("/v1/tokens", "/v1/users", "/v1/projects"),
+    *("/v1/me", "/v1/tokens", "/v1/users", "/v1/projects"),
     *("/tokens", "/users", "/projects", "/logout"),
 )
 """Changes below these addresses change permissions. They take effect in this process with the next

@@ -30,8 +30,9 @@ from adaptlab_api.routes.results import RowId
 from adaptlab_services.jobs import batch_tokens
 from adaptlab_services.jobs.batch_tokens import NewJobToken
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
-from adaptlab_services.people import audit, issued_tokens, projects, users
+from adaptlab_services.people import audit, invitations, issued_tokens, projects, users
 from adaptlab_services.people.audit import AuditFilter
+from adaptlab_services.people.invitations import OwnChanges
 from adaptlab_services.people.issued_tokens import NewToken
 from adaptlab_services.people.projects import NewMember, NewProject
 from adaptlab_services.people.users import NewUser, UserChanges
@@ -51,6 +52,21 @@ router = api_router(tag="access")
 def get_me(session: SessionDep, who: PrincipalDep, access: AccessDep) -> Response:
     """Get your user, the permissions of your token, and your projects."""
     return json_answer(issued_tokens.me(session, who, access))
+
+
+@router.patch("/me", response_model=Me, responses=failures(404, *WITH_BODY))
+@needs("person")
+def update_me(
+    body: Annotated[Body[OwnChanges], json_body(OwnChanges)],
+    session: SessionDep,
+    who: PrincipalDep,
+    access: AccessDep,
+) -> Response:
+    """Choose the project of your requests that name none."""
+    changes = body.read()
+    invitations.choose(session, who, access, changes)
+    me = issued_tokens.me(session, who, access)
+    return json_answer(me.model_copy(update={"usual_project": changes.usual_project}))
 
 
 @router.post(
@@ -194,24 +210,33 @@ def put_member(
     session: SessionDep,
     access: AccessDep,
 ) -> Response:
-    """Give a user a role in a project."""
+    """Give a member a role, or invite a user; an admin of the server adds at once."""
     return json_answer(projects.put_member(session, access, name, user, body.read()))
 
 
 @router.delete("/projects/{name}/members/{user}", status_code=204, responses=failures(404))
-@needs("reader")
+@needs("person")
 def delete_member(
-    name: ProjectName, user: UserName, session: SessionDep, access: AccessDep
+    name: ProjectName, user: UserName, session: SessionDep, who: PrincipalDep, access: AccessDep
 ) -> Response:
-    """Remove a user from a project; what they created remains."""
-    projects.remove_member(session, access, name, user)
+    """Remove a user from a project, or leave it; what they created remains."""
+    projects.remove_member(session, who, access, name, user)
     return Response(status_code=204, headers=NO_STORE)
 
 
+@router.post("/projects/{name}/accept", response_model=ProjectView, responses=failures(404))
+@needs("person")
+def accept_invitation(name: ProjectName, session: SessionDep, who: PrincipalDep) -> Response:
+    """Accept an invitation to a project."""
+    return json_answer(projects.accept(session, who, name))
+
+
 @router.get("/audit", response_model=Page[AuditView], responses=failures())
-@needs("admin")
+@needs("person")
 def list_audit_entries(
     session: SessionDep,
+    who: PrincipalDep,
+    access: AccessDep,
     actor: Text = None,
     action: Text = None,
     of: Annotated[str | None, Query(alias="object", max_length=200)] = None,
@@ -220,6 +245,7 @@ def list_audit_entries(
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
 ) -> Response:
-    """List audit entries, actions and refusals, newest first."""
+    """List audit entries, newest first: yours, and changes of members; an admin sees all."""
     wanted = AuditFilter(actor=actor, action=action, object=of, since=since, until=until)
-    return json_answer(audit.page(session, wanted, page_size, page_token))
+    viewer = projects.viewer_of(session, who, access)
+    return json_answer(audit.page(session, wanted, page_size, page_token, viewer))

@@ -128,6 +128,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "projects members": ("adaptlab projects members vision",),
     "projects add": ("adaptlab projects add vision grace --role reader",),
     "projects remove": ("adaptlab projects remove vision grace",),
+    "projects accept": ("adaptlab projects accept robotics",),
+    "projects use": ("adaptlab projects use default",),
     "webhooks create": (
         "adaptlab webhooks create https://hooks.example.org/lab --event job.ended",
         "adaptlab webhooks create https://hooks.example.org/team --format slack --output json",

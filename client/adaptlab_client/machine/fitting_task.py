@@ -9,13 +9,16 @@ from adaptlab.figures import counted
 from adaptlab.plugins.records_task import RecordsTask
 from adaptlab.plugins.text_task import LONGEST_ITEM
 from adaptlab.records.facts import ConversationFacts, RecordsFacts
+from adaptlab.records.label_values import are_codes
 from adaptlab.specs.resolve import resolve_task
 from adaptlab.specs.spec import Choice
 from adaptlab.text.fitting import (
+    ASKS,
     LONGEST_ANSWER,
     Roles,
     answer_in_bytes,
     proposed_metric,
+    read_fields,
     task_document,
 )
 from adaptlab.text.splitting import SplitCounts
@@ -67,7 +70,6 @@ def spec_of(
         return Fit({"task": task_document(facts, roles)}, _notes_on_metric(facts, roles))
     answer = facts.field(roles.answer)
     assert answer is not None
-    task: dict[str, JsonValue] = {}
     whole = task_document(facts, roles, by_head=by_head)
     notes = [*_notes_on_metric(facts, roles)]
     lengths: list[int] = []
@@ -87,14 +89,28 @@ def spec_of(
     if answer.conversations is not None:
         limits = _tokens_of_chat(spread, answer.conversations, longest, notes)
     else:
-        limits = _tokens(spread, max(lengths, default=0), longest or LONGEST_ITEM, notes)
+        more = _beside(facts, roles, columns, in_bytes=longest is not None)
+        limits = _tokens(spread, more, max(lengths, default=0), longest or LONGEST_ITEM, notes)
     if whole.get("score") == "head":
         limits.pop("answer", None)
-    for name, member in whole.items():
-        if name == "splits":
-            task["tokens"] = limits
-        task[name] = member
-    return Fit({"task": task}, tuple(notes))
+    return Fit({"task": _with_limits(whole, limits)}, tuple(notes))
+
+
+def _with_limits(
+    task: Mapping[str, JsonValue], limits: dict[str, JsonValue]
+) -> dict[str, JsonValue]:
+    """Return a task with its limits in tokens, which come before the splits."""
+    before = {name: member for name, member in task.items() if name != "splits"}
+    return {**before, "tokens": limits, "splits": task["splits"]}
+
+
+def _beside(
+    facts: RecordsFacts, roles: Roles, columns: Mapping[str, Column], *, in_bytes: bool
+) -> int:
+    """Return the most tokens of a prompt besides its text."""
+    others = (columns[name] for name in read_fields(facts, roles)[1:])
+    beside = [one.bytes if in_bytes else one.tokens for one in others]
+    return len(ASKS) + sum(one.most for one in beside if one is not None)
 
 
 def splits_of(task: JsonObject, facts: RecordsFacts) -> SplitCounts:
@@ -115,15 +131,20 @@ def _length(word: str, counter: TokenCounter | None, longest: int | None) -> int
     return len(counter.tokens(word)) if counter else 0
 
 
-def _tokens(text: Spread | None, answer: int, most: int, notes: list[str]) -> dict[str, JsonValue]:
-    """Return limits that no item exceeds, as far as they are known."""
+def _tokens(
+    text: Spread | None, more: int, answer: int, most: int, notes: list[str]
+) -> dict[str, JsonValue]:
+    """Return limits that no item exceeds, as far as they are known.
+
+    `more` are the tokens of the prompt besides the text, at most.
+    """
     if text is None:
         notes.append("Lengths in tokens are not known: give --tokenizer with the base model's.")
         return {"longest": LONGEST}
     # One more for a token at the end, or for other tokens beside the prompt than alone.
     limits: dict[str, JsonValue] = {"answer": min(answer + 1, LONGEST_ANSWER, most - 1)}
-    # Three more for the line feed, and for tokens at both ends that the tokeniser adds.
-    needed = text.most + answer + 4
+    # Three more for line feeds, and for tokens at both ends that the tokeniser adds.
+    needed = text.most + more + answer + 4
     longest = min(-(-needed // MULTIPLE) * MULTIPLE, most)
     if needed > most:
         limits["if_longer"] = "cut"
@@ -186,10 +207,11 @@ def _notes_on_metric(facts: RecordsFacts, roles: Roles) -> tuple[str, ...]:
 
 def _notes_on_words(words: Mapping[str, str], counter: TokenCounter | None) -> Sequence[str]:
     notes: list[str] = []
-    if all(value.lstrip("-").isdigit() for value in words):
+    if are_codes(words):
         example = next(iter(words))
+        kind = "numbers" if any(map(str.isdigit, "".join(words))) else "true and false"
         notes.append(
-            f"The labels are numbers. Write words that say what they mean, such as {example!r}: "
+            f"The labels are {kind}. Write words that say what they mean, such as {example!r}: "
             "' negative', or train a head: `score: head`, with the label's field alone."
         )
     if counter is None:

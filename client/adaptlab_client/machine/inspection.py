@@ -49,7 +49,7 @@ class FieldReport(Value):
         empty: records whose value is empty or has spaces only.
         bytes: lengths of the values in UTF-8.
         tokens: lengths in tokens, without those that a tokeniser adds; None without a tokeniser.
-        values: all values with their counts; None if there are more than 64.
+        values: all values with their counts; None if they are texts.
         nearly_equal: values that differ from an earlier one in case, spaces or punctuation only,
             or, as conversations, in the assistant's last turn.
         conversations: figures of conversations; None if a value is another text.
@@ -112,10 +112,9 @@ class MeasuredFile:
 
     def roles(self, answer: str | None = None) -> Roles | None:
         """Return the fields of the task that fits, or of the one with this answer."""
-        lengths = {name: column.median for name, column in self.columns.items()}
         if answer is None:
-            return roles_of(self.facts, lengths)
-        return roles_with(self.facts, lengths, answer)
+            return roles_of(self.facts)
+        return roles_with(self.facts, answer)
 
     def fit(self, roles: Roles, longest: int | None = None, *, by_head: bool | None = None) -> Fit:
         """Return the part of a spec with the task; see `spec_of`.

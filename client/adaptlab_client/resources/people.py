@@ -7,6 +7,7 @@ from pydantic import JsonValue
 
 from adaptlab_answers.people import (
     CreatedToken,
+    Me,
     Members,
     MemberView,
     Projects,
@@ -136,10 +137,24 @@ class ProjectList:
         return self._connection.ask(Request("GET", path), Members).data
 
     def add(self, name: str, user: str, role: str) -> MemberView:
-        """Add a member with the role reader, submitter, operator or admin."""
+        """Give a member the role reader, submitter, operator or admin.
+
+        A user who is no member yet is invited, and has the role after `accept`. An admin of the
+        server adds users at once.
+        """
         path = path_of("projects", name, "members", user)
         return self._connection.ask(Request("PUT", path, body={"role": role}), MemberView)
 
     def remove(self, name: str, user: str) -> None:
-        """Remove a member from a project."""
+        """Remove a member or an invitation; you can remove yourself."""
         self._connection.send(Request("DELETE", path_of("projects", name, "members", user)))
+
+    def accept(self, name: str) -> ProjectView:
+        """Accept an invitation to a project; raises `NotFound` if there is none."""
+        path = path_of("projects", name, "accept")
+        return self._connection.ask(Request("POST", path, repeatable=False), ProjectView)
+
+    def use(self, name: str) -> Me:
+        """Choose the project of your requests that name none."""
+        body: dict[str, JsonValue] = {"usual_project": name}
+        return self._connection.ask(Request("PATCH", path_of("me"), body=body), Me)

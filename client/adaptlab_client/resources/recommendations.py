@@ -24,12 +24,14 @@ class Recommendations:
         budget: int | Mapping[str, float],
         max_seconds: float | None = None,
         methods: Sequence[Choice] = (),
+        include_shared: bool = False,
     ) -> Recommendation:
         """Return the method to use for a task and a base model, with the evidence.
 
         `budget` is a number of trainable parameters or `{"fraction_of_base": 0.001}`. With
         `max_seconds`, only methods whose jobs took no longer are considered; with `methods`, only
-        these. Without results, the answer proposes a first study. Raises `InvalidRequest`.
+        these. Jobs that other projects share count only with `include_shared`. Without results, the
+        answer proposes a first study. Raises `InvalidRequest`.
         """
         members: dict[str, object] = {
             "task": task,
@@ -37,6 +39,7 @@ class Recommendations:
             "budget": budget,
             "max_seconds": max_seconds,
             "methods": [*methods] or None,
+            "include_shared": include_shared or None,
         }
         body = {name: value for name, value in members.items() if value is not None}
         sent = TypeAdapter[JsonValue](JsonValue).validate_python(body)

@@ -29,7 +29,11 @@ from adaptlab.bundle.tables import bundle_tables, csv_bytes
 from adaptlab.comparisons.comparability import ComparedJob, comparability
 from adaptlab.comparisons.comparison import Comparison, compare
 from adaptlab.comparisons.comparison_warnings import ComparisonWarning
-from adaptlab.comparisons.table_comparison import TableComparison, table_warnings
+from adaptlab.comparisons.table_comparison import (
+    TableComparison,
+    table_warnings,
+    with_reports,
+)
 from adaptlab.errors import BrokenBundle
 from adaptlab.specs.resolved import UnreadSpec, read_resolved, spec_digest
 from adaptlab.specs.spec import ResolvedSpec
@@ -39,7 +43,7 @@ from adaptlab.values import Value
 
 V = TypeVar("V", bound=BaseModel)
 MOST_FINDINGS = 50
-OF_THE_SERVER = ("base_not_learned", "base_works_alone", "imported_base", "unread")
+OF_THE_SERVER = ("base_not_learned", "imported_base", "unread")
 """Warnings that rest on a server's base models and plug-ins, so that they are not recomputed."""
 
 
@@ -204,9 +208,9 @@ def _recomputed(parts: _Parts) -> tuple[Claim, list[Finding]]:
     tables: list[TableComparison] = []
     findings: list[Finding] = []
     for table, behind in zip(stated.tables, evidence.tables, strict=True):
-        comparison = _compared(behind, jobs, parts, _server_warnings(table))
+        comparison = _compared(behind, jobs, parts, _server_warnings(table), _alone(table))
         place = {"base_model": behind.base_model, "task": behind.task, "comparison": comparison}
-        tables.append(table.model_copy(update=place))
+        tables.append(with_reports(table.model_copy(update=place)))
         findings += _effort(table, behind, jobs)
     partial = parts.study.state != "succeeded"
     recomputed = {"partial": partial, "tables": tuple(tables), "warnings": table_warnings(tables)}
@@ -219,16 +223,26 @@ def _server_warnings(table: TableComparison) -> tuple[ComparisonWarning, ...]:
     return tuple(warning for warning in warnings if warning.kind in OF_THE_SERVER)
 
 
-def _chance(counted: Sequence[ComparedJob]) -> float:
-    """Return the chance level of the jobs' common task."""
+def _alone(table: TableComparison) -> float | None:
+    """Return the score of the base model alone, if it is the floor."""
+    floor = None if table.comparison is None else table.comparison.floor
+    return floor.accuracy if floor is not None and floor.kind == "base_alone" else None
+
+
+def _without_skill(counted: Sequence[ComparedJob]) -> tuple[float, float]:
+    """Return the accuracies of guessing and of the best constant answer."""
     resolved = None if not counted else read_resolved(counted[0].spec)
     if resolved is None or isinstance(resolved, UnreadSpec) or resolved.task is None:
-        return 0.0
-    return resolved.task.chance()
+        return 0.0, 0.0
+    return resolved.task.chance(), resolved.task.constant_answer()
 
 
 def _compared(
-    behind: TableEvidence, jobs: _Jobs, parts: _Parts, of_bases: Sequence[ComparisonWarning]
+    behind: TableEvidence,
+    jobs: _Jobs,
+    parts: _Parts,
+    of_bases: Sequence[ComparisonWarning],
+    alone: float | None,
 ) -> Comparison | None:
     if not behind.scores:
         return None
@@ -240,6 +254,7 @@ def _compared(
         )
         for job in behind.jobs
     ]
+    chance, constant = _without_skill(counted)
     try:
         return compare(
             behind.task,
@@ -248,10 +263,11 @@ def _compared(
             reference=behind.reference,
             margin=parts.claim.margin,
             level=parts.claim.level,
-            tables=len(parts.evidence.tables),
             differences=comparability(counted),
             of_bases=of_bases,
-            chance=_chance(counted),
+            chance=chance,
+            constant=constant,
+            alone=alone,
         )
     except (ArithmeticError, LookupError, ValueError) as error:
         raise BrokenBundle(contents.EVIDENCE, f"it cannot be compared: {error}") from error

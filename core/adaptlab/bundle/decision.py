@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from adaptlab.bundle.contents import JOBS, Claim, FrozenStudy, Sources
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
-from adaptlab.comparisons.metric_order import metric_in_sentence
 from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence, row_title
 from adaptlab.comparisons.scores import task_labels
 from adaptlab.comparisons.table_comparison import (
@@ -65,7 +64,7 @@ def plain(text: object) -> str:
 def _findings(claim: Claim) -> Iterator[str]:
     """Yield the sentence of every table, with its place if there are several."""
     for table in claim.tables:
-        found = "No scores." if table.comparison is None else table.comparison.sentence
+        found = " ".join(report.headline for report in table.reports) or "No scores."
         place = f"{plain(table.task)} on {plain(table.base_model)}: "
         yield f"{place if len(claim.tables) > 1 else ''}**{plain(found)}**"
 
@@ -160,10 +159,7 @@ def _row(row: ComparisonRow, *, is_reference: bool) -> str:
 def _verdicts(comparison: Comparison, cell: ComparisonCell) -> Iterator[str]:
     if comparison.voided:
         return  # the sentence at the top states it
-    if (order := cell.by_metric) is not None:
-        title = f"By {metric_in_sentence(order.metric)}"
-        yield from _section(title, (plain(pair.text) for pair in order.pairs))
-    yield from _section("Verdicts", (plain(verdict.text) for verdict in cell.verdicts))
+    yield from _section("Pairs", (plain(verdict.text) for verdict in cell.verdicts))
 
 
 def _over_budgets(comparison: Comparison) -> Iterator[str]:
@@ -226,8 +222,8 @@ def _table_limits(table: TableComparison) -> Iterator[str]:
     alike = sum(finding == "cannot_be_told_apart" for finding in findings)
     if undecided or alike:
         yield (
-            f"{at}: of {len(findings)} verdicts over all seeds, {undecided} are not known and "
-            f"{alike} cannot be told apart."
+            f"{at}: of {len(findings)} pairs, the order of {undecided} is not known and {alike} "
+            "cannot be told apart."
         )
     yield (
         f"{at}: intervals cannot include failures that no seed showed. Up to "

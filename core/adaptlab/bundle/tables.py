@@ -7,12 +7,8 @@ from typing import Literal, NamedTuple
 
 from adaptlab.bundle.contents import Claim, Evidence, TableEvidence
 from adaptlab.comparisons.comparison import ComparisonCell
-from adaptlab.comparisons.table_comparison import (
-    ComparedMethod,
-    TableComparison,
-    metric_columns,
-)
-from adaptlab.comparisons.verdict import SuccessfulSeeds
+from adaptlab.comparisons.table_comparison import TableComparison
+from adaptlab.comparisons.table_rows import Figure, table_rows
 from adaptlab.spreadsheet import harmless
 from adaptlab.statistics import Scores
 
@@ -40,17 +36,15 @@ _PLACE = "base_model task method"
 _COLUMNS: dict[str, tuple[str, str, str]] = {
     # by table: the columns of text, of integers and of numbers
     "scores": (
-        f"{_PLACE} could_be_best voided metric",
-        "budget parameters rank_low rank_high seeds failing_seeds items trials steps",
-        "score low high all_seeds_low all_seeds_high level metric_mean metric_low metric_high",
+        f"{_PLACE} standing could_be_best voided metric",
+        "budget parameters rank_low rank_high seeds seeds_ok items trials steps",
+        "score low high all_seeds_low all_seeds_high level difference difference_low "
+        "difference_high metric_mean metric_low metric_high moved",
     ),
     "pairs": (
-        "base_model task first second finding reason text successful_finding",
-        "budget seeds items comparisons more_seeds more_seeds_low more_seeds_high "
-        "first_failing second_failing successful_seeds",
-        "difference low high seen_low seen_high level p_value sign_flip corrected_p margin "
-        "seed_part item_part unseen_evidence undone_by unseen_failure_rate failing_p "
-        "successful_difference successful_low successful_high successful_p",
+        "base_model task first second finding reason text",
+        "budget seeds items comparisons",
+        "difference low high level p_value corrected_p margin seed_part item_part",
     ),
     "outcomes": (f"{_PLACE} outcomes", "budget seed base_replicate items correct", "accuracy"),
     "learning_rates": (
@@ -96,73 +90,29 @@ def _columns(name: str) -> tuple[Column, ...]:
     )
 
 
-def _cells(claim: Claim) -> Iterator[tuple[dict[str, Cell], TableComparison, ComparisonCell]]:
+def _comparison_cells(claim: Claim) -> Iterator[tuple[dict[str, Cell], ComparisonCell]]:
     for table in claim.tables:
         for cell in table.comparison.cells if table.comparison else ():
             place: dict[str, Cell] = {"base_model": table.base_model, "task": table.task}
-            yield place | {"budget": cell.budget}, table, cell
+            yield place | {"budget": cell.budget}, cell
 
 
 def _scores(claim: Claim) -> Iterator[dict[str, Cell]]:
-    for place, table, cell in _cells(claim):
-        effort = {method.label: method for method in table.methods}
-        metrics = {one.label: one for one in table.metrics}
-        voided = bool(table.comparison and table.comparison.voided)
-        for row in cell.rows:
-            yield place | {
-                "method": row.method,
-                "could_be_best": _flag(row.could_be_best),
-                "voided": _flag(voided),
-                "parameters": row.parameters,
-                "rank_low": row.rank.low,
-                "rank_high": row.rank.high,
-                "seeds": row.score.seeds,
-                "failing_seeds": row.failing.failing,
-                "items": row.items,
-                "trials": row.trials,
-                "steps": _steps(effort.get(row.label)),
-                "score": row.score.mean,
-                "low": row.score.low,
-                "high": row.score.high,
-                "all_seeds_low": row.score.all_seeds_low,
-                "all_seeds_high": row.score.all_seeds_high,
-                "level": row.score.level,
-                **metric_columns(metrics.get(row.label)),
-            }
+    for table in claim.tables:
+        for row in table_rows(table):
+            yield {name: _cell(value) for name, value in row.items()}
 
 
-def _steps(behind: ComparedMethod | None) -> int | None:
-    return None if behind is None else behind.steps
+def _cell(value: Figure) -> Cell:
+    return str(value).lower() if isinstance(value, bool) else value
 
 
 def _pairs(claim: Claim) -> Iterator[dict[str, Cell]]:
-    for place, _, cell in _cells(claim):
+    for place, cell in _comparison_cells(claim):
         for verdict in cell.verdicts:
-            # Unlike corrected_p, seen_p rests on items alone if seeds hardly vary.
-            pair: dict[str, Cell] = verdict.pair.model_dump(exclude={"seen_p"})
-            members: dict[str, Cell] = verdict.model_dump(exclude={"pair", "successful"})
-            yield place | pair | members | _successful(verdict.successful)
-
-
-def _successful(part: SuccessfulSeeds | None) -> dict[str, Cell]:
-    """Return the part of a verdict about successful seeds."""
-    if part is None:
-        return {}
-    row: dict[str, Cell] = {
-        "successful_finding": part.finding,
-        "first_failing": part.first_failing.failing,
-        "second_failing": part.second_failing.failing,
-        "failing_p": part.corrected_failing_p,
-        "successful_p": part.corrected_p,
-    }
-    if part.pair is None:
-        return row
-    return row | {
-        "successful_seeds": part.pair.seeds,
-        "successful_difference": part.pair.difference,
-        "successful_low": part.pair.seen_low,
-        "successful_high": part.pair.seen_high,
-    }
+            pair: dict[str, Cell] = verdict.pair.model_dump()
+            members: dict[str, Cell] = verdict.model_dump(exclude={"pair"})
+            yield place | pair | members
 
 
 def _outcomes(evidence: Evidence) -> Iterator[dict[str, Cell]]:
@@ -212,7 +162,3 @@ def _missing(claim: Claim) -> Iterator[dict[str, Cell]]:
 def _place(table: TableComparison, method: str, budget: int | None) -> dict[str, Cell]:
     place: dict[str, Cell] = {"base_model": table.base_model, "task": table.task}
     return place | {"method": method, "budget": budget}
-
-
-def _flag(value: bool) -> str:
-    return "true" if value else "false"

@@ -23,7 +23,6 @@ def better_first(verdict: Verdict) -> PairedDifference:
         return pair
     reverse = {"first": pair.second, "second": pair.first, "difference": -pair.difference}
     limits = {"low": -pair.high, "high": -pair.low}
-    limits |= {"seen_low": -pair.seen_high, "seen_high": -pair.seen_low}
     return pair.model_copy(update=reverse | limits)
 
 

@@ -1,24 +1,25 @@
-"""The comparison of methods on one task: scores, ranks and verdicts."""
+"""The comparison of methods on one task: scores, the best set and pairs."""
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 
 from adaptlab.comparisons.comparability import SettingDifference
 from adaptlab.comparisons.comparison_warnings import ComparisonWarning, comparison_warnings
-from adaptlab.comparisons.metric_order import (
-    MetricOrder,
-    MetricPair,
-    Rule,
-    metric_order,
-    metric_pairs,
-)
+from adaptlab.comparisons.metric_order import MetricOrder, metric_order
 from adaptlab.comparisons.row_pairs import can_pair, comparable_pairs
-from adaptlab.comparisons.verdict import FALSE_BETTER, LEAST_SEEDS, SeedOutcomes, Verdict, verdicts
-from adaptlab.comparisons.verdict_sentence import cell_sentence, comparison_sentence, named_best
+from adaptlab.comparisons.standing import Standing, standing_of
+from adaptlab.comparisons.verdict import LEAST_SEEDS, Shown, Verdict, verdicts
+from adaptlab.comparisons.verdict_sentence import (
+    Finding,
+    cell_sentence,
+    comparison_sentence,
+    named_best,
+)
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
+from adaptlab.statistics.best_set import BestSet
 from adaptlab.statistics.choice import ChosenBest, chosen_best
 from adaptlab.statistics.counts import Counting, Remembered, counts
 from adaptlab.statistics.curves import (
@@ -29,26 +30,26 @@ from adaptlab.statistics.curves import (
     cheapest_within,
     crossings,
 )
-from adaptlab.statistics.failing import (
-    FailingSeeds,
-    failing_below,
-    failing_seeds,
-    successful,
-)
+from adaptlab.statistics.failing import FailingSeeds, Floor, failing_of, floor_of
 from adaptlab.statistics.intervals import Interval, mean_interval, unseen_failure_rate
-from adaptlab.statistics.pairs import PairedDifference, paired_difference, shared_seeds
-from adaptlab.statistics.ranks import RankInterval, could_be_best, rank_intervals
-from adaptlab.statistics.scores import Scores, guessing_accuracy
+from adaptlab.statistics.leads import ERROR
+from adaptlab.statistics.more_seeds import more_seeds
+from adaptlab.statistics.pairs import PairedDifference, paired_difference
+from adaptlab.statistics.ranks import RankInterval, rank_intervals
+from adaptlab.statistics.samples import sample_of
+from adaptlab.statistics.scores import Scores
 from adaptlab.values import Value
 
-BY_RIGHT_ITEMS = "By right items:"
 NO_ANSWERS: Mapping[int, str] = MappingProxyType({})
 
 
 class ComparisonRow(Value):
-    """One method in a cell: score, failing seeds, ranks and effort.
+    """One method in a cell: score, failing seeds, standing and effort.
 
-    `rank` and `could_be_best` are about the mean over all seeds.
+    `against_best` is the difference from the leader of the best set, None for the leader itself,
+    for rows on other items and in a voided comparison. `is_candidate` is false for a reference
+    beyond the budget. `same_as` is the row that computes the same function and counts for both.
+    `rank` is the range of ranks that the ordered pairs leave.
     """
 
     method: str
@@ -59,26 +60,31 @@ class ComparisonRow(Value):
     items: int
     score: Interval
     failing: FailingSeeds
+    standing: Standing
     rank: RankInterval
+    is_candidate: bool = True
+    same_as: str | None = None
     could_be_best: bool
+    against_best: PairedDifference | None = None
 
 
 class ComparisonCell(Value):
     """The methods at one budget, and those that take no budget.
 
-    Rows keep the order of the input. `best` lists the labels of all rows that could be best over
-    all seeds. `best_successful` lists those that could be best among seeds that do not fail: they
-    have a successful seed and are not found worse there. `sentence` states what works, what does
-    not and what is not known; of a task with another metric, the order by that comes first, which
-    `by_metric` has in full. If it names one method the best, `chosen` is that method's score,
-    corrected for having been chosen as the best of the cell. In a voided comparison there are no
-    verdicts and no best method, and every rank is possible.
+    Rows keep the order of the input. `best` lists the labels of the methods that may be the best
+    for the next seed: it contains the best with 95 %. `leader` is the one of them with the highest
+    typical score. `more_seeds` is the number of further seeds of each after which four of five such
+    studies have a single best method; None if that is beyond 64 seeds or nothing is open. A table
+    about another metric than accuracy has its order in `by_metric`, and `best` is by that metric.
+    If one method is the best, `chosen` is its score, corrected for having been chosen. In a voided
+    comparison there are no verdicts and no best method.
     """
 
     budget: int | None
     rows: tuple[ComparisonRow, ...]
     best: tuple[str, ...]
-    best_successful: tuple[str, ...]
+    leader: str | None
+    more_seeds: int | None
     chosen: ChosenBest | None
     verdicts: tuple[Verdict, ...]
     by_metric: MetricOrder | None = None
@@ -90,11 +96,9 @@ class Comparison(Value):
 
     `axis` is what the budgets limit. `comparisons` is the number of pairs for which p-values are
     corrected. `unseen_failure_rate` is the share of seeds that may fail although none of this
-    number of seeds did. A seed of any row fails if it is below `failing_below`: half way from
-    `chance`, the accuracy of guessing or of always giving the items' most common label, to the
-    median seed of the best row, and at least 10 % of the way from chance to 1. If `voided`, the
-    settings differ so that the scores answer different questions, and nothing is concluded.
-    `sentence` is the whole finding.
+    number of seeds did. `chance` is the accuracy of the `floor`, and a seed of any row fails if it
+    is below `failing_below`. If `voided`, the settings differ so that the scores answer different
+    questions, and nothing is concluded. `sentence` is the whole finding.
     """
 
     task: str
@@ -106,6 +110,7 @@ class Comparison(Value):
     seeds: int
     unseen_failure_rate: float
     chance: float
+    floor: Floor | None = None
     failing_below: float
     voided: bool
     warnings: tuple[ComparisonWarning, ...]
@@ -125,9 +130,10 @@ def compare(
     reference: str | None = None,
     margin: float = 0.01,
     level: float = 0.95,
-    tables: int = 1,
     differences: Sequence[SettingDifference] = (),
     chance: float = 0.0,
+    alone: float | None = None,
+    constant: float = 0.0,
     of_bases: Sequence[ComparisonWarning] = (),
     answers: Mapping[int, str] = NO_ANSWERS,
 ) -> Comparison:
@@ -140,11 +146,10 @@ def compare(
         reference: the method against which the cheapest one is measured, usually full fine-tuning.
         margin: the difference, as a share of items, below which methods count as alike.
         level: the confidence of the intervals.
-        tables: the number of tasks in the study, among which the 5 % of tables with a false
-            "better" are divided.
         differences: the result of `comparability`.
-        chance: the accuracy of guessing on the task. The gain of a seed is measured above it, or
-            above the majority of the scored items if that is more (`guessing_accuracy`).
+        chance: the accuracy of guessing on the task.
+        alone: the mean accuracy of the base model alone on the scored items, None if unknown.
+        constant: the accuracy of the best constant answer to the task, 0 if unknown.
         of_bases: warnings about the base models.
         answers: by budget, the answers of a study that chose its own seeds. The tests here assume a
             number of seeds that was fixed before, so they give no verdicts then, and the answers
@@ -158,27 +163,13 @@ def compare(
             f"There are no scores on {task}. Wait until a job has been evaluated on it."
         )
     _refuse_twins(rows)
-    false_better = FALSE_BETTER / max(1, tables)
-    counting = Remembered()
-    intervals = {(row.method, row.budget): mean_interval(row, level, counting) for row in rows}
-
-    def interval(row: Scores) -> Interval:
-        return intervals[row.method, row.budget]
-
+    floor = floor_of(chance, (row.majority for row in rows), alone, constant)
     voided = any(difference.weight == "voids" for difference in differences)
-    chance = guessing_accuracy(chance, (row.majority for row in rows))
-    below = failing_below(rows, chance, counting)
+    table = _Table(rows, floor, level, margin, voided=voided, is_silent=voided or bool(answers))
     kinds = [warning.kind for warning in of_bases]
-    unlearned, works = kinds.count("base_not_learned"), "base_works_alone" in kinds
-    parts = _Parts(level, chance, below, counting, unlearned, base_works=works)
-    silent = voided or bool(answers)
-    pair_verdicts = () if silent else _verdicts(rows, parts, margin, false_better)
-    by_metric = () if silent else metric_pairs(rows, Rule(level, margin, false_better))
     seeds = min(len(row.seeds) for row in rows)
     cells = tuple(
-        _answered(
-            _cell(budget, rows, pair_verdicts, by_metric, interval, parts, voided=silent), answers
-        )
+        _answered(_Cell(table, budget).found(kinds.count("base_not_learned")), answers)
         for budget in _budgets(rows)
     )
     return Comparison(
@@ -186,19 +177,20 @@ def compare(
         axis=axis,
         level=level,
         margin=margin,
-        false_better=false_better,
-        comparisons=len(pair_verdicts),
+        false_better=ERROR,
+        comparisons=len(table.verdicts),
         seeds=seeds,
         unseen_failure_rate=unseen_failure_rate(seeds, level),
-        chance=chance,
-        failing_below=below,
+        chance=floor.accuracy,
+        floor=floor,
+        failing_below=floor.works_from(max(row.items for row in rows)),
         voided=voided,
         warnings=comparison_warnings(rows, differences, of_bases, chose_seeds=bool(answers)),
         differences=tuple(differences),
         cells=cells,
-        curves=budget_curves(rows, interval),
-        crossings=() if silent else _all_crossings(rows, level, counting),
-        cheapest=None if silent else _cheapest(rows, reference, margin, level),
+        curves=budget_curves(rows, table.interval),
+        crossings=() if table.is_silent else _all_crossings(rows, level, table.counting),
+        cheapest=None if table.is_silent else _cheapest(rows, reference, margin, level),
         sentence=comparison_sentence([(cell.budget, cell.sentence) for cell in cells], axis),
     )
 
@@ -226,46 +218,193 @@ def corrected_choice(
     return chosen if chosen.label == label else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """The rule of failing seeds, counts and bases, shared by all pairs."""
+class _Table:
+    """What all cells of a table share: counts, samples, pairs and the floor."""
 
-    level: float
-    chance: float
-    below: float
-    counting: Counting
-    unlearned_bases: int
-    base_works: bool
+    def __init__(
+        self,
+        rows: Sequence[Scores],
+        floor: Floor,
+        level: float,
+        margin: float,
+        *,
+        voided: bool,
+        is_silent: bool,
+    ) -> None:
+        self.rows = rows
+        self.floor = floor
+        self.level = level
+        self.margin = margin
+        self.voided = voided
+        self.is_silent = is_silent
+        self.counting = Remembered()
+        self.samples = {row.label: sample_of(row, self.counting) for row in rows}
+        self._intervals: dict[str, Interval] = {}
+        self._pairs: dict[tuple[str, str], PairedDifference] = {}
+        pairs = [] if is_silent else [self.pair(a, b) for a, b in comparable_pairs(rows)]
+        self.verdicts = verdicts(pairs, margin, self._shown())
 
-    def successful(self, row: Scores) -> tuple[int, ...]:
-        return successful(row, self.below, self.counting)
+    def _shown(self) -> Shown:
+        """Return the test of a pair's order within a cell of both."""
+        sets: dict[str, BestSet] = {}
+        everywhere = {row.label for row in self.rows if row.budget is None}
+        for budget in _budgets(self.rows):
+            here = [row.label for row in self.rows if _in_cell(row, budget)]
+            own = BestSet({label: self.samples[label] for label in here})
+            sets |= {label: own for label in here if label not in sets}
+
+        def shown(first: str, second: str) -> bool:
+            # A row without a budget is in every cell, so the other one's cell has both.
+            return sets[second if first in everywhere else first].beats(first, second)
+
+        return shown
+
+    def interval(self, row: Scores) -> Interval:
+        """Return the interval of a row, computed once."""
+        if row.label not in self._intervals:
+            self._intervals[row.label] = mean_interval(row, self.level, self.counting)
+        return self._intervals[row.label]
+
+    def pair(self, first: Scores, second: Scores) -> PairedDifference:
+        """Return the difference of two rows, computed once."""
+        key = (first.label, second.label)
+        if key not in self._pairs:
+            self._pairs[key] = paired_difference(first, second, self.level, self.counting)
+        return self._pairs[key]
 
     def failing(self, row: Scores) -> FailingSeeds:
-        seeds = len(row.seeds)
-        return failing_seeds(seeds - len(self.successful(row)), seeds, self.level)
+        """Return the failing seeds of a row."""
+        accuracies = self.counting(row, row.trained).accuracies.tolist()
+        return failing_of(row, accuracies, self.floor, self.level)
 
 
-def _verdicts(
-    rows: Sequence[Scores], parts: _Parts, margin: float, false_better: float
-) -> tuple[Verdict, ...]:
-    pairs = comparable_pairs(rows)
-    differences = [paired_difference(a, b, parts.level, parts.counting) for a, b in pairs]
-    outcomes = [
-        _outcome(first, second, difference, parts)
-        for (first, second), difference in zip(pairs, differences, strict=True)
-    ]
-    return verdicts(differences, margin, false_better, outcomes)
+class _Cell:
+    """The rows of one budget, with the set that contains the best."""
+
+    def __init__(self, table: _Table, budget: int | None) -> None:
+        self.table = table
+        self.budget = budget
+        self.rows = [row for row in table.rows if _in_cell(row, budget)]
+        self.same = _same_function(self.rows)
+        eligible = [row for row in self.rows if self._is_eligible(row)]
+        alone = [row for row in eligible if row.label not in self.same]
+        self.candidates = {row.label: table.samples[row.label] for row in alone}
+        others = {row.label: table.samples[row.label] for row in self.rows}
+        self.set = BestSet(self.candidates, others)
+        self.order = None if table.is_silent else metric_order(self.rows, [*self.candidates])
+
+    def _is_eligible(self, row: Scores) -> bool:
+        """Return True unless the row is a reference beyond the budget."""
+        is_beyond = self.budget is not None and (row.parameters or 0) > self.budget
+        return not (row.is_reference and is_beyond)
+
+    @cached_property
+    def leader(self) -> str | None:
+        """The method of the best set with the highest typical score."""
+        if self.table.is_silent:
+            return None
+        return self.set.leader if self.order is None else self.order.leader
+
+    @cached_property
+    def best(self) -> tuple[str, ...]:
+        """The labels that may be the best, equal functions included."""
+        if self.table.is_silent:
+            return ()
+        alone = self.set.best if self.order is None else self.order.best
+        return tuple(
+            row.label
+            for row in self.rows
+            if self._is_eligible(row) and self.same.get(row.label, row.label) in alone
+        )
+
+    def found(self, unlearned_bases: int) -> ComparisonCell:
+        """Return the cell with everything that is known of it."""
+        labels = {row.label for row in self.rows}
+        pairs = [v for v in self.table.verdicts if {v.pair.first, v.pair.second} <= labels]
+        ranks = rank_intervals([*labels], [_order(one) for one in pairs if one.reason == "test"])
+        rows = tuple(self._row(row, ranks[row.label]) for row in self.rows)
+        more = self._more_seeds(rows)
+        chosen = self._chosen(rows)
+        sentence = cell_sentence(
+            Finding(
+                rows=rows,
+                best=self.best,
+                leader=self.leader,
+                more_seeds=more,
+                floor=self.table.floor,
+                voided=self.table.voided,
+                unlearned_bases=unlearned_bases,
+                by_metric=self.order,
+            )
+        )
+        return ComparisonCell(
+            budget=self.budget,
+            rows=rows,
+            best=self.best,
+            leader=self.leader,
+            more_seeds=more,
+            chosen=chosen,
+            verdicts=tuple(pairs),
+            by_metric=self.order,
+            sentence=sentence,
+        )
+
+    def _row(self, row: Scores, rank: RankInterval) -> ComparisonRow:
+        failing, best = self.table.failing(row), row.label in self.best
+        is_candidate = self._is_eligible(row)
+        return ComparisonRow(
+            method=row.method,
+            label=row.label,
+            budget=row.budget,
+            parameters=row.parameters,
+            trials=row.trials,
+            items=row.items,
+            score=self.table.interval(row),
+            failing=failing,
+            standing=standing_of(
+                failing, may_be_best=best or not is_candidate, voided=self.table.is_silent
+            ),
+            rank=rank,
+            is_candidate=is_candidate,
+            same_as=self.same.get(row.label),
+            could_be_best=best,
+            against_best=self._against_best(row),
+        )
+
+    def _against_best(self, row: Scores) -> PairedDifference | None:
+        leader = next((one for one in self.rows if one.label == self.leader), None)
+        if leader is None or leader is row or not can_pair(row, leader):
+            return None
+        return self.table.pair(row, leader)
+
+    def _more_seeds(self, rows: Sequence[ComparisonRow]) -> int | None:
+        """Return the seeds that should tell the open methods apart, if any can."""
+        of_candidates = [row for row in rows if row.label in self.candidates]
+        if self.table.is_silent or all(row.failing.ok == 0 for row in of_candidates):
+            return None
+        open_ones = [label for label in self.candidates if label in self.best]
+        if self.order is not None:
+            return self.order.more_seeds
+        if len(open_ones) < 2:
+            return None
+        return more_seeds([self.candidates[label] for label in open_ones], self.set.tail)
+
+    def _chosen(self, rows: Sequence[ComparisonRow]) -> ChosenBest | None:
+        label = named_best(rows, self.best, self.leader)
+        if label is None or self.order is not None:
+            return None
+        among = [row for row in self.rows if row.label in self.candidates]
+        return corrected_choice(among, label, self.table.level, self.table.counting)
 
 
-def _outcome(first: Scores, second: Scores, pair: PairedDifference, parts: _Parts) -> SeedOutcomes:
-    """Return the failing seeds of a pair, and the pair without them."""
-    shared = shared_seeds(first, second)
-    theirs = parts.successful(second)
-    both = tuple(seed for seed in parts.successful(first) if seed in theirs)
-    among: PairedDifference | None = pair if both == shared else None
-    if both and among is None:
-        among = paired_difference(first, second, parts.level, parts.counting, seeds=both)
-    return SeedOutcomes(parts.failing(first), parts.failing(second), among)
+def _same_function(rows: Sequence[Scores]) -> dict[str, str]:
+    """Return the row that counts for each row of an equal function."""
+    first: dict[str, str] = {}
+    return {
+        row.label: first[row.function]
+        for row in rows
+        if row.function is not None and first.setdefault(row.function, row.label) != row.label
+    }
 
 
 def _refuse_twins(rows: Sequence[Scores]) -> None:
@@ -286,90 +425,10 @@ def _in_cell(row: Scores, budget: int | None) -> bool:
     return row.budget is None or row.budget == budget
 
 
-def _cell(
-    budget: int | None,
-    rows: Sequence[Scores],
-    pair_verdicts: Sequence[Verdict],
-    by_metric: Sequence[MetricPair],
-    interval: Callable[[Scores], Interval],
-    parts: _Parts,
-    *,
-    voided: bool,
-) -> ComparisonCell:
-    here = [row for row in rows if _in_cell(row, budget)]
-    labels = dict.fromkeys(row.label for row in here)
-    ours = [one for one in pair_verdicts if one.pair.first in labels and one.pair.second in labels]
-    ranks = rank_intervals([*labels], [_order(one) for one in ours if one.reason == "test"])
-    best = () if voided else could_be_best(ranks)
-    best_successful = () if voided else _best_successful(here, ours, parts)
-    failing = {row.label: parts.failing(row) for row in here}
-    table_rows = tuple(
-        _row(row, interval(row), failing[row.label], ranks[row.label], best=row.label in best)
-        for row in here
-    )
-    chosen = None
-    if (label := named_best(table_rows, best)) is not None:
-        chosen = corrected_choice(here, label, parts.level, parts.counting)
-    order = metric_order(here, table_rows, by_metric)
-    sentence = cell_sentence(
-        table_rows,
-        ours,
-        best,
-        chosen=chosen,
-        chance=parts.chance,
-        voided=voided,
-        unlearned_bases=parts.unlearned_bases,
-        base_works=parts.base_works,
-    )
-    return ComparisonCell(
-        budget=budget,
-        rows=table_rows,
-        best=best,
-        best_successful=best_successful,
-        chosen=chosen,
-        verdicts=tuple(ours),
-        by_metric=order,
-        sentence=sentence if order is None else f"{order.sentence} {BY_RIGHT_ITEMS} {sentence}",
-    )
-
-
-def _best_successful(
-    rows: Sequence[Scores], pair_verdicts: Sequence[Verdict], parts: _Parts
-) -> tuple[str, ...]:
-    """Return the rows that could be best among seeds that do not fail.
-
-    They have a successful seed and are not found worse there.
-    """
-    worse = {
-        one.pair.second if one.successful.finding == "better" else one.pair.first
-        for one in pair_verdicts
-        if one.successful is not None and one.successful.finding in ("better", "worse")
-    }
-    working = [row.label for row in rows if parts.successful(row)]
-    return tuple(label for label in working if label not in worse) or tuple(working)
-
-
 def _order(verdict: Verdict) -> tuple[str, str]:
     """Return the better and the worse method of a pair with a decided order."""
     pair = verdict.pair
     return (pair.first, pair.second) if pair.difference > 0 else (pair.second, pair.first)
-
-
-def _row(
-    row: Scores, score: Interval, failing: FailingSeeds, rank: RankInterval, *, best: bool
-) -> ComparisonRow:
-    return ComparisonRow(
-        method=row.method,
-        label=row.label,
-        budget=row.budget,
-        parameters=row.parameters,
-        trials=row.trials,
-        items=row.items,
-        score=score,
-        failing=failing,
-        rank=rank,
-        could_be_best=best,
-    )
 
 
 def _all_crossings(

@@ -8,6 +8,7 @@ from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence
 from adaptlab.comparisons.row_pairs import unpaired
 from adaptlab.comparisons.verdict import LEAST_SEEDS
 from adaptlab.figures import counted
+from adaptlab.statistics.leads import FEWEST_SEEDS
 from adaptlab.statistics.scores import Scores
 from adaptlab.values import Value
 
@@ -17,7 +18,6 @@ FEW_ITEMS = 100
 WarningKind = Literal[
     "not_comparable",
     "base_not_learned",
-    "base_works_alone",
     "unread",
     "unequal_effort",
     "unknown_effort",
@@ -144,8 +144,8 @@ def _few(rows: Sequence[Scores]) -> list[ComparisonWarning]:
     items = min(row.items for row in rows)
     if seeds < LEAST_SEEDS:
         text = (
-            f"A row has only {counted(seeds, 'seed')}. Intervals are reliable from {LEAST_SEEDS} "
-            "seeds on."
+            f"A row has only {counted(seeds, 'seed')}. Limits need {LEAST_SEEDS} seeds, and an "
+            f"order of methods {FEWEST_SEEDS}."
         )
         warnings.append(ComparisonWarning(kind="few_seeds", text=text))
     if items < FEW_ITEMS:

@@ -30,10 +30,13 @@ class MethodEvidence(Value):
     """The measurements of one method on one task, over all seeds and trials.
 
     `test_accuracy` is the mean over the chosen replicates. `configuration` is the resolved method,
-    for proposals of further runs. `pins_attention` is True if the method cannot change the first
-    layer's relative attention, `grows` if it has larger sizes. `restriction` is a clause on what
-    else it cannot do. `context_tokens` are the positions that it takes if the study's budgets limit
-    them, and `rival` is then a method of its size that can change attention.
+    for controls of it; `larger` is the method at about twice the size, empty if there is none, and
+    `rival` another method of its size that can change attention. `pins_attention` is True if the
+    method cannot change the first layer's relative attention, `grows` if it has larger sizes.
+    `restriction` is a clause on what else it cannot do. `usual_rates` are the limits of the
+    learning rates that the method is usually trained with, None if unknown. `is_control` is True
+    for a training that belongs to a diagnosis. `seconds` is the time per step and replicate of its
+    training, None if unknown.
     """
 
     method: str
@@ -46,8 +49,11 @@ class MethodEvidence(Value):
     grows: bool = True
     restriction: str = ""
     configuration: Mapping[str, object] = {}
-    context_tokens: int | None = None
+    larger: Mapping[str, object] = {}
     rival: Mapping[str, object] = {}
+    usual_rates: tuple[float, float] | None = None
+    is_control: bool = False
+    seconds: float | None = None
 
 
 class BaseEvidence(Value):
@@ -62,13 +68,16 @@ class Evidence(Value):
 
     `reference` can change everything (usually full fine-tuning) and shows that the task can be
     learned; `pinned` can change everything except the first layer's attention. `sizes` are the
-    subject at other sizes, `durations` the same configuration with other numbers of steps, and
+    subject at other sizes, `durations` the same configuration with other steps or schedules, and
     `others` methods that compute other functions. `equivalent` are labels of rows that compute the
     same function, whose trials are among the subject's. `base` is None if the base was not scored
     on all of its own tasks. `base_has_tasks` is False if it has none: the base was imported, or the
-    subject does not start from it. `chance_loss` (nats) and `chance_accuracy` are those of uniform
-    guessing. `counted_length` is the mean number of answer tokens over which a loss is averaged
-    (`Task.counted_length`).
+    subject does not start from it. `chance_loss` (nats) is that of uniform guessing, and
+    `chance_accuracy` what needs no skill: guessing, the most common answer among the scored items
+    and the best constant answer. `base_alone` is the accuracy of the base model alone, None if it
+    was not measured. `counted_length` is the mean number of answer tokens over which a loss is
+    averaged (`Task.counted_length`). `present` are the labels of all trainings that were asked for,
+    of which `running` have not ended.
     """
 
     subject: MethodEvidence
@@ -80,9 +89,22 @@ class Evidence(Value):
     equivalent: tuple[str, ...] = ()
     base: BaseEvidence | None = None
     base_has_tasks: bool = True
+    base_alone: float | None = None
     chance_loss: float
     chance_accuracy: float
     counted_length: float
+    present: frozenset[str] = frozenset()
+    running: frozenset[str] = frozenset()
+
+    @property
+    def floor(self) -> float:
+        """The accuracy that a method has to beat before anything is said of it."""
+        return max(self.chance_accuracy, self.base_alone or 0.0)
+
+    @property
+    def same(self) -> tuple[MethodEvidence, ...]:
+        """The trainings of the subject's configuration, its own first."""
+        return (self.subject, *self.durations)
 
 
 def trial_evidence(

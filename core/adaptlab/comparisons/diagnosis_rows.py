@@ -11,18 +11,20 @@ from adaptlab.comparisons.diagnosis_evidence import (
     Schedule,
     TrialEvidence,
 )
+from adaptlab.comparisons.diagnosis_measures import LARGER, TWICE
 from adaptlab.comparisons.diagnosis_next import rivals
 from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.shapes import ModelShape
-from adaptlab.plugins.sizing import PARAMETERS, TOKENS, BudgetAxis
 from adaptlab.plugins.task import Task
+from adaptlab.values import AUTO
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRow:
     """One method of a table as it was trained; `method` is fully resolved.
 
-    `axis` is what the budgets of the table limit.
+    `is_control` is True for a training that belongs to a diagnosis. `seconds` is the time per step
+    and replicate, None if unknown.
     """
 
     label: str
@@ -32,7 +34,8 @@ class MeasuredRow:
     schedule: Schedule
     trials: tuple[TrialEvidence, ...]
     test_accuracy: float
-    axis: BudgetAxis = PARAMETERS
+    is_control: bool = False
+    seconds: float | None = None
 
     @property
     def parameters(self) -> int:
@@ -70,14 +73,36 @@ class Piece:
             grows=row.method.has_sizes(),
             restriction=row.method.restriction,
             configuration=row.method.model_dump(mode="json"),
-            context_tokens=row.method.extra_context_tokens() if row.axis == TOKENS else None,
-            rival=_rival(row) if row.axis == TOKENS else {},
+            larger=_larger(row),
+            rival=_rival(row),
+            usual_rates=_usual_rates(row),
+            is_control=row.is_control,
+            seconds=row.seconds,
         )
 
 
+def _usual_rates(row: MeasuredRow) -> tuple[float, float]:
+    low, high = row.method.learning_rates(2, row.shape)
+    return low, high
+
+
+def _larger(row: MeasuredRow) -> dict[str, object]:
+    """Return the row's method at twice its size, empty if it has no such size."""
+    knob = row.method.size_knob
+    if knob is None:
+        return {}
+    free = row.method.model_copy(update={knob: AUTO})
+    sized = free.within(row.shape, TWICE * row.parameters)
+    is_larger = sized.trained_scalars(row.shape) >= LARGER * row.parameters
+    is_possible = is_larger and not sized.problems(row.shape)
+    return sized.model_dump(mode="json") if is_possible else {}
+
+
 def _rival(row: MeasuredRow) -> dict[str, object]:
-    """Return the first rival as large as the row, with its size set."""
-    name = rivals()[0]
+    """Return the first other rival as large as the row, with its size set."""
+    name = next((name for name in rivals() if name != row.function.name), None)
+    if name is None:
+        return {}
     free = METHODS.get(name)(name=name)
     size = max(row.parameters, free.smallest().trained_scalars(row.shape))
     sized = free.within(row.shape, size).model_dump(mode="json", exclude_defaults=True)
@@ -98,69 +123,86 @@ def pieces(rows: Sequence[MeasuredRow]) -> tuple[Piece, ...]:
 
 
 def _is_same_piece(first: MeasuredRow, then: MeasuredRow) -> bool:
-    trained = (first.steps, first.schedule) == (then.steps, then.schedule)
-    return trained and first.function == then.function
+    of_first = (first.steps, first.schedule, first.is_control)
+    of_then = (then.steps, then.schedule, then.is_control)
+    return of_first == of_then and first.function == then.function
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What all rows of a table have in common.
+
+    `chance` is the accuracy on the scored items that needs no skill, as in their comparison, and
+    `alone` that of the base model alone. `base` and `base_has_tasks` are as in `Evidence`: an
+    imported base was pretrained on none of our tasks. `present` and `running` are labels of all
+    trainings that were asked for, and of those that have not ended.
+    """
+
+    task: Task
+    chance: float
+    base: BaseEvidence | None = None
+    base_has_tasks: bool = True
+    alone: float | None = None
+    present: frozenset[str] = frozenset()
+    running: frozenset[str] = frozenset()
 
 
 def evidence(
-    rows: Sequence[MeasuredRow],
-    reference: str | None,
-    task: Task,
-    base: BaseEvidence | None,
-    *,
-    chance: float,
-    base_has_tasks: bool = True,
+    rows: Sequence[MeasuredRow], reference: str | None, place: Place
 ) -> Iterator[Evidence]:
-    """Yield the evidence on every trained piece except the reference.
-
-    `chance` is the accuracy on the scored items that needs no skill, as in their comparison.
-    `base_has_tasks` is False for an imported base, which was pretrained on none of our tasks.
-    """
-    trained = [piece for piece in pieces(rows) if piece.first.parameters]
+    """Yield the evidence on all but the reference and controls."""
+    trained = [piece for piece in pieces(rows) if piece.first.parameters and piece.first.trials]
     measured = [(piece, piece.evidence()) for piece in trained]
     of_reference = next((of for one, of in measured if one.first.label == reference), None)
-    control = next((of for one, of in measured if one.first.method.is_attention_control), None)
+    pinned = [of for one, of in measured if one.first.method.is_attention_control]
     for piece, subject in measured:
-        if subject is of_reference:
+        if subject is of_reference or subject.is_control:
             continue
         rest = [(other.first, of) for other, of in measured if other is not piece]
+        first = piece.first
         yield Evidence(
             subject=subject,
             reference=of_reference,
-            pinned=None if control is subject else control,
-            sizes=tuple(of for row, of in rest if _is_other_size(piece.first, row)),
-            durations=tuple(of for row, of in rest if row.function == piece.first.function),
-            others=tuple(of for row, of in rest if _is_rival(piece.first, row)),
-            equivalent=tuple(row.label for row in piece.rows if row is not piece.first),
-            base=base if piece.first.method.starts_from_base else None,
-            base_has_tasks=base_has_tasks and piece.first.method.starts_from_base,
-            chance_loss=task.chance_loss(),
-            chance_accuracy=chance,
-            counted_length=task.counted_length(),
+            pinned=None if subject in pinned else _most_trained(pinned),
+            sizes=tuple(of for row, of in rest if _is_other_size(first, row)),
+            durations=tuple(of for row, of in rest if row.function == first.function),
+            others=tuple(of for row, of in rest if _is_rival(first, row)),
+            equivalent=tuple(row.label for row in piece.rows if row is not first),
+            base=place.base if first.method.starts_from_base else None,
+            base_has_tasks=place.base_has_tasks and first.method.starts_from_base,
+            base_alone=place.alone,
+            chance_loss=place.task.chance_loss(),
+            chance_accuracy=place.chance,
+            counted_length=place.task.counted_length(),
+            present=place.present,
+            running=place.running,
         )
 
 
-def longer_trainings(rows: Sequence[MeasuredRow]) -> frozenset[str]:
-    """Return the labels of rows that train another row for longer.
+def _most_trained(pinned: Sequence[MethodEvidence]) -> MethodEvidence | None:
+    """Return the pinned-attention reference with the most trials."""
+    return max(pinned, key=lambda one: (len(one.trials), one.steps), default=None)
 
-    The other row has as many steps as further methods. Such rows are evidence for a diagnosis: they
-    show whether more steps change anything.
+
+def repeated_rows(rows: Sequence[MeasuredRow]) -> frozenset[str]:
+    """Return the labels of rows that repeat another one trained otherwise.
+
+    Another row of the same function has the steps and schedule that most methods have. A repetition
+    is evidence for a diagnosis, marked as a control or not, and its settings void no comparison.
     """
+    trained = [row for row in rows if row.parameters and not row.is_control]
+    functions: dict[tuple[int, Schedule], list[Method]] = {}
+    for row in trained:
+        same = functions.setdefault((row.steps, row.schedule), [])
+        if row.function not in same:
+            same.append(row.function)
+    usual = max(functions, key=lambda key: (len(functions[key]), -key[0]), default=None)
+    if usual is None or len(functions[usual]) < 2:
+        return frozenset()
     return frozenset(
         row.label
-        for row in rows
-        if any(_is_short_training(one, row) and _has_company(one, rows) for one in rows)
-    )
-
-
-def _is_short_training(short: MeasuredRow, row: MeasuredRow) -> bool:
-    return short.function == row.function and short.steps < row.steps
-
-
-def _has_company(row: MeasuredRow, rows: Sequence[MeasuredRow]) -> bool:
-    """Return True if another method that trains something has as many steps."""
-    return any(
-        one.steps == row.steps and one.parameters and one.function != row.function for one in rows
+        for row in trained
+        if (row.steps, row.schedule) != usual and row.function in functions[usual]
     )
 
 

@@ -1,108 +1,219 @@
-"""Measurements that a diagnosis cites, as clauses."""
+"""The sentences of a diagnosis: its finding, and facts behind it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from adaptlab.comparisons.diagnosis_evidence import Evidence, MethodEvidence, TrialEvidence
 from adaptlab.comparisons.diagnosis_measures import (
+    best_known,
     has_learned,
-    high_loss,
+    highest_accuracy,
     larger_sizes_trained_as_well,
     loss_of,
     low_loss,
-    lowest,
+    low_trials,
     mean_best,
-    of_twice_the_steps,
     others_that_succeed,
+    pinned_still_falls,
+    rates_of,
     seeds_of,
+    success_bar,
+    successes,
 )
-from adaptlab.comparisons.row_names import method_in_sentence
+from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence
 from adaptlab.figures import counted, percent
 
+WHOLE_FROM = 0.8
+"""A method has learned the task, and not only half of it, at this share of the best gain."""
 
-def reasons_for_reach(evidence: Evidence) -> list[str]:
-    """Return the evidence for reach besides losses that stay high."""
-    subject, twice = evidence.subject, of_twice_the_steps(evidence)[0]
-    rates = sorted({trial.learning_rate for trial in subject.trials})
-    reasons = [
-        f"for every seed, the rates from {rates[0]:g} to {rates[-1]:g} bracket the best one",
-        f"at a constant rate, the mean lowest loss is {mean_best(subject):.2f} nats after "
-        f"{subject.steps:,} steps and {mean_best(twice):.2f} nats after {twice.steps:,} steps",
-    ]
-    if larger := larger_sizes_trained_as_well(evidence):
-        largest = max(larger, key=lambda method: method.parameters)
-        reasons.append(
-            f"a size of {largest.parameters:,} parameters fails too: {accuracy_in_words(largest)}"
+
+def named(evidence: Evidence) -> str:
+    """Return the subject at the start of a sentence, with its equivalents."""
+    others = " and ".join(map(method_in_sentence, evidence.equivalent))
+    name = first_in_sentence(evidence.subject.method)
+    return f"{name} (and {others}, the same function)" if others else name
+
+
+def learned_in_words(evidence: Evidence) -> str:
+    """Return the finding of a method that has learned the task."""
+    subject, best = evidence.subject, best_known(evidence)
+    seeds = seeds_of(subject)
+    learned = {one.seed for one in successes(evidence, [subject])}
+    on = f" on {len(learned)} of {counted(len(seeds), 'seed')}" if learned < seeds else ""
+    against = "" if best is subject else f"; {score_in_words(best)}"
+    whole = evidence.floor + WHOLE_FROM * (best.test_accuracy - evidence.floor)
+    is_whole = subject.test_accuracy >= whole or on
+    learns = "has learned the task" if is_whole else "learns at least half of the task"
+    return f"{named(evidence)} {learns}{on}: {percent(subject.test_accuracy)}{against}."
+
+
+def seeds_in_words(evidence: Evidence, good: Sequence[TrialEvidence]) -> str:
+    """Return the finding of a method of which some trials succeed."""
+    subject = evidence.subject
+    seeds = len({one.seed for one in good})
+    return (
+        f"{named(evidence)} can learn the task, but not reliably: "
+        f"{len(good)} of {counted(len(subject.trials), 'trial')} do, in {seeds} of "
+        f"{counted(len(seeds_of(subject)), 'seed')}."
+    )
+
+
+def elsewhere_in_words(evidence: Evidence, other: MethodEvidence) -> str:
+    """Return the finding of a method that succeeds when trained otherwise."""
+    subject = evidence.subject
+    rates, good = rates_of(subject), successes(evidence, [other])
+    inside = [one for one in good if rates[0] <= one.learning_rate <= rates[-1]]
+    if good and not inside:
+        best = max(good, key=lambda one: one.accuracy or 0.0).learning_rate
+        how = (
+            f"a rate of {best:g} instead of {rates[0]:g} to {rates[-1]:g}, in {other.steps:,} steps"
         )
-    other = max(others_that_succeed(evidence), key=lambda method: method.test_accuracy)
-    return [*reasons, f"the budget is sufficient for another method: {accuracy_in_words(other)}"]
+    elif other.parameters < subject.parameters:
+        how = f"{other.parameters:,} instead of {subject.parameters:,} parameters"
+    elif other.steps != subject.steps:
+        at = "" if other.schedule == subject.schedule else f" at a {other.schedule} rate"
+        how = f"{other.steps:,} instead of {subject.steps:,} steps{at}"
+    else:
+        how = f"a {other.schedule} instead of a {subject.schedule} schedule"
+    is_sure = has_learned(evidence, other.test_accuracy)
+    trials = f"{len(good)} of {counted(len(other.trials), 'trial')}"
+    return (
+        f"{named(evidence)} learns the task with {how}: "
+        f"{percent(other.test_accuracy) if is_sure else trials}."
+    )
 
 
-def attention_control_in_words(evidence: Evidence) -> list[str]:
-    """Return the finding of the pinned-attention reference, if it applies."""
+def rises_in_words(evidence: Evidence, short: MethodEvidence, long: MethodEvidence) -> str:
+    """Return the finding of a method whose score rises with more training."""
+    rates = rates_of(long)
+    return (
+        f"{named(evidence)} is not trained to its end: its score rises from "
+        f"{percent(mean_best(short))} to {percent(mean_best(long))} with {long.steps:,} steps at "
+        f"rates {rates[0]:g} to {rates[-1]:g}."
+    )
+
+
+def overfits_in_words(evidence: Evidence) -> str:
+    """Return the finding of a method that fails on new items alone."""
+    return (
+        f"{named(evidence)} learns its training items, but only "
+        f"{percent(evidence.subject.test_accuracy)} of new ones are right."
+    )
+
+
+def not_reached_in_words(evidence: Evidence) -> str:
+    """Return the finding of a method that fails wherever it was trained."""
+    tried = (*evidence.same, *larger_sizes_trained_as_well(evidence))
+    count = sum(len(one.trials) for one in tried)
+    other = max(others_that_succeed(evidence), key=lambda one: one.test_accuracy)
+    return (
+        f"Not reached here by {_lowered(named(evidence), evidence)}: 0 of "
+        f"{counted(count, 'trial')} above {percent(highest_accuracy(tried))}, while "
+        f"{score_in_words(other)}{_size(other)}."
+    )
+
+
+def too_small_in_words(evidence: Evidence, larger: MethodEvidence) -> str:
+    """Return the finding of a method that succeeds at a larger size alone."""
+    subject, most = evidence.subject, highest_accuracy(evidence.same)
+    return (
+        f"{named(evidence)} is too small for the task: {percent(larger.test_accuracy)} with "
+        f"{larger.parameters:,} parameters, at most {percent(most)} with {subject.parameters:,}."
+    )
+
+
+def refutation_in_words(evidence: Evidence) -> str:
+    """Return what would refute that the task is not reached."""
+    return (
+        f"A trial of {method_in_sentence(evidence.subject.method)} above "
+        f"{percent(success_bar(evidence))} on held-out items would refute this."
+    )
+
+
+def _lowered(name: str, evidence: Evidence) -> str:
+    first = first_in_sentence(evidence.subject.method)
+    return method_in_sentence(evidence.subject.method) + name.removeprefix(first)
+
+
+def score_in_words(method: MethodEvidence) -> str:
+    """Return the score of a method as a clause."""
+    return f"{method_in_sentence(method.method)} scores {percent(method.test_accuracy)}"
+
+
+def _size(method: MethodEvidence) -> str:
+    """Return the size of a method as a phrase, empty if its name has it."""
+    count = f"{method.parameters:,}"
+    return "" if method.method.endswith(f" at {count}") else f" with {count} parameters"
+
+
+def _score(method: MethodEvidence) -> str:
+    name = first_in_sentence(method.method)
+    return f"{name}{_size(method)} scores {percent(method.test_accuracy)} on the test items."
+
+
+def facts(evidence: Evidence) -> tuple[str, ...]:
+    """Return the evidence as short sentences, the most telling first."""
+    best = best_known(evidence)
+    others = [one for one in (evidence.reference, best) if one is not None]
+    shown = {one.method: one for one in (evidence.subject, *others)}
+    return (
+        *map(_score, shown.values()),
+        f"The floor, which needs no training, is {percent(evidence.floor)}.",
+        *map(_trials, evidence.same),
+        *(_trials(one, f"{one.parameters:,} parameters, ") for one in evidence.sizes),
+        *_training_items(evidence),
+        *_rival(evidence),
+        *_pinned(evidence),
+    )
+
+
+def _trials(method: MethodEvidence, size: str = "") -> str:
+    rates = rates_of(method)
+    span = f"{rates[0]:g} to {rates[-1]:g}" if len(rates) > 1 else f"{rates[0]:g}"
+    best = highest_accuracy([method])
+    lost = sum(one.final_loss is None for one in method.trials)
+    diverged = f", {lost} diverged" if lost else ""
+    return (
+        f"{size}{method.steps:,} steps, rates {span}, "
+        f"{counted(len(seeds_of(method)), 'seed')}: best of "
+        f"{counted(len(method.trials), 'trial')} {percent(best)} on held-out items{diverged}."
+    )
+
+
+def _training_items(evidence: Evidence) -> Iterator[str]:
+    """Yield the number of trials that have learned their training items."""
+    if low := low_trials(evidence):
+        yield (
+            f"{len(low)} of {counted(len(evidence.subject.trials), 'trial')} learn their training "
+            f"items: losses of {min(map(loss_of, low)):.2f} to {max(map(loss_of, low)):.2f} nats, "
+            f"low below {low_loss(evidence):.2f}."
+        )
+
+
+def _rival(evidence: Evidence) -> Iterator[str]:
+    if others := others_that_succeed(evidence):
+        yield _score(max(others, key=lambda one: one.test_accuracy))
+
+
+def _pinned(evidence: Evidence) -> Iterator[str]:
+    """Yield the finding of the pinned-attention reference, if it applies."""
     subject, pinned = evidence.subject, evidence.pinned
     if pinned is None or not subject.pins_attention:
-        return []
+        return
+    score = percent(pinned.test_accuracy)
     if has_learned(evidence, pinned.test_accuracy):
-        remaining = f"; what remains: {subject.restriction}" if subject.restriction else ""
-        return [
-            f"the failure is not explained by a need for a new attention pattern in the first "
-            f"layer: without one, {accuracy_in_words(pinned)}{remaining}"
-        ]
-    return [
-        f"the pinned-attention reference fails too ({accuracy_in_words(pinned)}), as it would if "
-        "the task needed a new attention pattern in the first layer"
-    ]
-
-
-def accuracy_in_words(method: MethodEvidence) -> str:
-    """Return the test accuracy of a method as a clause."""
-    name = method_in_sentence(method.method)
-    return f"{name} scores {percent(method.test_accuracy)} on the test items"
-
-
-def reference_in_words(evidence: Evidence) -> str:
-    """Return the reference's accuracy, which shows what can be learned."""
-    assert evidence.reference is not None
-    return f"the task can be learned: {accuracy_in_words(evidence.reference)}"
-
-
-def losses_in_words(evidence: Evidence) -> str:
-    """Return the range of the subject's training losses."""
-    subject = evidence.subject
-    losses = [trial.final_loss for trial in subject.trials if trial.final_loss is not None]
-    seeds = counted(len({trial.seed for trial in subject.trials}), "seed")
-    rates = counted(len({trial.learning_rate for trial in subject.trials}), "learning rate")
-    return (
-        f"the training loss of {method_in_sentence(subject.method)} ends between "
-        f"{min(losses):.2f} and {max(losses):.2f} nats over {seeds} and {rates} (high from "
-        f"{high_loss(evidence):.2f}; chance {evidence.chance_loss:.2f})"
-    )
-
-
-def reasons_for_generalisation(evidence: Evidence, trials: Sequence[TrialEvidence]) -> list[str]:
-    """Return the evidence for generalisation: low losses, failing items."""
-    held_out = [trial.accuracy for trial in trials if trial.accuracy is not None]
-    at_most = f"; their validation accuracy is at most {percent(max(held_out))}" if held_out else ""
-    return [
-        f"{len(trials)} of {counted(len(evidence.subject.trials), 'trial')} end at a training loss "
-        f"of {lowest(trials):.2f} to {max(loss_of(trial) for trial in trials):.2f} nats (low below "
-        f"{low_loss(evidence):.2f}){at_most}",
-        accuracy_in_words(evidence.subject),
-        reference_in_words(evidence),
-    ]
-
-
-def reasons_for_optimisation(evidence: Evidence, trials: Sequence[TrialEvidence]) -> list[str]:
-    """Return the evidence for optimisation: trials that succeed."""
-    examples = ", ".join(
-        f"seed {trial.seed} at rate {trial.learning_rate:g}"
-        + ("" if trial.accuracy is None else f" ({percent(trial.accuracy)} on held-out items)")
-        for trial in sorted(trials, key=loss_of)[:3]
-    )
-    return [
-        f"{len(trials)} of {counted(len(evidence.subject.trials), 'trial')} and "
-        f"{len({trial.seed for trial in trials})} of "
-        f"{counted(len(seeds_of(evidence.subject)), 'seed')} succeed, among them {examples}",
-        accuracy_in_words(evidence.subject),
-        reference_in_words(evidence),
-    ]
+        yield (
+            "A need for a new attention pattern in the first layer does not explain the failure: "
+            f"without one, {score} are right."
+        )
+        if subject.restriction:
+            yield f"What remains: {subject.restriction}."
+    elif pinned_still_falls(evidence):
+        yield (
+            f"With the first layer's attention pinned, fine-tuning scores {score}, with a loss "
+            "that still falls."
+        )
+    else:
+        yield (
+            f"With the first layer's attention pinned, fine-tuning scores {score}, as it would if "
+            "the task needed a new pattern there."
+        )

@@ -48,6 +48,13 @@ class RowNames:
         is_title = self._names[label] not in self._given[label]
         return text[:1].upper() + text[1:] if is_title else text
 
+    def continued(self, sentence: str) -> str:
+        """Return a sentence without the capital of its first word."""
+        for name in sorted(self._names.values(), key=len, reverse=True):
+            if sentence.startswith(name[:1].upper() + name[1:]):
+                return name + sentence[len(name) :]
+        return sentence[:1].lower() + sentence[1:]
+
 
 def row_titles(names: Sequence[str]) -> Mapping[str, str]:
     """Return the titles of rows by their names.

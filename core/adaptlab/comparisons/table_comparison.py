@@ -10,12 +10,13 @@ from adaptlab.comparisons.comparison import Comparison
 from adaptlab.comparisons.comparison_warnings import WarningKind
 from adaptlab.comparisons.diagnosis import Diagnosis
 from adaptlab.comparisons.diagnosis_next import HIGHEST_RATE
-from adaptlab.comparisons.metric_order import METRIC_TITLES, metric_in_sentence
+from adaptlab.comparisons.report import Report, report_of
 from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence
 from adaptlab.comparisons.scores import ScoreChange
+from adaptlab.figures import listed
 from adaptlab.specs.spec import HIGHEST_SCALE
 from adaptlab.studies.study_plan import Role
-from adaptlab.text.metrics import LOWER_IS_BETTER, OtherMetric
+from adaptlab.text.metrics import OtherMetric
 from adaptlab.values import Value
 
 FEWEST_VALUES = 3
@@ -77,7 +78,8 @@ class ComparedMethod(Value):
     steps, which is smaller if some ended early. `forward_passes` and `backward_passes` are those of
     all replicates on batches of training items, one of each per step unless the method searches for
     tokens. An imported adapter has no trials, steps and passes here. `seed_scores` are those of the
-    scored seeds.
+    scored seeds. `moved` is the largest deviation of the first layer's relative attention from the
+    base model's over seeds, None if attention was not recorded.
     """
 
     method: str
@@ -94,6 +96,7 @@ class ComparedMethod(Value):
     batch_size: int
     trials: int
     trained_steps: int
+    moved: float | None = None
     forward_passes: int = 0
     backward_passes: int = 0
     sweep: tuple[TriedTrial, ...]
@@ -184,19 +187,13 @@ def metric_columns(metric: MethodMetric | None) -> dict[str, str | float | None]
     }
 
 
-METRIC_NOTE = (
-    "Scores, ranks and verdicts are about the share of right items. {} is measured beside it, and "
-    "trials are chosen by it; its intervals and its order cover other seeds, not other items."
-)
-LOWER_NOTE = "Lower {} is better."
-
-
 class TableComparison(Value):
     """The methods on one task and base model.
 
-    `comparison` is None until something is scored. `carried` has the scores on other base models.
-    `metrics` has the task's metric of every method if it is not the share of right items, which
-    ranks and verdicts are about.
+    `comparison` is None until something is scored. `controls` are trainings for the diagnoses,
+    which are not compared. `carried` has the scores on other base models. `metrics` has the task's
+    metric of every method if it is not the share of right items. `reports` has one report per cell
+    of the comparison.
     """
 
     base_model: str
@@ -206,25 +203,86 @@ class TableComparison(Value):
     missing: tuple[MissingScores, ...]
     forgetting: tuple[MethodForgetting, ...]
     methods: tuple[ComparedMethod, ...]
+    controls: tuple[ComparedMethod, ...] = ()
     carried: tuple[MethodCarried, ...] = ()
     metrics: tuple[MethodMetric, ...] = ()
+    reports: tuple[Report, ...] = ()
+
+
+NOTE_ORDER: tuple[TableWarningKind, ...] = (
+    "not_comparable",
+    "base_not_learned",
+    "missing",
+    "missing_seeds",
+    "unread",
+    "unknown_effort",
+    "unequal_effort",
+    "unpaired",
+    "shared_bases",
+    "few_items",
+    "few_seeds",
+    "sweep_at_edge",
+    "imported_base",
+)
+"""Kinds of warnings, those that may change a finding most first."""
+
+
+def with_reports(table: TableComparison) -> TableComparison:
+    """Return the table with one report per cell, written from what it holds."""
+    comparison = table.comparison
+    if comparison is None:
+        return table.model_copy(update={"reports": ()})
+    moved = {one.label: one.moved for one in table.methods if one.moved is not None}
+    notes = tuple(_short_notes(table))
+    why = {cell.budget: _why(table, {row.label for row in cell.rows}) for cell in comparison.cells}
+    reports = tuple(
+        report_of(comparison, cell, moved=moved, why=why[cell.budget], warnings=notes)
+        for cell in comparison.cells
+    )
+    return table.model_copy(update={"reports": reports})
+
+
+def _short_notes(table: TableComparison) -> Iterator[str]:
+    """Yield one sentence per kind of warning, the most important kind first.
+
+    A sweep whose best is at an end says nothing more of a method whose diagnosis is decided.
+    """
+    decided = {one.label for one in table.diagnoses if one.diagnosis.cause != "undecided"}
+    decided |= {
+        label
+        for one in table.diagnoses
+        if one.label in decided
+        for label in one.diagnosis.equivalent
+    }
+    warnings = [
+        one
+        for one in _warnings(table)
+        if one.kind != "sweep_at_edge" or not decided.issuperset(one.methods)
+    ]
+    for kind in NOTE_ORDER:
+        ours = [one for one in warnings if one.kind == kind]
+        if kind == "sweep_at_edge" and len(ours) > 1:
+            labels = dict.fromkeys(label for one in ours for label in one.methods)
+            names = listed([*map(method_in_sentence, labels)])
+            yield f"The best learning rate or scale is at an end of its range for {names}."
+        elif ours:
+            more = f" {len(ours) - 1} more of this kind." if len(ours) > 1 else ""
+            yield f"{ours[0].text}{more}"
+
+
+def _why(table: TableComparison, labels: set[str]) -> str | None:
+    """Return the diagnosis of the first failing method that has a cause."""
+    decided = [
+        one.diagnosis
+        for one in table.diagnoses
+        if one.label in labels and one.diagnosis.cause not in ("none", "undecided")
+    ]
+    return None if not decided else decided[0].text
 
 
 def metric_of(table: TableComparison) -> OtherMetric | None:
     """Return the metric that a table shows beside the score, if any."""
     return table.metrics[0].metric if table.metrics else None
-
-
-def metric_note(table: TableComparison) -> str | None:
-    """Return which metric a table is about, if it shows two; otherwise None."""
-    metric = metric_of(table)
-    if metric is None:
-        return None
-    title = METRIC_TITLES[metric]
-    note = METRIC_NOTE.format(title)
-    if metric not in LOWER_IS_BETTER:
-        return note
-    return f"{note} {LOWER_NOTE.format(metric_in_sentence(metric))}"
 
 
 def table_warnings(tables: Sequence[TableComparison]) -> tuple[TableWarning, ...]:

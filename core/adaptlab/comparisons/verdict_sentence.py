@@ -1,29 +1,39 @@
-"""The finding of a comparison: what works, what does not, what is open.
+"""The headline of a table at one budget, which every surface quotes.
 
-The dashboard, the command line, bundles and recommendations all quote it.
+It has at most two sentences: what is best or may be, what is behind and what fails; then what more
+seeds would settle.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from adaptlab.comparisons.metric_order import MetricOrder, metric_figure, metric_in_sentence
 from adaptlab.comparisons.row_names import NamedRow, RowNames
-from adaptlab.comparisons.verdict import MOST_SEEDS, Verdict
+from adaptlab.comparisons.standing import Standing
+from adaptlab.comparisons.verdict import LEAST_SEEDS
 from adaptlab.figures import counted, listed, percent
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis, in_units
-from adaptlab.statistics.choice import ChosenBest
-from adaptlab.statistics.failing import FailingSeeds
+from adaptlab.statistics.failing import FailingSeeds, Floor
 from adaptlab.statistics.intervals import Interval
+from adaptlab.statistics.leads import FEWEST_SEEDS
 
 MOST_NAMED = 3
-"""Pairs or candidates named in one sentence; more are counted."""
-MOST_SCORED, MOST_LISTED = 4, 8
-"""Methods with a score each, and methods with a name each; more are summarised."""
+"""Methods named in one clause; more are counted."""
+MOST_LEADING = 2
+"""Methods named among several that may be the best."""
 ITEMS_ONLY = "Intervals over items only, because every seed has the same score: {}."
 """The note on rows whose interval is not over seeds."""
 VOIDED = (
     "No verdict, because the jobs differ in settings that void the comparison; compare jobs with "
     "equal settings."
 )
+FLOORS = {
+    "guessing": "guessing",
+    "constant_answer": "the best constant answer",
+    "most_common_answer": "always the most common answer",
+    "base_alone": "the base model alone",
+}
 
 
 class SentenceRow(NamedRow, Protocol):
@@ -39,70 +49,59 @@ class SentenceRow(NamedRow, Protocol):
         """Its failing seeds."""
         ...
 
+    @property
+    def standing(self) -> Standing:
+        """Its class in the table."""
+        ...
 
-def cell_sentence(
-    rows: Sequence[SentenceRow],
-    verdicts: Sequence[Verdict],
-    best: Sequence[str],
-    *,
-    chosen: ChosenBest | None = None,
-    chance: float = 0.0,
-    voided: bool = False,
-    unlearned_bases: int = 0,
-    base_works: bool = False,
-) -> str:
-    """Return the finding at one budget, fit to be pasted into a paper.
+    @property
+    def is_candidate(self) -> bool:
+        """False for a reference beyond the budget."""
+        ...
 
-    A method works if at least half of its seeds succeed and does not work if all of them fail.
 
-    Args:
-        rows: the methods at this budget.
-        verdicts: all verdicts on pairs of these rows.
-        best: the labels of the rows that could be best over all seeds.
-        chosen: the corrected score of the method that is named the best.
-        chance: the accuracy of guessing.
-        voided: True if the settings differ so that nothing can be concluded.
-        unlearned_bases: base models of these rows that have not learned their own tasks.
-        base_works: True if the base model alone has the score of a seed that succeeds.
-    """
-    if voided:
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is known of one cell: the rows, and the set that contains the best."""
+
+    rows: Sequence[SentenceRow]
+    best: Sequence[str]
+    leader: str | None
+    more_seeds: int | None
+    floor: Floor
+    voided: bool = False
+    unlearned_bases: int = 0
+    by_metric: MetricOrder | None = None
+
+    @property
+    def candidates(self) -> list[SentenceRow]:
+        """The rows that can be the best."""
+        return [row for row in self.rows if row.is_candidate]
+
+    @property
+    def seeds(self) -> int:
+        """The fewest trained seeds of a candidate."""
+        return min((row.failing.seeds for row in self.candidates), default=0)
+
+
+def cell_sentence(finding: Finding) -> str:
+    """Return the finding at one budget, fit to be pasted into a paper."""
+    if finding.voided:
         return VOIDED
-    names = RowNames(rows)
-    if _all_fail(rows):
-        found = [_nothing_works(rows, names, chance)]
-    else:
-        found = [_works(rows, names), *_order(rows, names, verdicts, best, chosen)]
-    if base_works and not unlearned_bases:  # of its own task, more is asked
-        found.insert(1, f"The base model alone works{'' if _all_fail(rows) else ', too'}.")
-    return " ".join([*found, *_unlearned(unlearned_bases)])
+    if not finding.candidates:
+        return "Only references beyond the budget have scores."
+    return " ".join(_Sentences(finding).all())
 
 
-def named_best(rows: Sequence[SentenceRow], best: Sequence[str]) -> str | None:
+def named_best(rows: Sequence[SentenceRow], best: Sequence[str], leader: str | None) -> str | None:
     """Return the label of the row that is named the best, if any.
 
-    No row is named if it is the only one or if all seeds of all rows fail.
+    No row is named if it is the only candidate or if no candidate beats the floor.
     """
-    return best[0] if len(best) == 1 and len(rows) > 1 and not _all_fail(rows) else None
-
-
-def _best(label: str, names: RowNames, chosen: ChosenBest | None) -> str:
-    best = names.starting(f"{names.of(label)} is the best over all seeds", label)
-    if chosen is None:
-        return f"{best}."
-    return (
-        f"{best}: {percent(chosen.corrected)} ({_limits(chosen.score, chosen.level)}), corrected "
-        f"for the choice among {chosen.candidates} methods."
-    )
-
-
-def seeds_to_settle(verdicts: Sequence[Verdict], best: Sequence[str]) -> int | None:
-    """Return how many more seeds should tell which row is the best.
-
-    Each open pair among the rows that could be best is expected to be decided with this many, if
-    it can be with 64 seeds in all. None if no open pair can.
-    """
-    likely = [one.more_seeds for one in _contested(verdicts, best) if one.more_seeds is not None]
-    return max(likely, default=None)
+    candidates = [row for row in rows if row.is_candidate]
+    works = any(row.failing.ok for row in candidates)
+    is_single = len(best) == 1 and len(candidates) > 1
+    return leader if is_single and works else None
 
 
 def comparison_sentence(
@@ -117,162 +116,128 @@ def comparison_sentence(
     )
 
 
-def _all_fail(rows: Sequence[SentenceRow]) -> bool:
-    return all(row.failing.failing == row.failing.seeds for row in rows)
+class _Sentences:
+    """The sentences of one finding."""
 
+    def __init__(self, finding: Finding) -> None:
+        self._finding = finding
+        self._names = RowNames(finding.rows)
+        self._ok = {row.label: row for row in finding.candidates if row.failing.ok}
 
-def _nothing_works(rows: Sequence[SentenceRow], names: RowNames, chance: float) -> str:
-    best = max(rows, key=lambda row: row.score.mean)
-    scores = f"scores {percent(best.score.mean)}; chance is {percent(chance)}."
-    name = names.of(best.label)
-    if len(rows) == 1:
-        return names.starting(f"{name} does not work: it {scores}", best.label)
-    return f"Nothing measured works: the best, {name}, {scores}"
+    def all(self) -> Iterator[str]:
+        """Yield the sentences."""
+        finding = self._finding
+        if not self._ok:
+            yield self._nothing_works()
+        else:
+            first = self._first_label()
+            yield self._names.starting(f"{'; '.join(self._clauses())}.", first)
+            yield from self._more()
+        if finding.unlearned_bases:
+            yield "The base model has not learned its own task: adapt a better one first."
 
+    def _first_label(self) -> str:
+        return next(iter(self._leading()), next(iter(self._ok)))
 
-def _unlearned(bases: int) -> Iterator[str]:
-    if bases == 1:
-        yield "The base model has not learned its own task: adapt a better one first."
-    elif bases:
-        yield f"{bases} base models have not learned their own tasks: adapt better ones first."
+    def _leading(self) -> list[str]:
+        """Return the methods that may be the best and beat the floor, in order."""
+        best = [label for label in self._finding.best if label in self._ok]
+        return sorted(best, key=lambda label: label != self._finding.leader)
 
+    def _clauses(self) -> Iterator[str]:
+        leading = self._leading()
+        rest = [row for row in self._finding.candidates if row.label not in leading]
+        yield self._lead(leading)
+        groups = (
+            ("is behind", "are behind", [row for row in rest if row.standing == "behind"]),
+            ("fails", "fail", [row for row in rest if not row.failing.ok]),
+        )
+        for one, many, rows in groups:
+            if rows:
+                yield self._group(rows, one, many)
+        listed_rows = [row for _, _, rows in groups for row in rows]
+        partly = [row for row in rest if row not in listed_rows]
+        if partly:
+            yield f"{self._subject(partly)} fail on some seeds"
 
-def _works(rows: Sequence[SentenceRow], names: RowNames) -> str:
-    working = [row for row in rows if 2 * row.failing.failing <= row.failing.seeds]
-    never = [row for row in rows if row.failing.failing == row.failing.seeds]
-    partly = [row for row in rows if row not in working and row not in never]
-    clauses: list[str] = []
-    if working:
-        scores = [_score(row, is_first=row is working[0]) for row in working]
-        clauses.append(_clause(working, names, ("works", "work"), scores))
-    if never:
-        verbs = ("does not", "do not") if working else ("does not work", "do not work")
-        clauses.append(_clause(never, names, verbs, [percent(row.score.mean) for row in never]))
-    if partly:
-        count, *rest = [
-            f"{names.of(row.label)}{' fails' if row is partly[0] else ''} on {_of_seeds(row)}"
-            for row in partly
-        ]
-        clauses.append(listed([f"{count} seeds", *rest]))
-    first = [*working, *never, *partly][0]
-    return names.starting(f"{'; '.join(clauses)}.", first.label)
+    def _lead(self, leading: Sequence[str]) -> str:
+        rows = [self._ok[label] for label in leading]
+        if len(self._finding.candidates) == 1:
+            return f"{self._scored(rows[0])} works"
+        if not rows:
+            return "no single method is the best"
+        if self._finding.seeds < FEWEST_SEEDS and len(rows) > 1:
+            verb = "works" if len(rows) == 1 else "work"
+            seeds = counted(self._finding.seeds, "seed")
+            return f"{self._listed(rows)} {verb}, in an order that {seeds} cannot show"
+        if len(rows) == 1:
+            return f"{self._scored(rows[0])} {self._is_best()}"
+        return f"{self._listed(rows)} may each be the best"
 
+    def _is_best(self) -> str:
+        order = self._finding.by_metric
+        if len(self._finding.best) > 1:  # the others fail on every seed that was run
+            return "works"
+        if order is None:
+            return "is the best"
+        where = "" if order.covers_items else " on these items"
+        return f"is the best by {metric_in_sentence(order.metric)}{where}"
 
-def _clause(
-    rows: Sequence[SentenceRow], names: RowNames, verbs: tuple[str, str], scores: Sequence[str]
-) -> str:
-    """Return "a (90 %) and b (80 %) work", with a range for many scores."""
-    verb = verbs[len(rows) > 1]
-    who = [names.of(row.label) for row in rows]
-    if len({*scores}) == 1:
-        return f"{listed(who)} {verb} ({scores[0]})"
-    if len(rows) <= MOST_SCORED:
-        each = [f"{name} ({score})" for name, score in zip(who, scores, strict=True)]
-        return f"{listed(each)} {verb}"
-    means = [row.score.mean for row in rows]
-    subject = listed(who) if len(who) <= MOST_LISTED else f"{len(who)} methods"
-    return f"{subject} {verb} ({100 * min(means):.1f} to {percent(max(means))})"
+    def _group(self, rows: Sequence[SentenceRow], one: str, many: str) -> str:
+        return f"{self._subject(rows)} {one if len(rows) == 1 else many}"
 
+    def _subject(self, rows: Sequence[SentenceRow]) -> str:
+        figures = [self._figure(row) for row in rows]
+        if len(rows) > MOST_NAMED:
+            return f"{len(rows)} methods ({self._range(rows)})"
+        if len(rows) > 1 and len({*figures}) == 1:
+            return f"{listed([self._names.of(row.label) for row in rows])} ({figures[0]})"
+        return listed([self._scored(row) for row in rows])
 
-def _score(row: SentenceRow, *, is_first: bool) -> str:
-    """Return a score with its interval, whose level only the first one states."""
-    limits = f"{100 * row.score.low:.1f} to {100 * row.score.high:.1f}"
-    if is_first:
-        limits = _limits(row.score, row.score.level)
-    failed = f"; {_of_seeds(row)} seeds failed" if row.failing.failing else ""
-    return f"{percent(row.score.mean)}, {limits}{failed}"
+    def _range(self, rows: Sequence[SentenceRow]) -> str:
+        ordered = sorted(rows, key=lambda row: row.score.mean)
+        return f"{self._figure(ordered[0])} to {self._figure(ordered[-1])}"
 
+    def _listed(self, rows: Sequence[SentenceRow]) -> str:
+        if len(rows) > MOST_LEADING:
+            return f"{self._scored(rows[0])} and {len(rows) - 1} others"
+        return listed([self._scored(row) for row in rows])
 
-def _limits(score: Interval, level: float) -> str:
-    return f"{100 * level:.0f} % interval {100 * score.low:.1f} to {100 * score.high:.1f}"
+    def _scored(self, row: SentenceRow) -> str:
+        figure = self._figure(row)
+        if row.failing.failing and row.failing.ok:
+            figure += f", {row.failing.ok} of {row.failing.seeds} seeds ok"
+        return f"{self._names.of(row.label)} ({figure})"
 
+    def _figure(self, row: SentenceRow) -> str:
+        order = self._finding.by_metric
+        if order is not None:
+            mean = next((one.mean for one in order.rows if one.label == row.label), None)
+            if mean is not None:
+                return metric_figure(order.metric, mean)
+        return percent(row.score.mean)
 
-def _of_seeds(row: SentenceRow) -> str:
-    return f"{row.failing.failing} of {row.failing.seeds}"
+    def _more(self) -> Iterator[str]:
+        """Yield what more seeds would settle, if anything is open."""
+        finding = self._finding
+        leading = self._leading()
+        if len(leading) < 2:
+            return
+        if finding.seeds < LEAST_SEEDS:
+            yield f"Run {FEWEST_SEEDS} seeds of each to compare them."
+        elif finding.more_seeds is None:
+            yield "More seeds are not expected to tell them apart."
+        else:
+            yield f"{counted(finding.more_seeds, 'more seed')} of each should tell."
 
+    def _nothing_works(self) -> str:
+        finding = self._finding
+        best = max(finding.candidates, key=lambda row: row.score.mean)
+        floor = f"the floor is {percent(finding.floor.accuracy)} ({FLOORS[finding.floor.kind]})"
+        name = self._scored_plain(best)
+        if len(finding.candidates) == 1:
+            return self._names.starting(f"{name} does not work; {floor}.", best.label)
+        return f"Nothing works: the best, {name}, does not beat the floor; {floor}."
 
-def _order(
-    rows: Sequence[SentenceRow],
-    names: RowNames,
-    verdicts: Sequence[Verdict],
-    best: Sequence[str],
-    chosen: ChosenBest | None,
-) -> Iterator[str]:
-    working = [row.label for row in rows if row.failing.failing < row.failing.seeds]
-    if (label := named_best(rows, best)) is not None:
-        yield _best(label, names, chosen)
-    among = [
-        one
-        for one in verdicts
-        if one.successful is not None and one.successful.finding in ("better", "worse")
-    ]
-    yield from _better_among(among, names, working)
-    yield from _not_known(_contested(verdicts, best), names, candidates=len(rows))
-
-
-def _better_among(
-    among: Sequence[Verdict], names: RowNames, working: Sequence[str]
-) -> Iterator[str]:
-    pairs = [
-        (one.pair.first, one.pair.second)
-        if one.successful is not None and one.successful.finding == "better"
-        else (one.pair.second, one.pair.first)
-        for one in among
-        if one.pair.first in working and one.pair.second in working
-    ]
-    if not pairs:
-        return
-    worse: dict[str, list[str]] = {}
-    for better, other in pairs[:MOST_NAMED]:
-        worse.setdefault(better, []).append(names.of(other))
-    orders = [f"{names.of(one)} is better than {listed(others)}" for one, others in worse.items()]
-    rest = len(pairs) - MOST_NAMED
-    more = f"; {counted(rest, 'more pair')} {'differs' if rest == 1 else 'differ'}"
-    yield f"Among seeds that do not fail, {', and '.join(orders)}{more if rest > 0 else ''}."
-
-
-def _not_known(contested: Sequence[Verdict], names: RowNames, *, candidates: int) -> Iterator[str]:
-    """Yield a sentence on the best method and the seeds to find it."""
-    if not contested:
-        return
-    labels = [*dict.fromkeys(name for one in contested for name in _labels(one))]
-    seeds = min(one.pair.seeds for one in contested)
-    if len(labels) == 2:
-        which = f"which of {listed([names.of(label) for label in labels])} is better"
-    elif len(labels) <= MOST_NAMED:
-        which = f"which of {listed([names.of(label) for label in labels])} is the best"
-    elif len(labels) == candidates:
-        which = "which method is the best"
-    else:
-        which = f"which of {len(labels)} methods is the best"
-    yield (
-        f"With {counted(seeds, 'seed')}, it remains open {which} over all seeds; "
-        f"{_settled(contested)}."
-    )
-
-
-def _contested(verdicts: Sequence[Verdict], best: Sequence[str]) -> list[Verdict]:
-    """Return the open pairs among the rows that could be best."""
-    return [
-        one
-        for one in verdicts
-        if one.finding == "not_known" and one.pair.first in best and one.pair.second in best
-    ]
-
-
-def _labels(verdict: Verdict) -> tuple[str, str]:
-    return verdict.pair.first, verdict.pair.second
-
-
-def _settled(contested: Sequence[Verdict]) -> str:
-    lows = [one.more_seeds_low for one in contested if one.more_seeds_low is not None]
-    if not lows:
-        return f"{MOST_SEEDS} are not expected to settle it"
-    highs = [one.more_seeds_high for one in contested if one.more_seeds is not None]
-    numbers = [high for high in highs if high is not None]
-    some = "it" if len(lows) == len(contested) else "part of it"
-    least = min(lows)
-    if len(numbers) < len(highs):
-        return f"at least {least} more should settle {some}"
-    most = max(numbers)
-    return f"{least if least == most else f'{least} to {most}'} more should settle {some}"
+    def _scored_plain(self, row: SentenceRow) -> str:
+        return f"{self._names.of(row.label)} ({self._figure(row)})"

@@ -34,7 +34,7 @@ def write_checkpoint(
     }
     # One entry, because safetensors writes several in an order that differs from run to run.
     metadata = {"adaptlab": json.dumps(description, sort_keys=True)}
-    save_file({name: t.cpu().contiguous() for name, t in tensors.items()}, path, metadata)
+    save_file(each_alone(tensors), path, metadata)
     return CheckpointWritten(
         path=path,
         checkpoint=Checkpoint(
@@ -45,6 +45,22 @@ def write_checkpoint(
             tensors={name: tuple(t.shape) for name, t in tensors.items()},
         ),
     )
+
+
+def each_alone(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors on the CPU, none of which shares memory with another.
+
+    The file format refuses several views of one array, such as a matrix that the sites of a fused
+    module share.
+    """
+    alone: dict[str, Tensor] = {}
+    taken: set[int] = set()
+    for name, tensor in tensors.items():
+        whole = tensor.detach().cpu().contiguous()
+        storage = whole.untyped_storage().data_ptr()
+        alone[name] = whole.clone() if storage in taken else whole
+        taken.add(storage)
+    return alone
 
 
 def read_tensors(path: Path, expected: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:

@@ -1,7 +1,8 @@
 """C kernels for operations that torch does in several passes on a CPU.
 
 They are used if requested and if the machine has a C compiler; results record that as `compiled`.
-Without them torch computes everything, to the same accuracy.
+Without a compiler torch computes everything, to the same accuracy but not to the same last bits. So
+a compilation that fails is never passed over: the run ends, and the next one compiles again.
 """
 
 import ctypes
@@ -9,8 +10,7 @@ import platform
 import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from adaptlab.c_compiler import c_compiler
+from adaptlab.errors import KernelsMissing
 
 FOLDER = Path(__file__).parent
 FLAGS = (
@@ -30,7 +31,7 @@ SOURCES = {
     torch.bfloat16: ("kernels.c",),
 }
 ROWS_A_BLOCK = 64  # rows per partial sum of the gradients of a norm's weights
-COMPILE_SECONDS = 60
+COMPILE_SECONDS = 300  # they take two on a quiet machine
 OPENMP = ("libgomp", "libomp", "libiomp")
 _MAPS = Path("/proc/self/maps")
 
@@ -153,9 +154,15 @@ class Kernels:
 
 @dataclass
 class _Process:
-    """The compiler of this process; None if torch computes everything."""
+    """The compiler of this process, and its kernels.
+
+    Without a compiler torch computes everything.
+    """
 
     compiler: str | None = None
+    made: dict[tuple[str, torch.dtype], Kernels] = field(
+        default_factory=dict[tuple[str, torch.dtype], Kernels]
+    )
 
 
 _PROCESS = _Process()
@@ -166,10 +173,14 @@ def compile_kernels() -> bool:
 
     Those for float32 take about two seconds; others are compiled when first asked for. Without a
     compiler, or if the library brings a second thread pool, torch computes everything as before.
+
+    Raises:
+        KernelsMissing: the compiler fails.
     """
     compiler = c_compiler()
-    if compiler is None or not _MAPS.exists() or _made(compiler, torch.float32) is None:
+    if compiler is None or not _MAPS.exists():
         return False
+    _made(compiler, torch.float32)
     if _thread_pools() != 1:  # a second one would compete with torch's for the processors
         return False
     _PROCESS.compiler = compiler
@@ -200,13 +211,33 @@ def _kernels_of(dtype: torch.dtype) -> Kernels | None:
     return _made(_PROCESS.compiler, dtype)
 
 
-@cache  # a process compiles once, and does not try again
-def _made(compiler: str, dtype: torch.dtype) -> Kernels | None:
-    try:
-        with tempfile.TemporaryDirectory(prefix="adaptlab-kernels-") as folder:
-            return Kernels(_compiled(compiler, dtype, Path(folder)))
-    except (OSError, subprocess.SubprocessError):
-        return None
+def _made(compiler: str, dtype: torch.dtype) -> Kernels:
+    """Return the kernels of this process, compiled when first asked for.
+
+    Raises:
+        KernelsMissing: the compiler fails twice.
+    """
+    key = compiler, dtype
+    for last in (False, True):
+        if key in _PROCESS.made:
+            break
+        try:
+            with tempfile.TemporaryDirectory(prefix="adaptlab-kernels-") as folder:
+                _PROCESS.made[key] = Kernels(_compiled(compiler, dtype, Path(folder)))
+        except (OSError, subprocess.SubprocessError) as error:
+            if last:
+                raise KernelsMissing(_why(compiler, error)) from error
+    return _PROCESS.made[key]
+
+
+def _why(compiler: str, error: Exception) -> str:
+    output = error.stderr if isinstance(error, subprocess.CalledProcessError) else b""
+    told = (output or b"").decode(errors="replace").strip().split("\n", 1)[0] or str(error)
+    return (
+        f"The kernels for training on a CPU could not be compiled by {compiler}: {told[:500]}. "
+        "Without them torch computes other last bits, and more slowly. Make room for temporary "
+        "files or mend the compiler; ADAPTLAB_COMPILE=off trains without kernels."
+    )
 
 
 def _compiled(compiler: str, dtype: torch.dtype, folder: Path) -> ctypes.CDLL:

@@ -10,12 +10,12 @@ from adaptlab.plugins.dataset import RecordsReference, WordList, read_words
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.specs.resolved import Resolved, datasets_of, tasks_of
 from adaptlab.text.chat import PLAIN_TEMPLATE, ChatTemplate, read_chat_template
+from adaptlab.text.folder_tokeniser import TOKENISER_FILES, folder_tokeniser
 from adaptlab.text.source import TextSource
-from adaptlab.text.tokeniser import FILE, ByteTokeniser, Tokeniser, end_token, read_tokeniser
+from adaptlab.text.tokeniser import FILE, ByteTokeniser, Tokeniser
 from adaptlab.weights.model_folder import (
     CHAT_FILES,
-    read_chat_file,
-    read_config,
+    read_text_file,
     read_tokeniser_file,
 )
 from adaptlab.weights.placed_folder import PlacedFolder
@@ -74,7 +74,7 @@ def _chat_template(folder: PlacedFolder | None) -> ChatTemplate:
             f"The folder {folder.name} has {added[0]}, which was not there when the model was "
             "imported, or was not read then. Import it again under another name."
         )
-    files = {name: read_chat_file(folder.path, name, folder.within) for name in sorted(present)}
+    files = {name: read_text_file(folder.path, name, folder.within) for name in sorted(present)}
     return read_chat_template(files)
 
 
@@ -87,13 +87,17 @@ def _tokeniser(spec: Resolved, folder: PlacedFolder | None) -> Tokeniser:
     if folder is None:
         return ByteTokeniser()
     # That the folder has not changed is checked with its weights.
-    content, config = (
-        read(folder.path, folder.within) for read in (read_tokeniser_file, read_config)
-    )
-    tokeniser = read_tokeniser(content, end_token(config))
-    if tokeniser.vocabulary > (available := spec.family.shape().vocabulary):
-        raise BadModelFolder(
-            f"{FILE} of the folder {folder.name} has {tokeniser.vocabulary:,} tokens, and the "
-            f"model {available:,}. Put the model's own tokeniser there."
-        )
-    return tokeniser
+    return folder_tokeniser(tokeniser_files(folder), spec.family.shape().vocabulary)
+
+
+def tokeniser_files(folder: PlacedFolder) -> dict[str, bytes]:
+    """Return the files that decide tokens, those that the import read.
+
+    Raises:
+        BadModelFolder: one is missing or cannot be read.
+    """
+    imported = {file.name for file in folder.files}
+    files = {FILE: read_tokeniser_file(folder.path, folder.within)}
+    for name in imported.intersection(TOKENISER_FILES) - {FILE}:
+        files[name] = read_text_file(folder.path, name, folder.within)
+    return files

@@ -7,7 +7,10 @@ from torch import Tensor
 
 from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
 from adaptlab.engine.base_weights import BaseWeights, checked_folder
+from adaptlab.engine.datasets import tokeniser_files
 from adaptlab.engine.huggingface import load_checked
+from adaptlab.engine.library_comparison import check_against_library
+from adaptlab.engine.library_tokeniser import check_tokeniser
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.plugins import ENGINE_FAMILIES
@@ -16,6 +19,7 @@ from adaptlab.errors import BadAdapter, BadModelFolder
 from adaptlab.exchange.adapter_folder import PlacedAdapter
 from adaptlab.exchange.peft_adapter import imported_adapter
 from adaptlab.measurements.results import ReplicateResult
+from adaptlab.text.tokeniser import FILE as TOKENISER
 from adaptlab.weights.placed_folder import PlacedFolder
 
 AS_FOUND = ReplicateResult(
@@ -38,8 +42,8 @@ def imported_model(plan: Plan, folder: PlacedFolder | None, memory_bytes: int | 
     """Return the model in `folder`, with weights [1, ...] as if trained.
 
     Raises:
-        BadModelFolder: if weights are not finite, or the folder has changed since the job was
-            created.
+        BadModelFolder: if weights are not finite, the folder has changed since the job was
+            created, or `transformers` computes other logits or reads texts otherwise.
         OutOfMemory: the model is larger than `memory_bytes`, or than the memory if that is None.
     """
     if folder is None:
@@ -50,6 +54,10 @@ def imported_model(plan: Plan, folder: PlacedFolder | None, memory_bytes: int | 
     published = load_checked(checked, plan.dtype, plan.device)
     weights = {name: tensor.unsqueeze(0) for name, tensor in published.tensors.items()}
     _try_out(plan, weights)
+    with torch.no_grad():
+        check_against_library(checked)
+    if any(file.name == TOKENISER for file in folder.files):
+        check_tokeniser(tokeniser_files(folder), plan.shape.vocabulary)
     return Model(plan, {}, weights)
 
 

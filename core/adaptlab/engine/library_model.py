@@ -18,9 +18,10 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from adaptlab.engine import grouped, recomputing
+from adaptlab.engine import grouped, library_rotary, recomputing
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.lanes import MOST_LANES
+from adaptlab.engine.library_comparison import library_config, library_module
 from adaptlab.engine.library_pass import Pass
 from adaptlab.engine.library_positions import Positions
 from adaptlab.engine.plugins import PatternRecorder
@@ -58,6 +59,14 @@ class LibraryModel:
         self._normed = frozenset(self._bind(self._checked()))
         if self._image is not None:
             self._module.base_model.embeddings.forward = self._patched
+        for module in self._module.modules():
+            if library_rotary.depends_on_length(module):
+                module.forward = partial(self._turns, module)
+
+    def _turns(
+        self, module: Any, x: Tensor, position_ids: Tensor, layer_type: str | None = None
+    ) -> tuple[Tensor, Tensor]:
+        return library_rotary.turns(module, x, position_ids, self._at.ends, layer_type)
 
     def _checked(self) -> Transformers:
         """Return the family as the module declares it.
@@ -111,6 +120,7 @@ class LibraryModel:
             kept=torch.arange(length, device=device)[rows] + positions.count,
             normed=self._normed,
             taken=taken,
+            ends=positions.count + _lengths(attached, rows, length, len(tokens), device),
         )
         self._pass = at
         try:
@@ -358,7 +368,18 @@ class LibraryModel:
         """
         start, whole = self._at.virtual, seen.expand_as(mask).clone()
         whole[..., start:, start:] = mask[..., start:, start:]
-        return whole & self._at.present[: len(mask), None, None]
+        # Behind a causal mask no answer sees padding, and one row of the mask stands for all items.
+        return whole & self._at.present[:, None, None] if self.family.is_encoder else whole
+
+
+def _lengths(
+    attached: Attachments, rows: slice, length: int, replicates: int, device: torch.device
+) -> Int[Tensor, "N"]:
+    """Return the positions that each row of the batch reads."""
+    if attached.answer_rows is None:
+        return torch.full((1,), length, device=device)
+    last = attached.answer_rows.amax(-1) + range(length)[rows].start + 1
+    return grouped.lifted(last, replicates).flatten()
 
 
 def _precision(at: Pass) -> AbstractContextManager[object]:
@@ -408,12 +429,16 @@ def _built(family: Transformers) -> Any:
     import transformers
 
     architecture: Any = getattr(transformers, family.architecture)
-    config = architecture.config_class.from_dict(dict(family.config))
+    config = library_config(architecture, family.config)
     # Of the library's ways to compute experts, this one takes every dtype.
     # A pooler is not part of what is computed here.
     options = {"add_pooling_layer": False} if family.architecture in POOLED else {}
-    module = architecture._from_config(
-        config, attn_implementation=_registered(), experts_implementation="eager", **options
+    module = library_module(
+        architecture,
+        config,
+        attn_implementation=_registered(),
+        experts_implementation="eager",
+        **options,
     )
     for embedding in module.modules():
         if isinstance(embedding, nn.Embedding):

@@ -30,7 +30,8 @@ class Pass:
     `kept` are the positions, learned ones among them, whose logits are computed. `normed` are the
     attention sublayers with a norm before them. `inputs` are those of sublayers
     that have not given their output yet, and `attended` the layers whose attention went through our
-    function. `taken` receives what attention reads of virtual tokens.
+    function. `taken` receives what attention reads of virtual tokens. `ends` are the positions that
+    are read for the answer of each row of the batch, learned ones among them.
     """
 
     weights: Mapping[str, Float[Tensor, "G ..."]]
@@ -41,6 +42,7 @@ class Pass:
     length: int
     kept: Int[Tensor, "Q"]
     normed: frozenset[str]
+    ends: Int[Tensor, "N"]
     inputs: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     attended: set[int] = field(default_factory=set[int])
     taken: dict[str, Tensor] | None = None

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from adaptlab.errors import BadAdapter
+from adaptlab.exchange.peft_targets import Targets
 from adaptlab.validation import validation_problems
 from adaptlab.wording import shortened, value_excerpt
 
@@ -35,6 +36,8 @@ class PeftMembers(BaseModel):
     task_type: Literal["CAUSAL_LM"] | None = None
     base_model_name_or_path: str | None = None
     modules_to_save: list[str] | None = None
+    layers_to_transform: int | list[int] | None = None
+    exclude_modules: str | list[str] | None = None
 
     @classmethod
     def read(cls, config: Mapping[str, object]) -> Self:
@@ -63,6 +66,18 @@ class PeftMembers(BaseModel):
         return members
 
 
+class TargetedMembers(PeftMembers):
+    """The members of a configuration that names modules."""
+
+    target_modules: str | list[str]
+
+    def targets(self) -> Targets:
+        """Return the modules that the members name."""
+        layers = self.layers_to_transform
+        numbers = [layers] if isinstance(layers, int) else layers
+        return Targets(self.target_modules, numbers or None, self.exclude_modules)
+
+
 def refuse_saved_modules(members: PeftMembers) -> None:
     """Raise `BadAdapter` if the adapter has whole modules of the base model."""
     if members.modules_to_save:
@@ -73,5 +88,8 @@ def refuse_saved_modules(members: PeftMembers) -> None:
 
 
 TARGETS_ADVICE = {"target_modules": "List the names of the adapted modules there, such as q_proj."}
-_ALWAYS_IGNORED = frozenset({"auto_mapping", "inference_mode", "peft_version", "revision"})
+_ALWAYS_IGNORED = frozenset({
+    "auto_mapping", "ensure_weight_tying", "inference_mode", "layers_pattern", "peft_version",
+    "revision",
+})  # fmt: skip
 _OTHER_TASK = "Only adapters of models that predict the next token can be imported."

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from adaptlab.errors import BadAdapter
-from adaptlab.exchange.modules import Module, PublishedModel, name_ends
+from adaptlab.exchange.modules import Module, PublishedModel
 from adaptlab.exchange.peft_members import ADAPTER_CONFIG, ADAPTER_WEIGHTS
+from adaptlab.exchange.peft_targets import Targets
 from adaptlab.exchange.plugins import Numbers
 from adaptlab.wording import shortened
 
@@ -40,7 +41,7 @@ def adapted_modules(
     model: PublishedModel,
     tensors: Mapping[str, Numbers],
     kinds: Collection[str],
-    targets: Iterable[str],
+    targets: "Targets",
 ) -> tuple[AdaptedModule, ...]:
     """Return the modules that have tensors of these kinds, in forward order.
 
@@ -67,17 +68,16 @@ def adapted_modules(
     )
 
 
-def check_targeted(modules: Iterable[str], targets: Iterable[str]) -> None:
+def check_targeted(modules: Iterable[str], targets: "Targets") -> None:
     """Raise `BadAdapter` for a module that is not among the targets.
 
     PEFT would ignore its tensors.
     """
-    ends = frozenset(targets)
     for module in modules:
-        if ends.isdisjoint(name_ends(module)):
+        if (member := targets.member_without(module)) is not None:
             raise BadAdapter(
-                f"{ADAPTER_WEIGHTS} adapts {module}, which target_modules of {ADAPTER_CONFIG} does "
-                "not name. Add it there if it belongs to the adapter."
+                f"{ADAPTER_WEIGHTS} adapts {module}, which {member} of {ADAPTER_CONFIG} leaves "
+                "out, so that PEFT ignores its tensors. Correct it if they belong to the adapter."
             )
 
 

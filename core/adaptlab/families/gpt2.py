@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.decoder import DecoderLayout, heads_problems
@@ -11,6 +11,19 @@ from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.values import AUTO, Auto
 from adaptlab.weights.huggingface import PublishedConfig, PublishedFamily, PublishedTensor
+
+_ALIASES = {
+    "hidden_size": "n_embd",
+    "max_position_embeddings": "n_positions",
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
+}
+"""Members under the names of other architectures. In `transformers` they win over GPT-2's own."""
+_PLAIN_ATTENTION: Mapping[str, bool] = {
+    "scale_attn_weights": True,
+    "scale_attn_by_inverse_layer_idx": False,
+}
+_GELU = ("gelu_new", "gelu_pytorch_tanh")
 
 
 class _Config(PublishedConfig):
@@ -28,6 +41,12 @@ class _Config(PublishedConfig):
     scale_attn_weights: Literal[True] = True
     scale_attn_by_inverse_layer_idx: Literal[False] = False
     add_cross_attention: Literal[False] = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_own_names(cls, config: dict[str, object]) -> dict[str, object]:
+        aliased = {own: config[other] for other, own in _ALIASES.items() if other in config}
+        return {**config, **aliased}
 
 
 @FAMILIES.register("gpt2")
@@ -84,6 +103,24 @@ class GPT2(PublishedFamily):
             vocabulary=self.vocabulary,
             tied_head=self.tied_head,
         ).shape()
+
+    @classmethod
+    def computes(cls, config: Mapping[str, object]) -> bool:
+        has_plain_attention = all(
+            config.get(name, value) == value for name, value in _PLAIN_ATTENTION.items()
+        )
+        return has_plain_attention and config.get("activation_function", _GELU[0]) in _GELU
+
+    def library_members(self) -> dict[str, object]:
+        return {
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "hidden_size": self.width,
+            "vocab_size": self.vocabulary,
+            "max_position_embeddings": self.context,
+            "layer_norm_epsilon": self.norm_epsilon,
+            "tie_word_embeddings": self.tied_head,
+        }
 
     @classmethod
     def from_published(

@@ -3,6 +3,7 @@
 These are Mistral, Qwen2 and SmolLM.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self, cast
 
@@ -16,6 +17,9 @@ from adaptlab.values import AUTO, Auto, Value
 from adaptlab.weights.huggingface import PublishedConfig, PublishedFamily, PublishedTensor
 
 AttentionBiases = Literal["none", "qkv", "qkvo"]
+LIBRARY_ROPE = ("dynamic", "longrope", "yarn")
+"""Kinds of rotary positions that the library computes and our decoder does not."""
+PARTIAL, ORIGINAL = "partial_rotary_factor", "original_max_position_embeddings"
 
 BIASED: dict[AttentionBiases, tuple[str, ...]] = {
     "none": (),
@@ -155,6 +159,39 @@ class Llama(PublishedFamily):
             tied_head=self.tied_head,
         ).shape()
 
+    def rotary_frequencies(self) -> tuple[float, ...]:
+        size, scaling = self.head_size, self.rotary_scaling
+        assert isinstance(size, int)
+        plain = tuple(self.rotary_base ** (-pair / size) for pair in range(0, size, 2))
+        if scaling is None:
+            return plain
+        if isinstance(scaling, Llama3Scaling):
+            return tuple(_llama3(frequency, scaling) for frequency in plain)
+        return tuple(frequency / scaling.factor for frequency in plain)
+
+    @classmethod
+    def computes(cls, config: Mapping[str, object]) -> bool:
+        rope = rope_of(config)
+        if not isinstance(rope, dict):
+            return True
+        members = cast("dict[str, object]", rope)
+        is_whole = members.get(PARTIAL) in (None, 1)
+        is_ours = members["rope_type"] not in LIBRARY_ROPE and is_whole
+        return is_ours and config.get("hidden_act", "silu") == "silu"
+
+    def library_members(self) -> dict[str, object]:
+        return {
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.key_value_heads,
+            "hidden_size": self.width,
+            "head_dim": self.head_size,
+            "intermediate_size": self.hidden,
+            "vocab_size": self.vocabulary,
+            "rms_norm_eps": self.norm_epsilon,
+            "tie_word_embeddings": self.tied_head,
+        }
+
     @classmethod
     def from_published(
         cls, architecture: str, config: Mapping[str, object], stored: Mapping[str, tuple[int, ...]]
@@ -194,12 +231,32 @@ class Llama(PublishedFamily):
         return {mine: PublishedTensor(other) for mine, other in names.items()}
 
 
+def rope_of(config: Mapping[str, object]) -> object:
+    """Return rotary positions in the form of transformers 5, as it reads them.
+
+    A `rope_scaling` that is not empty replaces all of `rope_parameters`. Members outside of both
+    complete them. Anything but an object is returned as it is, to be refused by name.
+    """
+    stated: object = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    if not isinstance(stated, dict):
+        return stated
+    rope = dict(cast("dict[str, object]", stated))
+    for name in ("rope_theta", PARTIAL):
+        if name in config and (name != PARTIAL or config[name] is not None):
+            rope.setdefault(name, config[name])
+    rope.setdefault("rope_type", rope.get("type", "default"))
+    if rope["rope_type"] == "llama3" and ORIGINAL in config:
+        rope[ORIGINAL] = config[ORIGINAL]
+    elif rope["rope_type"] == "llama3":
+        rope.setdefault(ORIGINAL, config.get("max_position_embeddings"))
+    return rope
+
+
 class _Rope(PublishedConfig):
     """Rotary positions as `config.json` describes them."""
 
     rope_type: Literal["default", "linear", "llama3"] = "default"
     rope_theta: float = 10_000.0
-    partial_rotary_factor: Literal[1] | None = None
     factor: float | None = None
     low_freq_factor: float | None = None
     high_freq_factor: float | None = None
@@ -248,18 +305,7 @@ class _Config(PublishedConfig):
     @model_validator(mode="before")
     @classmethod
     def _one_place_for_rope(cls, config: dict[str, object]) -> dict[str, object]:
-        """Return the configuration in the form of transformers 5.
-
-        Older versions have the base elsewhere and call the kind of scaling `type`.
-        """
-        parameters = config.get("rope_parameters")
-        if parameters is None:
-            base = {"rope_theta": config["rope_theta"]} if "rope_theta" in config else {}
-            parameters = base | _members(config.get("rope_scaling"))
-        rope = _members(parameters)
-        if "type" in rope:
-            rope = {"rope_type": rope["type"]} | rope
-        return {**config, "rope_parameters": rope}
+        return {**config, "rope_parameters": rope_of(config)}
 
     def attention_biases(self) -> AttentionBiases:
         """Return the parts of attention with biases."""
@@ -315,13 +361,23 @@ class _Qwen2(_Config):
         return used or self.max_position_embeddings
 
 
-def _members(value: object) -> dict[str, object]:
-    """Return the members of a JSON object, none for other values."""
-    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
-
-
 _CONFIGS: dict[str, type[_Config]] = {
     "LlamaForCausalLM": _Llama,
     "MistralForCausalLM": _Mistral,
     "Qwen2ForCausalLM": _Qwen2,
 }
+
+
+def _llama3(frequency: float, scaling: Llama3Scaling) -> float:
+    """Scale a frequency down if its period exceeds the original context.
+
+    Between `low` and `high` turns within that context, it is interpolated (Llama 3.1).
+    """
+    low, high = scaling.low_frequency_factor, scaling.high_frequency_factor
+    turns = scaling.original_context * frequency / (2 * math.pi)  # within the original context
+    if turns > high:
+        return frequency
+    if turns < low:
+        return frequency / scaling.factor
+    kept = (turns - low) / (high - low)
+    return (1 - kept) * frequency / scaling.factor + kept * frequency

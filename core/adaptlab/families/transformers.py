@@ -66,7 +66,7 @@ HEADS_OF_ENCODERS: Mapping[str, str] = {
 }
 """The library's names of the heads of encoders that fill in masks."""
 OUR_DECODERS = (*GPT2.architectures, *Llama.architectures)
-"""Architectures that are imported as families of their own; here too, for comparison."""
+"""Architectures with families of their own; here for the models that these do not compute."""
 TIED_BY_DEFAULT: tuple[Architecture, ...] = (
     "BertForMaskedLM", "DistilBertForMaskedLM", "GPT2LMHeadModel", "Gemma2ForCausalLM",
     "Gemma3ForCausalLM", "ModernBertForMaskedLM", "OPTForCausalLM", "RobertaForMaskedLM",
@@ -77,6 +77,18 @@ SCALED_EMBEDDINGS: tuple[Architecture, ...] = ("Gemma2ForCausalLM", "Gemma3ForCa
 """Architectures whose embeddings are multiplied by the root of the width."""
 CENTRED_AT_ZERO: tuple[Architecture, ...] = ("Gemma2ForCausalLM", "Gemma3ForCausalLM")
 """Architectures whose norms scale by 1 + weight."""
+LIBRARY_DEFAULTS: Mapping[str, Mapping[str, int]] = {
+    "Gemma2ForCausalLM": {"head_dim": 256, "num_key_value_heads": 4},
+    "Gemma3ForCausalLM": {"head_dim": 256, "num_key_value_heads": 4},
+    "MistralForCausalLM": {"num_key_value_heads": 8},
+    "MixtralForCausalLM": {
+        "num_key_value_heads": 8, "num_local_experts": 8, "num_experts_per_tok": 2,
+    },
+    "Qwen2ForCausalLM": {"num_key_value_heads": 32},
+    "Qwen3ForCausalLM": {"head_dim": 128, "num_key_value_heads": 32},
+    "SmolLM3ForCausalLM": {"num_key_value_heads": 4},
+}  # fmt: skip
+"""The library's values of absent members that do not follow from other members."""
 
 Shape = Annotated[tuple[PositiveInt, ...], Field(min_length=1, max_length=4)]
 
@@ -115,6 +127,7 @@ class Transformers(PublishedFamily):
     architectures: ClassVar[tuple[str, ...]] = tuple(
         name for name in get_args(Architecture) if name not in OUR_DECODERS
     )
+    stands_in: ClassVar[tuple[str, ...]] = OUR_DECODERS
     prefix: ClassVar[str] = ""
     buffers: ClassVar[tuple[str, ...]] = (
         ".rotary_emb.inv_freq", ".attention.bias", ".attention.masked_bias",
@@ -358,7 +371,7 @@ def _dimensions(architecture: str, config: Mapping[str, object]) -> Dimensions:
         kind = ImageDimensions
     elif is_encoder(architecture):
         kind = EncoderDimensions if architecture in WITHOUT_HEAD else FillingDimensions
-    return kind.model_validate(config)
+    return kind.model_validate({**LIBRARY_DEFAULTS.get(architecture, {}), **config})
 
 
 def is_encoder(architecture: str) -> bool:

@@ -27,7 +27,7 @@ class ContextPositions(Method, ABC):
     size_knob: ClassVar[str | None] = "length"
     restriction: ClassVar[str] = (
         "in every layer it can only mix a few learned vectors into what attention gathers, a bias "
-        "of low rank, so that rank, depth and size may be too small"
+        "of low rank"
     )
 
     length: int | Auto = Field(default=AUTO)

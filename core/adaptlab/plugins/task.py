@@ -52,6 +52,10 @@ class Task(Value, ABC):
     def chance(self) -> float:
         """Return the exact-match accuracy of uniform guessing of answer tokens."""
 
+    def constant_answer(self) -> float:
+        """Return the accuracy of the best constant answer, 0 if unknown."""
+        return 0.0
+
     def classes(self) -> int | None:
         """Return the number of classes among which a trained head chooses.
 

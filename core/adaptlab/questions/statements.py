@@ -24,9 +24,10 @@ LogEvidence = Callable[[float], float]
 
 
 class Statement(Value):
-    """A claim about means over all seeds and items.
+    """A claim about typical seeds, on all items.
 
-    `first` exceeds `second` by more than `by`, or scores above or below `by`.
+    A seed of `first` exceeds one of `second` by more than `by` more often than not, or a typical
+    seed scores above or below `by`.
     """
 
     kind: Kind
@@ -70,14 +71,15 @@ def rule_of(question: QuestionSpec, methods: int, tables: int) -> Rule:
     """Return the rule of a table with this number of methods.
 
     The error is divided by the number of statements that can be false at once, so that with the
-    confidence of the question none of them is ever shown. `best` and `order` compare each ordered
+    confidence of the question none of them is ever shown. `best` loses the best method only if
+    another falsely exceeds it, or is falsely within the margin of it. `order` compares each ordered
     pair: of two equal methods, neither exceeds the other. The other questions compare each method
     with the reference, in both directions; `works` compares it with chance as well. Statements that
     differ by the margin alone do not count twice: the evidence for the stronger one is smaller, so
     the weakest false one bounds them all.
     """
     others = methods - 1
-    both_ways = {"best": methods * others, "order": methods * others, "works": 4 * others}
+    both_ways = {"best": 2 * others, "order": methods * others, "works": 4 * others}
     statements = both_ways.get(str(question.decide), 2 * others)
     error = (1 - question.confidence) / tables / max(1, statements)
     return Rule(threshold=1 / ((1 - OF_ITEMS) * error), item_tail=OF_ITEMS * error)

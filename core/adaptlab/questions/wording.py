@@ -152,7 +152,7 @@ def _best(goals: Goals, scored: Mapping[str, str], level: str, count: str, margi
     if len(goals.left) == 1 and not goals.goals:
         rest = listed([scored[label] for label in out])
         return (
-            f"{starting(scored[leader], leader)} is the best: over all seeds, it scores more than "
+            f"{starting(scored[leader], leader)} is the best: its seeds usually beat those of "
             f"{rest} ({level}, {count})."
         )
     leader = goals.goals[0].methods[0]
@@ -161,7 +161,7 @@ def _best(goals: Goals, scored: Mapping[str, str], level: str, count: str, margi
     exceeds = f"{listed([scored[label] for label in near])} {does} not exceed"
     if not goals.open:
         return (
-            f"{starting(scored[leader], leader)} is the best to within {margin}: over all seeds, "
+            f"{starting(scored[leader], leader)} is the best to within {margin}: "
             f"{exceeds} it by more ({level}, {count})."
         )
     named = [leader, *(goal.methods[1] for goal in goals.open)]
@@ -185,8 +185,8 @@ def _order(goals: Goals, ranked: Sequence[str], scored: Mapping[str, str]) -> st
     }
     if all(pair in strict for pair in pairwise(ranked)):
         chain = ", then ".join(scored[label] for label in ranked)
-        return f"The order is {chain}: over all seeds, each scores more than the next"
-    return f"Over all seeds, {'; '.join(_way(way) for way in ways)}"
+        return f"The order is {chain}: seeds of each usually beat those of the next"
+    return f"For most seeds, {'; '.join(_way(way) for way in ways)}"
 
 
 def _of_reference(question: QuestionSpec, goals: Goals, scored: Mapping[str, str]) -> str:
@@ -207,7 +207,7 @@ def _of_reference(question: QuestionSpec, goals: Goals, scored: Mapping[str, str
         for labels, words in ((yes, says), (no, denies))
         if labels
     ]
-    return f"Over all seeds, {'; '.join(clauses)}"
+    return f"For most seeds, {'; '.join(clauses)}"
 
 
 def _open(goals: Sequence[Goal], limit: int) -> list[str]:

@@ -105,6 +105,7 @@ def _text(place: int, field: str, value: object) -> str:
     """
     if is_meant_as_conversation(value):
         return _conversation(place, field, cast("list[object]", value))
+    value = first_answer(value)
     match value:
         case str():
             _check_text(place, field, value)
@@ -126,6 +127,18 @@ def _text(place: int, field: str, value: object) -> str:
         "Give a text, a number, true or false, or a list of messages with role and content; an "
         "empty text where there is no value.",
     )
+
+
+def first_answer(given: object) -> object:
+    """Return the first of the answers of SQuAD, another value as it is.
+
+    They are an object with the lists `text` and `answer_start`. Without an answer it is empty.
+    """
+    if not isinstance(given, dict):
+        return given
+    members = cast("dict[str, object]", given)
+    texts = members.get("text") if members.keys() == {"text", "answer_start"} else None
+    return next(iter(cast("list[object]", texts)), "") if isinstance(texts, list) else members
 
 
 def _conversation(place: int, field: str, value: list[object]) -> str:

@@ -21,6 +21,13 @@ TOOLS = (
 )
 EXAMPLE = '{"role": "user", "content": "…"}'
 
+SHARED_MEMBERS = ("from", "value")
+SHARED_ROLES: Mapping[str, str] = {
+    "human": "user", "user": "user", "gpt": "assistant", "chatgpt": "assistant",
+    "assistant": "assistant", "system": "system",
+}  # fmt: skip
+"""Roles of the form ShareGPT, in which messages have `from` and `value`."""
+
 _START = '[{"role":"'
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -53,7 +60,10 @@ def is_meant_as_conversation(value: object) -> bool:
     if not isinstance(value, list):
         return False
     first = next(iter(cast("list[object]", value)), None)
-    return isinstance(first, dict) and any(member in first for member in MEMBERS)
+    return isinstance(first, dict) and (
+        any(member in first for member in MEMBERS)
+        or all(member in first for member in SHARED_MEMBERS)
+    )
 
 
 def conversation(value: Sequence[object]) -> tuple[Message, ...]:
@@ -116,7 +126,7 @@ def _message(number: int, value: object) -> Message:
     if not isinstance(value, dict):
         what = f"has a message {number} that is not an object"
         raise NotAConversation("wrong_message", what, f"Write every message as {EXAMPLE}.")
-    members = cast("Mapping[str, Any]", value)
+    members = _of_shared(cast("Mapping[str, Any]", value))
     others = [name for name in members if name not in MEMBERS]
     missing = [name for name in MEMBERS if name not in members]
     if others:
@@ -140,6 +150,16 @@ def _message(number: int, value: object) -> Message:
             "Write what is said as one text, or leave the message out.",
         )
     return Message(role, content)
+
+
+def _of_shared(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message of ShareGPT with our members; others as they are."""
+    if not all(member in message for member in SHARED_MEMBERS) or "role" in message:
+        return message
+    rest = {name: value for name, value in message.items() if name not in SHARED_MEMBERS}
+    role = message["from"]
+    known = SHARED_ROLES.get(role, role) if isinstance(role, str) else role
+    return {"role": known, "content": message["value"], **rest}
 
 
 def _turns(messages: Sequence[Message]) -> Iterator[str]:

@@ -9,8 +9,12 @@ from adaptlab.records.buckets import BUCKETS
 from adaptlab.records.record import MOST_FIELDS, FieldName
 from adaptlab.values import Name, Value
 
-MOST_VALUES = 64
-"""The most different values of a field that are counted one by one."""
+MOST_WORDS = 64
+"""The most labels with a word each; every word is scored for every record."""
+MOST_VALUES = 1024
+"""The most different values of a field that are counted one by one, and the most classes."""
+MOST_SIGNS = 16_384
+"""Characters of all values together above which more than `MOST_WORDS` are not counted."""
 
 
 class ValueCount(Value):
@@ -64,8 +68,9 @@ class FieldFacts(Value):
         longest: bytes of its longest value in UTF-8.
         empty: records whose value is empty or has spaces only.
         total_bytes: bytes of all its values; None for datasets of earlier versions.
-        values: its values with their counts, sorted by value; None if there are more than 64 or one
-            of them has more than 256 characters.
+        values: its values with their counts, sorted by value; None if they are texts: one has more
+            than 256 characters, there are more than 1,024, or there are more than 64 and most occur
+            once or they have more than 16,384 characters together.
         buckets: records by the bucket of their value; see `adaptlab.records.buckets`.
         conversations: figures of conversations; None if a value is another text, and for datasets
             of earlier versions.

@@ -8,7 +8,9 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.records.buckets import BUCKETS, bucket_of
 from adaptlab.records.conversations import conversation_in
 from adaptlab.records.facts import (
+    MOST_SIGNS,
     MOST_VALUES,
+    MOST_WORDS,
     ConversationFacts,
     FieldFacts,
     PictureFacts,
@@ -118,6 +120,7 @@ class _Field:
         self._longest = 0
         self._bytes = 0
         self._empty = 0
+        self._signs = 0
         self._values: Counter[str] | None = Counter()
         self._buckets = [0] * BUCKETS
         self._conversations: _Conversations | None = _Conversations()
@@ -137,14 +140,19 @@ class _Field:
             self._buckets[bucket_of(value)] += 1
             return
         self._values[value] += 1
-        if len(value) > LONGEST_VALUE or len(self._values) > MOST_VALUES:
+        if self._values[value] == 1:
+            self._signs += len(value)
+        if len(value) > LONGEST_VALUE or self._are_too_many(len(self._values)):
             self._buckets = self._all_buckets()
             self._values = None
+
+    def _are_too_many(self, values: int) -> bool:
+        return values > MOST_VALUES or (values > MOST_WORDS and self._signs > MOST_SIGNS)
 
     def facts(self, name: str) -> FieldFacts:
         """Return the facts under the name of the field."""
         counts = None
-        if self._values is not None:
+        if self._values is not None and not self._are_texts(self._values):
             ordered = sorted(self._values.items())
             counts = tuple(ValueCount(value=value, count=count) for value, count in ordered)
         return FieldFacts(
@@ -157,6 +165,10 @@ class _Field:
             conversations=self._conversations and self._conversations.facts(),
             pictures=self._pictures and self._pictures.facts(),
         )
+
+    def _are_texts(self, values: Counter[str]) -> bool:
+        """Return True if values are many and most of them occur once."""
+        return len(values) > MOST_WORDS and 2 * len(values) > values.total()
 
     def _all_buckets(self) -> list[int]:
         """Return the buckets with those of the values that are counted one by one."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.records.checking import RecordChecker
+from adaptlab.records.parquet_values import as_value, class_names
 from adaptlab.records.problems import GroupedProblems, NotARecord
 from adaptlab.records.reading import PlacedRecord
 
@@ -26,7 +27,9 @@ def read_parquet(path: Path, pointer: str = "/upload") -> Iterator[PlacedRecord]
     """Yield the records of a Parquet file with the numbers of their rows.
 
     Rows are counted from 1 and read in batches. Columns are text, also dictionary-encoded, whole
-    numbers, fractions, true and false, or lists of messages.
+    numbers, fractions, true and false, or lists of messages; whole numbers of a `ClassLabel` of the
+    library `datasets` become the names of its classes. Dates and times become ISO 8601, other
+    nested values JSON, and nulls empty texts.
 
     Raises:
         OSError: the file cannot be opened.
@@ -60,7 +63,11 @@ def _rows(path: Path, pointer: str, checker: RecordChecker) -> Iterator[Mapping[
             except NotARecord as error:
                 detail = f"Columns of the file: {error.what}. {error.advice}"
                 raise InvalidSpec(Problem(pointer, error.code, detail)) from error
-        columns = [_values(column) for column in batch.columns]
+        classes = class_names(batch.schema.metadata)
+        columns = [
+            [as_value(value, classes.get(name)) for value in _values(column)]
+            for name, column in zip(names, batch.columns, strict=True)
+        ]
         for values in zip(*columns, strict=True):
             yield dict(zip(names, values, strict=True))
 

@@ -2,7 +2,8 @@
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import eq
 from typing import Any, Literal, NamedTuple
 
 from adaptlab.records.checking import RecordChecker
@@ -62,6 +63,8 @@ def read_with_lines(
             yield PlacedRecord(line, record)
     if not count and not problems:
         problems.add(_no_records(checker))
+    if (swallowed := rows.wrong_names()) is not None:
+        problems.add(swallowed)
     problems.raise_any()
 
 
@@ -92,6 +95,10 @@ class _JsonRows:
 
     def __iter__(self) -> Iterator[_Row]:
         return self
+
+    def wrong_names(self) -> NotARecord | None:
+        """Return nothing: every object names its fields."""
+        return None
 
     def __next__(self) -> _Row:
         line = next(self._lines)
@@ -143,6 +150,8 @@ class _TableRows:
     def __init__(self, lines: Iterator[Line], checker: RecordChecker) -> None:
         self._lines, self._blank, self._checker = lines, BlankLines(), checker
         self._number = 0
+        self._named = 0
+        self._repeats: int | None = None
 
     def __iter__(self) -> Iterator[_Row]:
         return self
@@ -152,6 +161,7 @@ class _TableRows:
             self._begin()
         cells, fields = self._cells(), self._checker.fields
         if len(cells) == len(fields):
+            self._compare(cells, fields)
             return _Row(self._number, dict(zip(fields, cells, strict=True)))
         is_short = len(cells) < len(fields)
         what = f"the number of columns is {len(cells):,} instead of {len(fields):,}"
@@ -159,6 +169,29 @@ class _TableRows:
             what = f"{what}, without {', '.join(map(repr, fields[len(cells) :]))}"
         code = "missing_field" if is_short else "unknown_field"
         raise NotARecord(self._number, code, what, self._advice)
+
+    def _compare(self, cells: Sequence[str], fields: Sequence[str]) -> None:
+        """Remember the first row with the name of a column as its value."""
+        if any(map(eq, cells, fields)):
+            is_whole = len(fields) > 1 and tuple(cells) == tuple(fields)
+            self._repeats = self._number if is_whole and not self._repeats else self._repeats
+            self._named = self._named or self._number
+
+    def wrong_names(self) -> NotARecord | None:
+        """Return the problem of a first line without names, if any.
+
+        The first line is a record if a later one has the same value in a column, and another of its
+        names is a number or has three words.
+        """
+        fields = self._checker.fields
+        if self._repeats:
+            what = "the line repeats the names of the fields"
+            return NotARecord(self._repeats, "repeated_names", what, "Remove it.")
+        if self._named and any(_is_no_name(name) for name in fields):
+            what = f"the first line has no names of fields but values: {_shown_names(fields)}"
+            advice = "Put a line with the names of the columns before it, such as text and label."
+            return NotARecord(1, "no_names", what, advice)
+        return None
 
     _advice = ""
 
@@ -254,7 +287,21 @@ def _explained(message: str) -> tuple[str, str]:
     return f"the row is not CSV ({message})", "Put values with commas or quotes in quotes."
 
 
-_ROWS: Mapping[Form, Callable[[Iterator[Line], RecordChecker], Iterator[_Row]]] = {
+def _is_no_name(name: str) -> bool:
+    """Return True if a name looks like a value: a number, or three words."""
+    try:
+        float(name)
+    except ValueError:
+        return len(name.split()) >= 3
+    return True
+
+
+def _shown_names(names: Sequence[str]) -> str:
+    listed = ", ".join(repr(name[:40]) for name in names[:4])
+    return f"{listed} …" if len(names) > 4 else listed
+
+
+_ROWS: Mapping[Form, Callable[[Iterator[Line], RecordChecker], "_JsonRows | _TableRows"]] = {
     "csv": _CsvRows,
     "tsv": _TsvRows,
     "jsonl": _JsonRows,

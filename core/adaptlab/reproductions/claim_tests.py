@@ -40,6 +40,9 @@ from adaptlab.statistics import (
     seed_interval,
     unseen_failure_rate,
 )
+from adaptlab.statistics.counts import counts
+from adaptlab.statistics.leads import lead
+from adaptlab.statistics.samples import Sample, sample_of, shifted
 from adaptlab.values import Value
 
 LEVEL = 0.95
@@ -153,19 +156,25 @@ def _above(test: ScoreAbove, recipe: Recipe, measured: Measured) -> Decision:
     where = test.column if column == test.column else f"{test.column} against {column}"
     text = (
         f"the lead of {test.row} over {test.other} on {where} is {_points(pair.difference)} "
-        f"({percent(LEVEL, 0)} interval {100 * pair.seen_low:.1f} to {_points(pair.seen_high)} "
-        f"over seeds like those run; {counted(pair.seeds, 'seed')}, {pair.items:,} items each; "
+        f"({percent(LEVEL, 0)} interval {100 * pair.low:.1f} to {_points(pair.high)} "
+        f"for a typical seed; {counted(pair.seeds, 'seed')}, {pair.items:,} items each; "
         f"{_unseen(pair.seeds)}); claimed: more than {_points(test.by)}"
     )
     doubts = [*_few(pair.seeds), *_unmeasured(row, first.seeds), *_unmeasured(other, second.seeds)]
-    fails = pair.seen_high <= test.by
+    ours, theirs = shifted(sample_of(first, counts), -test.by), sample_of(second, counts)
+    fails = _is_shown(theirs, ours)
     has_room = mean_interval(second, LEVEL).low + test.by < 1  # to be so far ahead
     if fails and has_room and _trains(row, recipe, test.row, test.column):
         doubts += unrest(row, len(first.seeds))
-    is_reversed = pair.seen_high < 0
+    is_reversed = _is_shown(theirs, shifted(ours, test.by))
     return _found(
-        text, holds=pair.seen_low > test.by, fails=fails, doubts=doubts, is_reversed=is_reversed
+        text, holds=_is_shown(ours, theirs), fails=fails, doubts=doubts, is_reversed=is_reversed
     )
+
+
+def _is_shown(first: Sample, second: Sample) -> bool:
+    """Return True if seeds of the first are shown to beat the second."""
+    return lead(first, second).holds((1 - LEVEL) / 2)
 
 
 def _every_trial(test: EveryTrialAtMost, row: MeasuredRow) -> Decision:

@@ -4,7 +4,7 @@ Imports `measurements` and the wings below it.
 """
 
 from adaptlab.statistics.choice import ChosenBest, chosen_best
-from adaptlab.statistics.failing import FailingSeeds, failing_seeds
+from adaptlab.statistics.failing import FailingSeeds, Floor, failing_seeds, floor_of
 from adaptlab.statistics.intervals import (
     Interval,
     mean_interval,
@@ -12,17 +12,19 @@ from adaptlab.statistics.intervals import (
     seed_limits,
     unseen_failure_rate,
 )
-from adaptlab.statistics.pairs import PairedDifference, holm, paired_difference, sign_flip
+from adaptlab.statistics.pairs import PairedDifference, holm, paired_difference
 from adaptlab.statistics.scores import Scores, guessing_accuracy, scores_of
 
 __all__ = [
     "ChosenBest",
     "FailingSeeds",
+    "Floor",
     "Interval",
     "PairedDifference",
     "Scores",
     "chosen_best",
     "failing_seeds",
+    "floor_of",
     "guessing_accuracy",
     "holm",
     "mean_interval",
@@ -30,6 +32,5 @@ __all__ = [
     "scores_of",
     "seed_interval",
     "seed_limits",
-    "sign_flip",
     "unseen_failure_rate",
 ]

@@ -24,11 +24,12 @@ Seeds = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """Right outcomes of a method by seed and item, and all as bits."""
+    """Right outcomes of a method by seed and item, and all of them."""
 
     by_seed: "NDArray[np.int32]"
     by_item: "NDArray[np.int32]"
     words: "NDArray[np.uint64]"
+    bits: "NDArray[np.uint8]"
 
     @cached_property
     def right(self) -> int:
@@ -89,6 +90,7 @@ def counts(scores: Scores, seeds: Seeds) -> Counts:
         by_seed=bits.sum(axis=1, dtype=np.int32),
         by_item=bits.sum(axis=0, dtype=np.int32),
         words=words.view(np.uint64),
+        bits=bits,
     )
 
 

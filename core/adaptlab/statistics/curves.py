@@ -10,7 +10,8 @@ from pydantic import Field
 
 from adaptlab.statistics.counts import Between, Counting, Gap, counts
 from adaptlab.statistics.intervals import Interval, mean_interval
-from adaptlab.statistics.pairs import difference_reach, paired_difference
+from adaptlab.statistics.limits import difference_reach
+from adaptlab.statistics.pairs import paired_difference
 from adaptlab.statistics.scores import Scores
 from adaptlab.statistics.spread import Spread
 from adaptlab.values import Value
@@ -55,7 +56,7 @@ class Crossing(Value):
 class Candidate(Value):
     """The difference of a row from the reference, with its limits.
 
-    Limits are for seeds like those run.
+    Limits are those of a typical seed.
     """
 
     method: str
@@ -72,8 +73,7 @@ class Cheapest(Value):
     Cheapest means with the fewest trained parameters. `shown` is the cheapest method that is shown
     to be within the margin, `possible` the cheapest for which this is not excluded. Limits hold for
     all rows together (Bonferroni), so choosing the cheapest does not reduce the confidence `level`.
-    They concern seeds like those run: failures that no seed showed may put any row farther from the
-    reference.
+    They concern a typical seed: failures that no seed showed are the subject of the failing seeds.
     """
 
     reference: str
@@ -165,8 +165,8 @@ def _candidate(row: Scores, reference: Scores, level: float) -> Candidate:
         budget=row.budget,
         parameters=row.parameters or 0,
         difference=pair.difference,
-        low=pair.seen_low,
-        high=pair.seen_high,
+        low=pair.low,
+        high=pair.high,
     )
 
 

@@ -1,26 +1,68 @@
-"""Failing seeds: the rule of a table, their share, and an exact test."""
+"""Failing seeds: those that do not beat the floor, and their share."""
 
 import math
-from collections.abc import Sequence
-from statistics import median
-from typing import Annotated
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from adaptlab.statistics.counts import Counting, counts
 from adaptlab.statistics.distributions import beta_quantile
 from adaptlab.statistics.intervals import Fraction
 from adaptlab.statistics.scores import Scores
+from adaptlab.statistics.spread import normal_quantile
 from adaptlab.values import Value
 
-SUCCEEDS_FROM = 0.5
-"""A seed succeeds if it has this share of the gain of the best method's median seed."""
 LEAST_GAIN = 0.1
-"""A seed with less than this share of the way from chance to 1 has learned nothing, and fails."""
+"""A seed with less than this share of the way from the floor to 1 has learned nothing."""
+BY_CHANCE = 0.05
+"""The chance with which a seed at the floor is scored as one above it."""
+
+FloorKind = Literal["guessing", "constant_answer", "most_common_answer", "base_alone"]
+
+
+class Floor(Value):
+    """The best accuracy that can be had without adaptation.
+
+    `kind` names it: guessing, the best constant answer to the task, always giving the scored items'
+    most common answer, or the base model alone.
+    """
+
+    accuracy: Fraction
+    kind: FloorKind
+
+    def works_from(self, items: int) -> float:
+        """Return the accuracy from which a seed beats the floor on so many items."""
+        room = self.accuracy * (1 - self.accuracy)
+        noise = normal_quantile(BY_CHANCE) * math.sqrt(room / items)
+        return min(1.0, self.accuracy + max(noise, LEAST_GAIN * (1 - self.accuracy)))
+
+
+def floor_of(
+    chance: float,
+    majorities: Iterable[float | None],
+    alone: float | None,
+    constant: float = 0.0,
+) -> Floor:
+    """Return the floor of a table.
+
+    Args:
+        chance: the accuracy of guessing on the task.
+        majorities: the share of the most common answer among the items, one figure per scoring,
+            None if unknown.
+        alone: the mean accuracy of the base model alone, None if it was not measured.
+        constant: the accuracy of the best constant answer to the task, 0 if unknown.
+    """
+    kinds: list[tuple[float, FloorKind]] = [(chance, "guessing"), (constant, "constant_answer")]
+    known = (share for share in majorities if share is not None)
+    kinds.extend((share, "most_common_answer") for share in known)
+    if alone is not None:
+        kinds.append((alone, "base_alone"))
+    accuracy, kind = max(kinds, key=lambda one: one[0])
+    return Floor(accuracy=accuracy, kind=kind)
 
 
 class FailingSeeds(Value):
-    """The number of failing seeds, with limits of the failing share.
+    """The failing seeds among the trained ones, with limits of their share.
 
     The limits are Clopper and Pearson's. If no seed failed, or all did, the limit that is not 0 or
     1 is one-sided, so 0 of 5 leaves up to 45 % (`unseen_failure_rate`).
@@ -32,25 +74,19 @@ class FailingSeeds(Value):
     high: Fraction
     level: Annotated[float, Field(gt=0, lt=1)]
 
-
-def failing_below(
-    rows: Sequence[Scores], chance: float = 0.0, counting: Counting = counts
-) -> float:
-    """Return the accuracy below which a seed of any of `rows` fails.
-
-    It is half way from `chance` to the median seed of the best method, and at least `LEAST_GAIN` of
-    the way from chance to 1. In a table in which every method is near chance, no seed succeeds.
-    """
-    best = max(median(_accuracies(row, counting)) for row in rows)
-    return chance + max(SUCCEEDS_FROM * (best - chance), LEAST_GAIN * (1 - chance))
+    @property
+    def ok(self) -> int:
+        """The number of seeds that beat the floor."""
+        return self.seeds - self.failing
 
 
-def successful(scores: Scores, below: float, counting: Counting = counts) -> tuple[int, ...]:
-    """Return the seeds with an accuracy of at least `below`."""
-    accuracies = _accuracies(scores, counting)
-    return tuple(
-        seed for seed, accuracy in zip(scores.seeds, accuracies, strict=True) if accuracy >= below
-    )
+def failing_of(
+    scores: Scores, accuracies: Sequence[float], floor: Floor, level: float
+) -> FailingSeeds:
+    """Return a row's failing seeds from the accuracies of trained seeds."""
+    below = floor.works_from(scores.items)
+    failing = sum(accuracy < below for accuracy in accuracies)
+    return failing_seeds(failing, len(accuracies), level)
 
 
 def failing_seeds(failing: int, seeds: int, level: float = 0.95) -> FailingSeeds:
@@ -59,19 +95,3 @@ def failing_seeds(failing: int, seeds: int, level: float = 0.95) -> FailingSeeds
     low = 0.0 if failing == 0 else beta_quantile(failing, seeds - failing + 1, tail)
     high = 1.0 if failing == seeds else beta_quantile(failing + 1, seeds - failing, 1 - tail)
     return FailingSeeds(failing=failing, seeds=seeds, low=low, high=high, level=level)
-
-
-def exact_p_value(first: FailingSeeds, second: FailingSeeds) -> float:
-    """Return Fisher's exact two-sided p-value of equal failure rates."""
-    seeds, failing = first.seeds + second.seeds, first.failing + second.failing
-
-    def ways(here: int) -> int:
-        return math.comb(first.seeds, here) * math.comb(second.seeds, failing - here)
-
-    seen = ways(first.failing)
-    as_rare = sum(ways(here) for here in range(failing + 1) if ways(here) <= seen)
-    return as_rare / math.comb(seeds, failing)
-
-
-def _accuracies(scores: Scores, counting: Counting) -> list[float]:
-    return counting(scores, scores.seeds).accuracies.tolist()

@@ -2,28 +2,38 @@
 
 import math
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from adaptlab.statistics.counts import Counting, counts
 from adaptlab.statistics.distributions import student_quantile
-from adaptlab.statistics.limits import around, clopper_pearson
+from adaptlab.statistics.leads import unit_quantile
+from adaptlab.statistics.limits import around, clopper_pearson, seen_limits
+from adaptlab.statistics.samples import clustered
 from adaptlab.statistics.scores import Scores
-from adaptlab.statistics.spread import normal_quantile
+from adaptlab.statistics.spread import normal_quantile, spread
+from adaptlab.statistics.typical import Limits, ordered_limits
 from adaptlab.statistics.unseen import Evidence, evidence
 from adaptlab.values import Value
+
+if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
+    import numpy as np
+    from numpy.typing import NDArray
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 class Interval(Value):
-    """A mean accuracy with its limits at confidence `level`.
+    """A mean accuracy over trained seeds, with limits at `level`.
 
-    `low` and `high` cover seeds like the `seeds` that were run, and other test items. If
-    `over_items_only`, they cover other items only, because there is one seed or every seed has the
-    same score. `all_seeds_low` and `all_seeds_high` limit the mean over all seeds, including
-    failures and successes that no seed showed; they are None in results of older versions.
+    A seed without a score, because it diverged or crashed, got nothing right.
+
+    `low` and `high` limit the score of a typical seed, the median one, on new test items
+    (`statistics.typical`). If `over_items_only`, they cover other items only, because there is one
+    seed or every seed has the same score. `all_seeds_low` and `all_seeds_high` limit the mean over
+    all seeds, including failures and successes that no seed showed; they are None in results of
+    older versions.
     """
 
     mean: Fraction
@@ -37,28 +47,43 @@ class Interval(Value):
 
 
 def mean_interval(scores: Scores, level: float = 0.95, counting: Counting = counts) -> Interval:
-    """Return an interval for the mean accuracy over seeds and items.
+    """Return an interval for the score of a typical seed on new items.
 
-    The variance is that of the crossed design (`spread`). It is multiplied by Student's t with
-    degrees of freedom between seeds - 1 and items - 1, weighted by the shares of both in the
-    variance (harmonic mean; Satterthwaite's own rule covers only 0.92 with three seeds). Two
-    intervals are computed: on the scale of the log-odds, and Clopper and Pearson's for the number
-    of items with that variance (Korn and Graubard 1998). The wider limit is kept on each side,
-    because near 0 and 1 each alone falls short. If all seeds score 0 or 1, the interval is the
-    exact one of the items.
+    It is the union of two. That of the mean over seeds and items has the variance of the crossed
+    design (`spread`), multiplied by Student's t with degrees of freedom between seeds - 1 and
+    items - 1, weighted by the shares of both in the variance; near 0 and 1, on the scale of the
+    log-odds, and at least Clopper and Pearson's for as many items as have that variance (Korn and
+    Graubard 1998). That of the median is between ordered seeds, with the part of the items, and
+    holds for seeds of any law, failing ones included. Items in clusters count by cluster.
 
-    Coverage is measured in docs/reference/simulations.md and tests/core/test_coverage.py. With 3, 5
-    and 10 seeds it is at least 0.94 and, away from 0 and 1, at most 0.97: whether seeds, items or
-    neither differ, and for skewed accuracies such as Beta(9, 1). Failures that no measured seed
-    shows are not covered: if one seed in five fails, three seeds all succeed half of the time, and
-    the interval contains the truth 0.49 of the time (`unseen_failure_rate`). Two seeds are covered
-    0.91 to 0.97; one seed gives no information about other seeds. The limits over all seeds are the
-    union of these and those of `unseen.Evidence`, which hold for any distribution of seeds.
+    Coverage is measured in docs/reference/simulations.md. The limits over all seeds are the union
+    of these and those of `unseen.Evidence`, which hold for any law of the mean.
     """
     _check_level(level)
-    outcomes = counting(scores, scores.seeds)
-    limits = outcomes.seen_limits(level)
-    return _interval(limits, outcomes.accuracies.tolist(), outcomes.evidence, level)
+    outcomes = counting(scores, scores.trained)
+    found = outcomes.spread
+    if scores.clusters:
+        found = spread(clustered(outcomes.bits, scores.clusters))
+    ends = seen_limits(found, level)
+    if len(scores.trained) > 1:
+        reach = unit_quantile(found.items, (1 - level) / 2) ** 2 * found.item_part
+        ends = _wider(ends, _ordered(outcomes.accuracies, reach, level))
+    return _interval(ends, outcomes.accuracies.tolist(), outcomes.evidence, level)
+
+
+def _ordered(accuracies: "NDArray[np.float64]", square: float, level: float) -> Limits:
+    """Return limits between ordered seeds, with the squared reach of items."""
+    import numpy as np
+
+    middle, (low, high) = float(np.median(accuracies)), ordered_limits(accuracies, level)
+    return (
+        middle - math.sqrt((middle - low) ** 2 + square),
+        middle + math.sqrt((high - middle) ** 2 + square),
+    )
+
+
+def _wider(first: Limits, second: Limits) -> Limits:
+    return min(first[0], second[0]), max(first[1], second[1])
 
 
 def seed_interval(correct: Sequence[int], total: Sequence[int], level: float = 0.95) -> Interval:
@@ -68,7 +93,7 @@ def seed_interval(correct: Sequence[int], total: Sequence[int], level: float = 0
     `mean_interval` is narrower, because it uses how far seeds fail on the same items. This one
     assumes that all seeds share their hard items: its reach is that of Student's t over the
     accuracies of the seeds, and at least that of one seed's items. Both are applied around the mean
-    as in `mean_interval`.
+    as in `mean_interval`, and the limits reach as far as the ordered seeds.
 
     Raises `ValueError` for lists of unequal length, for empty lists, and for impossible counts.
     """
@@ -94,6 +119,8 @@ def seed_limits(
     else:
         items = normal_quantile((1 - level) / 2) * math.sqrt(mean * (1 - mean) / min(total))
         limits = around(mean, max(items, _student_reach(accuracies, mean, level)), level)
+    if len(accuracies) > 1:
+        limits = _wider(limits, ordered_limits(accuracies, level))
     return _around_mean(limits, mean)
 
 

@@ -1,4 +1,4 @@
-"""Limits of a mean accuracy over seeds like those run."""
+"""Limits of means and differences over seeds like those run."""
 
 import math
 
@@ -50,3 +50,17 @@ def clopper_pearson(right: float, items: float, level: float) -> tuple[float, fl
     low = 0.0 if right <= 0 else beta_quantile(right, items - right + 1, tail)
     high = 1.0 if right >= items else beta_quantile(right + 1, items - right, 1 - tail)
     return low, high
+
+
+def difference_reach(spread: Spread, item_part: float, tail: float) -> float:
+    """Return the largest plausible error of a mean difference.
+
+    `tail` is left out on each side. Seeds and items have a quantile each (Howe 1974; Graybill and
+    Wang 1980); items alone set the least reach.
+    """
+    normal = normal_quantile(tail)
+    if spread.seeds == 1:
+        return normal * math.sqrt(item_part)
+    student = student_quantile(spread.seeds - 1, 1 - tail) if tail < 0.5 else 0.0
+    least = LEAST_ITEM_SHARE * normal * math.sqrt(spread.rest + item_part)
+    return max(least, math.sqrt(student**2 * spread.seed_part + normal**2 * item_part))

@@ -1,85 +1,114 @@
-"""The number of more seeds that should decide between two methods."""
+"""The number of more seeds after which one method should be the only best.
 
+It is predicted: scores of further seeds are drawn from what the seeds that were run leave possible
+(their means from Student's t, their variances from the inverse chi-square), and the number is the
+least one at which four of five of these futures leave one method in the set.
+"""
+
+import functools
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from adaptlab.figures import counted
-from adaptlab.statistics.pairs import PairedDifference, projected_reach
-from adaptlab.statistics.spread import normal_quantile
-from adaptlab.statistics.unseen import least_p_value
+from adaptlab.statistics.distributions import student_quantile
+from adaptlab.statistics.leads import FEWEST_SEEDS, unit_quantile
+from adaptlab.statistics.samples import Sample, item_variance
+
+if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
+    import numpy as np
+    from numpy.random import Generator
+    from numpy.typing import NDArray
 
 POWER = 0.8
 MOST_SEEDS = 64
 """The seeds that one job can have; an order that needs more is not worth the attempt."""
-VARIANCE_TAIL = 0.1
-"""Tail on either side of the interval of variances that gives the range of seeds."""
+FUTURES = 400
+FEWEST_MEASURED = 3
+"""Fewer seeds say too little about their variance."""
+LEAST_DEVIATION = 1e-3
+"""Seeds that all score alike may still differ by a tenth of a point."""
 
 
-@dataclass(frozen=True, slots=True)
-class MoreSeeds:
-    """The likely number of more seeds, in a range.
+def more_seeds(candidates: Sequence[Sample], tail: float) -> int | None:
+    """Return the further seeds that should leave one best method.
 
-    The range is open above if `high` is None.
+    Args:
+        candidates: the methods that may be the best, at least two.
+        tail: the error of one comparison.
+
+    Returns:
+        None if 64 seeds in all are not expected to settle it, or if too few were run to tell.
     """
+    import numpy as np
 
-    low: int
-    likely: int
-    high: int | None
-
-    @property
-    def text(self) -> str:
-        """The range in words: "4 to 20 more seeds (about 9)"."""
-        if self.high == self.low:
-            return counted(self.low, "more seed")
-        if self.high is None:
-            seeds = "seed" if self.low == 1 else "seeds"
-            return f"at least {self.low} more {seeds} (about {self.likely})"
-        return f"{self.low} to {self.high} more seeds (about {self.likely})"
-
-
-def more_seeds(pair: PairedDifference, tail: float, false_better: float) -> MoreSeeds | None:
-    """Return the number of more seeds that should decide.
-
-    They should do so in four of five repetitions. Every number assumes that more seeds show no
-    failures of a new kind. The likely number uses the difference without the part that chance adds
-    to its square, δ² = d² - s² - a with the variances of seeds and items: undecided differences are
-    measured too large as often as too small, and those measured too large look as if few seeds
-    would do. The ends of the range use the variance of seeds at the ends of its 80 % interval
-    (chi-square with n - 1 degrees of freedom); the lower end uses the difference as measured. None
-    if the likely number is beyond `MOST_SEEDS`, or the difference is no larger than chance alone
-    makes it.
-    """
-    measured = abs(pair.difference)
-    shrunk = math.sqrt(max(0.0, measured**2 - pair.seed_part - pair.item_part))
-    freedom = pair.seeds - 1
-    small = freedom / _chi_square(freedom, 1 - VARIANCE_TAIL)
-    large = freedom / max(_chi_square(freedom, VARIANCE_TAIL), 1e-3)
-    likely = _needed(pair, shrunk, 1.0, tail, false_better)
-    if likely is None:
-        return None
-    low = _needed(pair, measured, small, tail, false_better)
-    high = _needed(pair, shrunk, large, tail, false_better)
-    return MoreSeeds(low or likely, likely, high)
-
-
-def _needed(
-    pair: PairedDifference, size: float, factor: float, tail: float, false_better: float
-) -> int | None:
-    """Return the least number of more seeds that decides both tests."""
-    unseen = pair.unseen_evidence / pair.seeds
-    scaled = pair.model_copy(update={"seed_part": factor * pair.seed_part})
-    for seeds in range(pair.seeds + 1, MOST_SEEDS + 1):
-        if least_p_value(seeds) > false_better or math.exp(-unseen * seeds) > tail:
-            continue
-        if size >= projected_reach(scaled, seeds, tail, 1 - POWER):
-            return seeds - pair.seeds
+    run = min(one.seeds for one in candidates)
+    if run < FEWEST_MEASURED:
+        return max(1, FEWEST_SEEDS - run)
+    generator = np.random.Generator(np.random.Philox(0))
+    futures = [_futures(one, generator) for one in candidates]
+    least = max(1, FEWEST_SEEDS - run)
+    for more in _steps(least, MOST_SEEDS - run):
+        if _settled(candidates, futures, more, tail) >= POWER:
+            return more
     return None
 
 
-def _chi_square(freedom: int, probability: float) -> float:
-    """Return the chi-square quantile by Wilson and Hilferty (1931).
+def _steps(least: int, most: int) -> list[int]:
+    """Return the numbers that are tried: all small ones, then ever fewer."""
+    steps = [least]
+    while steps[-1] < most:
+        steps.append(min(most, steps[-1] + 1 + steps[-1] // 8))
+    return [step for step in steps if step <= most]
 
-    It is within 7 % from 2 degrees of freedom on.
-    """
-    step = normal_quantile(1 - probability) * math.sqrt(2 / (9 * freedom))
-    return freedom * max(0.0, 1 - 2 / (9 * freedom) + step) ** 3
+
+def _futures(sample: Sample, generator: "Generator") -> "NDArray[np.float64]":
+    """Return possible means, deviations and noise of a method, [3, future]."""
+    import numpy as np
+
+    freedom = sample.seeds - 1
+    variance = max(float(sample.values.var(ddof=1)), LEAST_DEVIATION**2)
+    variances = variance * freedom / generator.chisquare(freedom, FUTURES)
+    means = sample.mean + np.sqrt(variances / sample.seeds) * generator.standard_normal(FUTURES)
+    # Further seeds are drawn once for every number of them: the same noise, scaled.
+    return np.stack([means, np.sqrt(variances), generator.standard_normal(FUTURES)])
+
+
+def _settled(
+    candidates: Sequence[Sample],
+    futures: Sequence["NDArray[np.float64]"],
+    more: int,
+    tail: float,
+) -> float:
+    """Return the share of futures in which the highest beats all others."""
+    import numpy as np
+
+    means = np.stack([_later_means(*two, more) for two in zip(candidates, futures, strict=True)])
+    seeds = np.array([[one.seeds + more] for one in candidates])
+    of_means = np.stack([future[1] for future in futures]) ** 2 / seeds
+    first = means.argmax(axis=0)
+    place = np.arange(FUTURES)
+    lead = means[first, place] - means  # [candidate, future]
+    items = _items(candidates)[:, first]
+    reach = _reach(min(one.seeds for one in candidates) + more, candidates[0].units, tail)
+    shown = lead**2 > reach[0] ** 2 * (of_means[first, place] + of_means) + reach[1] ** 2 * items
+    shown[first, place] = True
+    return float(shown.all(axis=0).mean())
+
+
+def _later_means(sample: Sample, future: "NDArray[np.float64]", more: int) -> "NDArray[np.float64]":
+    """Return the means over all seeds once `more` have been run, [future]."""
+    new = future[0] + future[1] * future[2] / math.sqrt(more)
+    return (sample.seeds * sample.mean + more * new) / (sample.seeds + more)
+
+
+def _items(candidates: Sequence[Sample]) -> "NDArray[np.float64]":
+    """Return the variance of items of each pair, [candidate, candidate]."""
+    import numpy as np
+
+    return np.array([[item_variance(a, b) for b in candidates] for a in candidates])
+
+
+@functools.lru_cache(maxsize=1024)
+def _reach(seeds: int, units: int, tail: float) -> tuple[float, float]:
+    """Return the quantiles of seeds and of units that a lead must exceed."""
+    return student_quantile(2 * seeds - 2, 1 - tail), unit_quantile(units, tail)

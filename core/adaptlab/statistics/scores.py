@@ -28,7 +28,12 @@ class Scores(Value):
     parameters, `trials` the number of tuning trials per seed. `bases` gives the replicate of the
     base model that each seed starts from, if it is recorded: seeds on one base are not independent.
     `majority` is the accuracy of always giving the items' most common label, None unless the task
-    chooses among labels. `measured` has the task's other `metric` of every seed, if there is one.
+    chooses among labels. `measured` has the task's other `metric` of every seed, if there is one,
+    and `item_variances` what the choice of items adds to each, if known. `unscored` are seeds that
+    were trained and have no score, because they diverged or crashed: they count as failing, with
+    nothing right. `clusters` numbers the group of each item from 0, if the data have groups. Rows
+    with the same `function` compute the same, and count as one method. A reference
+    (`is_reference`) is no candidate at a budget below its size.
     """
 
     method: str
@@ -42,6 +47,11 @@ class Scores(Value):
     majority: Annotated[float, Field(gt=0, le=1)] | None = None
     metric: OtherMetric | None = None
     measured: tuple[float, ...] = ()
+    item_variances: tuple[float, ...] = ()
+    unscored: tuple[int, ...] = ()
+    clusters: tuple[int, ...] = ()
+    function: str | None = None
+    is_reference: bool = False
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -60,6 +70,12 @@ class Scores(Value):
                 f"{self.method} has {len(self.seeds)} seeds and {len(self.measured)} values of a "
                 "metric; give one per seed with its name, or neither."
             )
+        if twice := set(self.seeds) & set(self.unscored):
+            raise ValueError(f"{self.method} has a score for seeds without one: {sorted(twice)}.")
+        if len(self.clusters) not in (0, self.items):
+            raise ValueError(
+                f"{self.method} has {len(self.clusters):,} clusters; give one per item, or none."
+            )
         digits = 2 * ((self.items + 7) // 8)
         for seed, packed in zip(self.seeds, self.outcomes, strict=True):
             if len(packed) != digits:
@@ -68,6 +84,11 @@ class Scores(Value):
                     f"{self.items:,} items take {digits:,}."
                 )
         return self
+
+    @property
+    def trained(self) -> tuple[int, ...]:
+        """All trained seeds, those without a score included."""
+        return (*self.seeds, *self.unscored)
 
     @property
     def label(self) -> str:
@@ -84,10 +105,14 @@ class Scores(Value):
         return self.bits(self.seeds if seeds is None else seeds).astype(np.float64)
 
     def bits(self, seeds: Sequence[int]) -> "NDArray[np.uint8]":
-        """Return the outcomes of these seeds as bytes of 0 and 1, [seed, item]."""
+        """Return the outcomes of these seeds as bytes of 0 and 1, [seed, item].
+
+        A seed without a score gets nothing right.
+        """
         import numpy as np
 
         rows = dict(zip(self.seeds, self.outcomes, strict=True))
+        rows |= dict.fromkeys(self.unscored, "00" * ((self.items + 7) // 8))
         packed = np.frombuffer(bytes.fromhex("".join(rows[seed] for seed in seeds)), np.uint8)
         return np.unpackbits(packed.reshape(len(seeds), -1), axis=1, count=self.items)
 
@@ -101,12 +126,17 @@ def scores_of(
     trials: int | None = None,
     bases: Mapping[int, int] | None = None,
     metric: OtherMetric | None = None,
+    item_variances: Sequence[float] = (),
+    unscored: Sequence[int] = (),
+    clusters: Sequence[int] = (),
+    function: str | None = None,
+    is_reference: bool = False,
 ) -> Scores:
     """Return the scores of a method from its evaluations on one task.
 
     There is one evaluation per seed. `bases` are by seed. `metric` is the task's other metric, left
-    out if not all seeds have it. Raises `ValueError` for no evaluations and for evaluations on
-    different numbers of items.
+    out if not all seeds have it. The rest is as in `Scores`. Raises `ValueError` for no evaluations
+    and for evaluations on different numbers of items.
     """
     totals = {one.total for one in evaluations}
     if len(totals) != 1:
@@ -130,6 +160,11 @@ def scores_of(
         majority=next((one.majority for one in ordered if one.majority is not None), None),
         metric=metric,
         measured=measured,
+        item_variances=tuple(item_variances),
+        unscored=tuple(unscored),
+        clusters=tuple(clusters),
+        function=function,
+        is_reference=is_reference,
     )
 
 

@@ -63,55 +63,6 @@ def means() -> "NDArray[np.float64]":
     return np.clip(inside, NEAREST_END, 1 - NEAREST_END)
 
 
-def evidence_of_order(first: Evidence, second: Evidence) -> float:
-    """Return the least evidence against equal means of two methods.
-
-    It is a log likelihood ratio, over all seeds. With a the higher and b the lower mean, the least
-    is over common means μ in [b, a]. For n seeds that all score a, and n that all score b, it is
-    -n ln sup [μ (1 - μ) / (a (1 - b))]: a share 1 - μ / a of the higher method's seeds fail, a
-    share 1 - (1 - μ) / (1 - b) of the other's succeed, and none of the seeds that were run did.
-    """
-    import numpy as np
-
-    high, low = (first, second) if first.mean >= second.mean else (second, first)
-    grid = means()
-    ends = np.interp([low.mean], grid, high.above)[0], np.interp([high.mean], grid, low.below)[0]
-    inside = (grid > low.mean) & (grid < high.mean)
-    both = (high.above + low.below)[inside]
-    return min(float(min(ends)), float(both.min()) if both.size else math.inf)
-
-
-def p_equal_means(evidence_of_order: float) -> float:
-    """Return the p-value of equal means: 2 exp(-evidence), at most 1.
-
-    It is two-sided, over all seeds. For seeds of each method that all score alike it is twice the
-    largest chance that seeds of independent methods with equal means show that order. For other
-    scores its size was searched for the worst case: docs/explanation/statistics.md.
-    """
-    return min(1.0, 2 * math.exp(-evidence_of_order))
-
-
-def difference_limits(first: Evidence, second: Evidence, level: float) -> tuple[float, float]:
-    """Return the limits of the difference of two means, first - second.
-
-    They are over all seeds. They contain every difference that the same likelihood ratio, applied
-    to it instead of zero, does not reject.
-    """
-    most = math.log(2 / (1 - level))
-    return (
-        _least_difference(first.above, second.below, most),
-        -_least_difference(second.above, first.below, most),
-    )
-
-
-def least_p_value(seeds: int) -> float:
-    """Return 2 / C(2n, n), the least p-value of an exact test.
-
-    It is a two-sample test on n and n seeds.
-    """
-    return min(1.0, 2 / math.comb(2 * seeds, seeds))
-
-
 def _log_ratios(scores: "NDArray[np.float64]") -> "NDArray[np.float64]":
     """Return the log likelihood ratio of scores for each mean μ.
 
@@ -162,23 +113,3 @@ def _first_below(falling: "NDArray[np.float64]", most: float) -> float:
     if falling[0] <= most:
         return 0.0
     return float(np.interp(-most, -falling, means()))
-
-
-def _least_difference(
-    above: "NDArray[np.float64]", below: "NDArray[np.float64]", most: float
-) -> float:
-    """Return the least difference of two means within `most` evidence.
-
-    One mean is of `above`, the other of `below`.
-    """
-    import numpy as np
-
-    grid = means()
-    least = _first_below(above, most)
-    tried = np.concatenate(([least], grid[grid > least]))
-    left = most - np.interp(tried, grid, above)
-    # Past its last zero `below` rises; the second mean is where it uses up what is left.
-    start = max(0, int(np.searchsorted(below, 0.0, side="right")) - 1)
-    highest = np.interp(left, below[start:], grid[start:])
-    highest = np.where(left >= below[-1], 1.0, highest)
-    return float((tried - highest)[left >= -1e-9].min())

@@ -41,12 +41,12 @@ class QuestionLimits(Value):
 class QuestionTerms(Value):
     """A question that a study answers, running only what the answer needs.
 
-    `best` finds the method with the highest mean score over all seeds, or one that no other exceeds
-    by `margin`. `order` finds the order of all methods, except of pairs that differ by less than
-    `margin`. `works` finds which methods exceed the base model alone (the method `frozen`) and
-    chance by more than `margin`. `{within_margin_of: NAME}` finds which methods score at most
-    `margin` less than the method labelled NAME. At most a share 1 - `confidence` of all studies
-    calls a method falsely better, at whatever moment one looks or stops.
+    `best` finds the method whose seeds usually beat those of every other, or one that no other
+    usually exceeds by `margin`. `order` finds the order of all methods, except of pairs that
+    differ by less than `margin`. `works` finds which methods exceed the base model alone (the
+    method `frozen`) and chance by more than `margin`. `{within_margin_of: NAME}` finds which
+    methods score at most `margin` less than the method labelled NAME. At most a share 1 -
+    `confidence` of all studies has a false answer, at whatever moment one looks or stops.
     """
 
     decide: Decide | WithinMarginOf = "best"

@@ -166,6 +166,9 @@ class StudySpec(Value):
     learning rates are tried, and ends when it knows the answer. It then has no `seeds` and no
     checks.
 
+    `controls` are trainings for diagnoses, such as a method with more steps or at a larger size.
+    They are left out of tables and ranks, and budgets do not limit a control of fixed size.
+
     `checks` are theory checks, which are jobs of the study too. A study may consist of checks and
     the base models that they measure; any other study has at least one base model, task, method and
     budget.
@@ -177,6 +180,7 @@ class StudySpec(Value):
     methods: AllOrMethods = ()
     budgets: StudyBudgets = ()
     budget_tolerance: BudgetTolerance | None = None
+    controls: StudyMethods = ()
     checks: StudyChecks = ()
     question: QuestionSpec | None = None
     seeds: Seeds | Auto = AUTO
@@ -238,6 +242,7 @@ class StudyExtension(Value):
     tasks: StudyTasks = ()
     methods: StudyMethods = ()
     budgets: StudyBudgets = ()
+    controls: StudyMethods = ()
     checks: StudyChecks = ()
     seeds: Seeds | None = None
 
@@ -251,6 +256,7 @@ class StudyChanges(Value):
     methods: AllOrMethods | None = None
     budgets: StudyBudgets | None = None
     budget_tolerance: BudgetTolerance | None = None
+    controls: StudyMethods | None = None
     checks: StudyChecks | None = None
     seeds: Seeds | Auto | None = None
     training: TrainingSpec | None = None
@@ -287,6 +293,8 @@ def extended(spec: StudySpec, extension: StudyExtension) -> StudySpec:
             members["question"] = spec.question.model_copy(update={"compare": None})
     if extension.budgets:
         members["budgets"] = _joined(spec.budgets, extension.budgets)
+    if extension.controls:
+        members["controls"] = _joined(spec.controls, extension.controls)
     if extension.checks:
         members["checks"] = _joined(spec.checks, extension.checks)
     if extension.seeds is not None and spec.question is not None:

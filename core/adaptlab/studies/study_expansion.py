@@ -211,7 +211,7 @@ def _too_large(base: StudyBase, method: SizedMethod, job: PlannedJob) -> Skipped
     Only demonstrations can be: their length depends on the task.
     """
     resolved = job.resolved.method
-    if method.entry.role == "reference" or resolved == method.solution.method:
+    if method.entry.role != "method" or resolved == method.solution.method:
         return None
     try:
         check_fit(resolved, base.shape, method.limit, base.axis)

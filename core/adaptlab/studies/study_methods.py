@@ -33,6 +33,7 @@ class StudyEntry:
         bases: indices of the study's base models on which it runs.
         training: the study's training with this method's overrides.
         tuning: the study's tuning with this method's overrides.
+        is_control: it belongs to a diagnosis and not to a table.
     """
 
     pointer: str
@@ -44,10 +45,13 @@ class StudyEntry:
     given: StudyMethod
     training: TrainingSpec
     tuning: TuningSpec
+    is_control: bool = False
 
     @property
     def role(self) -> Role:
-        """The role: `reference` for a reference of fixed size, otherwise `method`."""
+        """The role: a control, a reference of fixed size, or a method."""
+        if self.is_control:
+            return "control"
         is_fixed = not self.method.size_is_free()
         return "reference" if self.method.is_reference and is_fixed else "method"
 
@@ -59,7 +63,7 @@ class StudyEntry:
 
 
 def study_entries(spec: StudySpec, datasets: Datasets) -> tuple[StudyEntry, ...]:
-    """Return the methods of the study.
+    """Return the methods of the study, and its controls after them.
 
     Raises `InvalidSpec` for a method that occurs twice, and for one with a task or base model that
     the study does not have.
@@ -71,6 +75,10 @@ def study_entries(spec: StudySpec, datasets: Datasets) -> tuple[StudyEntry, ...]
     else:
         chosen = tuple((f"{place}/{index}", entry) for index, entry in enumerate(spec.compared))
     entries = [_entry(spec, pointer, method, datasets) for pointer, method in chosen]
+    entries += [
+        replace(_entry(spec, f"/controls/{index}", control, datasets), is_control=True)
+        for index, control in enumerate(spec.controls)
+    ]
     faults: list[Problem] = []
     for index, entry in enumerate(entries):
         for earlier in entries[:index]:

@@ -10,14 +10,14 @@ from adaptlab.specs.resolved import ResolvedAdapt, ResolvedTheory, seedless_dige
 from adaptlab.specs.spec import AdaptSpec, TheorySpec
 from adaptlab.values import Value
 
-Role = Literal["method", "reference"]
+Role = Literal["method", "reference", "control"]
 
 
 class PlacedMethod(Value):
     """One method at one budget on one task and base model.
 
-    `budget` is the limit on the study's axis: trainable parameters or context tokens. A reference
-    is listed at every budget, even if it is larger.
+    `budget` is the limit on the study's axis: trainable parameters or context tokens. References
+    and controls of fixed size are listed at every budget, even if they are larger.
     """
 
     base_model: str

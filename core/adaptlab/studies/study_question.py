@@ -30,6 +30,9 @@ def _of_members(spec: StudySpec) -> Iterator[Problem]:
             "A study with a question chooses its seeds. Give question.at_most.seeds to limit them."
         )
         yield Problem("/seeds", "seeds_of_question", detail)
+    if spec.controls:
+        detail = "A study with a question has no controls. Create another study for them."
+        yield Problem("/controls", "controls_with_question", detail)
     if spec.checks:
         detail = "A study with a question has no theory checks. Create another study for them."
         yield Problem("/checks", "checks_with_question", detail)

@@ -149,7 +149,8 @@ def _fit(
 
     `solutions` caches those on this base model, by key.
     """
-    wanted = None if entry.role == "reference" else limit
+    is_unlimited = entry.role != "method" and not entry.method.size_is_free()
+    wanted = None if is_unlimited else limit
     try:
         method = fit(entry.method, base.shape, wanted, base.axis)
     except InfeasibleBudget as error:
@@ -197,7 +198,7 @@ def _check_rows(
     faults: list[tuple[int, Problem]] = []
     met: set[int] = set()
     for base, methods in zip(bases, fitting, strict=True):
-        roles = {entry.role for entry in entries if base.place in entry.bases}
+        roles = {e.role for e in entries if base.place in e.bases} - {"control"}
         wanted: Role = "method" if "method" in roles else "reference"
         here = {method.budget for method in methods if method.entry.role == wanted}
         met |= here

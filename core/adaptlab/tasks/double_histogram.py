@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from adaptlab.plugins.constant_answers import share_of_counts
 from adaptlab.plugins.task import TASKS, PlainTask, chance_of
 
 
@@ -33,3 +34,7 @@ class DoubleHistogram(PlainTask):
     def chance_loss(self) -> float:
         """Return the loss of guessing counts from 1 to the length."""
         return math.log(self.length)
+
+    def constant_answer(self) -> float:
+        """Return the share of questions with the most common answer."""
+        return share_of_counts(self.questions())

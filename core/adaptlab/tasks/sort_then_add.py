@@ -4,6 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from adaptlab.plugins.constant_answers import share_of_sorted
 from adaptlab.plugins.task import TASKS, PlainTask
 
 
@@ -20,3 +21,7 @@ class SortThenAdd(PlainTask):
 
     def answer_alphabet(self) -> int:
         return self.alphabet + self.k
+
+    def constant_answer(self) -> float:
+        """Return the share of questions with the most common sorted digits."""
+        return share_of_sorted(self.questions())

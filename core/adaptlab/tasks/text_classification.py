@@ -11,7 +11,7 @@ from adaptlab.errors import Problem
 from adaptlab.plugins.labels import problem_of_macro_f1, problems_of_labels
 from adaptlab.plugins.task import TASKS
 from adaptlab.plugins.text_task import PromptedTask
-from adaptlab.records.facts import MOST_VALUES, RecordsFacts
+from adaptlab.records.facts import MOST_VALUES, MOST_WORDS, RecordsFacts
 from adaptlab.records.record import FieldName, Record
 from adaptlab.text.metrics import OtherMetric
 from adaptlab.text.template import LONGEST_WORD, BadTemplate, Template, parsed
@@ -36,9 +36,7 @@ class Label(Value):
     """
 
     field: FieldName
-    words: Annotated[dict[str, LabelWord], Field(min_length=2, max_length=MOST_VALUES)] | None = (
-        None
-    )
+    words: Annotated[dict[str, LabelWord], Field(min_length=2, max_length=MOST_WORDS)] | None = None
     classes: Annotated[tuple[str, ...], Field(min_length=2, max_length=MOST_VALUES)] | None = None
 
     def __hash__(self) -> int:
@@ -141,7 +139,8 @@ class TextClassification(PromptedTask):
             self.label.classes if by_head else tuple(self.choices()),
             noun="class" if by_head else "word",
             place="classes" if by_head else "words",
-            otherwise=", or the task text_completion",
+            otherwise=", or the task text_completion" if by_head else ", or set `score` to head",
+            most=MOST_VALUES if by_head else MOST_WORDS,
         )
         if self.metric == "macro_f1":
             field = facts.field(self.label.field)

@@ -135,9 +135,8 @@ def _compiled(text: str) -> "tuple[Sandbox, Template]":
 
     from adaptlab.text.sandbox import Sandbox
 
-    sandbox = Sandbox(LONGEST_RENDERED)
+    sandbox = Sandbox(LONGEST_RENDERED, {"tojson": _json})
     sandbox.globals["raise_exception"] = _raise
-    sandbox.filters["tojson"] = _json
     try:
         return sandbox, sandbox.from_string(text)
     except (TemplateError, RecursionError) as error:

@@ -5,7 +5,8 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from adaptlab.records.facts import ConversationFacts, FieldFacts, RecordsFacts
+from adaptlab.records.facts import MOST_WORDS, ConversationFacts, FieldFacts, RecordsFacts
+from adaptlab.records.label_values import is_missing
 from adaptlab.text.metrics import MOST_CONFUSED, OtherMetric
 from adaptlab.text.splitting import NAMES_OF_SPLITS
 from adaptlab.text.template import LONGEST_WORD, literal
@@ -24,6 +25,17 @@ ANSWERS: Mapping[str, tuple[str, ...]] = {
 
 LONGEST_ANSWER = 512
 """Limit in tokens of an answer."""
+ASKS = "\nAnswer:"
+"""The end of a guessed prompt, so that every answer follows the same text."""
+BESIDE: Mapping[str, tuple[str, ...]] = {
+    "instruction": ("input", "context"),
+    "question": ("context", "passage", "hypothesis"),
+    "premise": ("hypothesis",),
+    "sentence1": ("sentence2",),
+    "sentence": ("question",),
+    "text1": ("text2",),
+}
+"""Usual names of a text that the model reads, and of those that belong to it."""
 UNBALANCED = 2
 """Records of the most common label per record of the rarest, above which macro-F1 is proposed."""
 LONG_ANSWER = 40
@@ -54,17 +66,13 @@ class Roles(Value):
     split: str | None
 
 
-def roles_of(facts: RecordsFacts, lengths: Mapping[str, int]) -> Roles | None:
+def roles_of(facts: RecordsFacts) -> Roles | None:
     """Return the fields of the task that fits, None if none does.
 
     A field of conversations that end with the assistant's turn comes first, and then one of images
     of one size beside a label. Fields with usual names
     are taken for a prompt and its answer. Otherwise the label is the field with the fewest values
     of 2 to 64, usual names first, and the text is the longest other one.
-
-    Args:
-        facts: the facts about the records.
-        lengths: a typical length of each field in bytes.
     """
     split = _split(facts)
     fields = {field.name: field for field in facts.fields if field.name != split}
@@ -80,10 +88,10 @@ def roles_of(facts: RecordsFacts, lengths: Mapping[str, int]) -> Roles | None:
             return Roles(task="text_completion", text=prompt, answer=answer, split=split)
     if not labels:
         return None
-    return roles_with(facts, lengths, min(labels, key=_likelihood).name)
+    return roles_with(facts, min(labels, key=_likelihood).name)
 
 
-def roles_with(facts: RecordsFacts, lengths: Mapping[str, int], answer: str) -> Roles | None:
+def roles_with(facts: RecordsFacts, answer: str) -> Roles | None:
     """Return the fields of the task with this answer.
 
     Conversations are continued. Another answer is a label if it has 2 to 64 values, and otherwise a
@@ -97,7 +105,7 @@ def roles_with(facts: RecordsFacts, lengths: Mapping[str, int], answer: str) -> 
     texts = [one.name for one in facts.fields if one.name not in (split, answer) and _differs(one)]
     if field is None or answer == split or not texts:
         return None
-    text = max(texts, key=lambda name: lengths[name])
+    text = max(texts, key=lambda name: _length(facts, name))
     images = _images(facts)
     if images and _is_label(field, facts.records):
         return Roles(task="image_classification", text=images, answer=answer, split=split)
@@ -122,11 +130,11 @@ def task_document(
     elif roles.task == "image_classification":
         task |= {"image_field": roles.text, "label": {"field": roles.answer}}
     else:
-        task["prompt"] = f"{{{roles.text}}}\n"
+        task["prompt"] = "\n".join(f"{{{name}}}" for name in read_fields(facts, roles)) + ASKS
     if roles.task == "text_classification" and by_head:
         task |= {"label": {"field": roles.answer}, "score": "head"}
     elif roles.task == "text_classification":
-        words = {entry.value: literal(word_of(entry.value)) for entry in answer.values or ()}
+        words = {value: literal(word_of(value)) for value in labels_of(answer)}
         task["label"] = {"field": roles.answer, "words": dict(words)}
     elif roles.task == "text_completion":
         task["answer"] = {"field": roles.answer}
@@ -154,7 +162,7 @@ def proposed_metric(facts: RecordsFacts, roles: Roles) -> OtherMetric | None:
         if mean >= FREE_ANSWER:
             return "perplexity"
         return "token_f1" if mean >= LONG_ANSWER else None
-    counts = [entry.count for entry in answer.values or ()]
+    counts = [entry.count for entry in answer.values or () if not is_missing(entry.value)]
     if not 1 < len(counts) <= MOST_CONFUSED or max(counts) <= UNBALANCED * min(counts):
         return None
     return "macro_f1"
@@ -177,9 +185,10 @@ def limits_in_bytes(facts: RecordsFacts, roles: Roles, fixed: int, most: int) ->
         needed = max(8, text.longest)
         own = min(answer_in_bytes(text.conversations), LONGEST_ANSWER, most - 1)
         return {"longest": min(needed, most), "answer": own}
-    words = [len(word_of(entry.value).encode()) for entry in answer.values or ()]
+    words = [len(word_of(value).encode()) for value in labels_of(answer)]
     own = max(words) if roles.task == "text_classification" else answer.longest + 1
-    needed = max(4, fixed + text.longest + own)
+    read = [one.longest for one in map(facts.field, read_fields(facts, roles)) if one is not None]
+    needed = max(4, fixed + sum(read) + len(read) - 1 + own)
     limits: dict[str, JsonValue] = {
         "longest": min(needed, most),
         "answer": min(own, LONGEST_ANSWER, most - 1),
@@ -197,7 +206,31 @@ def answer_in_bytes(figures: ConversationFacts) -> int:
 
 def word_of(label: str) -> str:
     """Return the label word of a label."""
-    return f" {label.strip()}" if label.strip() else " none"
+    return f" {label.strip()}"
+
+
+def labels_of(field: FieldFacts) -> tuple[str, ...]:
+    """Return the values of a field without those that mean no label."""
+    return tuple(one.value for one in field.values or () if not is_missing(one.value))
+
+
+def read_fields(facts: RecordsFacts, roles: Roles) -> tuple[str, ...]:
+    """Return the fields that the prompt has: the text, and what belongs to it."""
+    usual = next((name for name in BESIDE if name == roles.text.lower()), None)
+    beside = BESIDE.get(usual or "", ())
+    others = (
+        one.name
+        for one in facts.fields
+        if one.name.lower() in beside and one.name not in (roles.answer, roles.split)
+    )
+    return (roles.text, *(name for name in others if facts.field(name)))
+
+
+def _length(facts: RecordsFacts, name: str) -> int:
+    """Return the bytes of all values of a field, or of its longest."""
+    field = facts.field(name)
+    assert field is not None
+    return field.longest if field.total_bytes is None else field.total_bytes
 
 
 def _images(facts: RecordsFacts) -> str | None:
@@ -220,12 +253,11 @@ def _names_splits(field: FieldFacts) -> bool:
 
 
 def _is_label(field: FieldFacts, records: int) -> bool:
-    values = [entry.value for entry in field.values or ()]
-    words = {word_of(value) for value in values}
+    values = labels_of(field)
     return (
-        1 < len(values) < max(records, 3)
-        and len(words) == len(values)
-        and max(len(literal(word)) for word in words) <= LONGEST_WORD
+        1 < len(values) <= MOST_WORDS
+        and len(field.values or ()) < max(records, 3)
+        and max(len(literal(word_of(value))) for value in values) <= LONGEST_WORD
     )
 
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from pydantic import BaseModel, ValidationError
-
 from adaptlab.errors import BadModelFolder
 
 if TYPE_CHECKING:
@@ -138,8 +136,15 @@ class PublishedTokeniser:
 
     @property
     def vocabulary(self) -> int:
-        """The number of tokens, added ones included."""
-        return self._tokenizer.get_vocab_size(with_added_tokens=True)
+        """The number behind the largest token, added ones included.
+
+        Numbers can have gaps.
+        """
+        return self._end_of_numbers
+
+    @cached_property
+    def _end_of_numbers(self) -> int:
+        return max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
     def tokens(self, text: str) -> Tokens:
         """Return the tokens of a text, without those that end every text."""
@@ -166,6 +171,10 @@ class PublishedTokeniser:
     def _special(self) -> frozenset[int]:
         added = self._tokenizer.get_added_tokens_decoder()
         return frozenset(token for token, about in added.items() if about.special)
+
+    def number(self, token: str) -> int | None:
+        """Return the number of a token by its own text, None if there is none."""
+        return self._tokenizer.token_to_id(token)
 
     def text(self, ids: tuple[int, ...]) -> str:
         """Return the text of tokens without special ones."""
@@ -199,28 +208,6 @@ def read_tokeniser(content: bytes, end: int | None) -> PublishedTokeniser:
         BadModelFolder: the library cannot read the file.
     """
     return PublishedTokeniser(hashlib.sha256(content).hexdigest(), end, loaded(content))
-
-
-class _Ends(BaseModel):
-    """The member of a configuration with the tokens that end a text."""
-
-    eos_token_id: int | list[int] | None = None
-
-    @property
-    def first(self) -> int | None:
-        several = self.eos_token_id
-        return next(iter(several), None) if isinstance(several, list) else several
-
-
-def end_token(config: bytes) -> int | None:
-    """Return the token that ends a text, by a `config.json`.
-
-    It is the first of several.
-    """
-    try:
-        return _Ends.model_validate_json(config, strict=True).first
-    except ValidationError:
-        return None
 
 
 def loaded(content: bytes) -> "Tokenizer":

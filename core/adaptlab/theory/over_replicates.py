@@ -6,8 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from adaptlab.statistics import PairedDifference, Scores, paired_difference
-from adaptlab.statistics.limits import clopper_pearson
-from adaptlab.statistics.pairs import difference_reach
+from adaptlab.statistics.limits import clopper_pearson, difference_reach
 from adaptlab.statistics.spread import spread
 
 LEVEL = 0.95

@@ -71,10 +71,12 @@ class PublishedFamily(Family):
     """A family with models published in the Hugging Face layout.
 
     The names of all tensors but the head's can begin with `prefix`. Tensors whose names end in one
-    of `buffers` are ignored: older files contain them although they can be computed.
+    of `buffers` are ignored: older files contain them although they can be computed. `stands_in`
+    are the architectures of other families, for the models that these do not compute.
     """
 
     architectures: ClassVar[tuple[str, ...]]
+    stands_in: ClassVar[tuple[str, ...]] = ()
     prefix: ClassVar[str]
     buffers: ClassVar[tuple[str, ...]] = ()
 
@@ -91,6 +93,30 @@ class PublishedFamily(Family):
             ValidationError: the family does not support the model.
             BadModelFolder: the files do not have the model's tensors.
         """
+
+    @classmethod
+    def computes(cls, config: Mapping[str, object]) -> bool:
+        """Return True if the family computes what a `config.json` asks for.
+
+        Otherwise one that `stands_in` does. Members that are wrong count as computed, since
+        `from_published` refuses them by name.
+        """
+        return True
+
+    def library_members(self) -> dict[str, object]:
+        """Return our values of members of the configuration.
+
+        Names are those of the library, whose values the import compares with them; see
+        `engine.library_comparison`. There are none if the library itself computes the model.
+        """
+        return {}
+
+    def rotary_frequencies(self) -> tuple[float, ...]:
+        """Return radians per position for each pair of features of a head.
+
+        They are base^(-2i/D), then scaled. There are none without rotary positions of our own.
+        """
+        return ()
 
     def with_preprocessor(self, preprocessor: Preprocessor | None) -> Self:
         """Return the model with a way to see pixels; models of texts ignore it."""
@@ -246,16 +272,14 @@ def _known_architecture(
     config: Mapping[str, object],
 ) -> tuple[str, type[PublishedFamily]]:
     """Return the architecture that the configuration names, with its family."""
-    families = {
-        architecture: family
-        for family in map(FAMILIES.get, FAMILIES.names())
-        if issubclass(family, PublishedFamily)
-        for architecture in family.architectures
-    }
+    published = [f for f in map(FAMILIES.get, FAMILIES.names()) if issubclass(f, PublishedFamily)]
+    families = {name: family for family in published for name in family.architectures}
     named = config.get("architectures")
     names = [str(n) for n in cast("list[object]", named)] if isinstance(named, list) else []
     if len(names) == 1 and names[0] in families:
-        return names[0], families[names[0]]
+        own = families[names[0]]
+        others = [f for f in published if names[0] in f.stands_in and not own.computes(config)]
+        return names[0], next(iter(others), own)
     raise BadModelFolder(
         f"{CONFIG} names the architectures {names}. adaptlab supports one of {sorted(families)}. "
         "Choose a model of one of these."

@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from adaptlab.errors import BadModelFolder, BadWeightsFile
 from adaptlab.text.chat import CONFIG_FILE, TEMPLATE_FILE
+from adaptlab.text.folder_tokeniser import GENERATION, check_end
 from adaptlab.text.tokeniser import FILE as TOKENISER
 from adaptlab.values import Value
 from adaptlab.weights.folder_files import FolderFiles, PlainFolder
@@ -53,7 +54,7 @@ LARGEST_TOKENISER = 64 * 2**20
 CHAT_FILES = (CONFIG_FILE, TEMPLATE_FILE)
 """Files that can have a chat template."""
 
-TEXT_FILES = (TOKENISER, *CHAT_FILES)
+TEXT_FILES = (TOKENISER, *CHAT_FILES, GENERATION)
 """Files that models of text can have: how they read."""
 
 
@@ -93,6 +94,8 @@ def check_files(files: FolderFiles) -> CheckedFolder:
         names = weight_files(files)
     stored = _all_tensors(files, names)
     family = description.model({tensor.name: tensor.shape for tensor in stored})
+    if family.image() is None:
+        check_end(CONFIG, description.config, family.shape().vocabulary)
     image = family.image()
     preprocessor = None if image is None else read_preprocessor(files, image)
     family = family.with_preprocessor(preprocessor)
@@ -131,17 +134,6 @@ def fingerprint(checked: CheckedFolder) -> tuple[ModelFile, ...]:
     return tuple(listed)
 
 
-def read_config(folder: Path, within: Path | None = None) -> bytes:
-    """Return the content of `config.json`.
-
-    Of a file beyond its limit it is the start, one byte more than the limit.
-
-    Raises:
-        BadModelFolder: the file cannot be read.
-    """
-    return _start_of(PlainFolder(folder, within), CONFIG, LARGEST_JSON + 1)
-
-
 def read_tokeniser_file(folder: Path, within: Path | None = None) -> bytes:
     """Return the content of `tokenizer.json`.
 
@@ -151,8 +143,8 @@ def read_tokeniser_file(folder: Path, within: Path | None = None) -> bytes:
     return _whole_content(folder, TOKENISER, within)
 
 
-def read_chat_file(folder: Path, name: str, within: Path | None = None) -> bytes:
-    """Return the content of a file that can have a chat template.
+def read_text_file(folder: Path, name: str, within: Path | None = None) -> bytes:
+    """Return the content of a file that decides how texts are read.
 
     Raises:
         BadModelFolder: the file is missing, too large or cannot be read.

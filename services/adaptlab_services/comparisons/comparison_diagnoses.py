@@ -3,17 +3,17 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from uuid import UUID
 
 from adaptlab.comparisons.comparison import Comparison
 from adaptlab.comparisons.diagnosis import diagnose
 from adaptlab.comparisons.diagnosis_evidence import BaseEvidence
-from adaptlab.comparisons.diagnosis_rows import base_evidence, evidence
+from adaptlab.comparisons.diagnosis_rows import Place, base_evidence, evidence
 from adaptlab.comparisons.table_comparison import MethodDiagnosis
 from adaptlab.plugins.task import Task
 from adaptlab.specs.resolved import ResolvedAdapt
-from adaptlab_services.comparisons.comparison_rows import Row, measured_row
+from adaptlab_db.job_states import TERMINAL_STATES
+from adaptlab_services.comparisons.comparison_rows import Row, alone_of, measured_row
 
 
 def diagnoses(
@@ -21,31 +21,17 @@ def diagnoses(
 ) -> Iterator[MethodDiagnosis]:
     """Yield diagnoses of the rows that are not best or have not learned.
 
-    Only rows that train something are diagnosed. `reference` shows that the task can be learned; it
-    is not diagnosed itself. One training at several budgets is diagnosed once, and so are rows that
-    compute the same function.
+    Only rows that train something are diagnosed; `rows` include their controls, which are not.
+    `reference` shows that the task can be learned; it is not diagnosed itself. One training at
+    several budgets is diagnosed once, and so are rows that compute the same function.
     """
     scored = [row for row in rows if row.evaluations()]
-    task = _task(scored)
-    if task is None:
+    place = _place(rows, scored, comparison)
+    if place is None:
         return
     by_label = {row.label: row for row in _once(scored)}
-    measured = [
-        replace(m, axis=comparison.axis)
-        for row in by_label.values()
-        if (m := measured_row(row)) is not None
-    ]
-    reference_label = None if reference is None else reference.label
-    base, has_tasks = _base(scored), any(job.spec.base_tasks for r in scored for job in r.jobs)
-    cases = evidence(
-        measured,
-        reference_label,
-        task,
-        base,
-        chance=comparison.chance,
-        base_has_tasks=has_tasks,
-    )
-    for case in cases:
+    measured = [m for row in by_label.values() if (m := measured_row(row)) is not None]
+    for case in evidence(measured, None if reference is None else reference.label, place):
         diagnosis = diagnose(case)
         labels = (diagnosis.method, *diagnosis.equivalent)
         behind = any(not _could_be_best(by_label[label], comparison) for label in labels)
@@ -54,6 +40,23 @@ def diagnoses(
             yield MethodDiagnosis(
                 method=row.method, label=row.label, budget=row.budget, diagnosis=diagnosis
             )
+
+
+def _place(rows: Sequence[Row], scored: Sequence[Row], comparison: Comparison) -> Place | None:
+    """Return what the rows have in common, None if the task is not installed."""
+    task = _task(scored)
+    if task is None:
+        return None
+    running = (row for row in rows if any(job.state not in TERMINAL_STATES for job in row.jobs))
+    return Place(
+        task=task,
+        chance=max(comparison.chance, task.constant_answer()),
+        base=_base(scored),
+        base_has_tasks=any(job.spec.base_tasks for row in scored for job in row.jobs),
+        alone=alone_of([row for row in scored if row.role != "control"]),
+        present=frozenset(row.method for row in rows),
+        running=frozenset(row.method for row in running),
+    )
 
 
 def _once(scored: Sequence[Row]) -> Iterator[Row]:
@@ -75,7 +78,7 @@ def _task(scored: Sequence[Row]) -> Task | None:
 def _could_be_best(row: Row, comparison: Comparison) -> bool:
     """Return True if nothing is shown to be better, at any of its budgets."""
     return all(
-        entry.could_be_best and entry.label in (cell.best_successful or cell.best)
+        entry.could_be_best and entry.standing != "fails"
         for cell in comparison.cells
         for entry in cell.rows
         if entry.label == row.label

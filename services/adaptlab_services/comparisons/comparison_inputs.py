@@ -99,7 +99,7 @@ class TableInputs:
         place = (table.base_model, table.task)
         return cls(*place, rows, table.skipped, table.axis, table.answers)
 
-    def digest(self, tables: int, strictness: Strictness) -> str:
+    def digest(self, strictness: Strictness) -> str:
         """Return the digest that identifies the table computed by this code.
 
         Ended jobs cannot change, and open jobs have no measurements. A table is therefore computed
@@ -110,7 +110,7 @@ class TableInputs:
             [row.method, row.budget, row.role, [[str(job.id), _state(job)] for job in row.jobs]]
             for row in self.rows
         ]
-        settings = [strictness.level, strictness.margin, tables]
+        settings = [strictness.level, strictness.margin]
         plug_ins = [registry.names() for registry in (FAMILIES, METHODS, TASKS)]
         code = [statistics_version(), plug_ins]
         place = [self.base_model, self.task, self.axis, *map(list, self.answers)]
@@ -134,7 +134,7 @@ class ComparisonInputs:
 
     def digests(self) -> tuple[str, ...]:
         """Return the digests of the computed tables, in order."""
-        return tuple(table.digest(len(self.tables), self.strictness) for table in self.tables)
+        return tuple(table.digest(self.strictness) for table in self.tables)
 
     def comparison(self, computed: Iterable[TableComparison]) -> JobComparison:
         """Return the comparison of these tables, computed in the same order."""

@@ -9,11 +9,10 @@ from typing import Protocol
 from uuid import UUID
 
 from adaptlab.comparisons.base_learned import OwnScore, base_warning
-from adaptlab.comparisons.base_works import base_works_alone
 from adaptlab.comparisons.comparability import ComparedJob
 from adaptlab.comparisons.comparison_warnings import ComparisonWarning, imported_base
 from adaptlab.comparisons.diagnosis_evidence import trial_evidence
-from adaptlab.comparisons.diagnosis_rows import MeasuredRow, longer_trainings
+from adaptlab.comparisons.diagnosis_rows import MeasuredRow, repeated_rows
 from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence
 from adaptlab.comparisons.scores import score_changes
 from adaptlab.comparisons.table_comparison import (
@@ -29,15 +28,17 @@ from adaptlab.measurements.results import Evaluation
 from adaptlab.plugins.method import Passes, methods_without_base
 from adaptlab.specs.resolve import model_shape
 from adaptlab.specs.resolved import ResolvedAdapt, UnreadSpec
-from adaptlab.statistics import Scores, guessing_accuracy, scores_of
+from adaptlab.statistics import Scores, floor_of, scores_of
 from adaptlab.statistics.confusions import mean_over_seeds
-from adaptlab.statistics.failing import failing_below
+from adaptlab.statistics.metric_samples import variance_by_items
 from adaptlab.statistics.scores import measured_metric
 from adaptlab.studies.study_plan import Role
 from adaptlab.text.metrics import METRIC_LIMITS, OtherMetric
 from adaptlab_services.results.scored_jobs import ScoredJob
 
 LONGEST_ERROR = 200
+LOST = frozenset({"diverged"})
+"""Reasons of a failed job that are about its training, and not about the machine or the spec."""
 
 
 class JobProgress(Protocol):
@@ -125,7 +126,37 @@ class Row:
             trials=self.trials,
             bases=None if self.starts_from_scratch else self._bases(),
             metric=self.metric,
+            item_variances=self._item_variances(),
+            unscored=self.unscored(),
+            function=self._function(),
+            is_reference=self.role == "reference",
         )
+
+    def unscored(self) -> tuple[int, ...]:
+        """Return the seeds that were trained and have no score.
+
+        All their trials diverged, or none was left. Seeds of jobs that were cancelled, have not
+        ended or were not scored on the task are not among them.
+        """
+        scored = {evaluation.seed for evaluation in self.evaluations()}
+        lost = {seed for job in self.jobs for seed in _lost_seeds(job)}
+        return tuple(sorted(lost - scored))
+
+    def _item_variances(self) -> tuple[float, ...]:
+        if (name := self.metric) is None:
+            return ()
+        by_seed = sorted(self.evaluations(), key=lambda one: one.seed)
+        known = [variance_by_items(name, one) for one in by_seed]
+        return tuple(one for one in known if one is not None) if None not in known else ()
+
+    def _function(self) -> str | None:
+        """Return a key that rows share if they train the same function alike."""
+        spec = self.jobs[0].resolved
+        if not isinstance(spec, ResolvedAdapt) or not spec.trains:
+            return None
+        function = spec.method.equivalent_on(model_shape(spec)).model_dump_json()
+        training = self.jobs[0].spec.training.model_dump_json()
+        return f"{self.budget} {function} {training}"
 
     @property
     def metric(self) -> OtherMetric | None:
@@ -149,6 +180,19 @@ class Row:
         }
 
 
+def _lost_seeds(job: ScoredJob) -> Iterator[int]:
+    """Yield the seeds of a job that were trained in vain."""
+    if job.state == "failed" and job.reason in LOST:
+        yield from job.spec.seeds
+    if job.state == "succeeded" and job.evaluations:
+        of_seed: dict[int, list[str]] = defaultdict(list)
+        for replicate in job.replicates:
+            of_seed[replicate.seed].append(replicate.status)
+        for seed, statuses in of_seed.items():
+            if all(status in ("diverged", "eliminated") for status in statuses):
+                yield seed
+
+
 def compared_method(row: Row) -> ComparedMethod:
     """Return the jobs, effort and settings of a row."""
     training = row.jobs[0].spec.training
@@ -168,11 +212,18 @@ def compared_method(row: Row) -> ComparedMethod:
         batch_size=training.batch_size,
         trials=row.trials,
         trained_steps=sum(replicate.steps for job in row.jobs for replicate in job.replicates),
+        moved=_moved(row),
         forward_passes=sum(one.forward for one in passes),
         backward_passes=sum(one.backward for one in passes),
         sweep=() if row.is_imported else tuple(_sweep(row)),
         seed_scores=tuple(SeedScore(seed=e.seed, score=e.accuracy) for e in row.evaluations()),
     )
+
+
+def _moved(row: Row) -> float | None:
+    """Return the largest deviation of attention, None if not recorded."""
+    deviations = [value for job in row.jobs for value in job.deviations.values()]
+    return max((value for value in deviations if math.isfinite(value)), default=None)
 
 
 def _passes(job: ScoredJob) -> Iterator[Passes]:
@@ -203,11 +254,11 @@ def counted_jobs(rows: Sequence[Row]) -> tuple[tuple[str, ScoredJob], ...]:
 def compared_jobs(rows: Sequence[Row]) -> tuple[ComparedJob, ...]:
     """Return the jobs whose settings must agree, once each, with labels.
 
-    Rows that repeat another row with a longer training serve the diagnosis only and are left out.
+    Rows that only repeat another row with other training serve the diagnosis and are left out.
     """
     measured = [m for row in rows if (m := measured_row(row)) is not None]
-    longer = longer_trainings(measured)
-    alike = [row for row in rows if row.label not in longer]
+    repeated = repeated_rows(measured)
+    alike = [row for row in rows if row.label not in repeated]
     return tuple(
         ComparedJob(label=label, spec=job.spec, environment=job.environment)
         for label, job in counted_jobs(alike)
@@ -238,7 +289,16 @@ def measured_row(row: Row) -> MeasuredRow | None:
             )
         ),
         test_accuracy=math.fsum(accuracies) / len(accuracies),
+        is_control=row.role == "control",
+        seconds=_seconds_per_step(row),
     )
+
+
+def _seconds_per_step(row: Row) -> float | None:
+    """Return the time per step of a replicate, None if it was not measured."""
+    timed = [job for job in row.jobs if job.seconds is not None]
+    steps = sum(one.steps for job in timed for one in job.replicates)
+    return math.fsum(job.seconds or 0.0 for job in timed) / steps if steps else None
 
 
 def missing_scores(row: Row) -> Iterator[MissingScores]:
@@ -310,7 +370,7 @@ def carried(row: Row) -> Iterator[MethodCarried]:
                 budget=row.budget,
                 base_model=name,
                 change=change,
-                chance=chance_of(row),
+                chance=_guessing(row),
             )
 
 
@@ -354,22 +414,22 @@ def alone_of(rows: Sequence[Row]) -> float | None:
     return math.fsum(accuracies) / len(accuracies) if accuracies else None
 
 
-def already_working(
-    rows: Sequence[Row], scores: Sequence[Scores], chance: float
-) -> tuple[ComparisonWarning, ...]:
-    """Return a warning if the base model alone works by the rule of the rows."""
-    alone = alone_of(rows)
-    if alone is None:
-        return ()
-    warning = base_works_alone(alone, failing_below(scores, chance), chance)
-    return () if warning is None else (warning,)
-
-
 def chance_of(row: Row) -> float:
-    """Return the accuracy of guessing on the task of a row, and on its items."""
+    """Return the accuracy of guessing on the task of a row."""
     resolved = row.jobs[0].resolved
-    chance = resolved.task.chance() if isinstance(resolved, ResolvedAdapt) else 0.0
-    return guessing_accuracy(chance, (one.majority for one in row.evaluations()))
+    return resolved.task.chance() if isinstance(resolved, ResolvedAdapt) else 0.0
+
+
+def _guessing(row: Row) -> float:
+    """Return the accuracy of guessing or of the most common answer."""
+    majorities = (one.majority for one in row.evaluations())
+    return floor_of(chance_of(row), majorities, None).accuracy
+
+
+def constant_of(row: Row) -> float:
+    """Return the accuracy of the best constant answer to the task of a row."""
+    resolved = row.jobs[0].resolved
+    return resolved.task.constant_answer() if isinstance(resolved, ResolvedAdapt) else 0.0
 
 
 def unread_warnings(rows: Sequence[Row]) -> tuple[ComparisonWarning, ...]:

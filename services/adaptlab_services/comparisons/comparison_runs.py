@@ -138,7 +138,7 @@ class ComparisonRuns:
             return True
         with comparison_results.claimed(self._sessions, digest) as mine:
             if mine and not self._is_kept(digest):
-                computed = compared_table(table, len(read.tables), read.strictness)
+                computed = compared_table(table, read.strictness)
                 with self._sessions.begin() as session:
                     comparison_results.keep(session, digest, computed)
         return mine

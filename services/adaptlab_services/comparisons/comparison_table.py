@@ -2,15 +2,11 @@
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
-from adaptlab.comparisons.table_comparison import (
-    ComparedMethod,
-    MissingScores,
-    TableComparison,
-    metric_columns,
-)
+from adaptlab.comparisons.table_comparison import MissingScores, TableComparison
+from adaptlab.comparisons.table_rows import table_rows
+from adaptlab.spreadsheet import harmless
 from adaptlab_answers.comparisons import JobComparison
 
 COLUMNS: tuple[str, ...] = (
@@ -20,6 +16,7 @@ COLUMNS: tuple[str, ...] = (
     "budget_axis",
     "method",
     "state",
+    "standing",
     "parameters",
     "context_tokens",
     "stored_bits",
@@ -27,7 +24,12 @@ COLUMNS: tuple[str, ...] = (
     "score",
     "low",
     "high",
+    "all_seeds_low",
+    "all_seeds_high",
     "level",
+    "difference",
+    "difference_low",
+    "difference_high",
     "rank_low",
     "rank_high",
     "could_be_best",
@@ -36,78 +38,42 @@ COLUMNS: tuple[str, ...] = (
     "metric_low",
     "metric_high",
     "seeds",
+    "seeds_ok",
     "items",
     "trials",
     "steps",
     "forward_passes",
     "backward_passes",
+    "moved",
     "voided",
     "warnings",
     "text",
 )
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of text that a spreadsheet interprets as a formula."""
 
-Line = dict[str, object]
+Line = Mapping[str, object]
 
 
 def csv_text(comparison: JobComparison) -> str:
     """Return the comparison as CSV; scores are shares of items from 0 to 1.
 
-    `budget` is that of the cell, so a reference has a line at every budget. An apostrophe precedes
-    texts that a spreadsheet would compute.
+    An apostrophe precedes texts that a spreadsheet would compute.
     """
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\r\n")
     writer.writeheader()
     for table in comparison.tables:
         for line in _lines(table):
-            writer.writerow({name: _inert(value) for name, value in line.items()})
+            writer.writerow({name: harmless(_plain(value)) for name, value in line.items()})
     return text.getvalue()
 
 
 def _lines(table: TableComparison) -> Iterator[Line]:
-    place: Line = {"base_model": table.base_model, "task": table.task}
-    effort = {method.label: method for method in table.methods}
-    metrics = {one.label: one for one in table.metrics}
-    if table.comparison is not None:
-        warnings = "; ".join(dict.fromkeys(w.kind for w in table.comparison.warnings))
-        for cell in table.comparison.cells:
-            for row in cell.rows:
-                line = _scored(table.comparison, cell, row, effort[row.label])
-                line |= metric_columns(metrics.get(row.label))
-                yield place | line | {"warnings": warnings}
+    warned = () if table.comparison is None else table.comparison.warnings
+    warnings = "; ".join(dict.fromkeys(warning.kind for warning in warned))
+    for row in table_rows(table):
+        yield {**row, "state": "scored", "warnings": warnings}
     for missing in table.missing:
-        yield place | _missing(missing)
-
-
-def _scored(
-    comparison: Comparison, cell: ComparisonCell, row: ComparisonRow, effort: ComparedMethod
-) -> Line:
-    return {
-        "budget": cell.budget,
-        "budget_axis": comparison.axis,
-        "method": row.method,
-        "state": "scored",
-        "parameters": row.parameters,
-        "context_tokens": effort.context_tokens,
-        "stored_bits": effort.stored_bits,
-        "demonstrations": effort.demonstrations,
-        "score": row.score.mean,
-        "low": row.score.low,
-        "high": row.score.high,
-        "level": row.score.level,
-        "rank_low": row.rank.low,
-        "rank_high": row.rank.high,
-        "could_be_best": _flag(row.could_be_best),
-        "seeds": row.score.seeds,
-        "items": row.items,
-        "trials": row.trials,
-        "steps": effort.steps,
-        "forward_passes": effort.forward_passes,
-        "backward_passes": effort.backward_passes,
-        "voided": _flag(comparison.voided),
-    }
+        yield {"base_model": table.base_model, "task": table.task, **_missing(missing)}
 
 
 def _missing(missing: MissingScores) -> Line:
@@ -121,11 +87,5 @@ def _missing(missing: MissingScores) -> Line:
     }
 
 
-def _flag(value: bool) -> str:
-    return "true" if value else "false"
-
-
-def _inert(value: object) -> object:
-    if isinstance(value, str) and value.startswith(FORMULA):
-        return f"'{value}"
-    return value
+def _plain(value: object) -> object:
+    return str(value).lower() if isinstance(value, bool) else value

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from sqlalchemy.orm import Session
@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from adaptlab.comparisons.comparability import comparability
 from adaptlab.comparisons.comparison import Comparison, compare
 from adaptlab.comparisons.row_names import first_in_sentence
-from adaptlab.comparisons.table_comparison import MissingScores, TableComparison
+from adaptlab.comparisons.table_comparison import MissingScores, TableComparison, with_reports
 from adaptlab.studies.study_plan import SkippedCell
 from adaptlab_answers.comparisons import JobComparison, StudyComparison, StudyName
 from adaptlab_answers.studies import StudyCell, StudyView
@@ -30,12 +30,13 @@ from adaptlab_services.comparisons.comparison_inputs import (
 )
 from adaptlab_services.comparisons.comparison_rows import (
     Row,
-    already_working,
+    alone_of,
     base_warnings,
     carried,
     chance_of,
     compared_jobs,
     compared_method,
+    constant_of,
     forgetting,
     metric,
     missing_scores,
@@ -200,8 +201,9 @@ def _rows(cells: Sequence[StudyCell]) -> Iterator[InputRow]:
         placed[cell.method].add(tuple(job.id for job in cell.jobs))
     seen: set[str] = set()
     for cell in cells:
-        everywhere = len(placed[cell.method]) == 1 and counts[cell.method] == len(budgets) > 1
-        is_alone = cell.role == "reference" or everywhere
+        is_one = len(placed[cell.method]) == 1
+        everywhere = is_one and counts[cell.method] == len(budgets) > 1
+        is_alone = cell.role == "reference" or everywhere or (cell.role == "control" and is_one)
         if is_alone and cell.method in seen:
             continue
         seen.add(cell.method)
@@ -226,37 +228,40 @@ def _skipped(cell: SkippedCell) -> MissingScores:
 def compared(
     tables: Sequence[ComparedTable], strictness: Strictness
 ) -> tuple[TableComparison, ...]:
-    """Compute the tables; the error rate is shared between all of them."""
-    return tuple(compared_table(table, len(tables), strictness) for table in tables)
+    """Compute the tables, each with its own error rate."""
+    return tuple(compared_table(table, strictness) for table in tables)
 
 
-def compared_table(table: ComparedTable, tables: int, strictness: Strictness) -> TableComparison:
-    """Compute one of `tables` tables."""
+def compared_table(table: ComparedTable, strictness: Strictness) -> TableComparison:
+    """Compute one table, whose controls are not compared."""
+    every, controls = table.rows, [row for row in table.rows if row.role == "control"]
+    table = replace(table, rows=tuple(row for row in every if row.role != "control"))
     reference = reference_of(table.rows)
-    comparison = _comparison(table, reference, tables, strictness)
+    comparison = _comparison(table, reference, strictness)
     missing = [gap for row in table.rows for gap in missing_scores(row)]
     forgotten = (forgetting(row) for row in table.rows)
     metrics = (metric(row) for row in table.rows)
-    return TableComparison(
+    found = TableComparison(
         base_model=table.base_model,
         task=table.task,
         comparison=comparison,
-        diagnoses=tuple(diagnoses(table.rows, comparison, reference)) if comparison else (),
+        diagnoses=tuple(diagnoses(every, comparison, reference)) if comparison else (),
         missing=(*missing, *table.skipped),
         forgetting=tuple(change for change in forgotten if change is not None),
         methods=tuple(map(compared_method, table.rows)),
+        controls=tuple(map(compared_method, controls)),
         carried=tuple(one for row in table.rows for one in carried(row)),
         metrics=tuple(one for one in metrics if one is not None),
     )
+    return with_reports(found)
 
 
 def _comparison(
-    table: ComparedTable, reference: Row | None, tables: int, strictness: Strictness
+    table: ComparedTable, reference: Row | None, strictness: Strictness
 ) -> Comparison | None:
     scores = tuple(s for row in table.rows if (s := row.scores()) is not None)
     if not scores:
         return None
-    chance = chance_of(table.rows[0])
     return compare(
         table.task,
         scores,
@@ -264,14 +269,11 @@ def _comparison(
         reference=reference.method if reference else None,
         margin=strictness.margin,
         level=strictness.level,
-        tables=tables,
         differences=comparability(compared_jobs(table.rows)),
-        of_bases=(
-            *base_warnings(table.rows),
-            *already_working(table.rows, scores, chance),
-            *unread_warnings(table.rows),
-        ),
-        chance=chance,
+        of_bases=(*base_warnings(table.rows), *unread_warnings(table.rows)),
+        chance=chance_of(table.rows[0]),
+        alone=alone_of(table.rows),
+        constant=constant_of(table.rows[0]),
         answers=dict(table.answers),
     )
 

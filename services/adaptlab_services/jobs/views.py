@@ -209,11 +209,18 @@ def _jobs_ahead() -> Select[int]:
 
 
 def _progress(job: Columns) -> dict[str, object]:
-    remaining: float | None = None
-    if job["state"] == "running" and job["first_step_at"] is not None and job["step"] > 0:
+    remaining, phase = None, None
+    if job["state"] == "running":
+        phase = "training" if job["step"] < job["total_steps"] else "evaluating"
+    if phase == "training" and job["first_step_at"] is not None and job["step"] > 0:
         spent = max(job["now"] - job["first_step_at"], timedelta()).total_seconds()
-        remaining = round(spent / job["step"] * max(job["total_steps"] - job["step"], 0), 1)
-    return {"step": job["step"], "total": job["total_steps"], "eta_seconds": remaining}
+        remaining = round(spent / job["step"] * (job["total_steps"] - job["step"]), 1)
+    return {
+        "step": job["step"],
+        "total": job["total_steps"],
+        "eta_seconds": remaining,
+        "phase": phase,
+    }
 
 
 def _links(job_id: UUID, base_job_id: UUID | None) -> dict[str, str | None]:

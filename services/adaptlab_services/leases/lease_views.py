@@ -8,6 +8,7 @@ from uuid import UUID
 from pydantic import Field
 
 from adaptlab.measurements.results import AttentionCaptured, CheckpointWritten, Event, TrainingSaved
+from adaptlab.printable import OneLine
 from adaptlab.specs.spec import ModelFolder, Queue, ResolvedSpec
 from adaptlab.values import Value
 from adaptlab_services.lifecycle.claims import (
@@ -27,6 +28,8 @@ MOST_ROOTS = 256
 Ending = Literal["succeeded", "failed", "released", "paused", "stopped"]
 Number = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Host = Annotated[str, Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z._:-]{0,252}$", max_length=253)]
+"""The name of a machine; it is shown to others, and is no place for a message."""
 Alias = Annotated[str, Field(min_length=1, max_length=63)]
 Queues = Annotated[tuple[Queue, ...], Field(min_length=1, max_length=MOST_QUEUES)]
 
@@ -38,7 +41,7 @@ class NewWorker(Value):
     another. Without them, it gets any job.
     """
 
-    host: Annotated[str, Field(min_length=1, max_length=255)]
+    host: Host
     process_id: Number
     queues: Queues
     model_roots: Annotated[tuple[Alias, ...], Field(max_length=MOST_ROOTS)] | None = None
@@ -53,7 +56,7 @@ class RegisteredWorker(Value):
 class StandingBack(Value):
     """The reason for which a live worker takes no jobs."""
 
-    why: Annotated[str, Field(min_length=1, max_length=LONGEST_WHY)]
+    why: Annotated[OneLine, Field(min_length=1, max_length=LONGEST_WHY)]
 
 
 class NewLease(Value):

@@ -49,8 +49,9 @@ from adaptlab_services.leases.lease_ends import (
     paused,
     uncounted,
 )
-from adaptlab_services.lifecycle import root_needs, workers
+from adaptlab_services.lifecycle import job_workers, root_needs, workers
 from adaptlab_services.lifecycle.claims import AS_GIVEN, Claim, Lease, LeaseParameters, given, held
+from adaptlab_services.lifecycle.job_workers import JobWorker
 from adaptlab_services.lifecycle.poison import fingerprint, furthest_step, has_failed_alike
 from adaptlab_services.lifecycle.transitions import (
     Change,
@@ -220,9 +221,11 @@ class DatabaseLedger:
         model_roots: Sequence[str] | None = None,
     ) -> UUID:
         """See `Ledger`. A worker whose token is for one job serves no queue."""
-        served = queues if self._job_id is None else ()
+        of_a_job = JobWorker(host, process_id, self._token_id, model_roots)
         with self._unit_of_work() as session:
-            return workers.register(session, host, process_id, served, self._token_id, model_roots)
+            if self._job_id is not None:
+                return job_workers.register(session, self._job_id, of_a_job)
+            return workers.register(session, host, process_id, queues, self._token_id, model_roots)
 
     def claim(
         self,

@@ -5,6 +5,7 @@ It also notes which workers were lost.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
@@ -37,16 +38,19 @@ class ReapedLeases:
     lost_workers: int = 0
 
 
-def is_due(session: Session) -> bool:
-    """Return True if `reap` has anything to do.
+def is_due(session: Session) -> tuple[bool, datetime]:
+    """Return True if `reap` has anything to do, and the database's time.
 
     It is called every few seconds, and rarely returns True.
     """
-    return bool(session.scalar(_ANYTHING))
+    due, now = session.execute(_ANYTHING).one()
+    return bool(due), now
 
 
-def reap(session: Session) -> ReapedLeases:
-    """Take back the jobs whose leases have expired.
+def reap(session: Session, before: datetime | None = None) -> ReapedLeases:
+    """Take back the jobs whose leases have expired, at a time `before` one.
+
+    With such a time nothing else is done, since workers may not have been able to report.
 
     Several reapers can run at once. A job is queued again until its attempts are used up. An
     attempt that got further than all before does not count: jobs that kill their worker make no
@@ -56,7 +60,7 @@ def reap(session: Session) -> ReapedLeases:
     """
     expired = session.execute(
         select(Job, _answer_was_lost())
-        .where(*_EXPIRED)
+        .where(*_EXPIRED, *(() if before is None else (Job.lease_expires_at < before,)))
         .order_by(Job.lease_expires_at)
         .limit(REAPED_AT_ONCE)
         .with_for_update(of=Job, skip_locked=True)
@@ -73,6 +77,8 @@ def reap(session: Session) -> ReapedLeases:
         if ids
         for job in move(session, [Job.id.in_(ids), Job.state == "running"], change)
     ]
+    if before is not None:
+        return ReapedLeases(len(decided), queues_to_ring(moved))
     # Normally done when the base model's job ends; here for one that ended while the waiting job
     # was being inserted.
     moved += settle_waiting(session)
@@ -86,7 +92,8 @@ _ANYTHING = select(
         exists().where(*_EXPIRED),
         exists().where(Job.state == "waiting"),
         exists().where(workers.is_newly_lost()),
-    )
+    ),
+    func.clock_timestamp(),
 )
 
 

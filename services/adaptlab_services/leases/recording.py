@@ -18,6 +18,7 @@ from sqlalchemy import (
     Text,
     TextClause,
     Uuid,
+    and_,
     bindparam,
     func,
     insert,
@@ -47,6 +48,7 @@ from adaptlab_db.tables import (
     ShownItems,
     Table,
     TheoryReport,
+    TrainingState,
 )
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.leases import report_checks
@@ -197,7 +199,32 @@ def _note_first_step(session: Session, lease: Lease) -> None:
         append_event(session, lease.job_id, "first_step", {}, lease.attempt)
 
 
+_DECIDING = ("device", "precision", "compiled", "torch_version", "code_version")
+"""Members of an environment that can change the last bits of what is computed."""
+
+
+def _note_other_computation(
+    session: Session, lease: Lease, environment: results.Environment
+) -> None:
+    """Append an event if a resumed training goes on in another environment."""
+    earlier = session.scalar(
+        select(Attempt.environment)
+        .join(
+            TrainingState,
+            and_(TrainingState.job_id == Attempt.job_id, TrainingState.attempt == Attempt.attempt),
+        )
+        .where(Attempt.job_id == lease.job_id, Attempt.attempt < lease.attempt)
+    )
+    now = environment.model_dump()
+    changed = [name for name in _DECIDING if earlier and earlier.get(name) != now[name]]
+    if earlier and changed:
+        was = {name: earlier.get(name) for name in changed}
+        members: Json = {"was": was, "now": {name: now[name] for name in changed}}
+        append_event(session, lease.job_id, "computes_otherwise", members, lease.attempt)
+
+
 def _write_environment(session: Session, lease: Lease, started: results.Started) -> None:
+    _note_other_computation(session, lease, started.environment)
     session.execute(
         update(Attempt)
         .where(*_attempt(lease))

@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import Insert, exists, insert, literal, select
 from sqlalchemy.orm import Session
 
-from adaptlab_db.tables import Job, Study, Webhook, WebhookEvent, Worker
+from adaptlab_db.tables import Attempt, Job, Study, Webhook, WebhookEvent, Worker
 from adaptlab_db.visibility import ACROSS_PROJECTS
 
 Subject = type[Job] | type[Study]
@@ -26,9 +26,20 @@ def study_changed(session: Session, study_id: UUID) -> None:
 
 
 def workers_lost(session: Session, worker_ids: Sequence[UUID]) -> None:
-    """Record for every project with a webhook that workers were lost."""
+    """Record that workers were lost, for the projects that they concern.
+
+    Those of the installation concern every project with a webhook. Those of a token concern the
+    projects whose jobs they have claimed: anyone who may submit can register workers of a job.
+    """
     projects = select(Webhook.project_id).where(Webhook.enabled).distinct().subquery()
-    rows = select(projects.c.project_id, Worker.id).where(Worker.id.in_(worker_ids))
+    has_worked = exists().where(
+        Attempt.worker_id == Worker.id,
+        Attempt.job_id == Job.id,
+        Job.project_id == projects.c.project_id,
+    )
+    rows = select(projects.c.project_id, Worker.id).where(
+        Worker.id.in_(worker_ids), Worker.token_id.is_(None) | has_worked
+    )
     written = insert(WebhookEvent).from_select(
         ["project_id", "worker_id"], rows.join_from(Worker, projects, literal(True))
     )

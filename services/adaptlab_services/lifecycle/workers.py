@@ -11,6 +11,7 @@ from sqlalchemy import (
     Select,
     Update,
     bindparam,
+    exists,
     false,
     func,
     insert,
@@ -23,7 +24,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from adaptlab_answers.server import WorkerLoad, WorkerView
-from adaptlab_db.tables import Worker
+from adaptlab_db.tables import Job, Token, Worker
 from adaptlab_services.lifecycle import webhook_events
 
 SILENCE = timedelta(seconds=60)
@@ -87,10 +88,18 @@ def stop(session: Session, worker_id: UUID) -> None:
 
 
 def recent(session: Session, limit: int = 100) -> tuple[WorkerView, ...]:
-    """Return the workers with the latest signs of life, live ones first."""
-    live = is_live().label("live")
+    """Return the workers with the latest signs of life, live ones first.
+
+    Those of one job come last, and only for callers who see the job: anyone who may submit can
+    register them.
+    """
+    live, has_queue = is_live().label("live"), (Worker.queues != []).label("has_queue")
+    seen_job = exists().where(Token.id == Worker.token_id, Token.job_id == Job.id)
     rows = session.execute(
-        select(Worker, live).order_by(live.desc(), Worker.heartbeat_at.desc()).limit(limit)
+        select(Worker, live)
+        .where(has_queue | Worker.token_id.is_(None) | seen_job)
+        .order_by(live.desc(), has_queue.desc(), Worker.heartbeat_at.desc())
+        .limit(limit)
     )
     return tuple(
         WorkerView(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import delete, exists, func, insert, or_, select
+from sqlalchemy import ColumnElement, delete, exists, func, insert, or_, select
 from sqlalchemy.orm import Session
 
 from adaptlab_answers.models import BaseModelView
@@ -23,6 +23,9 @@ from adaptlab_services.people import access, audit
 NEXT_STEP = "Cancel studies and jobs there that are no longer needed; their results stay."
 
 
+Conditions = tuple[ColumnElement[bool], ...]
+
+
 class _Place(NamedTuple):
     project_id: int
     name: str
@@ -36,11 +39,12 @@ def share(session: Session, name: str, new: NewShare) -> BaseModelView:
 
     Raises:
         NotFound: there is no such base model, or the caller is no member of the other project.
-        Forbidden: the caller is neither its owner nor an admin of its project.
+        Forbidden: the caller is neither its owner nor an admin of its project, or only a reader of
+            the other one.
         Conflict: it is not ready, or the other project has one of that name.
     """
     place = _own(session, name)
-    other = access.joined_project(session, new.project)
+    other = access.receiving_project(session, new.project)
     audit.note(session, project=new.project)
     if other == place.project_id:
         raise Conflict(f"The base model {name!r} belongs to the project {new.project!r} already.")
@@ -67,23 +71,18 @@ def share(session: Session, name: str, new: NewShare) -> BaseModelView:
 def take_back(session: Session, name: str, project: str) -> None:
     """Stop sharing a base model with a project.
 
-    Jobs there that have ended keep what they recorded.
+    Jobs there that have ended keep what they recorded. Admins of that project can do it, too.
 
     Raises:
         NotFound: there is no such base model, or it is not shared with that project.
-        Forbidden: the caller is neither its owner nor an admin of its project.
+        Forbidden: the caller is neither its owner nor an admin of one of both projects.
         Conflict: a study or an unfinished job of that project needs it.
     """
-    place = _own(session, name)
     audit.note(session, project=project)
+    there = _received(session, name, project) or _given(session, name, project)
     # Jobs that name the base model are created while this table is read, so that none is later.
     base_models.lock_table(session)
     other = session.scalars(select(Project.id).where(Project.name == project)).one_or_none()
-    there = (
-        BaseModel.project_id == other,
-        BaseModel.job_id == place.job_id,
-        BaseModel.shared_from == place.project_id,
-    )
     query = select(BaseModel.name).where(*there)
     shared = session.scalars(query, execution_options=ACROSS_PROJECTS).one_or_none()
     if other is None or shared is None:
@@ -95,6 +94,33 @@ def take_back(session: Session, name: str, project: str) -> None:
             f"The project {project!r} needs the base model {name!r} for {needed_for}. {NEXT_STEP}"
         )
     session.execute(delete(BaseModel).where(*there), execution_options=ACROSS_PROJECTS)
+
+
+def _given(session: Session, name: str, project: str) -> Conditions:
+    """Return the conditions on the row that the caller shares with a project."""
+    place = _own(session, name)
+    other = select(Project.id).where(Project.name == project).scalar_subquery()
+    return (
+        BaseModel.project_id == other,
+        BaseModel.job_id == place.job_id,
+        BaseModel.shared_from == place.project_id,
+    )
+
+
+def _received(session: Session, name: str, project: str) -> Conditions | None:
+    """Return the conditions on the row that an admin's project received.
+
+    None if the caller is no admin of it, or it received none of that name.
+    """
+    other = access.administered_project(session, project)
+    there = (
+        BaseModel.project_id == other,
+        BaseModel.name == name,
+        BaseModel.shared_from.is_not(None),
+    )
+    query = select(exists().where(*there))
+    is_there = other is not None and session.scalar(query, execution_options=ACROSS_PROJECTS)
+    return there if is_there else None
 
 
 def may_share(session: Session, name: str) -> bool:

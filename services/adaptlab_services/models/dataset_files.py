@@ -99,15 +99,21 @@ def from_file(
     with units() as session:
         access.to_create(session)
         quotas.check_room(session, principal.user_id, 0)
-    with roots.opened(new.file, FILE_POINTER) as file:
-        records = records_in(file, _form(new), limits, FILE_POINTER)
+    with (
+        roots.opened(new.file, FILE_POINTER) as file,
+        records_in(file, _form(new), limits, FILE_POINTER) as records,
+    ):
         return store(units, sessions, principal, new, records)
 
 
+@contextmanager
 def records_in(
     file: BinaryIO, form: FileForm, limits: ReadingLimits, pointer: str
-) -> Iterator[Record]:
-    """Yield the records of an open file; problems have the `pointer`.
+) -> Generator[Iterator[Record]]:
+    """Yield an iterator of the records of an open file.
+
+    Problems have the `pointer`. What reads the file ends with the context, wherever the iterator
+    stands.
 
     Raises:
         InvalidSpec: the file is too large or has changed while it was read, or something in it is
@@ -115,8 +121,9 @@ def records_in(
     """
     size = os.fstat(file.fileno()).st_size
     check_size("file", pointer, size, limits)
-    pieces = in_time(_unchanging(file, form, limits, pointer), pointer, size, limits)
-    return read_records(pieces, "jsonl" if form == "parquet" else form, pointer)
+    with _pieces(file, form, pointer) as read:
+        pieces = in_time(_unchanging(file, read, limits, pointer), pointer, size, limits)
+        yield read_records(pieces, "jsonl" if form == "parquet" else form, pointer)
 
 
 def _form(new: RecordsFromFile) -> FileForm:
@@ -127,18 +134,25 @@ def _form(new: RecordsFromFile) -> FileForm:
         raise InvalidSpec(Problem("/format", "unknown_form", detail)) from error
 
 
+@contextmanager
+def _pieces(file: BinaryIO, form: FileForm, pointer: str) -> Generator[Iterator[bytes]]:
+    """Yield an iterator of the pieces of a file, of Parquet as lines."""
+    if form == "parquet":
+        with _reader(file, pointer) as lines:
+            yield lines
+    else:
+        yield iter(lambda: file.read(PIECE_BYTES), b"")
+
+
 def _unchanging(
-    file: BinaryIO, form: FileForm, limits: ReadingLimits, pointer: str
+    file: BinaryIO, pieces: Iterator[bytes], limits: ReadingLimits, pointer: str
 ) -> Iterator[bytes]:
-    """Yield the pieces of a file, of Parquet as canonical lines.
+    """Yield the pieces of a file while it does not change.
 
     Raises:
         InvalidSpec: there are too many bytes, or the file has changed.
     """
     before, count = _state(file), 0
-    pieces = (
-        _lines(file, pointer) if form == "parquet" else iter(lambda: file.read(PIECE_BYTES), b"")
-    )
     for piece in pieces:
         count += len(piece)
         check_size("file", pointer, count, limits)  # it can grow, and Parquet is compressed
@@ -153,8 +167,12 @@ def _state(file: BinaryIO) -> tuple[int, int]:
     return state.st_size, state.st_mtime_ns
 
 
-def _lines(file: BinaryIO, pointer: str) -> Iterator[bytes]:
-    """Yield the records of a Parquet file as lines, from a process of its own."""
+@contextmanager
+def _reader(file: BinaryIO, pointer: str) -> Generator[Iterator[bytes]]:
+    """Yield the lines of a process that reads a Parquet file.
+
+    The process ends with the context, not with the iterator, which nobody may have read to its end.
+    """
     process = subprocess.Popen(
         [sys.executable, "-m", MODULE, pointer],
         stdin=file,
@@ -162,17 +180,22 @@ def _lines(file: BinaryIO, pointer: str) -> Iterator[bytes]:
         stderr=subprocess.PIPE,
         env=_environment(),
     )
-    assert process.stdout is not None
-    assert process.stderr is not None
     try:
-        while piece := process.stdout.read(PIECE_BYTES):
-            yield piece
-        found = process.stderr.read()
-        if (status := process.wait()) != 0:
-            raise _refused(status, found, pointer)
+        yield _lines(process, pointer)
     finally:
         process.kill()
         process.communicate()
+
+
+def _lines(process: "subprocess.Popen[bytes]", pointer: str) -> Iterator[bytes]:
+    """Yield what a process writes; raise `InvalidSpec` for what it refuses."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    while piece := process.stdout.read(PIECE_BYTES):
+        yield piece
+    found = process.stderr.read()
+    if (status := process.wait()) != 0:
+        raise _refused(status, found, pointer)
 
 
 def _refused(status: int, found: bytes, pointer: str) -> InvalidSpec:

@@ -3,7 +3,7 @@
 The other project gets a row of its own with the same content, which nobody there can delete.
 """
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import ColumnElement, delete, exists, insert, select
 from sqlalchemy.orm import Session, undefer
 
 from adaptlab.plugins.generated_words import NAME as GENERATED
@@ -27,11 +27,12 @@ def share(session: Session, name: str, new: NewShare) -> DatasetView:
 
     Raises:
         NotFound: there is no such dataset, or the caller is no member of the other project.
-        Forbidden: the caller is neither its owner nor an admin of its project.
+        Forbidden: the caller is neither its owner nor an admin of its project, or only a reader of
+            the other one.
         Conflict: it is itself shared or generated, or the other project has one of that name.
     """
     row = _own(session, name)
-    other = access.joined_project(session, new.project)
+    other = access.receiving_project(session, new.project)
     audit.note(session, project=new.project)
     if other == row.project_id:
         raise Conflict(f"The dataset {name!r} belongs to the project {new.project!r} already.")
@@ -55,19 +56,24 @@ def share(session: Session, name: str, new: NewShare) -> DatasetView:
 def take_back(session: Session, name: str, project: str) -> None:
     """Stop sharing a dataset with a project.
 
+    Admins of that project can do it, too.
+
     Raises:
         NotFound: there is no such dataset, or it is not shared with that project.
-        Forbidden: the caller is neither its owner nor an admin of its project.
+        Forbidden: the caller is neither its owner nor an admin of one of both projects.
         Conflict: a base model, a study or an unfinished job of that project needs it.
     """
-    row = _own(session, name)
     audit.note(session, project=project)
-    other = session.scalars(select(Project.id).where(Project.name == project)).one_or_none()
-    there = (
-        Dataset.project_id == other,
-        Dataset.name == name,
-        Dataset.shared_from == row.project_id,
-    )
+    other = access.administered_project(session, project)
+    there = (Dataset.project_id == other, Dataset.name == name, Dataset.shared_from.is_not(None))
+    if other is None or not _is_there(session, there):
+        row = _own(session, name)
+        other = session.scalars(select(Project.id).where(Project.name == project)).one_or_none()
+        there = (
+            Dataset.project_id == other,
+            Dataset.name == name,
+            Dataset.shared_from == row.project_id,
+        )
     shared = select(Dataset.artifact_sha256).where(*there).with_for_update()
     digest = session.scalars(shared, execution_options=ACROSS_PROJECTS).one_or_none()
     if other is None or digest is None:
@@ -80,6 +86,11 @@ def take_back(session: Session, name: str, project: str) -> None:
             f"{dataset_deletion.NEXT_STEP}"
         )
     session.execute(delete(Dataset).where(*there), execution_options=ACROSS_PROJECTS)
+
+
+def _is_there(session: Session, there: tuple[ColumnElement[bool], ...]) -> bool:
+    query = select(exists().where(*there))
+    return bool(session.scalar(query, execution_options=ACROSS_PROJECTS))
 
 
 def may_share(session: Session, name: str) -> bool:

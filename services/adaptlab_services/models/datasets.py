@@ -24,7 +24,7 @@ from adaptlab.plugins.generated_words import NAME as GENERATED
 from adaptlab.plugins.generated_words import generated_words
 from adaptlab.records.facts import FieldFacts, RecordsFacts
 from adaptlab.specs.text_lengths import MeanBytes
-from adaptlab.text.fitting import limits_in_bytes, roles_of, task_document
+from adaptlab.text.fitting import ASKS, limits_in_bytes, roles_of, task_document
 from adaptlab.values import Name, Value
 from adaptlab_answers.documents import JsonObject
 from adaptlab_answers.models import (
@@ -50,8 +50,6 @@ LONGEST_NAME = 63
 DIGITS = 8
 """Digits of a digest that tell apart datasets of files with one name."""
 MEDIA_TYPE = "application/jsonl"
-ASKS = "\nAnswer:"
-"""The end of a guessed prompt, so that every answer follows the same text."""
 Origins = Annotated[tuple[DatasetOrigin, ...], Field(max_length=16)]
 
 
@@ -262,12 +260,10 @@ def fitting_task(session: Session, name: str, context: int | None = None) -> Jso
     row = nearest(session, [(row.project_id, row.shared_from, row) for row in rows])
     assert row is not None
     facts = _records_facts(row)
-    roles = roles_of(facts, {field.name: field.longest for field in facts.fields})
+    roles = roles_of(facts)
     if roles is None:
         return None
     task = task_document(facts, roles)
-    if "prompt" in task:
-        task["prompt"] = f"{{{roles.text}}}{ASKS}"
     if context is not None and roles.task != "image_classification":
         task["tokens"] = limits_in_bytes(facts, roles, len(ASKS), context)
     return {**task}

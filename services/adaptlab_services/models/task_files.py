@@ -146,9 +146,11 @@ def _stored(
     roots: DatasetRoots,
     limits: ReadingLimits,
 ) -> Generator[_Read]:
-    with roots.opened(path, pointer) as file:
+    with (
+        roots.opened(path, pointer) as file,
+        records_in(file, _form(path, pointer), limits, pointer) as records,
+    ):
         gatherer = Gatherer(pointer)
-        records = records_in(file, _form(path, pointer), limits, pointer)
         with staged(sessions, gatherer.lines(records)) as waiting:
             name = dataset_name(PurePath(path))
             yield _Read(name, content_of(name, waiting.artifact, gatherer), waiting)

@@ -27,8 +27,9 @@ from adaptlab.plugins.text_task import TextTask
 from adaptlab.records.record import Record
 from adaptlab.specs.resolve import BaseModelFacts, family_shape
 from adaptlab.specs.spec import ModelFolder
+from adaptlab.text.folder_tokeniser import TOKENISER_FILES
 from adaptlab.text.tokeniser import ByteTokeniser
-from adaptlab.weights.model_folder import CHAT_FILES, CONFIG, TOKENISER
+from adaptlab.weights.model_folder import CHAT_FILES, TOKENISER
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.errors import (
     ArtifactGone,
@@ -174,7 +175,7 @@ def _found(
             records=tuple(dict(record) for record in records),
             folder=located.place,
             within=located.root,
-            digests={name: digests[name] for name in (CONFIG, TOKENISER)},
+            digests={name: d for name, d in digests.items() if name in TOKENISER_FILES},
             vocabulary=family_shape(base.family).vocabulary,
             mask=base.family.mask(),
         )
@@ -210,7 +211,7 @@ def _small_files(
 def _copy(session: Session, folder: ModelFolder, place: Path) -> None:
     store = ArtifactStore(session)
     for file in folder.stored:
-        if file.name in (CONFIG, TOKENISER):
+        if file.name in TOKENISER_FILES:
             with (place / file.name).open("wb") as copy:
                 copy.writelines(store.read(file.sha256))
 

@@ -14,8 +14,9 @@ from adaptlab.errors import BadModelFolder, InvalidSpec, Problem
 from adaptlab.plugins.corpus import check_sample
 from adaptlab.plugins.task import AnyTask
 from adaptlab.plugins.text_task import TextTask
-from adaptlab.text.tokeniser import FILE, PublishedTokeniser, end_token, read_tokeniser
-from adaptlab.weights.model_folder import CONFIG, read_config, read_tokeniser_file
+from adaptlab.text.folder_tokeniser import folder_tokeniser
+from adaptlab.text.tokeniser import PublishedTokeniser
+from adaptlab.weights.model_folder import read_text_file
 
 MEMORY_BYTES = 2 * 2**30
 CPU_SECONDS = 10
@@ -48,7 +49,11 @@ class Question(BaseModel):
 def findings(question: Question) -> Findings:
     """Return what the worker would find; nothing if it would not get so far."""
     assert isinstance(question.task, TextTask)
-    tokeniser = _tokeniser(question)
+    try:
+        tokeniser = _tokeniser(question)
+    except BadModelFolder as error:
+        problem = Problem(pointer="/task", code="bad_tokeniser", detail=str(error))
+        return Findings(problems=(problem,))
     if tokeniser is None:
         return Findings()
     try:
@@ -59,20 +64,22 @@ def findings(question: Question) -> Findings:
 
 
 def _tokeniser(question: Question) -> PublishedTokeniser | None:
-    """Return the tokeniser, None if its files are not those of the import."""
+    """Return the tokeniser, None if its files are not those of the import.
+
+    Raises:
+        BadModelFolder: the files are those of the import, and have no tokeniser of the model.
+    """
     try:
         files = {
-            FILE: read_tokeniser_file(question.folder, question.within),
-            CONFIG: read_config(question.folder, question.within),
+            name: read_text_file(question.folder, name, question.within)
+            for name in question.digests
         }
-        if {n: hashlib.sha256(content).hexdigest() for n, content in files.items()} != (
-            question.digests
-        ):
-            return None
-        tokeniser = read_tokeniser(files[FILE], end_token(files[CONFIG]))
     except BadModelFolder:
         return None
-    return tokeniser if tokeniser.vocabulary <= question.vocabulary else None
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    if digests != question.digests:
+        return None
+    return folder_tokeniser(files, question.vocabulary)
 
 
 def main() -> None:

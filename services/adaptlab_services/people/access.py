@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from typing import Literal, TypeVar
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select, true
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.values import Value
 from adaptlab_db.session import one_by_one
-from adaptlab_db.tables import PROJECT_ROLES, BaseModel, Membership, Project, StudyShare
+from adaptlab_db.tables import PROJECT_ROLES, BaseModel, Job, Membership, Project, StudyShare
 from adaptlab_db.visibility import ACROSS_PROJECTS, RECEIVING, VISIBLE
 from adaptlab_services.errors import Forbidden, NotFound
 from adaptlab_services.people.tokens import Principal
@@ -36,8 +36,8 @@ class Access(Value):
 
     `roles` are the user's roles in projects, already limited by the token. Names are looked up and
     new resources created in `project_id`, whose name is `project`; both are None if the request
-    names no project and there is no default. `visible` lists the projects that the request sees;
-    None is all of them, which only admins of the server have. `received` are what other
+    names no project and the user has no usual one. `visible` lists the projects that the request
+    sees; None is all of them, which only admins of the server have. `received` are what other
     projects share with those: each is such a project, and a study or the job of a base model.
     """
 
@@ -94,7 +94,7 @@ def access_of(session: Session, principal: Principal, asked: str | None = None) 
     chosen = next((id_ for id_, name, _ in projects if name == asked), None)
     sees_all = is_admin and asked is None and principal.project_id is None
     ids = tuple(sorted(id_ for id_, _, _ in projects)) if ceiling is not None else ()
-    current = chosen or _usual(projects)
+    current = chosen or _usual(principal, projects, is_admin=is_admin)
     visible = None if sees_all else ids if chosen is None else (chosen,)
     return Access(
         is_admin=is_admin and principal.project_id is None,
@@ -128,7 +128,7 @@ def project_of(session: Session) -> int:
     """Return the project in which names are looked up and resources created.
 
     Raises:
-        Forbidden: the caller has several projects and named none, or has no project.
+        Forbidden: the request names no project, and the caller has no usual one or none at all.
     """
     if (inside := session.info.get(_INSIDE)) is not None:
         return inside
@@ -141,11 +141,13 @@ def project_of(session: Session) -> int:
     if access.project_id is None:
         raise Forbidden(
             (
-                "You have several projects. Name one with `project=` in the address, --project or "
-                "ADAPTLAB_PROJECT."
+                "The request names no project, and you have no usual project or are no longer a "
+                "member of it. Name one with `project=` in the address, --project or "
+                "ADAPTLAB_PROJECT, or choose your usual one: `adaptlab projects use NAME`."
             )
             if access.roles
-            else "You are not a member of any project. Ask an admin to add you to one."
+            else "You are not a member of any project. Ask an admin to add you to one, or accept "
+            "an invitation: `adaptlab whoami` lists yours."
         )
     return access.project_id
 
@@ -243,6 +245,42 @@ def joined_project(session: Session, name: str) -> int:
     return project_id
 
 
+def receiving_project(session: Session, name: str) -> int:
+    """Return a project with which the caller may share something.
+
+    What is shared takes a name there and is read by its members, so that it needs the same role as
+    creating it.
+
+    Raises:
+        NotFound: there is no such project, or the caller is no member of it.
+        Forbidden: the caller is only a reader there.
+    """
+    project_id, access = joined_project(session, name), _access(session)
+    if access is not None and not is_at_least(access.role_in(project_id), "submitter"):
+        raise Forbidden(
+            f"Sharing with the project {name!r} requires the role `submitter` in it, and you are a "
+            f"reader. Ask an admin of {name!r} for the role."
+        )
+    return project_id
+
+
+def administered_project(session: Session, name: str) -> int | None:
+    """Return a project of which the caller is an admin, or None."""
+    project_id = session.scalars(select(Project.id).where(Project.name == name)).one_or_none()
+    access = _access(session)
+    if project_id is None or access is None:
+        return project_id
+    return project_id if is_at_least(access.role_in(project_id), "admin") else None
+
+
+def own_jobs(session: Session) -> ColumnElement[bool]:
+    """Return the condition on jobs of the caller's projects, not shared ones."""
+    access = _access(session)
+    if access is None or access.visible is None:
+        return true()
+    return Job.project_id.in_(access.visible)
+
+
 def is_joined(session: Session, name: str) -> bool:
     """Return True if the caller is a member of a project."""
     try:
@@ -318,7 +356,7 @@ def _projects(
     mine = (
         select(Project.id, Project.name, Membership.role)
         .join(Membership, Membership.project_id == Project.id)
-        .where(Membership.user_id == principal.user_id)
+        .where(Membership.user_id == principal.user_id, Membership.accepted_at.is_not(None))
         .order_by(Project.id)
     )
     return [(id_, name, _ROLES[role]) for id_, name, role in session.execute(mine)]
@@ -340,11 +378,20 @@ def _received(session: Session, visible: Sequence[int]) -> tuple[tuple[int, UUID
     return tuple(sorted((project_id, id_) for project_id, id_ in rows))
 
 
-def _usual(projects: Sequence[tuple[int, str, Role]]) -> int | None:
-    """Return the only project, otherwise the default project, otherwise None."""
-    if len(projects) == 1:
-        return projects[0][0]
-    return next((id_ for id_, name, _ in projects if name == DEFAULT_PROJECT), None)
+def _usual(
+    principal: Principal, projects: Sequence[tuple[int, str, Role]], *, is_admin: bool
+) -> int | None:
+    """Return the project of requests that name none, or None.
+
+    It changes with the user's own choice only, so that nobody can receive what others create by
+    adding them to a project or removing them from another.
+    """
+    ids = [id_ for id_, _, _ in projects]
+    if principal.project_id is None and principal.usual_project_id is not None:
+        return principal.usual_project_id if principal.usual_project_id in ids else None
+    if is_admin and principal.project_id is None:
+        return next((id_ for id_, name, _ in projects if name == DEFAULT_PROJECT), None)
+    return ids[0] if len(ids) == 1 else None
 
 
 _ROLES: dict[str, Role] = {

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, insert, select
+from sqlalchemy import ColumnElement, and_, insert, or_, select
 from sqlalchemy.orm import Session
 
+from adaptlab.printable import one_line
 from adaptlab.values import Value
 from adaptlab_answers.paging import Page
 from adaptlab_answers.people import AuditView
@@ -23,6 +24,8 @@ REFUSALS_LEFT_OUT = "refusals_left_out"
 Its details count them.
 """
 LONGEST_TEXT = 200
+OF_MEMBERS = ("put_member", "delete_member", "accept_invitation")
+"""Actions that change the members of a project, which both sides can see."""
 _FACTS = "audit_facts"
 
 
@@ -47,6 +50,32 @@ class AuditFilter(Value):
     object: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """A user who reads the log: their own entries, and some of others.
+
+    Those are changes of the user's memberships, and of the members of `administered` projects.
+    """
+
+    name: str
+    administered: tuple[str, ...] = ()
+
+    def condition(self) -> ColumnElement[bool]:
+        """Return the condition on the entries that the user can see."""
+        place = AuditEntry.object
+        concerned = [place.endswith(f"/{self.name}", autoescape=True)]
+        for project in self.administered:
+            concerned += [place == project, place.startswith(f"{project}/", autoescape=True)]
+        changed = and_(AuditEntry.action.in_(OF_MEMBERS), AuditEntry.status < 400)
+        return or_(AuditEntry.actor == self.name, and_(changed, or_(*concerned)))
+
+    def view(self, entry: AuditView) -> AuditView:
+        """Return the entry without the address and token of another user."""
+        if entry.actor == self.name:
+            return entry
+        return entry.model_copy(update={"address": None, "token_id": None})
 
 
 def note(session: Session, **facts: object) -> None:
@@ -88,11 +117,20 @@ _INSERT = insert(_ENTRIES)
 
 
 def page(
-    session: Session, wanted: AuditFilter, page_size: int, page_token: str | None = None
+    session: Session,
+    wanted: AuditFilter,
+    page_size: int,
+    page_token: str | None = None,
+    viewer: Viewer | None = None,
 ) -> Page[AuditView]:
-    """Return a page of entries, newest first; raises `InvalidSpec`."""
+    """Return a page of entries, newest first; raises `InvalidSpec`.
+
+    Without a `viewer`, all of them.
+    """
     question = ("audit", wanted.model_dump_json())
     query = select(AuditEntry).where(*_conditions(wanted)).order_by(AuditEntry.id.desc())
+    if viewer is not None:
+        query = query.where(viewer.condition())
     if page_token is not None:
         query = query.where(AuditEntry.id < paging.read(page_token, *question).row())
     rows = session.scalars(query.limit(paging.page_limit(page_size))).all()
@@ -100,7 +138,9 @@ def page(
     token = None
     if len(rows) > len(shown):
         token = paging.written(Cursor("", str(shown[-1].id)), *question)
-    return Page(data=tuple(_view(row) for row in shown), next_page_token=token)
+    views = tuple(map(_view, shown))
+    seen = views if viewer is None else tuple(map(viewer.view, views))
+    return Page(data=seen, next_page_token=token)
 
 
 def _conditions(wanted: AuditFilter) -> list[ColumnElement[bool]]:
@@ -123,7 +163,4 @@ def _view(row: AuditEntry) -> AuditView:
 
 def _printable(text: str) -> str:
     """Return the text without tokens and control characters, cut to its limit."""
-    shown = without_tokens(text)[:LONGEST_TEXT]
-    if shown.isprintable():
-        return shown
-    return "".join(c if c.isprintable() else "\ufffd" for c in shown)
+    return one_line(without_tokens(text)[:LONGEST_TEXT])

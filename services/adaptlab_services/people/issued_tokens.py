@@ -16,7 +16,14 @@ from adaptlab_services import paging
 from adaptlab_services.errors import Forbidden, NotFound
 from adaptlab_services.limits import quotas
 from adaptlab_services.paging import Cursor
-from adaptlab_services.people import audit, projects, token_rights, tokens, users
+from adaptlab_services.people import (
+    audit,
+    invitations,
+    projects,
+    token_rights,
+    tokens,
+    users,
+)
 from adaptlab_services.people.access import Access
 from adaptlab_services.people.tokens import Principal
 
@@ -130,6 +137,8 @@ def me(session: Session, principal: Principal, rights: Access) -> Me:
         is_admin=rights.is_admin,
         token=_view(row),
         projects=projects.listed(session, rights).data,
+        usual_project=rights.project,
+        invitations=invitations.pending(session, principal.user_id),
         usage=quotas.usage(session, principal.user_id),
     )
 

@@ -71,7 +71,7 @@ class Principal(Value):
     """The authenticated user and token.
 
     `project_id` is the only project that the token opens, and `job_id` the only job that workers
-    with it can hold; None is any.
+    with it can hold; None is any. `usual_project_id` is the project of requests that name none.
     """
 
     user_id: int
@@ -81,6 +81,7 @@ class Principal(Value):
     is_admin: bool = False
     project_id: int | None = None
     job_id: UUID | None = None
+    usual_project_id: int | None = None
 
 
 def create_token(
@@ -186,6 +187,7 @@ def _opens_its_job() -> ColumnElement[bool]:
         Membership.user_id == Token.user_id,
         Membership.project_id == Job.project_id,
         Membership.role != "reader",
+        Membership.accepted_at.is_not(None),
     )
     ended_before = func.clock_timestamp() - FAREWELL
     return exists().where(
@@ -263,6 +265,7 @@ _PRINCIPAL = (
     User.is_admin.label("is_admin"),
     Token.project_id.label("project_id"),
     Token.job_id.label("job_id"),
+    User.usual_project_id.label("usual_project_id"),
     _UNNOTED.label("is_unnoted"),
 )
 
@@ -276,6 +279,7 @@ def _principal(row: Row[*tuple[Any, ...]]) -> Principal:  # Any: the columns of 
         is_admin=row.is_admin,
         project_id=row.project_id,
         job_id=row.job_id,
+        usual_project_id=row.usual_project_id,
     )
 
 

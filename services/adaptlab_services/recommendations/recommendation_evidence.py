@@ -7,13 +7,18 @@ from statistics import fmean
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import literal, select
+from sqlalchemy import ColumnElement, literal, select, true
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from adaptlab.code_version import code_version
 from adaptlab.comparisons.comparability import ComparedJob, comparability, comparable_groups
-from adaptlab.comparisons.comparison import Comparison, compare, corrected_choice
+from adaptlab.comparisons.comparison import (
+    Comparison,
+    ComparisonRow,
+    compare,
+    corrected_choice,
+)
 from adaptlab.comparisons.comparison_warnings import imported_base
 from adaptlab.comparisons.verdict import LEAST_SEEDS, Verdict
 from adaptlab.plugins.method import METHODS
@@ -27,6 +32,7 @@ from adaptlab_answers.models import MethodAnswer
 from adaptlab_db.tables import Attempt, BaseModel, Job
 from adaptlab_services.comparisons.comparison_groups import tables_of_jobs
 from adaptlab_services.comparisons.comparison_rows import Row, alone_of, compared_jobs
+from adaptlab_services.people.access import own_jobs
 from adaptlab_services.results.scored_jobs import ScoredJob, scored_jobs
 
 MOST_JOBS = 200
@@ -105,22 +111,25 @@ class Evidence:
     base_alone: float | None
 
     def works(self, row: Row) -> bool:
-        """Return True if the row is above chance and not below the base model.
-
-        Its whole interval must be above chance, and its mean not below the base model's accuracy.
-        """
-        score = self.score(row)
-        return score.low > self.comparison.chance and score.mean >= (self.base_alone or 0.0)
+        """Return True if most seeds of the row beat the floor."""
+        failing = self.entry(row).failing
+        return 2 * failing.ok > failing.seeds
 
     def score(self, row: Row) -> Interval:
         """Return the row's score."""
-        entries = self.comparison.cells[0].rows
-        return next(entry.score for entry in entries if entry.label == row.label)
+        return self.entry(row).score
+
+    def entry(self, row: Row) -> ComparisonRow:
+        """Return the row of the comparison."""
+        return next(one for one in self.comparison.cells[0].rows if one.label == row.label)
 
     @property
     def recommended(self) -> Row:
-        """The first row that could be best and works, else the first that could."""
-        best = [row for row in self.rows if row.label in self.comparison.cells[0].best]
+        """The leader of the best set, or the first of it that works."""
+        cell = self.comparison.cells[0]
+        best = [row for row in self.rows if row.label in cell.best] or [*self.rows]
+        few = {row.label for row in self.rows if len(row.evaluations()) < LEAST_SEEDS}
+        best.sort(key=lambda row: (row.label in few, row.label != cell.leader))
         return next((row for row in best if self.works(row)), best[0])
 
     @property
@@ -171,9 +180,11 @@ def longest(row: Row, runs: Mapping[UUID, RunFacts]) -> float | None:
     return max((seconds for seconds in durations if seconds is not None), default=None)
 
 
-def read_runs(session: Session, question: ResolvedQuestion) -> ReadRuns:
-    """Read the runs within the budget that the caller can see."""
-    runs = _runs(session, question)
+def read_runs(
+    session: Session, question: ResolvedQuestion, *, include_shared: bool = False
+) -> ReadRuns:
+    """Read the runs within the budget, of own projects or also shared ones."""
+    runs = _runs(session, question, true() if include_shared else own_jobs(session))
     scored = scored_jobs(session, runs)
     return ReadRuns(runs, tuple(scored.values()))
 
@@ -200,7 +211,9 @@ def evidence_of(question: ResolvedQuestion, read: ReadRuns) -> Evidence | NoEvid
     )
 
 
-def _runs(session: Session, question: ResolvedQuestion) -> dict[UUID, RunFacts]:
+def _runs(
+    session: Session, question: ResolvedQuestion, which: ColumnElement[bool]
+) -> dict[UUID, RunFacts]:
     """Return the latest runs on this base model and task within the budget.
 
     Imported adapters are none: how much they were tuned is unknown.
@@ -209,7 +222,7 @@ def _runs(session: Session, question: ResolvedQuestion) -> dict[UUID, RunFacts]:
     rows = session.execute(
         select(Job.id, Job.spec, Job.queue, Attempt.started_at, Attempt.ended_at)
         .join(Attempt, latest)
-        .where(Job.kind == "adapt", Job.state == "succeeded", Job.task == question.task.name)
+        .where(which, Job.kind == "adapt", Job.state == "succeeded", Job.task == question.task.name)
         .where(Job.trainable_parameters <= question.limit, Job.total_steps > 0)
         .where(Job.resolved_spec["task"] == literal(as_json(question.task), JSONB))
         .where(Job.base_model.in_(_names(session, question.base.digest)))
@@ -318,7 +331,13 @@ def _comparison(rows: Sequence[Row], question: ResolvedQuestion) -> Comparison:
     chance = question.task.chance()
     of_bases = () if question.base.folder is None else (imported_base(question.base.name),)
     return compare(
-        str(question.task.name), scores, differences=differences, chance=chance, of_bases=of_bases
+        str(question.task.name),
+        scores,
+        differences=differences,
+        chance=chance,
+        alone=alone_of(rows),
+        constant=question.task.constant_answer(),
+        of_bases=of_bases,
     )
 
 

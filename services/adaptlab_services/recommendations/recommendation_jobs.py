@@ -8,9 +8,9 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from adaptlab.comparisons.row_names import first_in_sentence
-from adaptlab.comparisons.verdict import LEAST_SEEDS
 from adaptlab.errors import AdaptlabError
 from adaptlab.specs.spec import AdaptSpec, ResolvedSpec
+from adaptlab.statistics.leads import FEWEST_SEEDS
 from adaptlab.studies.study import StudySpec
 from adaptlab_answers.recommendations import ProposedJob, ProposedStudy, Purpose, ThinEvidence
 from adaptlab_answers.studies import StudyPreview
@@ -76,7 +76,7 @@ def first_study(session: Session, question: ResolvedQuestion, rules: Rules) -> P
         "tasks": [question.choice.model_dump(mode="json")],
         "methods": chosen or fitting,
         "budgets": [question.limit],
-        "seeds": max(LEAST_SEEDS, min(MOST_FIRST_SEEDS, question.base.replicates)),
+        "seeds": max(FEWEST_SEEDS, min(MOST_FIRST_SEEDS, question.base.replicates)),
         "tuning": {"trials": FIRST_TRIALS},
     }
     if question.max_seconds is not None:
@@ -208,7 +208,7 @@ def _more_seeds(
         seeds = _seeds_to_settle(evidence, first, other)
         for row in (first, other):
             wanted.setdefault(row.label, set()).update(seeds)
-    wanted.setdefault(first.label, set()).update(_extended(set(_starts(first)), LEAST_SEEDS))
+    wanted.setdefault(first.label, set()).update(_extended(set(_starts(first)), FEWEST_SEEDS))
     for row in evidence.rows:
         lacking = sorted(wanted.get(row.label, set()) - set(_starts(row)))
         if lacking and row.label not in retuned:
@@ -220,14 +220,13 @@ def _more_seeds(
 
 
 def _seeds_to_settle(evidence: Evidence, first: Row, other: Row) -> set[int]:
-    """Return the seeds that both rows need, as the verdict projects."""
+    """Return the seeds that both rows need, as the comparison predicts."""
     either = {*_starts(first), *_starts(other)}
-    verdict = evidence.verdict(first, other)
-    if verdict is None:
-        return _extended(either, LEAST_SEEDS)
-    if verdict.more_seeds is None:
-        return set()
-    return _extended(either, verdict.pair.seeds + verdict.more_seeds)
+    cell = evidence.comparison.cells[0]
+    if cell.more_seeds is not None and other.label in cell.best:
+        return _extended(either, len(either) + cell.more_seeds)
+    fewest = min(len(_starts(first)), len(_starts(other)))
+    return _extended(either, FEWEST_SEEDS) if fewest < FEWEST_SEEDS else set()
 
 
 def _extended(seeds: set[int], count: int) -> set[int]:
@@ -286,7 +285,7 @@ def _new_spec(
             "validation_samples": spec.validation_samples,
             **({} if halving is None else {"halving": halving.model_dump(mode="json")}),
         }
-    seeds = sorted(set(_starts(evidence.recommended)) | _extended(set(), LEAST_SEEDS))
+    seeds = sorted(set(_starts(evidence.recommended)) | _extended(set(), FEWEST_SEEDS))
     queue = {"queue": evidence.runs[model.jobs[0].id].queue}
     return document | _seeded(question, evidence, seeds) | _limited(question, queue)
 

@@ -6,6 +6,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.comparisons.row_names import method_in_sentence
 from adaptlab.comparisons.verdict import LEAST_SEEDS
+from adaptlab.comparisons.verdict_sentence import FLOORS
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.figures import percent
 from adaptlab.plugins.registry import as_json
@@ -51,7 +52,7 @@ def recommend(units: Units, question: RecommendationQuestion, rules: Rules) -> R
     """
     with units() as session:
         resolved = _resolved(session, question)
-        read = read_runs(session, resolved)
+        read = read_runs(session, resolved, include_shared=question.include_shared)
     evidence = evidence_of(resolved, read)
     if isinstance(evidence, NoEvidence):
         with units() as session:
@@ -133,6 +134,7 @@ def _measured(evidence: Evidence, row: Row) -> MeasuredMethod:
         method=spec.method or {},
         score=entry.score,
         rank=entry.rank,
+        standing=entry.standing,
         could_be_best=entry.could_be_best,
         budget=spec.budget,
         seconds=evidence.seconds(row),
@@ -171,28 +173,21 @@ def _sentences(question: ResolvedQuestion, evidence: Evidence | None) -> Iterato
         )
     if score.seeds < LEAST_SEEDS:
         yield f"No method has {LEAST_SEEDS} seeds yet, so this is preliminary."
-    runner_up = evidence.runner_up
-    if runner_up is None:
+    if evidence.runner_up is None:
         yield "No other method has been measured."
-    elif (verdict := evidence.verdict(row, runner_up)) is not None:
-        yield verdict.text
     else:
-        other = method_in_sentence(runner_up.label)
-        yield f"It cannot be compared with {other}: their scores cannot be paired."
+        yield evidence.comparison.cells[0].sentence
 
 
 def _nothing_works(where: str, evidence: Evidence, row: Row) -> str:
     score = evidence.score(row)
-    base = (
-        ""
-        if evidence.base_alone is None
-        else f", the base model alone {percent(evidence.base_alone)}"
-    )
+    floor = evidence.comparison.floor
+    assert floor is not None, "only stored results of older versions lack it"
     best = method_in_sentence(row.label)
     return (
         f"Nothing measured works for {where}: the best, {best}, scores {percent(score.mean)} "
         f"({percent(score.level, 0)} interval {percent(score.low)} to {percent(score.high)}, "
         f"{score.seeds} seeds), "
-        f"and chance is {percent(evidence.comparison.chance)}{base}. Try a larger budget, another "
-        "method or a wider range of learning rates."
+        f"and the floor is {percent(floor.accuracy)} ({FLOORS[floor.kind]}). Try a larger budget, "
+        "another method or a wider range of learning rates."
     )

@@ -57,6 +57,7 @@ class ScoredJob:
         carried: on the job's own task and other base models, by their names, likewise.
         half_losses: by replicate, the training loss at about half of its steps.
         has_imported_base: the base model was imported, so it has a single replicate.
+        seconds: from the start to the end of the latest attempt, None unless both are known.
         deviations: by seed, the largest `relative_deviation` of all heads of the first layer, as
             captured and so not always finite.
     """
@@ -77,6 +78,7 @@ class ScoredJob:
     base_alone: tuple[float, ...]
     carried: Mapping[str, tuple[TaskScore, ...]]
     deviations: Mapping[int, float]
+    seconds: float | None = None
 
     @cached_property
     def resolved(self) -> Resolved | UnreadSpec:
@@ -126,6 +128,7 @@ def _scored(row: JobRow, **measured: Any) -> ScoredJob:  # Any: the fields' own 
         spec=ResolvedSpec.model_validate(row.resolved_spec),
         has_imported_base=row.has_imported_base,
         environment=None if environment is None else Environment.model_validate(environment),
+        seconds=None if row.seconds is None else float(row.seconds),
         **measured,
     )
 
@@ -134,8 +137,9 @@ def _jobs(session: Session, job_ids: Collection[UUID]) -> Sequence[JobRow]:
     """Return the jobs, the first created first, which then counts for a seed."""
     latest = (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt)
     columns = (Job.id, Job.state, Job.reason, Job.error, Job.step, Job.total_steps)
+    seconds = func.extract("epoch", Attempt.ended_at - Attempt.started_at).label("seconds")
     return session.execute(
-        select(*columns, Job.resolved_spec, Attempt.environment, _has_imported_base())
+        select(*columns, Job.resolved_spec, Attempt.environment, seconds, _has_imported_base())
         .outerjoin(Attempt, latest)
         .where(Job.id.in_(job_ids))
         .order_by(Job.created_at, Job.id)

@@ -9,11 +9,12 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, delete, exists, func, select, tuple_
+from sqlalchemy import ColumnElement, and_, delete, exists, func, or_, select, tuple_
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_db.job_states import TERMINAL_STATES
 from adaptlab_db.tables import (
+    Attempt,
     Job,
     MetricPoint,
     StudyJob,
@@ -27,6 +28,8 @@ from adaptlab_services.settings import Settings
 from adaptlab_services.storage.collecting import KEEP
 from adaptlab_services.studies.study_cancelling import IN_TURN
 
+IDLE_DAYS = 1.0
+"""Days for which a worker of a token is kept that has never claimed a job."""
 AT_ONCE = 100
 """Number of jobs per unit of work."""
 
@@ -75,7 +78,7 @@ def expire(sessions: sessionmaker[Session], policy: ExpiryPolicy) -> Expired:
     return Expired(
         jobs=0 if policy.archived_days is None else _expire_jobs(sessions, policy.archived_days),
         curves=0 if policy.curve_days is None else _expire_curves(sessions, policy.curve_days),
-        workers=0 if policy.worker_days is None else _expire_workers(sessions, policy.worker_days),
+        workers=_expire_workers(sessions, policy.worker_days),
     )
 
 
@@ -120,10 +123,18 @@ def _expire_curves(sessions: sessionmaker[Session], days: float) -> int:
         count += len(jobs)
 
 
-def _expire_workers(sessions: sessionmaker[Session], days: float) -> int:
-    """Delete workers that hold no job, and about which no message is left."""
+def _expire_workers(sessions: sessionmaker[Session], days: float | None) -> int:
+    """Delete workers that hold no job, and about which no message is left.
+
+    Those of a token that have never claimed a job go after `IDLE_DAYS` without a heartbeat.
+    """
+    old = and_(
+        Worker.token_id.is_not(None),
+        Worker.heartbeat_at < _ago(IDLE_DAYS),
+        ~exists().where(Attempt.worker_id == Worker.id),
+    )
     gone = and_(
-        Worker.heartbeat_at < _ago(days),
+        old if days is None else or_(old, Worker.heartbeat_at < _ago(days)),
         ~exists().where(Job.worker_id == Worker.id, Job.state == "running"),
         ~exists().where(WebhookEvent.worker_id == Worker.id),
         ~exists().where(WebhookDelivery.worker_id == Worker.id),

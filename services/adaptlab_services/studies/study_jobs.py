@@ -21,7 +21,7 @@ from adaptlab_services.jobs.rows import NewJob, insert_jobs
 from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal
 
-IN_CELLS = ("method", "reference")
+IN_CELLS = ("method", "reference", "control")
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,12 @@ def share(session: Session, study: str, new: NewShare) -> StudyView:
 
     Raises:
         NotFound: there is no such study, or the caller is no member of the other project.
-        Forbidden: the caller is neither its owner nor an admin of its project.
+        Forbidden: the caller is neither its owner nor an admin of its project, or only a reader of
+            the other one.
         Conflict: the study belongs to that project.
     """
     row = _own(session, study)
-    other = access.joined_project(session, new.project)
+    other = access.receiving_project(session, new.project)
     audit.note(session, name=row.name, project=new.project)
     if other == row.project_id:
         raise Conflict(f"The study {row.name!r} belongs to the project {new.project!r} already.")
@@ -41,16 +42,20 @@ def share(session: Session, study: str, new: NewShare) -> StudyView:
 def take_back(session: Session, study: str, project: str) -> None:
     """Stop sharing a study with a project.
 
+    Admins of that project can do it, too.
+
     Raises:
         NotFound: there is no such study, or it is not shared with that project.
-        Forbidden: the caller is neither its owner nor an admin of its project.
+        Forbidden: the caller is neither its owner nor an admin of one of both projects.
     """
-    row = _own(session, study)
+    is_receiver = access.administered_project(session, project) is not None
+    row = study_row(session, study) if is_receiver else _own(session, study)
     audit.note(session, name=row.name, project=project)
     other = select(Project.id).where(Project.name == project).scalar_subquery()
     mine = (StudyShare.study_id == row.id, StudyShare.project_id == other)
     shared = delete(StudyShare).where(*mine).returning(StudyShare.study_id)
     if session.scalars(shared, execution_options=ACROSS_PROJECTS).one_or_none() is None:
+        _own(session, study)
         raise NotFound("share of the study with the project", project)
 
 

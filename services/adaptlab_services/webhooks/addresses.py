@@ -6,9 +6,9 @@ is the address that is connected to, after the name was resolved.
 """
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
 
 from adaptlab_services.settings import Network, Settings
@@ -18,6 +18,20 @@ Address = IPv4Address | IPv6Address
 LONGEST_URL = 2000
 SCHEMES = {"http": 80, "https": 443}
 _NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052: the last 32 bits are an IPv4 address
+_ASSIGNED = IPv6Network("2000::/3")
+"""All public IPv6 addresses; the rest is site-local, discarded, local NAT64, or for nothing yet."""
+_NOT_PUBLIC = tuple(
+    map(
+        ip_network,
+        (
+            "168.63.129.16/32",  # the metadata of a cloud, in the middle of public addresses
+            "192.88.99.0/24",  # relays of 6to4 (RFC 7526)
+            "3fff::/20",  # documentation (RFC 9637)
+        ),
+    )
+)
+"""What `ipaddress` calls global and is not."""
+_ISATAP = (0x0000_5EFE, 0x0200_5EFE)  # RFC 5214: then the last 32 bits are an IPv4 address
 
 
 class AddressRefused(ValueError):
@@ -62,6 +76,20 @@ class AddressRules:
                 "ADAPTLAB_WEBHOOK_NETWORKS."
             )
 
+    def check_name(self, name: str, addresses: Iterable[Address]) -> tuple[Address, ...]:
+        """Return the addresses of a name that are allowed.
+
+        Raises `AddressRefused` if there is none, without the addresses: who chose the name may be
+        unable to look it up, as the names of an internal network.
+        """
+        allowed = tuple(address for address in addresses if self.allows(address))
+        if not allowed:
+            raise AddressRefused(
+                f"The name {name!r} leads to what is not a public address. An operator can allow "
+                "its network with ADAPTLAB_WEBHOOK_NETWORKS."
+            )
+        return allowed
+
     def allows(self, address: Address) -> bool:
         """Return True for public addresses and those in allowed networks.
 
@@ -72,6 +100,10 @@ class AddressRules:
     def _allows(self, address: Address) -> bool:
         if any(address in network for network in self.networks):
             return True
+        if isinstance(address, IPv6Address) and address not in _ASSIGNED:
+            return False
+        if any(address in network for network in _NOT_PUBLIC):
+            return False
         return address.is_global and not address.is_multicast and not address.is_reserved
 
 
@@ -123,3 +155,5 @@ def _embedded(address: Address) -> Iterator[IPv4Address]:
         yield address.sixtofour
     if address.teredo is not None:
         yield from address.teredo
+    if (int(address) >> 32) & 0xFFFF_FFFF in _ISATAP:
+        yield IPv4Address(int(address) & 0xFFFF_FFFF)

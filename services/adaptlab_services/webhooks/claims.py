@@ -1,9 +1,11 @@
 """Deliveries that are due: taken by one worker at a time, and recorded."""
 
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -20,9 +22,10 @@ FACTOR = 4
 LONGEST_DELAY = timedelta(hours=6)
 HOLD = timedelta(minutes=5)
 """How long a worker has for an attempt; after that another one may try."""
-MOST_AT_ONCE = 50
+MOST_AT_ONCE = 200
+MOST_PER_PROJECT = 10
+"""Deliveries of one project that a process sends at once, so that none keeps others waiting."""
 MOST_PER_WEBHOOK = 10
-"""Deliveries of one webhook that are sent at once, so that none keeps others waiting."""
 KEPT_DAYS = 30
 """Days for which ended deliveries are kept."""
 
@@ -45,11 +48,16 @@ class ClaimedDelivery:
     created_at: datetime
 
 
-def claim(session: Session) -> Sequence[ClaimedDelivery]:
-    """Take deliveries that are due, of every enabled webhook some."""
+def claim(
+    session: Session, in_flight: Mapping[int, int] = MappingProxyType({})
+) -> Sequence[ClaimedDelivery]:
+    """Take deliveries that are due, of every project some.
+
+    `in_flight` are the numbers that this process is sending, by project.
+    """
     due = aliased(WebhookDelivery)
     oldest = (
-        select(due.id)
+        select(due.id, due.next_attempt_at)
         .where(
             due.webhook_id == Webhook.id,
             due.state == "pending",
@@ -61,9 +69,15 @@ def claim(session: Session) -> Sequence[ClaimedDelivery]:
         .correlate(Webhook)
         .lateral()
     )
-    ids = session.scalars(
-        select(oldest.c.id).select_from(Webhook).join(oldest, true()).where(Webhook.enabled)
-    ).all()[:MOST_AT_ONCE]
+    busy = [project for project, count in in_flight.items() if count >= MOST_PER_PROJECT]
+    found = session.execute(
+        select(Webhook.project_id, oldest.c.id)
+        .select_from(Webhook)
+        .join(oldest, true())
+        .where(Webhook.enabled, Webhook.project_id.not_in(busy))
+        .order_by(oldest.c.next_attempt_at)
+    )
+    ids = _in_turn([(row[0], row[1]) for row in found], in_flight)
     if not ids:
         return ()
     row = WebhookDelivery
@@ -75,6 +89,21 @@ def claim(session: Session) -> Sequence[ClaimedDelivery]:
     )
     query = select(row, Webhook).join(Webhook, Webhook.id == row.webhook_id).where(row.id.in_(ids))
     return tuple(_claimed(*pair) for pair in session.execute(query))
+
+
+def _in_turn(due: Sequence[tuple[int, UUID]], in_flight: Mapping[int, int]) -> list[UUID]:
+    """Return the first deliveries, one of each project in turn.
+
+    A project gets fewer by those that are being sent.
+    """
+    places: Counter[int] = Counter(in_flight)
+    placed: list[tuple[int, UUID]] = []
+    for project, delivery in due:
+        placed.append((places[project], delivery))
+        places[project] += 1
+    placed.sort(key=lambda one: one[0])  # stable: the oldest first
+    room = max(0, MOST_AT_ONCE - sum(in_flight.values()))
+    return [delivery for place, delivery in placed if place < MOST_PER_PROJECT][:room]
 
 
 def record(session: Session, claimed: ClaimedDelivery, outcome: Outcome) -> None:

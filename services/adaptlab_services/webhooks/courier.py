@@ -20,8 +20,8 @@ from adaptlab_services.settings import Settings
 if TYPE_CHECKING:
     from adaptlab_services.webhooks.delivering import Deliveries
 
-MOST_ROUNDS = 100
-"""Rounds after one call, of up to 50 messages each."""
+MOST_ROUNDS = 1000
+"""Rounds after one call, of up to 200 messages or a quarter of a second each."""
 FORGET_SECONDS = 3600.0
 
 log = logging.getLogger(__name__)
@@ -64,6 +64,8 @@ class Courier:
         self._is_closed = True
         self._called.set()
         self._thread.join(timeout=1)
+        if self._deliveries is not None:
+            self._deliveries.close()
 
     def _serve(self) -> None:
         while True:

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.figures import counted as number_of
 from adaptlab.figures import percent
+from adaptlab.printable import one_line
 from adaptlab_answers.comparisons import StudyName
 from adaptlab_answers.studies import StudyView
 from adaptlab_answers.webhooks import (
@@ -114,7 +115,7 @@ class Messages:
 
     def _findings(self, read: ReadTables) -> Iterator[TableFinding]:
         for table in self._comparisons.tables(read):
-            found = "No scores." if table.comparison is None else table.comparison.sentence
+            found = " ".join(report.headline for report in table.reports) or "No scores."
             yield TableFinding(base_model=table.base_model, task=table.task, verdict=found)
 
     def _page(self, kind: str, identity: UUID) -> str | None:
@@ -188,8 +189,11 @@ def _link(title: str, url: str | None) -> str:
 
 
 def _safe(text: str) -> str:
-    """Return text in which Slack finds no link and mentions nobody."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """Return text in which Slack finds no link and mentions nobody.
+
+    Nor can it begin lines of its own, or be shown in another order than it has.
+    """
+    return one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _utc(moment: datetime) -> str:

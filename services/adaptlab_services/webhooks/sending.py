@@ -5,6 +5,7 @@ lead elsewhere. Redirects are not followed, and no answer is read beyond its sta
 """
 
 import asyncio
+import re
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ CONNECT_SECONDS = 5.0
 MOST_ADDRESSES = 4
 """Addresses of one name that are tried."""
 LONGEST_ERROR = 300
+_ADDRESS = re.compile(r"\(?'[0-9A-Fa-f.:%]+', \d+[^)]*\)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,10 @@ class Outcome:
 
     status: int | None
     error: str | None
+
+
+class NameUnknown(httpcore.ConnectError):
+    """A name that cannot be resolved."""
 
 
 class CheckedNetwork(httpcore.AsyncNetworkBackend):
@@ -81,12 +87,9 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
         try:
             found = await loop.getaddrinfo(host, port, type=SOCK_STREAM)
         except OSError as error:
-            raise httpcore.ConnectError(f"The name {host!r} cannot be resolved.") from error
-        addresses = tuple(dict.fromkeys(str(place[0]) for *_, place in found))
-        allowed = tuple(one for one in addresses if self._rules.allows(ip_address(one)))
-        if not allowed:
-            self._rules.check(ip_address(addresses[0]))
-        return allowed[:MOST_ADDRESSES]
+            raise NameUnknown(f"The name {host!r} cannot be resolved.") from error
+        addresses = dict.fromkeys(ip_address(place[0]) for *_, place in found)
+        return tuple(map(str, self._rules.check_name(host, addresses)))[:MOST_ADDRESSES]
 
 
 async def send(request: Request, rules: AddressRules) -> Outcome:
@@ -98,6 +101,8 @@ async def send(request: Request, rules: AddressRules) -> Outcome:
     except TimeoutError:
         return Outcome(None, f"The receiver did not answer within {TOTAL_SECONDS:g} s.")
     except AddressRefused as error:
+        return Outcome(None, str(error))
+    except NameUnknown as error:
         return Outcome(None, str(error))
     except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
         return Outcome(None, _words(error))
@@ -130,5 +135,6 @@ async def _status(request: Request, rules: AddressRules) -> int:
 
 
 def _words(error: Exception) -> str:
-    text = str(error) or "without a reason"
+    # Texts of the system name the address, which the name of an internal host does not show.
+    text = _ADDRESS.sub("(…)", str(error)) or "without a reason"
     return f"The request failed ({type(error).__name__}): {text}"[:LONGEST_ERROR]

@@ -10,7 +10,8 @@ from pydantic_core import to_json
 from adaptlab.charts import better_first
 from adaptlab.charts.table_charts import compared_methods, ordered_rows
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
-from adaptlab.comparisons.metric_order import METRIC_TITLES, MetricOrder, metric_in_sentence
+from adaptlab.comparisons.metric_order import METRIC_TITLES, metric_in_sentence
+from adaptlab.comparisons.report import Report, ReportRow
 from adaptlab.comparisons.row_names import method_in_sentence
 from adaptlab.comparisons.scores import ScoreChange, task_labels
 from adaptlab.comparisons.table_comparison import (
@@ -21,7 +22,6 @@ from adaptlab.comparisons.table_comparison import (
     MissingScores,
     TableComparison,
     TableWarning,
-    metric_note,
     metric_of,
 )
 from adaptlab.comparisons.verdict import Verdict
@@ -36,7 +36,6 @@ from adaptlab_services.results.attention_heads import jobs_with_maps
 WARNING_TITLES = {
     "not_comparable": "Not comparable: these scores answer different questions",
     "base_not_learned": "The base model has not learned its own task",
-    "base_works_alone": "The base model works without adaptation",
     "unread": "This server lacks a plug-in that the jobs name",
     "unequal_effort": "Unequal effort: some methods were tuned harder than others",
     "unknown_effort": "Unknown effort: some adapters were trained elsewhere",
@@ -50,9 +49,9 @@ WARNING_TITLES = {
     "unpaired": "Some pairs cannot be compared",
 }
 FINDING_TITLES = {
-    "better": "Better or worse over all seeds",
+    "better": "Better or worse",
     "cannot_be_told_apart": "Cannot be told apart",
-    "not_known": "Order not known over all seeds",
+    "not_known": "Order not known",
 }
 
 
@@ -69,23 +68,14 @@ class WarningView:
 class RowView:
     """A method at a budget; `gap` is the unused part, None for a reference.
 
-    `metric` is the task's metric, if it is not the compared score.
+    `line` is its line of the report, and `metric` the task's metric, if it is not accuracy.
     """
 
+    line: ReportRow
     row: ComparisonRow
     behind: ComparedMethod
     gap: int | None
     metric: MethodMetric | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TiedRows:
-    """Methods with the same range of ranks, whose order is not known."""
-
-    low: int
-    high: int
-    could_be_best: bool
-    rows: tuple[RowView, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,21 +107,20 @@ class AttentionChoice:
 
 @dataclass(frozen=True, slots=True)
 class BudgetView:
-    """The methods at one budget; `swept` if some had several learning rates.
+    """The methods at one budget, as its report orders them.
 
-    `chosen` is the corrected score of the method that `sentence` names the best. `by_metric` is the
-    order by the task's metric, if it has one beside the score. `attention` are the methods whose
-    attention was recorded, and `was_trained` is true if some method was.
+    `swept` is true if some had several learning rates. `chosen` is the corrected score of the
+    method that is named the best. `attention` are the methods whose attention was recorded, and
+    `was_trained` is true if some method was.
     """
 
     number: int
     budget: int | None
-    ties: tuple[TiedRows, ...]
+    report: Report
+    rows: tuple[RowView, ...]
     findings: tuple[FindingView, ...]
     swept: bool
-    sentence: str
     chosen: ChosenBest | None
-    by_metric: MetricOrder | None
     attention: tuple[AttentionChoice, ...]
     was_trained: bool
 
@@ -155,8 +144,8 @@ class TableView:
 
     `to_come` are missing scores that jobs will still produce, and `missing` the others. Skipped
     cells are shown with the study, not with its tables. `metric` is the title of a metric beside
-    the compared score, `metric_name` its name in sentences, and `metric_note` says which one the
-    ranks are about; None if there is none. `lower_is_better` is about that metric.
+    accuracy, and `metric_name` its name in sentences; None if there is none. `lower_is_better` is
+    about that metric.
     """
 
     number: int
@@ -176,7 +165,6 @@ class TableView:
     has_curves: bool
     metric: str | None
     metric_name: str | None
-    metric_note: str | None
     lower_is_better: bool
 
 
@@ -233,7 +221,6 @@ def _table(
         has_curves=bool(comparison) and len(comparison.cells) > 1 and bool(comparison.curves),
         metric=None if metric is None else METRIC_TITLES[metric],
         metric_name=None if metric is None else metric_in_sentence(metric),
-        metric_note=metric_note(table),
         lower_is_better=metric in LOWER_IS_BETTER,
     )
 
@@ -255,17 +242,16 @@ def _budgets(
 ) -> Iterator[BudgetView]:
     behind = {method.label: method for method in table.methods}
     metrics = {one.label: one for one in table.metrics}
-    for number, cell in enumerate(comparison.cells):
+    for number, (cell, report) in enumerate(zip(comparison.cells, table.reports, strict=True)):
         labels = {row.label for row in cell.rows}
         yield BudgetView(
             number=number,
             budget=cell.budget,
-            ties=tuple(_ties(cell, comparison.axis, behind, metrics)),
+            report=report,
+            rows=tuple(_rows(report, cell, comparison.axis, behind, metrics)),
             findings=tuple(_findings(cell)),
             swept=any(len(behind[label].sweep) > 1 for label in labels),
-            sentence=cell.sentence,
             chosen=cell.chosen,
-            by_metric=cell.by_metric,
             attention=tuple(_attention(cell, behind, with_maps)),
             was_trained=any(behind[label].steps for label in labels),
         )
@@ -284,21 +270,19 @@ def _used(method: ComparedMethod, axis: BudgetAxis) -> int:
     return method.parameters if axis == PARAMETERS else method.context_tokens
 
 
-def _ties(
+def _rows(
+    report: Report,
     cell: ComparisonCell,
     axis: BudgetAxis,
     behind: Mapping[str, ComparedMethod],
     metrics: Mapping[str, MethodMetric],
-) -> Iterator[TiedRows]:
-    groups: dict[tuple[bool, int, int], list[RowView]] = {}
-    for row in ordered_rows(cell):
-        method = behind[row.label]
+) -> Iterator[RowView]:
+    rows = {row.label: row for row in cell.rows}
+    for line in report.rows:
+        method = behind[line.label]
         limit = cell.budget if method.role == "method" else None
         gap = None if limit is None else limit - _used(method, axis)
-        place = (row.could_be_best, row.rank.low, row.rank.high)
-        groups.setdefault(place, []).append(RowView(row, method, gap, metrics.get(row.label)))
-    for (best, low, high), rows in groups.items():
-        yield TiedRows(low, high, best, tuple(rows))
+        yield RowView(line, rows[line.label], method, gap, metrics.get(line.label))
 
 
 def _findings(cell: ComparisonCell) -> Iterator[FindingView]:

@@ -10,6 +10,7 @@ from uuid import UUID
 from markupsafe import Markup, escape
 from pydantic import BaseModel
 
+from adaptlab.comparisons.report import moved_text
 from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence, row_title
 from adaptlab.errors import AdaptlabError, UnknownName
 from adaptlab.plugins.family import FAMILIES
@@ -242,6 +243,7 @@ def page_filters() -> dict[str, Callable[..., object]]:
         "scientific": scientific,
         "probability": probability,
         "duration": duration,
+        "moved": moved_text,
         "until": until,
         "bytes": size,
         "utc": utc,

@@ -14,7 +14,7 @@ from adaptlab_api.pages.comparisons import tables as comparison_tables
 from adaptlab_api.pages.recipes.page import report_of
 from adaptlab_api.pages.rendering.annotation_form import form_of
 from adaptlab_api.pages.rendering.formats import budget, integer, pretty
-from adaptlab_api.pages.studies.extending import offered_seeds
+from adaptlab_api.pages.studies.extending import MoreSeeds, offered_seeds, with_cost
 from adaptlab_api.pages.studies.question import question_on_page
 from adaptlab_api.requests.dependencies import Units
 from adaptlab_db.job_states import JOB_STATES, TERMINAL_STATES
@@ -26,6 +26,7 @@ from adaptlab_services.errors import NotFound
 from adaptlab_services.jobs import rights
 from adaptlab_services.querying.list_conditions import Archived
 from adaptlab_services.studies import studies, study_sharing
+from adaptlab_services.studies.studies import Rules
 
 STUDIES_PAGE = 50
 LIST_POLL, STUDY_POLL = 5, 4
@@ -92,11 +93,12 @@ def study_list(
 
 
 def study_page(
-    units: Units, runs: ComparisonRuns, name: str, first_table: int = 0
+    units: Units, runs: ComparisonRuns, rules: Rules, name: str, first_table: int = 0
 ) -> dict[str, object]:
     """Return the values of one study, with tables from the first one on.
 
-    Raises `NotFound` without such a study or table.
+    `rules` are those of the estimate for more seeds. Raises `NotFound` without such a study or
+    table.
     """
     with units() as session:
         study = studies.get(session, name)
@@ -125,7 +127,7 @@ def study_page(
         "report": report,
         "progress": progress,
         "tables": tables,
-        "more_seeds": offered_seeds(study, tables) if may_change and study.terminal else {},
+        "more_seeds": _offers(units, study, tables, rules) if may_change else {},
         "shown": numbers,
         "all_tables": stored.inputs.tables if stored else (),
         "charts": f"/studies/{quote(str(study.id), safe='')}/charts?",
@@ -135,6 +137,20 @@ def study_page(
         "spec_json": pretty(study.spec),
         "poll": _poll_seconds(study, jobs) if progress is None else COMPUTING_POLL,
     }
+
+
+def _offers(
+    units: Units,
+    study: StudyView,
+    tables: Sequence[comparison_tables.TableView],
+    rules: Rules,
+) -> Mapping[int | None, MoreSeeds]:
+    """Return the seeds that would settle an ended study, with their cost."""
+    if not study.terminal:
+        return {}
+    offers = offered_seeds(study, tables)
+    with units() as session:
+        return with_cost(session, study, offers, rules)
 
 
 def shown_tables(stored: StoredComparison, first: int) -> range:

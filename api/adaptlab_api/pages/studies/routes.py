@@ -7,8 +7,8 @@ from fastapi import APIRouter, BackgroundTasks, Depends, Request
 from fastapi.responses import RedirectResponse, Response
 
 from adaptlab.charts import Theme
-from adaptlab.comparisons.verdict import MOST_SEEDS
 from adaptlab.errors import InvalidSpec
+from adaptlab.statistics.more_seeds import MOST_SEEDS
 from adaptlab_api.answers.problems import Refused, status_of
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.comparisons.charts import curves_answer, table_answer
@@ -81,7 +81,7 @@ def study_routes(renderer: Renderer) -> APIRouter:
         table: Number = 0,
     ) -> Response:
         try:
-            content = study_page(units, opened.comparisons, study, table)
+            content = study_page(units, opened.comparisons, study_rules(opened), study, table)
         except NotFound as fault:
             return _not_found(renderer, principal, fault)
         return renderer.page("study.html", {"principal": principal, "here": HERE, **content})

@@ -12,10 +12,12 @@ from sqlalchemy.orm import Session
 from adaptlab_api.pages.rendering.team_tabs import TEAM, team_tabs
 from adaptlab_api.requests.dependencies import valid
 from adaptlab_db.tables import PROJECT_ROLES
-from adaptlab_services.people import audit, projects, users
+from adaptlab_services.people import audit, invitations, projects, users
 from adaptlab_services.people.access import Access, is_at_least
 from adaptlab_services.people.audit import AuditFilter
+from adaptlab_services.people.invitations import OwnChanges
 from adaptlab_services.people.projects import NewMember, NewProject
+from adaptlab_services.people.tokens import Principal
 from adaptlab_services.people.users import NewUser
 
 T = TypeVar("T")
@@ -32,7 +34,7 @@ ROLES = {
     "admin": "also manages members",
 }
 NEW_PROJECT, NEW_MEMBER = TypeAdapter(NewProject), TypeAdapter(NewMember)
-NEW_USER = TypeAdapter(NewUser)
+NEW_USER, OWN_CHANGES = TypeAdapter(NewUser), TypeAdapter(OwnChanges)
 AUDIT_FILTER = TypeAdapter(AuditFilter)
 TIMES = ("since", "until")
 _LOCAL = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?")
@@ -52,7 +54,11 @@ def asked(adapter: TypeAdapter[T], **members: object) -> T:
 
 
 def projects_page(
-    session: Session, rights: Access, chosen: str | None = None, name: str = ""
+    session: Session,
+    principal: Principal,
+    rights: Access,
+    chosen: str | None = None,
+    name: str = "",
 ) -> dict[str, object]:
     """Return the values of the list.
 
@@ -61,6 +67,9 @@ def projects_page(
     return {
         "chosen": chosen,
         "projects": projects.listed(session, rights).data,
+        "usual": rights.project,
+        "invitations": invitations.pending(session, principal.user_id),
+        "own_name": principal.name,
         "is_admin": rights.is_admin,
         "name": name,
         "faults": (),
@@ -78,6 +87,7 @@ def project_page(session: Session, rights: Access, name: str, user: str = "") ->
         "project": name,
         "members": projects.members(session, rights, name).data,
         "may_manage": is_at_least(rights.role_in(project_id), "admin"),
+        "adds_at_once": rights.is_admin,
         "role": rights.role_in(project_id),
         "user": user,
         "roles": {role: ROLES[role] for role in PROJECT_ROLES},

@@ -25,6 +25,7 @@ from adaptlab_api.pages.team.page import (
     NEW_PROJECT,
     NEW_USER,
     NO_USER,
+    OWN_CHANGES,
     USERS,
     asked,
     audit_page,
@@ -38,7 +39,7 @@ from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.routes.people import ProjectName, UserName
 from adaptlab_services.errors import NotFound
-from adaptlab_services.people import projects, users
+from adaptlab_services.people import invitations, projects, users
 from adaptlab_services.people.access import Access
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.people.users import UserChanges
@@ -70,7 +71,7 @@ def project_routes(renderer: Renderer) -> APIRouter:
         request: Request, session: SessionDep, principal: PrincipalDep, access: AccessDep
     ) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": TEAM}
-        values = projects_page(session, access, request.cookies.get(PROJECT_COOKIE))
+        values = projects_page(session, principal, access, request.cookies.get(PROJECT_COOKIE))
         return renderer.page("projects.html", {**shown, **values})
 
     @router.post("")
@@ -86,7 +87,7 @@ def project_routes(renderer: Renderer) -> APIRouter:
         return _changed(
             renderer, session, request, "projects.html", f"{TEAM}/{name}",
             lambda: projects.create(session, access, asked(NEW_PROJECT, name=name)),
-            lambda: projects_page(session, access, name=name),
+            lambda: projects_page(session, principal, access, name=name),
         )  # fmt: skip
 
     @router.get("/{name}")
@@ -123,7 +124,7 @@ def project_routes(renderer: Renderer) -> APIRouter:
         )  # fmt: skip
 
     @router.post("/{name}/members/{user}/remove")
-    @needs("reader")
+    @needs("person")
     def delete_member(
         name: ProjectName,
         user: UserName,
@@ -132,20 +133,57 @@ def project_routes(renderer: Renderer) -> APIRouter:
         principal: PrincipalDep,
         access: AccessDep,
     ) -> Response:
-        if (missing := _missing(renderer, session, access, principal, name)) is not None:
+        is_own = user == principal.name  # perhaps an invitation, which shows no project
+        if (
+            not is_own
+            and (missing := _missing(renderer, session, access, principal, name)) is not None
+        ):
             return missing
         return _changed(
-            renderer, session, request, "project.html", f"{TEAM}/{name}",
-            lambda: projects.remove_member(session, access, name, user),
-            lambda: project_page(session, access, name),
+            renderer, session, request, *_after_removal(name, is_own=is_own),
+            lambda: projects.remove_member(session, principal, access, name, user),
+            lambda: _shown_again(session, principal, access, None if is_own else name),
         )  # fmt: skip
 
     return router
 
 
 def choice_routes(renderer: Renderer) -> APIRouter:
-    """Return the route that chooses the only project to show."""
+    """Return the routes by which users choose among their own projects."""
     router = closed_router(TEAM)
+
+    @router.post("/{name}/accept")
+    @needs("person")
+    def accept_invitation(
+        name: ProjectName,
+        request: Request,
+        session: SessionDep,
+        principal: PrincipalDep,
+        access: AccessDep,
+    ) -> Response:
+        return _changed(
+            renderer, session, request, "projects.html", TEAM,
+            lambda: projects.accept(session, principal, name),
+            lambda: projects_page(session, principal, access),
+        )  # fmt: skip
+
+    @router.post("/usual")
+    @needs("person")
+    def choose_usual_project(
+        fields: FieldsDep,
+        request: Request,
+        session: SessionDep,
+        principal: PrincipalDep,
+        access: AccessDep,
+    ) -> Response:
+        name = text_of(fields, "project")
+        return _changed(
+            renderer, session, request, "projects.html", TEAM,
+            lambda: invitations.choose(
+                session, principal, access, asked(OWN_CHANGES, usual_project=name)
+            ),
+            lambda: projects_page(session, principal, access),
+        )  # fmt: skip
 
     @router.post("/shown")
     @needs("person")
@@ -256,6 +294,19 @@ def audit_routes(renderer: Renderer) -> APIRouter:
         )
 
     return router
+
+
+def _after_removal(name: str, *, is_own: bool) -> tuple[str, str]:
+    """Return the template with the errors, and the page to go back to."""
+    return ("projects.html", TEAM) if is_own else ("project.html", f"{TEAM}/{name}")
+
+
+def _shown_again(
+    session: Session, principal: Principal, access: Access, name: str | None
+) -> dict[str, object]:
+    if name is None:
+        return projects_page(session, principal, access)
+    return project_page(session, access, name)
 
 
 def _flag(fields: Mapping[str, Sequence[str]], name: str) -> bool | None:

@@ -1,4 +1,4 @@
-"""`adaptlab compare`: scores, verdicts, diagnoses and budget curves."""
+"""`adaptlab compare`: the report of a study or of jobs, with detail on request."""
 
 import json
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptlab.figures import counted, percent
+from adaptlab.figures import percent
 from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.printing.terminal import (
@@ -20,17 +20,13 @@ from adaptlab_client.cli.printing.terminal import (
 from adaptlab_client.cli.session import open_client
 
 if TYPE_CHECKING:
-    from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
-    from adaptlab.comparisons.table_comparison import MethodMetric, TableComparison
+    from adaptlab.comparisons.comparison import Comparison, ComparisonCell
+    from adaptlab.comparisons.table_comparison import TableComparison
     from adaptlab.statistics.curves import Candidate
-    from adaptlab.statistics.intervals import Interval
     from adaptlab_answers.comparisons import ComparisonProgress
     from adaptlab_client.client import Client
     from adaptlab_client.display.comparison_tables import JobComparison
 
-METRIC_PLACE = 4
-"""The place of the task's metric among the columns, if it has one beside the score."""
-COLUMNS = ("method", "parameters", "score", "interval", "ranks", "best", "seeds", "trials")
 TAKEN = ("method", "context tokens", "stored bits", "forward passes", "backward passes")
 CARRIED = ("method", "base model", "alone", "with it", "change", "over seeds", "guessing")
 FORGOTTEN = ("method", "task of the base", "before", "after", "change", "over seeds")
@@ -55,7 +51,7 @@ MarginOption = Annotated[
 PairsOption = Annotated[
     bool,
     typer.Option(
-        "--all-pairs", help="Also show the verdicts on pairs in which neither method could be best."
+        "--all-pairs", help="Also show all pairs, limits over all seeds, diagnoses and warnings."
     ),
 ]
 CompareOutput = Annotated[RowOutput, typer.Option("--output", "-o", help="Format on stdout.")]
@@ -70,7 +66,7 @@ def compare(
     all_pairs: PairsOption = False,
     output: CompareOutput = RowOutput.TABLE,
 ) -> None:
-    """Compare the methods of a study, or of two or more jobs, and print the verdicts."""
+    """Compare the methods of a study, or of two or more jobs, and print the report."""
     name, jobs = _study_or_jobs(compared or [], study)
     with open_client(context) as client:
         if output is RowOutput.CSV:
@@ -141,25 +137,54 @@ def _say_progress(progress: "ComparisonProgress") -> None:
 
 
 def _print(comparison: "JobComparison", *, all_pairs: bool) -> None:
-    for warning in comparison.warnings:
-        print(one_line(f"Warning ({warning.task} on {warning.base_model}): {warning.text}"))
     for table in comparison.tables:
         print(one_line(f"\n{table.task} on {table.base_model}".strip()))
         if table.comparison is None:
             print("No scores yet.")
-        else:
-            _print_cells(table, table.comparison, all_pairs=all_pairs)
-            _print_unseen(table.comparison)
-            _print_lines("Over budgets", _curve_lines(table.comparison))
+            continue
+        _print_reports(table)
+        _print_lines("Over budgets", _curve_lines(table.comparison))
         _print_taken(table)
-        _print_lines("Diagnosis", (entry.diagnosis.text for entry in table.diagnoses))
-        _print_lines("To decide it, extend the study by", _next_runs(table))
         _print_forgetting(table)
         _print_carried(table)
         left_out = (entry.text for entry in table.missing if entry.state == "skipped")
         _print_lines("Left out", left_out)
+        if all_pairs:
+            _print_detail(comparison, table, table.comparison)
     if not comparison.tables:
         say("There is nothing to compare: the study has no cells.")
+    elif not all_pairs:
+        print("\nDetails: the same command with --all-pairs")
+
+
+def _print_reports(table: "TableComparison") -> None:
+    from adaptlab.comparisons.report import report_lines  # loads pydantic
+
+    for report in table.reports:
+        print()
+        for line in report_lines(report):
+            print(one_line(line))
+
+
+def _print_detail(
+    comparison: "JobComparison", table: "TableComparison", found: "Comparison"
+) -> None:
+    """Print pairs, intervals over all seeds, diagnoses and warnings."""
+    for cell in found.cells:
+        _print_lines("Pairs", verdict_lines(found, cell))
+        _print_lines("Mean over all seeds, with failures that none showed", _all_seeds(cell))
+    _print_lines("Diagnosis", (entry.diagnosis.text for entry in table.diagnoses))
+    _print_lines("To decide it, extend the study by", _next_runs(table))
+    place = (table.base_model, table.task)
+    warnings = (w.text for w in comparison.warnings if (w.base_model, w.task) == place)
+    _print_lines("Warnings", warnings)
+
+
+def _all_seeds(cell: "ComparisonCell") -> Iterator[str]:
+    for row in cell.rows:
+        low, high = row.score.all_seeds_low, row.score.all_seeds_high
+        if low is not None and high is not None:
+            yield f"{_title(row.method)}: {100 * low:.1f} to {100 * high:.1f} %"
 
 
 def _title(label: str) -> str:
@@ -187,94 +212,13 @@ def _next_runs(table: "TableComparison") -> Iterator[str]:
             yield f"{_title(entry.label)}: {json.dumps(entry.diagnosis.next_run)}"
 
 
-def _print_cells(table: "TableComparison", comparison: "Comparison", *, all_pairs: bool) -> None:
-    from adaptlab.comparisons.metric_order import METRIC_TITLES
-    from adaptlab.comparisons.table_comparison import metric_note
-    from adaptlab.comparisons.verdict_sentence import (
-        ITEMS_ONLY,  # loads pydantic, which `--help` does not need
-    )
-    from adaptlab.plugins.sizing import in_units
-
-    for cell in comparison.cells:
-        print()
-        title = "without a budget"
-        if cell.budget is not None:
-            title = f"budget {in_units(cell.budget, comparison.axis)}"
-        print(f"{title}, {percent(comparison.level, 0)} intervals; * could be best")
-        metrics = {one.label: one for one in table.metrics}
-        rows = [_row(row, metrics.get(row.label), has_metric=bool(metrics)) for row in cell.rows]
-        other = {METRIC_TITLES[one.metric] for one in table.metrics}
-        titles = (*COLUMNS[:METRIC_PLACE], *other, *COLUMNS[METRIC_PLACE:])
-        print_table(titles, rows)
-        if alike := [_name(row.method) for row in cell.rows if row.score.over_items_only]:
-            print(one_line(ITEMS_ONLY.format(", ".join(alike))))
-        if (note := metric_note(table)) is not None:
-            print(one_line(note))
-        if not comparison.voided:
-            print(f"\n{one_line(cell.sentence)}")
-        _print_lines("Verdicts", verdict_lines(comparison, cell, all_pairs))
-
-
-def _print_unseen(comparison: "Comparison") -> None:
-    rate = comparison.unseen_failure_rate
-    if not comparison.voided:
-        seeds = counted(comparison.seeds, "seed")
-        print(
-            f"\nIntervals cannot include failures that no seed showed: up to {percent(rate, 0)} of "
-            "seeds may"
-        )
-        print(f"fail where the {seeds} that were run all succeed.")
-
-
-def _row(row: "ComparisonRow", metric: "MethodMetric | None", *, has_metric: bool) -> list[object]:
-    ranks = str(row.rank.low)
-    if row.rank.high > row.rank.low:
-        ranks += f" to {row.rank.high}"
-    parameters = "" if row.parameters is None else f"{row.parameters:,}"
-    best = "*" if row.could_be_best else ""
-    score = f"{100 * row.score.mean:.1f} %"
-    other = [] if not has_metric else ["" if metric is None else _figure(metric)]
-    return [_title(row.method), parameters, score, _limits(row.score), *other, ranks, best,
-            row.score.seeds, row.trials]  # fmt: skip
-
-
-def _figure(metric: "MethodMetric") -> str:
-    from adaptlab.comparisons.metric_order import metric_figure  # loads pydantic
-
-    return metric_figure(metric.metric, metric.mean)
-
-
-def _limits(score: "Interval") -> str:
-    return f"{100 * score.low:.1f} to {100 * score.high:.1f}"
-
-
-def verdict_lines(
-    comparison: "Comparison", cell: "ComparisonCell", all_pairs: bool
-) -> Iterator[str]:
-    """Yield the verdicts of a cell, those by the task's metric first.
-
-    Without `all_pairs`, pairs in which neither method could be best are left out.
-    """
+def verdict_lines(comparison: "Comparison", cell: "ComparisonCell") -> Iterator[str]:
+    """Yield the verdicts on the pairs of a cell."""
     if comparison.voided:
-        yield f"{cell.sentence} See the warnings above the table."
+        yield cell.sentence
         return
-    if (order := cell.by_metric) is not None:
-        leading = set(order.best)
-        yield from (
-            pair.text for pair in order.pairs if all_pairs or leading & {pair.first, pair.second}
-        )
-    best = set(cell.best)
-    shown = [
-        verdict
-        for verdict in cell.verdicts
-        if all_pairs or best & {verdict.pair.first, verdict.pair.second}
-    ]
-    for verdict in shown:
+    for verdict in cell.verdicts:
         yield verdict.text
-    if further := len(cell.verdicts) - len(shown):
-        yield (
-            f"{further} more pairs, in which neither method could be best: --all-pairs shows them."
-        )
 
 
 def _curve_lines(comparison: "Comparison") -> Iterator[str]:

@@ -42,7 +42,7 @@ ABOUT_METHODS = (
 ABOUT_BUDGETS = (
     "How many parameters each method may train, with commas: numbers, or shares such as 0.1%."
 )
-ABOUT_SEEDS = "How often each method is trained; fewer than 3 seldom allow a verdict."
+ABOUT_SEEDS = "How often each method is trained; fewer than 5 cannot order methods."
 
 COMMENTS = {
     "name": (

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 USERS = ("name", "admin", "active", "since", "hours by queue", "bytes")
 PROJECTS = ("name", "your role", "since")
-MEMBERS = ("user", "role", "since")
+MEMBERS = ("user", "role", "since", "accepted")
 UserArgument = Annotated[str, typer.Argument(help="Name of a user.")]
 NewProjectArgument = Annotated[str, typer.Argument(help="Name of a project.")]
 ProjectArgument = Annotated[
@@ -116,16 +116,35 @@ def add(
     ] = "submitter",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Add a user to a project, or change the user's role in it."""
+    """Invite a user to a project, or change a member's role in it.
+
+    The user is a member after `adaptlab projects accept`. Admins of the server add users at once.
+    """
     with open_client(context) as client:
         print_one(client.projects.add(name, user, role), MEMBERS, _member, output, "user")
 
 
 def remove(context: typer.Context, name: ProjectArgument, user: UserArgument) -> None:
-    """Remove a user from a project; what the user created stays."""
+    """Remove a user or an invitation, or leave; what the user created stays."""
     with open_client(context) as client:
         client.projects.remove(name, user)
     say(f"removed {user} from {name}")
+
+
+def accept(
+    context: typer.Context, name: NewProjectArgument, output: OutputOption = Output.TABLE
+) -> None:
+    """Accept an invitation to a project; `adaptlab whoami` lists yours."""
+    with open_client(context) as client:
+        print_one(client.projects.accept(name), PROJECTS, _project, output, "name")
+
+
+def use(context: typer.Context, name: ProjectArgument, output: OutputOption = Output.TABLE) -> None:
+    """Choose the project of your commands and requests that name none."""
+    with open_client(context) as client:
+        me = client.projects.use(name)
+    usual = next(project for project in me.projects if project.name == me.usual_project)
+    print_one(usual, PROJECTS, _project, output, "name")
 
 
 def users_application() -> typer.Typer:
@@ -151,6 +170,8 @@ def projects_application() -> typer.Typer:
             "members": members,
             "add": add,
             "remove": remove,
+            "accept": accept,
+            "use": use,
         },
     )
 
@@ -174,4 +195,4 @@ def _project(entry: "ProjectView") -> list[object]:
 
 
 def _member(entry: "MemberView") -> list[object]:
-    return [entry.user, entry.role, entry.created_at]
+    return [entry.user, entry.role, entry.created_at, entry.accepted_at]

@@ -60,6 +60,9 @@ def recommend(
     method: Annotated[
         list[str] | None, typer.Option(help="Only this method, as a name or YAML. Repeatable.")
     ] = None,
+    include_shared: Annotated[
+        bool, typer.Option(help="Count jobs that other projects share as evidence.")
+    ] = False,
     output: Annotated[
         RecommendationOutput,
         typer.Option("--output", "-o", help="Format on stdout; `jobs` prints specs, one per line."),
@@ -76,6 +79,7 @@ def recommend(
             budget=cast("int | dict[str, float]", limit),
             max_seconds=max_seconds,
             methods=[read_choice(text) for text in method or ()],
+            include_shared=include_shared,
         )
     match output:
         case RecommendationOutput.TABLE:

@@ -73,6 +73,10 @@ def _facts(me: "Me") -> Iterator[tuple[str, object]]:
     if token.project is not None:
         yield "only in the project", token.project
     yield "projects", ", ".join(f"{project.name} ({project.role})" for project in me.projects)
+    if len(me.projects) > 1:
+        yield "usual project", me.usual_project or "none; adaptlab projects use NAME"
+    for invitation in me.invitations:
+        yield "invitation", f"{invitation.project} ({invitation.role}); adaptlab projects accept"
     for queue in me.usage.queues:
         limit = "" if queue.most_hours is None else f" of {queue.most_hours:g}"
         hours = f"{queue.hours:.1f}{limit} hours in {me.usage.days} days"

@@ -52,7 +52,8 @@ def _bar_mover(progress: Progress) -> "Callable[[JobView], None]":
     bars_by_job: dict[UUID, TaskID] = {}
 
     def update(job: "JobView") -> None:
-        text = one_line(f"{job.method or job.kind} {str(job.id)[-8:]} {job.state}")
+        stage = job.progress.phase or job.state
+        text = one_line(f"{job.method or job.kind} {str(job.id)[-8:]} {stage}")
         if job.id not in bars_by_job:
             bars_by_job[job.id] = progress.add_task(text, total=None)
         total = job.progress.total or None

@@ -7,7 +7,7 @@ from adaptlab.exchange.modules import PublishedModel
 from adaptlab.exchange.peft_members import (
     ADAPTER_WEIGHTS,
     TARGETS_ADVICE,
-    PeftMembers,
+    TargetedMembers,
     refuse_saved_modules,
 )
 from adaptlab.exchange.peft_tensors import MODULES, adapted_modules
@@ -60,13 +60,11 @@ def to_peft(
     )
 
 
-class IA3Members(PeftMembers):
+class IA3Members(TargetedMembers):
     """The members of IA3 that are read."""
 
     ignored = frozenset({"fan_in_fan_out", "init_ia3_weights", "feedforward_modules"})
     advice = TARGETS_ADVICE
-
-    target_modules: list[str]
 
 
 @PEFT_TYPES.register("IA3")
@@ -86,7 +84,7 @@ def from_peft(
     members, method = IA3Members.read(config), IA3()
     refuse_saved_modules(members)
     scales = {n: np.ones(t.shape, np.float32) for n, t in method.tensors(model.shape).items()}
-    for adapted in adapted_modules(model, tensors, [VECTOR], members.target_modules):
+    for adapted in adapted_modules(model, tensors, [VECTOR], members.targets()):
         module = adapted.module
         (first, *_) = module.parts
         of_inputs, of_outputs = (1, first.site.inputs), (module.outputs, 1)

@@ -7,7 +7,7 @@ from adaptlab.exchange.modules import PublishedModel
 from adaptlab.exchange.peft_members import (
     ADAPTER_WEIGHTS,
     TARGETS_ADVICE,
-    PeftMembers,
+    TargetedMembers,
     refuse_saved_modules,
 )
 from adaptlab.exchange.peft_tensors import LONGEST_NAME, MODULES, check_shape, check_targeted
@@ -42,12 +42,10 @@ def to_peft(
     )
 
 
-class NormMembers(PeftMembers):
+class NormMembers(TargetedMembers):
     """The members of LayerNorm tuning that are read."""
 
     advice = TARGETS_ADVICE
-
-    target_modules: list[str]
 
 
 @PEFT_TYPES.register("LN_TUNING")
@@ -69,7 +67,7 @@ def from_peft(
     declared = method.tensors(model.shape)
     keys = {name: _key(model, name) for name in declared}
     copied = _copied_modules(tensors, keys.values())
-    check_targeted(copied, members.target_modules)
+    check_targeted(copied, members.targets())
     written: dict[str, Numbers] = {}
     for name, key in keys.items():
         if model.module_of(name) not in copied:

@@ -20,7 +20,7 @@ from adaptlab.exchange.peft_members import (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
     TARGETS_ADVICE,
-    PeftMembers,
+    TargetedMembers,
     refuse_saved_modules,
 )
 from adaptlab.exchange.peft_methods.lora import MAGNITUDE, A, B
@@ -43,17 +43,18 @@ _CONVERT = (
 )
 
 
-class LoraMembers(PeftMembers):
+class LoraMembers(TargetedMembers):
     """The members of LoRA that are read."""
 
-    ignored = frozenset({"fan_in_fan_out", "lora_dropout", "megatron_core", "qalora_group_size"})
+    ignored = frozenset(
+        {"fan_in_fan_out", "eva_config", "lora_dropout", "megatron_core", "qalora_group_size"}
+    )
     advice = TARGETS_ADVICE | {"init_lora_weights": _CONVERT}
 
     r: PositiveInt
     lora_alpha: float
-    target_modules: list[str]
     bias: Literal["none"] = "none"
-    init_lora_weights: bool | Literal["gaussian"] = True
+    init_lora_weights: bool | Literal["gaussian", "eva", "orthogonal"] = True
     """Other initial values come with a changed base model."""
     rank_pattern: dict[str, PositiveInt] = Field(default_factory=dict[str, PositiveInt])
     alpha_pattern: dict[str, float] = Field(default_factory=dict[str, float])
@@ -138,7 +139,7 @@ def from_peft(
     refuse_saved_modules(members)
     _check_patterns(members)
     kinds = (A, B, MAGNITUDE) if members.use_dora else (A, B)
-    adapted = adapted_modules(model, tensors, kinds, members.target_modules)
+    adapted = adapted_modules(model, tensors, kinds, members.targets())
     updates = [_update(members, module, base) for module in adapted]
     ranks = _ranks(updates)
     root = 0.5 if members.use_rslora else 1.0

@@ -77,7 +77,7 @@ def _claims(
     for name, (others, claim) in compared.items():
         found = difference_of_shares(labels, others)
         more: dict[str, Detail] = {"difference": found.difference}
-        more |= {"low": found.seen_low, "high": found.seen_high, "opposite": 0.0}
+        more |= {"low": found.low, "high": found.high, "opposite": 0.0}
         # The lower limit has to exceed one item of all.
         least = 1 / shown.count
-        yield Check.at_least(name, claim, found.seen_low, least, **details, **more)
+        yield Check.at_least(name, claim, found.low, least, **details, **more)

@@ -1,0 +1,148 @@
+"""Laws of seeds and items for the grid of verdicts, with their truth.
+
+A law draws the scores that seeds would have on all items. Items are common to all methods of a
+study: `agree` is the share of an item's outcome that seeds of one method have in common, and
+`clusters` the number of items that share it.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from adaptlab.statistics import Scores
+
+Draw = Callable[[Generator, int], NDArray[np.float64]]
+"""Draws the scores of so many seeds; NaN is a seed without a score."""
+MANY = 200_001
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """A law of seeds' scores, as shares."""
+
+    name: str
+    draw: Draw
+
+    def typical(self) -> float:
+        """Return its median; a seed without a score has the worst."""
+        return float(np.median(np.nan_to_num(self._many())))
+
+    def mean(self) -> float:
+        """Return the mean of its seeds."""
+        return float(np.nan_to_num(self._many()).mean())
+
+    def wins(self, other: "Law") -> float:
+        """Return P(a seed of it beats a seed of the other), ties half."""
+        ours = np.sort(np.nan_to_num(self._many(1)))
+        theirs = np.nan_to_num(other._many(2))
+        below = np.searchsorted(ours, theirs, side="left") / ours.size
+        upto = np.searchsorted(ours, theirs, side="right") / ours.size
+        return float((1 - (below + upto) / 2).mean())
+
+    def _many(self, number: int = 0) -> NDArray[np.float64]:
+        return np.clip(self.draw(np.random.default_rng(number), MANY), 0, 1)
+
+
+def normal(mean: float, deviation: float) -> Law:
+    """Normal scores."""
+    return Law(f"{mean:g} ± {deviation:g}", lambda g, n: g.normal(mean, deviation, n))
+
+
+def heavy(median: float, scale: float) -> Law:
+    """Student's t with three degrees of freedom."""
+    return Law(f"t₃ {median:g}, {scale:g}", lambda g, n: median + scale * g.standard_t(3, n))
+
+
+def logit_heavy(median: float, scale: float) -> Law:
+    """Log-odds of Student's t with three degrees of freedom."""
+    centre = math.log(median / (1 - median))
+    return Law(
+        f"logit t₃ {median:g}, {scale:g}",
+        lambda g, n: 1 / (1 + np.exp(-np.clip(centre + scale * g.standard_t(3, n), -30, 30))),
+    )
+
+
+def skewed(median: float, scale: float) -> Law:
+    """Exponential tail below (scale > 0) or above the median."""
+    return Law(
+        f"skewed {median:g}, {scale:g}",
+        lambda g, n: median - scale * (g.exponential(1, n) - math.log(2)),
+    )
+
+
+def beta(a: float, b: float) -> Law:
+    """Beta scores."""
+    return Law(f"Beta({a:g}, {b:g})", lambda g, n: g.beta(a, b, n))
+
+
+def lottery(high: float, low: float, failing: float, deviation: float = 0.005) -> Law:
+    """A share of the seeds at `low`, the others at `high`."""
+    return Law(
+        f"{high:g}, or {low:g} on {failing:g}",
+        lambda g, n: np.where(g.random(n) < failing, low, high) + g.normal(0, deviation, n),
+    )
+
+
+def diverging(high: float, lost: float, deviation: float = 0.005) -> Law:
+    """A share of the seeds without a score."""
+    return Law(
+        f"{high:g}, or no score on {lost:g}",
+        lambda g, n: np.where(g.random(n) < lost, np.nan, g.normal(high, deviation, n)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """Test items: their number, the share of agreement of seeds, and clusters."""
+
+    number: int = 1000
+    agree: float = 0.3
+    cluster: int = 1
+
+
+def study(laws: Sequence[Law], seeds: int, items: Items, generator: Generator) -> list[Scores]:
+    """Return one `Scores` per law, on shared items.
+
+    Outcomes are a probit model: the quantile of a seed's score against a normal of the item (of all
+    methods), of method and item's cluster, and of the cell. Scores over all items are therefore
+    the drawn ones.
+    """
+    groups = -(-items.number // items.cluster)
+    number = np.repeat(np.arange(groups), items.cluster)[: items.number]
+    shared = generator.standard_normal(groups)[number]
+    return [_scores(place, law, seeds, items, shared, number, generator)
+            for place, law in enumerate(laws)]  # fmt: skip
+
+
+def _scores(
+    place: int,
+    law: Law,
+    seeds: int,
+    items: Items,
+    shared: NDArray[np.float64],
+    number: NDArray[np.int64],
+    generator: Generator,
+) -> Scores:
+    drawn = law.draw(generator, seeds)
+    scored = np.flatnonzero(~np.isnan(drawn))
+    if not scored.size:  # a row without a score is no row
+        scored, drawn = np.array([0]), np.zeros(seeds)
+    own = generator.standard_normal(int(number[-1]) + 1)[number]
+    common = math.sqrt(items.agree) * (0.7 * shared + math.sqrt(0.51) * own)
+    centre = ndtri(np.clip(drawn[scored], 1e-9, 1 - 1e-9))[:, None]
+    noise = math.sqrt(1 - items.agree)
+    chances = ndtr((centre + common) / noise) if noise else (centre + common > 0).astype(float)
+    right = generator.random(chances.shape) < chances
+    return Scores(
+        method=f"m{place}",
+        seeds=tuple(int(seed) for seed in scored),
+        unscored=tuple(sorted(set(range(seeds)) - set(map(int, scored)))),
+        items=items.number,
+        clusters=tuple(map(int, number)) if items.cluster > 1 else (),
+        outcomes=tuple(np.packbits(row).tobytes().hex() for row in right),
+    )

@@ -1,0 +1,134 @@
+"""The seeds of one method as a sample: their scores, and what items add."""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from adaptlab.statistics.counts import Counting
+from adaptlab.statistics.scores import Scores
+from adaptlab.statistics.spread import Spread, spread
+
+if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The trained seeds of one method on one set of items; more is better.
+
+    Attributes:
+        values: the score of every trained seed, the worst for one without a score, [seed].
+        by_unit: mean over seeds by unit, [unit]. A unit is an item or a cluster of items;
+            the mean over units is the mean score.
+        residual: variance of a unit in one seed that neither the seed nor the unit explains.
+        items: the number of items.
+        own_items: variance of the mean by the choice of items, for a metric whose values by item
+            are not kept; `by_unit` is then empty.
+    """
+
+    values: "NDArray[np.float64]"
+    by_unit: "NDArray[np.float64]"
+    residual: float
+    items: int
+    own_items: float = 0.0
+
+    @property
+    def seeds(self) -> int:
+        """The number of trained seeds."""
+        return self.values.size
+
+    @property
+    def units(self) -> int:
+        """The number of items, or of clusters of items."""
+        return self.by_unit.size or self.items
+
+    @cached_property
+    def mean(self) -> float:
+        """The mean score over trained seeds."""
+        return float(self.values.mean())
+
+    @cached_property
+    def median(self) -> float:
+        """The median score over trained seeds."""
+        import numpy as np
+
+        return float(np.median(self.values))
+
+    @cached_property
+    def of_mean(self) -> float:
+        """The variance of the mean over trained seeds; 0 for one seed."""
+        return float(self.values.var(ddof=1)) / self.seeds if self.seeds > 1 else 0.0
+
+    @cached_property
+    def noise(self) -> float:
+        """The standard deviation of a seed's score by its own items alone."""
+        return math.sqrt(self.residual / self.units)
+
+
+def sample_of(scores: Scores, counting: Counting) -> Sample:
+    """Return the sample of scores; `counting` counts their outcomes."""
+    counts = counting(scores, scores.trained)
+    if not scores.clusters:
+        by_item = counts.by_item / len(scores.trained)
+        return Sample(counts.accuracies, by_item, _residual(counts.spread), scores.items)
+    units = clustered(counts.bits, scores.clusters)
+    by_unit = units.mean(axis=0)
+    return Sample(counts.accuracies, by_unit, _residual(spread(units)), scores.items)
+
+
+def clustered(
+    bits: "NDArray[np.uint8] | NDArray[np.float64]", clusters: tuple[int, ...]
+) -> "NDArray[np.float64]":
+    """Return one value per seed and cluster, whose mean is the seed's mean.
+
+    It is the linearised ratio of sums: the mean of all items plus G / N times the cluster's sum of
+    deviations from it, for G clusters of N items. Clusters of unequal sizes therefore weigh by
+    their items (Miller, "Adding error bars to evals", 2024).
+
+    Args:
+        bits: outcomes, [seed, item].
+        clusters: the number of each item's cluster, from 0, [item].
+    """
+    import numpy as np
+
+    number = np.asarray(clusters)
+    sizes = np.bincount(number).astype(np.float64)
+    sums = np.stack([np.bincount(number, weights=row, minlength=sizes.size) for row in bits])
+    mean = bits.mean(axis=1, keepdims=True)
+    return mean + (sums - sizes * mean) * sizes.size / number.size
+
+
+def shifted(sample: Sample, by: float) -> Sample:
+    """Return the sample with `by` added to every score."""
+    return replace(sample, values=sample.values + by, by_unit=sample.by_unit + by)
+
+
+UNSEEN_ITEMS = 1.5
+"""Items that are added to those on which two methods differ, in standard deviations.
+
+Of N items on which two methods never differ, up to 3 / N of all may be ones on which they do.
+"""
+
+
+def item_variance(first: Sample, second: Sample) -> float:
+    """Return the variance that items add to the difference of two means.
+
+    It is what items have in common for all seeds of a method: the variance of the units' mean
+    differences, less the part of it that single seeds explain, divided by the units. Some items are
+    added, because few items that tell the methods apart make its estimate too small. Without values
+    by item, the variances of both methods are added, as if they had no hard items in common.
+    """
+    if not first.by_unit.size:
+        return first.own_items + second.own_items
+    unseen = (UNSEEN_ITEMS / first.items) ** 2
+    if first.units < 2:
+        return 1.0
+    by_unit = first.by_unit - second.by_unit
+    alone = sum(one.residual / max(1, one.seeds) for one in (first, second))
+    return max(0.0, float(by_unit.var(ddof=1)) - alone) / first.units + unseen
+
+
+def _residual(of: Spread) -> float:
+    return of.rest * of.seeds * of.items

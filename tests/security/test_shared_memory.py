@@ -1,0 +1,53 @@
+"""Memory that a trainer shares between its processes is counted, too."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from tests.making import a_resolved_spec
+from tests.worker.conftest import ROOT
+
+from adaptlab_worker.confinement import Limits
+from adaptlab_worker.errors import TrainerGone
+from adaptlab_worker.memory_kills import MemoryKills
+from adaptlab_worker.protocol import RunRequest
+from adaptlab_worker.run_failures import trainer_gone
+from adaptlab_worker.scratch import SlotFolders
+from adaptlab_worker.shared_memory import shared_bytes
+from adaptlab_worker.trainer_process import TrainerOptions, TrainerProcess
+
+GIB = 2**30
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+def test_a_run_that_shares_too_much_memory_is_ended_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a machine with a GPU; elsewhere it cannot share any."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    limits = Limits(memory_bytes=GIB, shared_memory=True)
+    options = TrainerOptions(runner=f"{__package__}.confined_runs:share", limits=limits)
+    folders = SlotFolders(tmp_path / "slot")
+    trainer = TrainerProcess(options, folders)
+    try:
+        with folders.attempt("job-1") as given:
+            assert trainer.await_ready(lambda: False)
+            run = trainer.make_run_folder(given)
+            trainer.send(RunRequest(run="1", resolved=a_resolved_spec(), bases=(), scratch=run))
+            with pytest.raises(TrainerGone, match="all of its memory is 1,024") as gone:
+                wait_for_its_end(trainer)
+    finally:
+        trainer.close()
+    assert trainer_gone(gone.value, 3, MemoryKills()).reason == "out_of_memory"
+    assert shared_bytes(trainer.pid) == 0, "its children have ended too"
+
+
+def wait_for_its_end(trainer: TrainerProcess) -> None:
+    while True:
+        trainer.receive(60)
+
+
+def test_shared_memory_of_a_group_is_summed() -> None:
+    assert shared_bytes(os.getpgrp()) >= 0
+    assert shared_bytes(2**22 + 1) == 0, "nobody's"
