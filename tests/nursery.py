@@ -63,7 +63,8 @@ class Born:
     def send_signal(self, number: int) -> None:
         """Send a signal if it runs."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # its keeper has waited for it since
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """Send SIGKILL if it runs."""

@@ -13,7 +13,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from adaptlab_db.stores.s3 import S3Address
-from adaptlab_stack.ports import LOOPBACK, free_port
+from adaptlab_stack.ports import LOOPBACK, HeldPort
 
 BUCKET = "laboratory"
 START_SECONDS = 60
@@ -22,9 +22,9 @@ START_SECONDS = 60
 @contextmanager
 def running_s3_server() -> Generator[S3Address]:
     """Run the server in the block; the address of an empty bucket on it."""
-    port = free_port()
-    endpoint = f"http://{LOOPBACK}:{port}"
-    argv = [sys.executable, "-m", "moto.server", "-H", LOOPBACK, "-p", str(port)]
+    held = HeldPort()
+    endpoint = f"http://{LOOPBACK}:{held.number}"
+    argv = [sys.executable, "-m", "moto.server", "-H", LOOPBACK, "-p", str(held.number)]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
             _make_bucket(server, f"{endpoint}/{BUCKET}")

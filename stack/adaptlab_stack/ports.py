@@ -1,6 +1,9 @@
 """TCP ports of the servers."""
 
+import os
 import socket
+import sys
+import weakref
 
 from adaptlab_stack.errors import PortTaken
 
@@ -9,10 +12,20 @@ LOOPBACK = "127.0.0.1"
 BACKLOG = 2048  # connections that wait to be accepted; uvicorn's default
 
 
-def free_port(host: str = LOOPBACK) -> int:
-    """Return a port that is currently unused."""
-    with _bound(host, 0) as probe:
-        return port_of(probe)
+class HeldPort:
+    """A port kept for a server while this object lives.
+
+    The kernel gives it to nobody who asks for any port. A server that is told the number may
+    listen there, and again after a restart: a socket that is bound and does not listen bars only
+    sockets without SO_REUSEADDR. It would bar the server too elsewhere than on Linux, so there the
+    port is only one that was unused.
+    """
+
+    def __init__(self, host: str = LOOPBACK) -> None:
+        with _bound(host, 0) as probe:
+            self.number = port_of(probe)
+            if sys.platform == "linux":
+                weakref.finalize(self, os.close, probe.detach())
 
 
 def api_socket(host: str, wanted: int | None) -> socket.socket:

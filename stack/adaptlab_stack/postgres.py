@@ -18,7 +18,7 @@ from adaptlab_stack.data_directory import DataDirectory
 from adaptlab_stack.errors import StartFailed
 from adaptlab_stack.identity import Identity, identity_of, initialising
 from adaptlab_stack.ownership import give_cluster
-from adaptlab_stack.ports import LOOPBACK, free_port
+from adaptlab_stack.ports import LOOPBACK, HeldPort
 from adaptlab_stack.process import ProcessSpec, StopStep, describe_exit, tie_to_parent
 
 ROLE = "lab"
@@ -56,7 +56,7 @@ class EmbeddedPostgres:
     directory: DataDirectory
     programs: PostgresPrograms
     identity: Identity | None
-    port: int
+    held: HeldPort
     durable: bool = True
 
     @classmethod
@@ -76,7 +76,7 @@ class EmbeddedPostgres:
             _initialise(directory, programs, identity, durable=durable)
         elif identity:
             give_cluster(directory.cluster, identity)
-        return cls(directory, programs, identity, free_port(), durable)
+        return cls(directory, programs, identity, HeldPort(), durable)
 
     @property
     def url(self) -> str:
@@ -93,14 +93,15 @@ class EmbeddedPostgres:
     @property
     def description(self) -> str:
         """The server's address, version and origin, without the password."""
-        return f"{LOOPBACK}:{self.port} (Postgres {self.programs.major}, {self.programs.source})"
+        program = f"Postgres {self.programs.major}, {self.programs.source}"
+        return f"{LOOPBACK}:{self.held.number} ({program})"
 
     def process(self) -> ProcessSpec:
         """Return the process to supervise."""
         argv = (
             str(self.programs.directory / "postgres"),
             *("-D", str(self.directory.cluster)),
-            *("-p", str(self.port)),
+            *("-p", str(self.held.number)),
             *("-c", f"listen_addresses={LOOPBACK}"),
             # No socket file: its path may be longer than the 107 bytes the kernel allows.
             *("-c", "unix_socket_directories="),
@@ -123,7 +124,7 @@ class EmbeddedPostgres:
 
     def _address(self, scheme: str, database: str) -> str:
         password = self.directory.credentials().postgres
-        return f"{scheme}://{ROLE}:{password}@{LOOPBACK}:{self.port}/{database}"
+        return f"{scheme}://{ROLE}:{password}@{LOOPBACK}:{self.held.number}/{database}"
 
     def _is_ready(self) -> bool:
         """Return True if the server answers.

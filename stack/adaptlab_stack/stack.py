@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,7 +121,8 @@ def stop(data_dir: Path, timeout: float = STOP_SECONDS) -> bool:
     pid = directory.holder()
     if pid is None:
         return False
-    os.kill(pid, signal.SIGTERM)
+    with suppress(ProcessLookupError):  # it has ended since
+        os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + timeout
     while directory.holder() is not None:
         if time.monotonic() > deadline:
@@ -148,7 +149,10 @@ def request(data_dir: Path, number: signal.Signals, timeout: float) -> None:
     if pid is None or not directory.state_file.exists():
         raise NothingRuns(directory.root)
     served = directory.read_state().requests
-    os.kill(pid, number)
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError as error:
+        raise NothingRuns(directory.root) from error
     deadline = time.monotonic() + timeout
     while (state := _state_of(directory, pid)).requests == served:
         if time.monotonic() > deadline:

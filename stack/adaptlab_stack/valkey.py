@@ -9,7 +9,7 @@ import redis
 from adaptlab_db.rights import Part
 from adaptlab_stack.binaries import ValkeyProgram, find_valkey
 from adaptlab_stack.data_directory import DataDirectory, write_private
-from adaptlab_stack.ports import LOOPBACK, free_port
+from adaptlab_stack.ports import LOOPBACK, HeldPort
 from adaptlab_stack.process import ProcessSpec, StopStep
 from adaptlab_stack.valkey_users import OWNER, USERS, users_file
 
@@ -23,7 +23,7 @@ class EmbeddedValkey:
 
     directory: DataDirectory
     program: ValkeyProgram
-    port: int
+    held: HeldPort
 
     @classmethod
     def prepare(cls, directory: DataDirectory) -> "EmbeddedValkey":
@@ -32,7 +32,7 @@ class EmbeddedValkey:
         Raises:
             ServerNotFound: neither Valkey nor Redis is installed.
         """
-        server = cls(directory, find_valkey(), free_port())
+        server = cls(directory, find_valkey(), HeldPort())
         directory.valkey.mkdir(mode=0o700, exist_ok=True)
         passwords = directory.credentials()
         users = users_file(
@@ -60,7 +60,7 @@ class EmbeddedValkey:
     @property
     def description(self) -> str:
         """The server's address, program and origin, without the password."""
-        return f"{LOOPBACK}:{self.port} ({self.program.path.name}, {self.program.source})"
+        return f"{LOOPBACK}:{self.held.number} ({self.program.path.name}, {self.program.source})"
 
     def process(self) -> ProcessSpec:
         """Return the process to supervise."""
@@ -79,13 +79,13 @@ class EmbeddedValkey:
         )
 
     def _address(self, user: str, password: str) -> str:
-        return f"redis://{user}:{password}@{LOOPBACK}:{self.port}/0"
+        return f"redis://{user}:{password}@{LOOPBACK}:{self.held.number}/0"
 
     def _configuration(self) -> str:
         return "\n".join(
             (
                 f"bind {LOOPBACK}",
-                f"port {self.port}",
+                f"port {self.held.number}",
                 f"aclfile {USERS_FILE}",
                 "dir .",
                 'save ""',

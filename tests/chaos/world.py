@@ -26,7 +26,7 @@ from tests.nursery import ROOT, Nursery
 
 from adaptlab_db.migrate import upgrade
 from adaptlab_db.session import close, session_factory
-from adaptlab_stack.ports import LOOPBACK, free_port
+from adaptlab_stack.ports import LOOPBACK, HeldPort
 
 LEASE_SECONDS = 2.0
 RUNNER = "tests.chaos.runners:quick"
@@ -82,8 +82,8 @@ class World:
         self.lab = lab
         self.folder = folder
         (folder / "data").mkdir(parents=True)
-        self.port = free_port()
-        self.url = f"http://{LOOPBACK}:{self.port}"
+        self.held = HeldPort()
+        self.url = f"http://{LOOPBACK}:{self.held.number}"
         self.broker_url = broker_url
         self.sessions: sessionmaker[Session] = session_factory(database_url)
         self.pids: dict[str, int] = {}
@@ -157,7 +157,7 @@ class World:
 
     def _argv(self, name: str) -> Sequence[str]:
         if name == "api":
-            return ["adaptlab_api", "--host", LOOPBACK, "--port", str(self.port)]
+            return ["adaptlab_api", "--host", LOOPBACK, "--port", str(self.held.number)]
         if name == "beat":
             return ["adaptlab_worker", "beat"]
         return ["adaptlab_worker", "worker", "--runner", RUNNER]

@@ -40,6 +40,7 @@ from adaptlab_services.studies.studies import Rules
 from adaptlab_services.webhooks import claims, sending
 from adaptlab_services.webhooks.claims import MOST_ATTEMPTS, delay_after
 from adaptlab_services.webhooks.signing import new_secret
+from adaptlab_stack.ports import HeldPort
 
 Sessions = sessionmaker[Session]
 PAGE = Path(__file__).parents[2] / "docs/how-to/receive-webhooks.md"
@@ -409,9 +410,8 @@ def test_the_receiver_of_the_documentation_accepts_and_refuses(
 ) -> None:
     found = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert found is not None
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    held = HeldPort()
+    port = held.number
     code = found[1].replace("8000", str(port))
     assert str(port) in code
     environment = os.environ | {"WEBHOOK_SECRET": SECRET}

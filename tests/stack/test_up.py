@@ -32,7 +32,7 @@ from adaptlab_stack.errors import (
     StartFailed,
     SupervisorTooOld,
 )
-from adaptlab_stack.ports import api_socket, port_of, url_of
+from adaptlab_stack.ports import HeldPort, api_socket, port_of, url_of
 from adaptlab_stack.process import ProcessSpec, StopStep
 from adaptlab_stack.servers import embedded_servers
 from adaptlab_stack.stack import Stack, request
@@ -273,8 +273,8 @@ def test_a_server_of_an_earlier_version_is_not_sent_requests(tmp_path: Path):
 def test_two_stacks_live_side_by_side_and_one_has_the_port_that_it_wants(
     tmp_path: Path, stand_in_up: tuple[str, ...], initialised_at: InitialisedAt, shared: Stack
 ):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    held = HeldPort()
+    port = held.number
     data = initialised_at(tmp_path / "d")
     with Stack.start(data, command=stand_in_up, port=port) as second:
         assert second.url == f"http://127.0.0.1:{port}"
@@ -325,6 +325,21 @@ def test_without_a_wish_there_is_always_a_port():
         assert port_of(second) != port_of(first)
         with pytest.raises(PortTaken, match="leave --port out"):
             api_socket("127.0.0.1", port_of(first))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds a port for a server")
+def test_a_port_is_held_for_a_server_that_stops_and_starts():
+    held = HeldPort()
+    for _ in range(2):
+        with api_socket("127.0.0.1", held.number):
+            socket.create_connection(("127.0.0.1", held.number)).close()
+        stranger = socket.socket()  # without SO_REUSEADDR, as who asks for any port
+        with stranger, pytest.raises(OSError, match="in use"):
+            stranger.bind(("127.0.0.1", held.number))
+    number = held.number
+    del held
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", number))
 
 
 def test_addresses_are_those_that_answer_here():

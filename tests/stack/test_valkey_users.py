@@ -26,7 +26,7 @@ from adaptlab_services.lifecycle.doorbell import ring
 from adaptlab_services.settings import Settings
 from adaptlab_stack.binaries import find_valkey
 from adaptlab_stack.data_directory import DataDirectory
-from adaptlab_stack.ports import free_port
+from adaptlab_stack.ports import HeldPort
 from adaptlab_stack.process import ProcessSpec
 from adaptlab_stack.supervisor import Supervisor
 from adaptlab_stack.valkey import EmbeddedValkey
@@ -225,7 +225,8 @@ def test_the_broker_of_compose_knows_the_same_users(tmp_path: Path) -> None:
     directory.valkey.mkdir()
     secret = tmp_path / "secret"
     secret.write_text("of the workers")
-    port = free_port()
+    held = HeldPort()
+    port = held.number
     broker = Addresses(
         "", *(f"redis://adaptlab_{part}:{word}@127.0.0.1:{port}/0" for part, word in WORDS.items())
     )

@@ -16,7 +16,7 @@ from socket import gethostname
 
 from tests.watching import until
 
-from adaptlab_stack.ports import free_port
+from adaptlab_stack.ports import HeldPort
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol")
 CONFIGURATION = """\
@@ -86,13 +86,14 @@ def slurm_in(folder: Path, environment: dict[str, str]) -> Generator[Slurm]:
         (folder / name).mkdir()
     configuration = folder / "slurm.conf"
     host = gethostname().split(".")[0]
+    ports = [HeldPort(), HeldPort()]
     configuration.write_text(
         CONFIGURATION.format(
             folder=folder,
             host=host,
             user=getpass.getuser(),
-            controller=free_port(),
-            daemon=free_port(),
+            controller=ports[0].number,
+            daemon=ports[1].number,
         )
     )
     slurm = Slurm(folder, {**environment, "SLURM_CONF": str(configuration)})
