@@ -10,7 +10,6 @@ from scipy import stats
 from tests.core.scoring import drawn
 
 from adaptlab.statistics.best_set import BestSet
-from adaptlab.statistics.counts import counts
 from adaptlab.statistics.leads import Lead, lead, straddles
 from adaptlab.statistics.samples import Sample, sample_of
 
@@ -77,7 +76,7 @@ def test_items_that_all_seeds_share_are_no_lead() -> None:
         )
         for name, right in (("a", other), ("b", base))
     ]
-    found = BestSet({row.label: sample_of(row, counts) for row in rows})
+    found = BestSet({row.label: sample_of(row) for row in rows})
     assert found.lead("a", "b").ranks < 0.01
     assert found.best == ("a", "b")
 

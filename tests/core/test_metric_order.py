@@ -53,6 +53,21 @@ def test_the_lowest_perplexity_is_the_best_and_the_headline_is_about_it_alone() 
     assert difference == pytest.approx(-math.log(8.96 / 5.01), abs=1e-2)
 
 
+def test_limits_are_at_the_level_that_was_asked_for() -> None:
+    methods = [row("ia3", IA3), row("lora", LORA)]
+    widths = []
+    for level in (0.8, 0.99):
+        order = compare("text_completion", methods, level=level).cells[0].by_metric
+        assert order is not None
+        of_ia3 = order.rows[0]
+        assert of_ia3.low is not None
+        assert of_ia3.high is not None
+        assert of_ia3.difference_low is not None
+        assert of_ia3.difference_high is not None
+        widths.append((of_ia3.high - of_ia3.low, of_ia3.difference_high - of_ia3.difference_low))
+    assert all(wide > narrow for narrow, wide in zip(*widths, strict=True))
+
+
 def test_an_order_by_a_share_holds_for_new_items_too() -> None:
     """A difference of 4 points is one of items if each adds 3 points of noise."""
     first, second = (0.5, 0.51, 0.49, 0.5, 0.5), (0.46, 0.46, 0.45, 0.46, 0.46)

@@ -55,6 +55,21 @@ def test_rows_are_in_the_order_of_the_best_set_with_one_tag_each() -> None:
     )
 
 
+def test_limits_are_named_by_their_level() -> None:
+    comparison = compare("sort_descending", [row("lora", [0.97, 0.98], 2)], level=0.9)
+    lines = [*report_lines(report_of(comparison, comparison.cells[0], moved={}))]
+    assert "90 %" in lines[2]
+    assert "95 %" not in "".join(lines)
+
+
+def test_one_method_that_fails_on_some_seeds_is_singular() -> None:
+    steady, lottery = [0.97, 0.98, 0.99, 0.95] * 3, [0.9, 0.0, 0.0, 0.91] * 3
+    comparison, _ = found(row("lora", steady, 2), row("ia3", lottery, 3))
+    assert comparison.cells[0].sentence == (
+        "LoRA (97.3 %) is the best; IA3 (45.1 %, 6 of 12 seeds ok) fails on some seeds."
+    )
+
+
 def test_the_text_fits_a_terminal() -> None:
     _, report = demo()
     lines = [*report_lines(report)]

@@ -7,7 +7,7 @@ from tests.core.scoring import drawn, scores
 from adaptlab.comparisons.comparison import ComparisonCell, compare
 from adaptlab.statistics import Scores
 from adaptlab.statistics.failing import Floor, floor_of
-from adaptlab.statistics.ranks import could_be_best, rank_intervals
+from adaptlab.statistics.ranks import rank_intervals
 
 AHEAD, BEHIND = [0.95, 0.96, 0.94, 0.95, 0.96], [0.8, 0.82, 0.79, 0.81, 0.8]
 
@@ -101,4 +101,3 @@ def test_a_reference_beyond_the_budget_is_shown_and_no_candidate() -> None:
 def test_ranks_follow_from_what_was_told_apart() -> None:
     ranks = rank_intervals(["a", "b", "c"], [("a", "c"), ("b", "c")])
     assert [(rank.low, rank.high) for rank in ranks.values()] == [(1, 2), (1, 2), (3, 3)]
-    assert could_be_best(ranks) == ("a", "b")

@@ -74,7 +74,7 @@ def possible_ranks(
 
 def _values(rows: Sequence[ComparisonRow]) -> Iterator[Chart]:
     for row in rows:
-        best = "could be best" if row.could_be_best else "not the best"
+        best = "may be the best" if row.could_be_best else "not the best"
         yield {"method": row.method, "low": row.rank.low, "high": row.rank.high, "best": best}
 
 

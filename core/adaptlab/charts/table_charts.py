@@ -84,7 +84,7 @@ def compared_methods(tables: Sequence[_HasMethods]) -> tuple[str, ...]:
 
 
 def ordered_rows(cell: ComparisonCell) -> tuple[ComparisonRow, ...]:
-    """Return the rows of a cell, those that could be best first.
+    """Return the rows of a cell, those that may be the best first.
 
     They are sorted by possible ranks and by name, never by score.
     """

@@ -1,5 +1,6 @@
 """The comparison of methods on one task: scores, the best set and pairs."""
 
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from adaptlab.comparisons.row_pairs import can_pair, comparable_pairs
 from adaptlab.comparisons.standing import Standing, standing_of
 from adaptlab.comparisons.verdict import LEAST_SEEDS, Shown, Verdict, verdicts
 from adaptlab.comparisons.verdict_sentence import (
-    Finding,
+    CellFinding,
     cell_sentence,
     comparison_sentence,
     named_best,
@@ -32,7 +33,7 @@ from adaptlab.statistics.curves import (
 )
 from adaptlab.statistics.failing import FailingSeeds, Floor, failing_of, floor_of
 from adaptlab.statistics.intervals import Interval, mean_interval, unseen_failure_rate
-from adaptlab.statistics.leads import ERROR
+from adaptlab.statistics.leads import ERROR, lead
 from adaptlab.statistics.more_seeds import more_seeds
 from adaptlab.statistics.pairs import PairedDifference, paired_difference
 from adaptlab.statistics.ranks import RankInterval, rank_intervals
@@ -239,6 +240,7 @@ class _Table:
         self.is_silent = is_silent
         self.counting = Remembered()
         self.samples = {row.label: sample_of(row, self.counting) for row in rows}
+        self.lead = functools.cache(lead)
         self._intervals: dict[str, Interval] = {}
         self._pairs: dict[tuple[str, str], PairedDifference] = {}
         pairs = [] if is_silent else [self.pair(a, b) for a, b in comparable_pairs(rows)]
@@ -250,7 +252,7 @@ class _Table:
         everywhere = {row.label for row in self.rows if row.budget is None}
         for budget in _budgets(self.rows):
             here = [row.label for row in self.rows if _in_cell(row, budget)]
-            own = BestSet({label: self.samples[label] for label in here})
+            own = BestSet({label: self.samples[label] for label in here}, leading=self.lead)
             sets |= {label: own for label in here if label not in sets}
 
         def shown(first: str, second: str) -> bool:
@@ -269,7 +271,9 @@ class _Table:
         """Return the difference of two rows, computed once."""
         key = (first.label, second.label)
         if key not in self._pairs:
-            self._pairs[key] = paired_difference(first, second, self.level, self.counting)
+            self._pairs[key] = paired_difference(
+                first, second, self.level, lambda row: self.samples[row.label]
+            )
         return self._pairs[key]
 
     def failing(self, row: Scores) -> FailingSeeds:
@@ -290,8 +294,10 @@ class _Cell:
         alone = [row for row in eligible if row.label not in self.same]
         self.candidates = {row.label: table.samples[row.label] for row in alone}
         others = {row.label: table.samples[row.label] for row in self.rows}
-        self.set = BestSet(self.candidates, others)
-        self.order = None if table.is_silent else metric_order(self.rows, [*self.candidates])
+        self.set = BestSet(self.candidates, others, table.lead)
+        self.order = None
+        if not table.is_silent:
+            self.order = metric_order(self.rows, [*self.candidates], table.level)
 
     def _is_eligible(self, row: Scores) -> bool:
         """Return True unless the row is a reference beyond the budget."""
@@ -326,7 +332,7 @@ class _Cell:
         more = self._more_seeds(rows)
         chosen = self._chosen(rows)
         sentence = cell_sentence(
-            Finding(
+            CellFinding(
                 rows=rows,
                 best=self.best,
                 leader=self.leader,
@@ -371,8 +377,12 @@ class _Cell:
             against_best=self._against_best(row),
         )
 
+    @cached_property
+    def _leading_row(self) -> Scores | None:
+        return next((one for one in self.rows if one.label == self.leader), None)
+
     def _against_best(self, row: Scores) -> PairedDifference | None:
-        leader = next((one for one in self.rows if one.label == self.leader), None)
+        leader = self._leading_row
         if leader is None or leader is row or not can_pair(row, leader):
             return None
         return self.table.pair(row, leader)

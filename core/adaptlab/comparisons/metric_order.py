@@ -18,8 +18,6 @@ from adaptlab.statistics.typical import Limits, typical_limits, unshared_limits
 from adaptlab.text.metrics import METRIC_LIMITS, OtherMetric, is_share
 from adaptlab.values import Value
 
-LEVEL = 0.95
-
 METRIC_TITLES: Mapping[OtherMetric, str] = MappingProxyType(
     {"macro_f1": "Macro-F1", "token_f1": "Token F1", "perplexity": "Perplexity"}
 )
@@ -69,10 +67,13 @@ class MetricOrder(Value):
     rows: tuple[MetricRow, ...]
 
 
-def metric_order(rows: Sequence[Scores], candidates: Sequence[str]) -> MetricOrder | None:
+def metric_order(
+    rows: Sequence[Scores], candidates: Sequence[str], level: float
+) -> MetricOrder | None:
     """Return the order of the rows of one cell; None without a metric.
 
-    `candidates` are the labels of rows that can be the best.
+    `candidates` are the labels of rows that can be the best, and `level` is the confidence of the
+    limits.
     """
     measured = {row.label: row for row in rows if row.metric is not None}
     ours = [label for label in candidates if label in measured]
@@ -92,23 +93,23 @@ def metric_order(rows: Sequence[Scores], candidates: Sequence[str]) -> MetricOrd
         more_seeds=more_seeds(open_ones, found.tail) if len(open_ones) > 1 else None,
         covers_items=all(row.item_variances for row in measured.values()),
         rows=tuple(
-            _row(row, samples[row.label], None if row.label == leader else samples[leader])
+            _row(row, samples[row.label], None if row.label == leader else samples[leader], level)
             for row in measured.values()
         ),
     )
 
 
-def _row(row: Scores, sample: Sample, leader: Sample | None) -> MetricRow:
+def _row(row: Scores, sample: Sample, leader: Sample | None, level: float) -> MetricRow:
     metric = row.metric
     assert metric is not None
     limits = None
     if sample.seeds > 1:
-        limits = typical_limits(sample.values, sample.own_items, sample.units, LEVEL)
+        limits = typical_limits(sample.values, sample.own_items, sample.units, level)
     low, high = _within(metric, limits)
     difference = difference_low = difference_high = None
     if leader is not None:
         difference = sample.mean - leader.mean
-        difference_low, difference_high = unshared_limits(sample, leader, LEVEL)
+        difference_low, difference_high = unshared_limits(sample, leader, level)
     return MetricRow(
         label=row.label,
         mean=statistics.fmean(row.measured),

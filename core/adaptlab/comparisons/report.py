@@ -15,7 +15,8 @@ from adaptlab.comparisons.row_names import RowNames, row_titles
 from adaptlab.comparisons.standing import Standing
 from adaptlab.figures import counted, listed, percent, points
 from adaptlab.plugins.sizing import PARAMETERS, in_units
-from adaptlab.text.metrics import is_share
+from adaptlab.statistics.intervals import unseen_failure_rate
+from adaptlab.text.metrics import OtherMetric, is_share
 from adaptlab.values import Value
 
 MOST_NOTES = 3
@@ -50,12 +51,13 @@ class ReportRow(Value):
 class Report(Value):
     """What is found at one budget.
 
-    `headline` has at most two sentences. `unit` is the head of the column of scores, and `against`
-    the title of the leader. `why` is the diagnosis in one sentence, None without one. `notes` are
-    at most three, those that may change the finding first.
+    `headline` has at most two sentences. `level` is the confidence of the limits, `unit` the head
+    of the column of scores, and `against` the title of the leader. `why` is the diagnosis in one
+    sentence, None without one. `notes` are at most three, those that may change the finding first.
     """
 
     budget: int | None
+    level: float
     headline: str
     unit: str
     against: str | None
@@ -89,6 +91,7 @@ def report_of(
     order = cell.by_metric
     return Report(
         budget=cell.budget,
+        level=comparison.level,
         headline=headline(comparison, cell),
         unit="right %" if order is None else _unit(order.metric),
         against=None if leader is None else titles[leader.method],
@@ -111,8 +114,8 @@ def headline(comparison: Comparison, cell: ComparisonCell) -> str:
     return f"At up to {in_units(cell.budget, comparison.axis)}{units}, {sentence}"
 
 
-def _unit(metric: str) -> str:
-    title = next(text for name, text in METRIC_TITLES.items() if name == metric)
+def _unit(metric: OtherMetric) -> str:
+    title = METRIC_TITLES[metric]
     return f"{title} %" if is_share(metric) else title
 
 
@@ -239,7 +242,7 @@ def _notes(comparison: Comparison, cell: ComparisonCell, warnings: Sequence[str]
         return
     seeds = min((row.failing.seeds for row in cell.rows if row.is_candidate), default=0)
     if seeds:
-        rate = 1 - (1 - comparison.level) ** (1 / seeds)
+        rate = unseen_failure_rate(seeds, comparison.level)
         yield (
             f"With {counted(seeds, 'seed')}, up to {percent(rate, 0)} of other seeds may fail "
             "although none here did."
@@ -278,7 +281,7 @@ def _head(report: Report, *, has_moved: bool) -> list[str]:
     if len(against) > AGAINST_WIDTH:
         against = "against the leader"
     moved = ["moved"] if has_moved else []
-    return ["", "trained", report.unit, "95 %", "ok", against, *moved]
+    return ["", "trained", report.unit, f"{100 * report.level:g} %", "ok", against, *moved]
 
 
 def _cells(row: ReportRow, *, has_moved: bool) -> list[str]:

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from adaptlab.comparisons.row_names import method_in_sentence
-from adaptlab.figures import counted, percent, points
-from adaptlab.statistics.failing import FailingSeeds
+from adaptlab.figures import counted, points
 from adaptlab.statistics.leads import ERROR, FEWEST_SEEDS
 from adaptlab.statistics.pairs import PairedDifference, Probability, holm
 from adaptlab.values import Value
@@ -123,13 +122,3 @@ def _numbers(pair: PairedDifference, corrected: float | None, comparisons: int) 
 
 def _limits(pair: PairedDifference) -> str:
     return f"{100 * pair.level:g} % interval {points(pair.low)} to {points(pair.high)}"
-
-
-def failing_text(failing: FailingSeeds) -> str:
-    """Return count and limits of failures: "0 of 5 (up to 45 %)"."""
-    count = f"{failing.failing} of {failing.seeds}"
-    if failing.failing == 0:
-        return f"{count} (up to {percent(failing.high, 0)})"
-    if failing.failing == failing.seeds:
-        return f"{count} (at least {percent(failing.low, 0)})"
-    return f"{count} ({100 * failing.low:.0f} to {percent(failing.high, 0)})"

@@ -61,7 +61,7 @@ class SentenceRow(NamedRow, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CellFinding:
     """What is known of one cell: the rows, and the set that contains the best."""
 
     rows: Sequence[SentenceRow]
@@ -84,7 +84,7 @@ class Finding:
         return min((row.failing.seeds for row in self.candidates), default=0)
 
 
-def cell_sentence(finding: Finding) -> str:
+def cell_sentence(finding: CellFinding) -> str:
     """Return the finding at one budget, fit to be pasted into a paper."""
     if finding.voided:
         return VOIDED
@@ -119,7 +119,7 @@ def comparison_sentence(
 class _Sentences:
     """The sentences of one finding."""
 
-    def __init__(self, finding: Finding) -> None:
+    def __init__(self, finding: CellFinding) -> None:
         self._finding = finding
         self._names = RowNames(finding.rows)
         self._ok = {row.label: row for row in finding.candidates if row.failing.ok}
@@ -148,17 +148,17 @@ class _Sentences:
         leading = self._leading()
         rest = [row for row in self._finding.candidates if row.label not in leading]
         yield self._lead(leading)
+        behind = [row for row in rest if row.standing == "behind"]
+        failing = [row for row in rest if not row.failing.ok]
+        partly = [row for row in rest if row not in [*behind, *failing]]
         groups = (
-            ("is behind", "are behind", [row for row in rest if row.standing == "behind"]),
-            ("fails", "fail", [row for row in rest if not row.failing.ok]),
+            (behind, "is behind", "are behind"),
+            (failing, "fails", "fail"),
+            (partly, "fails on some seeds", "fail on some seeds"),
         )
-        for one, many, rows in groups:
+        for rows, one, many in groups:
             if rows:
-                yield self._group(rows, one, many)
-        listed_rows = [row for _, _, rows in groups for row in rows]
-        partly = [row for row in rest if row not in listed_rows]
-        if partly:
-            yield f"{self._subject(partly)} fail on some seeds"
+                yield f"{self._subject(rows)} {one if len(rows) == 1 else many}"
 
     def _lead(self, leading: Sequence[str]) -> str:
         rows = [self._ok[label] for label in leading]
@@ -167,9 +167,8 @@ class _Sentences:
         if not rows:
             return "no single method is the best"
         if self._finding.seeds < FEWEST_SEEDS and len(rows) > 1:
-            verb = "works" if len(rows) == 1 else "work"
             seeds = counted(self._finding.seeds, "seed")
-            return f"{self._listed(rows)} {verb}, in an order that {seeds} cannot show"
+            return f"{self._listed(rows)} work, in an order that {seeds} cannot show"
         if len(rows) == 1:
             return f"{self._scored(rows[0])} {self._is_best()}"
         return f"{self._listed(rows)} may each be the best"
@@ -182,9 +181,6 @@ class _Sentences:
             return "is the best"
         where = "" if order.covers_items else " on these items"
         return f"is the best by {metric_in_sentence(order.metric)}{where}"
-
-    def _group(self, rows: Sequence[SentenceRow], one: str, many: str) -> str:
-        return f"{self._subject(rows)} {one if len(rows) == 1 else many}"
 
     def _subject(self, rows: Sequence[SentenceRow]) -> str:
         figures = [self._figure(row) for row in rows]
@@ -234,10 +230,7 @@ class _Sentences:
         finding = self._finding
         best = max(finding.candidates, key=lambda row: row.score.mean)
         floor = f"the floor is {percent(finding.floor.accuracy)} ({FLOORS[finding.floor.kind]})"
-        name = self._scored_plain(best)
+        name = self._scored(best)
         if len(finding.candidates) == 1:
             return self._names.starting(f"{name} does not work; {floor}.", best.label)
         return f"Nothing works: the best, {name}, does not beat the floor; {floor}."
-
-    def _scored_plain(self, row: SentenceRow) -> str:
-        return f"{self._names.of(row.label)} ({self._figure(row)})"

@@ -8,7 +8,7 @@ Members = dict[str, object]
 """Members of a spec, or the knobs of a plug-in."""
 
 SEEDS = 5
-"""The fewest seeds of a preset; three cannot show any order over all seeds."""
+"""The fewest seeds of a preset; fewer can order no two methods."""
 
 
 def base(

@@ -40,7 +40,6 @@ from adaptlab.statistics import (
     seed_interval,
     unseen_failure_rate,
 )
-from adaptlab.statistics.counts import counts
 from adaptlab.statistics.leads import lead
 from adaptlab.statistics.samples import Sample, sample_of, shifted
 from adaptlab.values import Value
@@ -161,7 +160,7 @@ def _above(test: ScoreAbove, recipe: Recipe, measured: Measured) -> Decision:
         f"{_unseen(pair.seeds)}); claimed: more than {_points(test.by)}"
     )
     doubts = [*_few(pair.seeds), *_unmeasured(row, first.seeds), *_unmeasured(other, second.seeds)]
-    ours, theirs = shifted(sample_of(first, counts), -test.by), sample_of(second, counts)
+    ours, theirs = shifted(sample_of(first), -test.by), sample_of(second)
     fails = _is_shown(theirs, ours)
     has_room = mean_interval(second, LEVEL).low + test.by < 1  # to be so far ahead
     if fails and has_room and _trains(row, recipe, test.row, test.column):

@@ -5,20 +5,12 @@ the set if another beats it, each at its share of the error: with k methods, the
 falsely by k - 1, and nothing else is an error, so no further correction is owed (Gupta 1965).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from adaptlab.statistics.leads import ERROR, NO_LEAD, Lead, lead, straddles
 from adaptlab.statistics.samples import Sample
-
-
-@dataclass(frozen=True, slots=True)
-class Beaten:
-    """A method that left the set, with the method that beats it most clearly."""
-
-    method: str
-    by: str
 
 
 class BestSet:
@@ -29,17 +21,18 @@ class BestSet:
             one candidate.
         others: samples that are compared with the candidates and cannot be the best, such as
             references beyond the budget.
-        comparable: pairs that cannot be compared, because their items differ, are left out.
+        leading: returns the tests of a pair; sets of one table share one that remembers.
     """
 
     def __init__(
         self,
         candidates: Mapping[str, Sample],
         others: Mapping[str, Sample] | None = None,
+        leading: Callable[[Sample, Sample], Lead] | None = None,
     ) -> None:
         self._candidates = dict(candidates)
         self._samples = {**(others or {}), **candidates}
-        self._leads: dict[tuple[str, str], Lead] = {}
+        self._lead = leading or functools.cache(lead)
 
     @property
     def tail(self) -> float:
@@ -55,9 +48,7 @@ class BestSet:
         ours, theirs = self._samples[first], self._samples[second]
         if ours.units != theirs.units:
             return NO_LEAD
-        if (first, second) not in self._leads:
-            self._leads[first, second] = lead(ours, theirs)
-        return self._leads[first, second]
+        return self._lead(ours, theirs)
 
     def straddling(self, first: str, second: str) -> int:
         """Return how many other methods have seeds on both sides of `second`."""
@@ -71,24 +62,21 @@ class BestSet:
     def beats(self, first: str, second: str) -> bool:
         """Return True if `first` is shown to beat `second`."""
         tests = self.lead(first, second)
-        return tests.holds(self.tail) and tests.holds(self.tail, self.straddling(first, second))
-
-    @cached_property
-    def beaten(self) -> Mapping[str, Beaten]:
-        """The candidates that left the set."""
-        by_mean = sorted(self._candidates, key=lambda one: -self._candidates[one].mean)
-        found = {
-            label: Beaten(label, first)
-            for label in self._candidates
-            if (first := next((b for b in by_mean if b != label and self.beats(b, label)), None))
-        }
-        # In a cycle every method is beaten, and no single best exists.
-        return {} if len(found) == len(self._candidates) else found
+        if not tests.holds(self.tail):  # most pairs, which saves the search for the straddling
+            return False
+        return tests.holds(self.tail, self.straddling(first, second))
 
     @cached_property
     def best(self) -> Sequence[str]:
         """The labels of the methods that may be the best, in their order."""
-        return tuple(label for label in self._candidates if label not in self.beaten)
+        by_mean = sorted(self._candidates, key=lambda one: -self._candidates[one].mean)
+        unbeaten = tuple(
+            label
+            for label in self._candidates
+            if not any(self.beats(other, label) for other in by_mean if other != label)
+        )
+        # In a cycle every method is beaten, and no single best exists.
+        return unbeaten or tuple(self._candidates)
 
     @cached_property
     def leader(self) -> str | None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from adaptlab.statistics.limits import seen_limits
 from adaptlab.statistics.scores import Scores
 from adaptlab.statistics.spread import Spread, Squares, spread_of
 from adaptlab.statistics.unseen import Evidence, evidence
@@ -54,19 +53,6 @@ class Counts:
         by_seed, by_item = self.accuracies - mean, self.by_item / seeds - mean
         squares = Squares(float(by_seed @ by_seed), float(by_item @ by_item), self.right)
         return spread_of(mean, squares, seeds, items)
-
-    @cached_property
-    def _limits(self) -> dict[float, tuple[float, float]]:
-        return {}
-
-    def seen_limits(self, level: float) -> tuple[float, float]:
-        """Return the limits of the mean accuracy over seeds like these.
-
-        Each level is computed once.
-        """
-        if level not in self._limits:
-            self._limits[level] = seen_limits(self.spread, level)
-        return self._limits[level]
 
     def shared(self, other: "Counts") -> int:
         """Return the number of outcomes that are right in both."""

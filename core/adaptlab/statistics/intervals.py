@@ -27,7 +27,7 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 class Interval(Value):
     """A mean accuracy over trained seeds, with limits at `level`.
 
-    A seed without a score, because it diverged or crashed, got nothing right.
+    A seed without a score, because it diverged or no trial of it was left, got nothing right.
 
     `low` and `high` limit the score of a typical seed, the median one, on new test items
     (`statistics.typical`). If `over_items_only`, they cover other items only, because there is one

@@ -46,9 +46,10 @@ def more_seeds(candidates: Sequence[Sample], tail: float) -> int | None:
         return max(1, FEWEST_SEEDS - run)
     generator = np.random.Generator(np.random.Philox(0))
     futures = [_futures(one, generator) for one in candidates]
+    items = _items(candidates)
     least = max(1, FEWEST_SEEDS - run)
     for more in _steps(least, MOST_SEEDS - run):
-        if _settled(candidates, futures, more, tail) >= POWER:
+        if _settled(candidates, futures, items, more, tail) >= POWER:
             return more
     return None
 
@@ -76,6 +77,7 @@ def _futures(sample: Sample, generator: "Generator") -> "NDArray[np.float64]":
 def _settled(
     candidates: Sequence[Sample],
     futures: Sequence["NDArray[np.float64]"],
+    items: "NDArray[np.float64]",
     more: int,
     tail: float,
 ) -> float:
@@ -88,9 +90,9 @@ def _settled(
     first = means.argmax(axis=0)
     place = np.arange(FUTURES)
     lead = means[first, place] - means  # [candidate, future]
-    items = _items(candidates)[:, first]
     reach = _reach(min(one.seeds for one in candidates) + more, candidates[0].units, tail)
-    shown = lead**2 > reach[0] ** 2 * (of_means[first, place] + of_means) + reach[1] ** 2 * items
+    seed_part = reach[0] ** 2 * (of_means[first, place] + of_means)
+    shown = lead**2 > seed_part + reach[1] ** 2 * items[:, first]
     shown[first, place] = True
     return float(shown.all(axis=0).mean())
 

@@ -1,11 +1,10 @@
 """Two methods on the same items: their difference, and the test of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from adaptlab.statistics.counts import Counting, Seeds, counts
 from adaptlab.statistics.leads import two_part_tail
 from adaptlab.statistics.samples import Sample, item_variance, sample_of
 from adaptlab.statistics.scores import Scores
@@ -47,8 +46,7 @@ def paired_difference(
     first: Scores,
     second: Scores,
     level: float = 0.95,
-    counting: Counting = counts,
-    seeds: Seeds | None = None,
+    sampling: Callable[[Scores], Sample] = sample_of,
 ) -> PairedDifference:
     """Return the difference of two methods, with its limits.
 
@@ -56,8 +54,7 @@ def paired_difference(
         first: the scores of the first method.
         second: those of the second, on the same items.
         level: the confidence of the limits.
-        counting: counts outcomes; pass a `Remembered` if a method is in many pairs.
-        seeds: those to compare, by default all shared ones.
+        sampling: returns a method's sample; pass one that remembers if a method is in many pairs.
 
     Raises:
         ValueError: the numbers of items differ.
@@ -67,11 +64,11 @@ def paired_difference(
             f"{first.label} was scored on {first.items:,} items and {second.label} on "
             f"{second.items:,}; score both on the same items."
         )
-    shared = shared_seeds(first, second) if seeds is None else seeds
-    ours, theirs = sample_of(first, counting), sample_of(second, counting)
+    shared = shared_seeds(first, second)
+    ours, theirs = sampling(first), sampling(second)
     items = item_variance(ours, theirs)
     if shared:
-        values = _by_seed(first, counting, shared) - _by_seed(second, counting, shared)
+        values = _by_seed(first, ours, shared) - _by_seed(second, theirs, shared)
         difference = float(values.mean())
         limits = typical_limits(values, items, ours.units, level)
         seed_part = float(values.var(ddof=1)) / len(shared) if len(shared) > 1 else 0.0
@@ -94,9 +91,8 @@ def paired_difference(
     )
 
 
-def _by_seed(scores: Scores, counting: Counting, seeds: Seeds) -> "NDArray[np.float64]":
-    accuracies = counting(scores, scores.trained).accuracies
-    return accuracies[[scores.trained.index(seed) for seed in seeds]]
+def _by_seed(scores: Scores, sample: Sample, seeds: Sequence[int]) -> "NDArray[np.float64]":
+    return sample.values[[scores.trained.index(seed) for seed in seeds]]
 
 
 def _p_value(first: Sample, second: Sample, items: float) -> float | None:

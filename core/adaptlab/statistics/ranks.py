@@ -31,13 +31,3 @@ def rank_intervals(
         )
         for method in methods
     }
-
-
-def could_be_best(ranks: dict[str, RankInterval]) -> tuple[str, ...]:
-    """Return the methods than which none was found better.
-
-    They include a best method with the same confidence as the ranks. If findings form a cycle, as
-    paired tests allow, all methods could be best.
-    """
-    unbeaten = tuple(method for method, rank in ranks.items() if rank.low == 1)
-    return unbeaten or tuple(ranks)

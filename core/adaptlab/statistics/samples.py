@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from adaptlab.statistics.counts import Counting
+from adaptlab.statistics.counts import Counting, counts
 from adaptlab.statistics.scores import Scores
 from adaptlab.statistics.spread import Spread, spread
 
@@ -67,15 +67,15 @@ class Sample:
         return math.sqrt(self.residual / self.units)
 
 
-def sample_of(scores: Scores, counting: Counting) -> Sample:
+def sample_of(scores: Scores, counting: Counting = counts) -> Sample:
     """Return the sample of scores; `counting` counts their outcomes."""
-    counts = counting(scores, scores.trained)
+    counted = counting(scores, scores.trained)
     if not scores.clusters:
-        by_item = counts.by_item / len(scores.trained)
-        return Sample(counts.accuracies, by_item, _residual(counts.spread), scores.items)
-    units = clustered(counts.bits, scores.clusters)
+        by_item = counted.by_item / len(scores.trained)
+        return Sample(counted.accuracies, by_item, _residual(counted.spread), scores.items)
+    units = clustered(counted.bits, scores.clusters)
     by_unit = units.mean(axis=0)
-    return Sample(counts.accuracies, by_unit, _residual(spread(units)), scores.items)
+    return Sample(counted.accuracies, by_unit, _residual(spread(units)), scores.items)
 
 
 def clustered(

@@ -15,8 +15,7 @@ LEAST_ITEM_SHARE = 0.5
 """No interval is narrower than this share of the interval over items alone.
 
 The spread of three seeds is sometimes tiny by chance, and an interval from it alone then has no
-width. With the full width over items as the floor, an interval over three like seeds covers 0.987;
-with half of it, 0.961 (docs/reference/simulations.md).
+width.
 """
 
 

@@ -57,7 +57,7 @@ def _chosen_by_score(evidence: Evidence) -> Iterator[ThinEvidence]:
     best = evidence.comparison.cells[0].best
     if len(best) > 1:
         text = (
-            f"{len(best)} configurations could be the best; the one with the highest mean on the "
+            f"{len(best)} configurations may be the best; the one with the highest mean on the "
             "test items was chosen. That mean is biased upwards, and its interval ignores this."
         )
         yield ThinEvidence(kind="chosen_by_score", text=text, methods=best)

@@ -169,7 +169,7 @@ def _given(question: ResolvedQuestion, name: str) -> Document:
 
 
 def _with_current_code(question: ResolvedQuestion, evidence: Evidence) -> Iterator[Candidate]:
-    """Yield all seeds of the rows that could be best.
+    """Yield all seeds of the rows that may be the best.
 
     Results of the current code cannot be compared with those of older code.
     """
