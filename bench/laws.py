@@ -5,6 +5,7 @@ study: `agree` is the share of an item's outcome that seeds of one method have i
 `clusters` the number of items that share it.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,20 +33,38 @@ class Law:
         """Return its median; a seed without a score has the worst."""
         return float(np.median(np.nan_to_num(self._many())))
 
-    def mean(self) -> float:
-        """Return the mean of its seeds."""
-        return float(np.nan_to_num(self._many()).mean())
+    def difference(self, other: "Law") -> float:
+        """Return the median difference of seeds, of which lost ones have the worst score."""
+        return float(np.median(np.nan_to_num(self._many(3)) - np.nan_to_num(other._many(4))))
 
     def wins(self, other: "Law") -> float:
         """Return P(a seed of it beats a seed of the other), ties half."""
         ours = np.sort(np.nan_to_num(self._many(1)))
-        theirs = np.nan_to_num(other._many(2))
+        theirs = np.sort(np.nan_to_num(other._many(2)))  # found faster in order
         below = np.searchsorted(ours, theirs, side="left") / ours.size
         upto = np.searchsorted(ours, theirs, side="right") / ours.size
         return float((1 - (below + upto) / 2).mean())
 
     def _many(self, number: int = 0) -> NDArray[np.float64]:
         return np.clip(self.draw(np.random.default_rng(number), MANY), 0, 1)
+
+
+@functools.cache
+def typical(law: Law) -> float:
+    """Return a law's median, computed once."""
+    return law.typical()
+
+
+@functools.cache
+def difference(first: Law, second: Law) -> float:
+    """Return the median difference of two laws, computed once."""
+    return first.difference(second)
+
+
+@functools.cache
+def wins(first: Law, second: Law) -> float:
+    """Return P(a seed of the first beats one of the second), computed once."""
+    return first.wins(second)
 
 
 def normal(mean: float, deviation: float) -> Law:

@@ -17,11 +17,15 @@ from pathlib import Path
 import numpy as np
 
 from adaptlab.comparisons.comparison import compare
+from adaptlab.comparisons.verdict import Verdict
+from adaptlab.statistics.pairs import PairedDifference
+from adaptlab.statistics.scores import Scores
 from bench.figures import Section
 from bench.laws import (
     Items,
     Law,
     beta,
+    difference,
     diverging,
     heavy,
     logit_heavy,
@@ -29,10 +33,12 @@ from bench.laws import (
     normal,
     skewed,
     study,
+    typical,
+    wins,
 )
 
 TITLE = "Verdicts"
-STUDIES = 200
+STUDIES = 400
 PROCESSES = 2
 DOCUMENT = Path(__file__).parent.parent / "docs" / "reference" / "simulations.md"
 BEGIN, END = "<!-- grid -->", "<!-- end of grid -->"
@@ -40,6 +46,8 @@ HEAD = (
     "| case | seeds | best lost | pair falsely ordered | one left | paired t | limits missed | "
     "differences missed | chosen missed | in the set |"
 )
+FEWEST = 20
+"""A share of fewer cases is left out."""
 EQUAL = 0.002
 """Probabilities of a win this near to one half are ties."""
 
@@ -56,7 +64,7 @@ class Case:
     @cached_property
     def wins(self) -> list[list[float]]:
         """P(a seed of one beats a seed of the other)."""
-        return [[one.wins(other) for other in self.laws] for one in self.laws]
+        return [[wins(one, other) for other in self.laws] for one in self.laws]
 
     @cached_property
     def best(self) -> list[int]:
@@ -159,7 +167,7 @@ def judged(name: str, seeds: int, number: int) -> Counter[str]:
         if place < 2:  # the others are like these
             found["limits"] += 1
             found["limits missed"] += (
-                not row.score.low - 1e-9 <= _typical(law) <= row.score.high + 1e-9
+                not row.score.low - 1e-9 <= typical(law) <= row.score.high + 1e-9
             )
     for one in cell.verdicts[:1]:
         found["differences"] += 1
@@ -168,46 +176,30 @@ def judged(name: str, seeds: int, number: int) -> Counter[str]:
         found["chosen"] += 1
         law = case.laws[int(cell.chosen.label[1:])]
         score = cell.chosen.score
-        found["chosen missed"] += not score.low <= _typical(law) <= score.high
+        found["chosen missed"] += not score.low <= typical(law) <= score.high
     found["t"] += _paired_t(rows)
     return found
 
 
-def _typical(law: Law) -> float:
-    if law not in _TYPICAL:
-        _TYPICAL[law] = law.typical()
-    return _TYPICAL[law]
-
-
-_TYPICAL: dict[Law, float] = {}
-
-
-def _is_false(case: Case, verdict: object) -> bool:
-    finding, pair = verdict.finding, verdict.pair  # type: ignore[attr-defined]
+def _is_false(case: Case, verdict: Verdict) -> bool:
+    finding, pair = verdict.finding, verdict.pair
     if finding not in ("better", "worse"):
         return False
     first, second = int(pair.first[1:]), int(pair.second[1:])
-    wins = case.wins[first][second]
-    return wins <= 0.5 + EQUAL if finding == "better" else wins >= 0.5 - EQUAL
+    share = case.wins[first][second]
+    return share <= 0.5 + EQUAL if finding == "better" else share >= 0.5 - EQUAL
 
 
-def _covers(case: Case, pair: object) -> bool:
-    first, second = (case.laws[int(name[1:])] for name in (pair.first, pair.second))  # type: ignore[attr-defined]
-    key = (first, second)
-    if key not in _DIFFERENCES:
-        ours, theirs = first._many(3), second._many(4)
-        _DIFFERENCES[key] = float(np.nanmedian(ours - theirs))
-    return pair.low - 1e-9 <= _DIFFERENCES[key] <= pair.high + 1e-9  # type: ignore[attr-defined]
+def _covers(case: Case, pair: PairedDifference) -> bool:
+    first, second = (case.laws[int(name[1:])] for name in (pair.first, pair.second))
+    return pair.low - 1e-9 <= difference(first, second) <= pair.high + 1e-9
 
 
-_DIFFERENCES: dict[tuple[Law, Law], float] = {}
-
-
-def _paired_t(rows: Sequence[object]) -> bool:
+def _paired_t(rows: Sequence[Scores]) -> bool:
     """Return True if a paired t-test shows that the first beats the second."""
     from scipy.stats import ttest_rel
 
-    first, second = (row.matrix().mean(axis=1) for row in rows[:2])  # type: ignore[attr-defined]
+    first, second = (row.matrix().mean(axis=1) for row in rows[:2])
     if first.size != second.size or first.size < 2 or np.ptp(first - second) == 0:
         return False
     test = ttest_rel(first, second)
@@ -230,7 +222,7 @@ def lines(studies: int, word: str = "") -> Iterator[tuple[str, int, tuple[str, .
                 got = simulated(case, seeds, studies, pool)
                 of_tables = (got[name] / studies for name in ("lost", "falsely ordered", "single"))
                 missed = (
-                    got[f"{name} missed"] / got[name] if got[name] else None
+                    got[f"{name} missed"] / got[name] if got[name] >= FEWEST else None
                     for name in ("limits", "differences", "chosen")
                 )
                 shares = (*of_tables, got["t"] / studies, *missed)

@@ -12,7 +12,7 @@ from pydantic_core import CoreSchema
 # Any: core schemas are dictionaries of many shapes in pydantic's own types.
 Node = dict[str, Any]
 
-LIMITS = ("ge", "gt", "le", "lt", "multiple_of", "max_length", "min_length", "pattern")
+LIMITS = frozenset(("ge", "gt", "le", "lt", "multiple_of", "max_length", "min_length", "pattern"))
 _NO_SCHEMAS = ("cls", "config", "default", "expected", "function", "metadata", "serialization")
 _WORDS: Mapping[type, str] = {str: "str", int: "int", float: "float", bool: "bool"}
 
@@ -32,21 +32,27 @@ def opened_for_reading(schema: CoreSchema) -> CoreSchema:
 
 
 def _rebuilt(node: Any, change: Callable[[Node], Node]) -> Any:  # a schema or a part of one
+    """Return the node with its changed parts, or the node itself.
+
+    Classes keep their schemas, and copies of all parts took 4 MB of a server.
+    """
     if isinstance(node, list | tuple):  # a tuple is a choice of a union with its label
         parts = cast("Sequence[Any]", node)
         rebuilt = [_rebuilt(part, change) for part in parts]
+        if all(new is old for new, old in zip(rebuilt, parts, strict=True)):
+            return parts
         return rebuilt if isinstance(parts, list) else tuple(rebuilt)
     if not isinstance(node, dict):
         return node
     members = cast("Node", node)
-    if not isinstance(members.get("type"), str):  # schemas by name, such as a model's fields
-        return {name: _rebuilt(part, change) for name, part in members.items()}
-    return change(
-        {
-            name: part if name in _NO_SCHEMAS else _rebuilt(part, change)
-            for name, part in members.items()
-        }
-    )
+    is_schema = isinstance(members.get("type"), str)  # others are by name, as a model's fields
+    changed = {
+        name: new
+        for name, part in members.items()
+        if not (is_schema and name in _NO_SCHEMAS) and (new := _rebuilt(part, change)) is not part
+    }
+    rebuilt_members = members | changed if changed else members
+    return change(rebuilt_members) if is_schema else rebuilt_members
 
 
 def _writes(node: Node) -> Node:
@@ -73,6 +79,8 @@ def _reads(node: Node) -> Node:
             return {"type": "union", "mode": "left_to_right", "choices": [node, {"type": "any"}]}
         case "model":
             return _without_own_validator(node)
+        case _ if LIMITS.isdisjoint(node):
+            return node
         case _:
             return {name: part for name, part in node.items() if name not in LIMITS}
 

@@ -296,7 +296,7 @@ def test_memory_stays_small(
     ledger.record(claim, [written], {Path("x"): stored.sha256})
     ask_everything(server, job, 200)
     resident = server.resident
-    assert resident < 160 * 10**6, f"{resident / 10**6:.0f} MB"
+    assert resident < 150 * 10**6, f"{resident / 10**6:.0f} MB"
     described = server.client.get("/openapi.json").content
     assert described == described_once(undeployed())
     (file,) = server.client.get(f"{job}/checkpoints").json()["data"]

@@ -361,12 +361,15 @@ def test_methods_that_are_still_compared_get_equal_seeds():
 
 
 def test_many_seeds_are_run_in_blocks():
-    first = [*[0.9] * 7, *[0.1] * 3]
+    first = [*[0.9] * 8, *[0.1] * 2]
     found = seen(BEST, method("a", *first), method("b", *[0.6] * 10))
-    needs = found.tables[0].goals[0].needs
-    assert needs is not None
-    assert needs > 10 + 8
-    assert len(new_seeds(found).get("a", (0, 0))) in (2, 8)
+    assert found.tables[0].goals[0].needs == 28
+    assert {label: len(seeds) for label, seeds in new_seeds(found).items()} == {"a": 8, "b": 8}
+
+
+def test_nothing_is_run_that_would_settle_nothing():
+    found = seen(BEST, method("a", *[0.9] * 7, *[0.1] * 3), method("b", *[0.6] * 10))
+    assert (new_seeds(found), found.ending) == ({}, "limit")
 
 
 def test_nothing_is_planned_while_a_pass_that_matters_is_open():

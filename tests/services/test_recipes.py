@@ -132,7 +132,8 @@ def test_a_study_like_the_published_one_reproduces_its_claims(
     # The paper has no run with pinned attention; here it learns nothing, on a cosine schedule.
     assert found.pop("no-new-pattern-is-needed iclr") == "undecided"
     # An order of methods takes five seeds, and this study has three.
-    assert set(found.values()) == {"reproduced", "undecided"}
+    assert found.pop("prefix-fails iclr") == "undecided"
+    assert set(found.values()) == {"reproduced"}
 
 
 def test_a_report_has_what_was_measured_and_how(like_the_published: StudyReport) -> None:
@@ -166,7 +167,7 @@ def test_a_prefix_that_learns_at_one_rate_is_reported_as_measured(sessions: Sess
     run_all(sessions, run_of)
     found = findings(report(sessions, study))
     assert found["prefix-fails arxiv_v1"] == "not_reproduced"
-    assert found["prefix-fails iclr"] in ("reproduced", "undecided")
+    assert found["prefix-fails iclr"] == "undecided"
     assert found["relative-attention-stays iclr"] == "not_reproduced"
 
 
