@@ -33,8 +33,8 @@ class Law:
         """Return its median; a seed without a score has the worst."""
         return float(np.median(np.nan_to_num(self._many())))
 
+    def difference(self, other: "Law") -> float:
         """Return the median difference of seeds; lost ones have the worst score."""
-        """Return the median difference of seeds, of which lost ones have the worst score."""
         return float(np.median(np.nan_to_num(self._many(3)) - np.nan_to_num(other._many(4))))
 
     def wins(self, other: "Law") -> float:
