@@ -1055,7 +1055,10 @@ class JobMetric(Table):
 
 
 class ItemOutcome(Table):
-    """The correct items of an evaluation, as packed bits in item order."""
+    """The correct items of an evaluation, as packed bits in item order.
+
+    `clusters` has the number of each item's group; null if the task names none.
+    """
 
     __tablename__ = "item_outcomes"
 
@@ -1063,6 +1066,7 @@ class ItemOutcome(Table):
         ForeignKey("evaluations.id", ondelete="CASCADE"), primary_key=True
     )
     bits: Mapped[bytes] = mapped_column(LargeBinary)
+    clusters: Mapped[list[int] | None] = mapped_column(ARRAY(Integer))
 
 
 class ShownItems(Table):

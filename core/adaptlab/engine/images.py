@@ -1,7 +1,7 @@
 """Items that are images, from lists of labelled ones."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -24,11 +24,13 @@ class Labelled:
         levels: the levels of the pixels, at one byte each.
         classes: the places of the classes.
         lines: the records that the images come from, counted from 1; None without records.
+        groups: the number of each image's group, None if images are independent.
     """
 
     levels: UInt8[Tensor, "W T"]
     classes: Int[Tensor, "W"]
     lines: Int[Tensor, "W"] | None = None
+    groups: Int[Tensor, "W"] | None = None
 
 
 # `Any`, because each task has its own class.
@@ -66,7 +68,7 @@ def images_of(task: ImageTask, split: Split, device: torch.device) -> Labelled:
 @lru_cache(maxsize=8)
 def _listed(task: ImageTask, split: Split, device: torch.device) -> Labelled:
     images = ENGINE_IMAGES.get(task.name)(task, split)
-    return Labelled(images.levels.to(device), images.classes.to(device), images.lines)
+    return replace(images, levels=images.levels.to(device), classes=images.classes.to(device))
 
 
 def in_split(images: Labelled, split: Split) -> Labelled:

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine import digits
-from adaptlab.engine.images import image_items
+from adaptlab.engine.images import image_items, images_of
 from adaptlab.engine.items import Items
 from adaptlab.engine.tensors import Int
 from adaptlab.engine.texts import (
     chosen_items,
+    groups_of_texts,
     items_of_step,
     right_choices,
     scored_order,
@@ -23,6 +24,7 @@ from adaptlab.plugins.image_task import ImageTask
 from adaptlab.plugins.splits import Split
 from adaptlab.plugins.task import DigitTask, Task
 from adaptlab.plugins.text_task import TextTask
+from adaptlab.text.clusters import numbered
 
 STEPS_OF_DATA = 16
 ITEM_SEED = 0
@@ -136,3 +138,16 @@ def right_places(task: Task, split: Split, samples: int) -> Int[Tensor, "N"] | N
         return right_choices(task, split, samples)
     ((_, items),) = scored_items(task, split, samples, samples, torch.device("cpu"))
     return items.targets[0, :, 0]
+
+
+def clusters_of(task: Task, split: Split, samples: int) -> tuple[int, ...]:
+    """Return the groups of the first items of a split, numbered from 0 as they occur.
+
+    Empty if items are independent.
+    """
+    groups = None
+    if isinstance(task, TextTask):
+        groups = groups_of_texts(task, split, samples)
+    elif isinstance(task, ImageTask):
+        groups = images_of(task, split, torch.device("cpu")).groups
+    return () if groups is None else numbered(groups[:samples].tolist())

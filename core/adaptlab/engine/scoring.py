@@ -10,6 +10,7 @@ import torch
 from adaptlab.engine.answer_f1 import token_f1s
 from adaptlab.engine.bases_alone import bases_alone
 from adaptlab.engine.evaluate import Judged, confusion_of, judged
+from adaptlab.engine.making import clusters_of
 from adaptlab.engine.model import Model
 from adaptlab.measurements.results import Evaluation, ReplicateResult
 from adaptlab.plugins.task import Task
@@ -56,6 +57,7 @@ def _evaluations(
     chosen: Sequence[ReplicateResult], task: Task, answers: _Answers, *, attached: bool
 ) -> Iterator[Evaluation]:
     found = answers.judged
+    clusters = clusters_of(task, "test", found.right.shape[1])
     outcomes_of_rows = found.right.to("cpu", torch.bool).numpy()
     for row, result in enumerate(chosen):
         yield Evaluation(
@@ -67,6 +69,7 @@ def _evaluations(
             correct=int(outcomes_of_rows[row].sum()),
             total=outcomes_of_rows.shape[1],
             outcomes=np.packbits(outcomes_of_rows[row]).tobytes().hex(),
+            clusters=clusters,
             confusion=confusion_of(task, found, row),
             loss=_loss(found, row),
             token_f1=None if answers.token_f1 is None else answers.token_f1[row],

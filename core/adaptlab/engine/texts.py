@@ -79,6 +79,12 @@ def right_choices(task: TextTask, split: Split, samples: int) -> Int[Tensor, "N"
     return texts.labels[texts.of_split[split][:samples]]
 
 
+def groups_of_texts(task: TextTask, split: Split, samples: int) -> Int[Tensor, "N"] | None:
+    """Return the groups of the first records of a split, None without groups."""
+    texts = texts_of(task)
+    return None if texts.groups is None else texts.groups[texts.of_split[split][:samples]]
+
+
 def chosen_items(
     task: TextTask, split: Split, places: Int[Tensor, "B"], device: torch.device
 ) -> Items:
@@ -102,6 +108,7 @@ class Texts:
         own: the choices of each record, if it has its own.
         empty: the tokens of the prompt with every field empty, if scores are calibrated by it.
         behind: what an encoder reads behind every prompt, None if answers continue prompts.
+        groups: the number of each record's group, None if records are independent.
         of_split: records of each split, in an order that does not depend on the file's.
         limit: the most tokens that the model reads.
         most_answered: the most tokens of an answer.
@@ -117,6 +124,7 @@ class Texts:
     own: "OwnChoices | None"
     empty: Int[Tensor, "E"] | None
     behind: Int[Tensor, "E2"] | None
+    groups: Int[Tensor, "W"] | None
     of_split: Mapping[Split, Int[Tensor, "W2"]]
     limit: int
     most_answered: int
@@ -358,6 +366,7 @@ def _texts(task: TextTask) -> Texts:
         own=_own_choices(corpus),
         empty=torch.tensor(corpus.empty) if corpus.empty else None,
         behind=torch.tensor(corpus.behind) if corpus.behind else None,
+        groups=_tensor(corpus.groups) if corpus.groups else None,
         of_split={split: order[splits[order] == place] for place, split in enumerate(EVERY_SPLIT)},
         # Behind its prompt, an encoder also reads a mask for the last token of an answer.
         limit=task.sequence_length() + bool(corpus.behind),

@@ -276,6 +276,7 @@ class Expected:
             samples = self.spec.evaluation_samples
             yield from equal(f"{at}/total", evaluation.total, samples, "sample count")
         yield from _outcomes(at, evaluation)
+        yield from _clusters(at, evaluation)
         yield from number(f"{at}/loss", evaluation.loss, LEAST_LOSS, LARGEST_LOSS)
         yield from self._token_f1(at, evaluation)
         if evaluation.confusion is not None and evaluation.task in self.tasks:
@@ -476,6 +477,23 @@ def _outcomes(at: str, evaluation: results.Evaluation) -> Iterator[Problem]:
             "reported as correct."
         )
         yield Problem(f"{at}/correct", "other_than_outcomes", detail)
+
+
+def _clusters(at: str, evaluation: results.Evaluation) -> Iterator[Problem]:
+    """Yield a problem unless every item has its group, if the task names groups."""
+    at, clusters = f"{at}/clusters", evaluation.clusters
+    expected = 0 if evaluation.task.get("cluster") is None else evaluation.total
+    if len(clusters) != expected:
+        detail = f"There are {len(clusters):,} groups of items. Send {brief(expected)}."
+        yield Problem(at, "wrong_length", detail)
+        return
+    seen = 0
+    for number_of_group in clusters:
+        if not 0 <= number_of_group <= seen:
+            detail = f"Groups are numbered from 0 as they occur, and not {brief(number_of_group)}."
+            yield Problem(at, "not_in_order", detail)
+            return
+        seen = max(seen, number_of_group + 1)
 
 
 def _detail(at: str, detail: Detail) -> Iterator[Problem]:

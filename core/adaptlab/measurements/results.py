@@ -172,6 +172,8 @@ class Evaluation(Value):
     unless the task chooses among 2 to 32 labels. `loss` is the mean cross-entropy of the tokens of
     the right answers in nats, each after the right ones before it; null if the task chooses.
     `token_f1` is the mean token F1 of the decoded answers; null unless it is the task's metric.
+    `clusters` has the number of each item's group, from 0 as groups occur; empty unless the task
+    names groups.
     """
 
     replicate: int
@@ -182,6 +184,7 @@ class Evaluation(Value):
     correct: int
     total: int
     outcomes: str
+    clusters: tuple[int, ...] = ()
     confusion: Confusion | None = None
     loss: float | None = None
     token_f1: float | None = None

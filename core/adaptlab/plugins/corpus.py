@@ -13,6 +13,7 @@ from adaptlab.records.content import read_content
 from adaptlab.records.conversations import conversation_in
 from adaptlab.records.record import Record
 from adaptlab.text.chat import BadChat
+from adaptlab.text.clusters import Groups
 from adaptlab.text.encoding import (
     Encoded,
     LeavesNothing,
@@ -56,6 +57,7 @@ class Corpus:
         behind: what a model that fills masks in reads behind every prompt: a mask for each token of
             a label word, the text after it, and the tokens that end every text. Empty for models
             that continue texts.
+        groups: the number of each record's group, empty if records are independent.
         cut: records whose prompt was shortened.
         end: the token that ends answers, None if none does.
     """
@@ -66,6 +68,7 @@ class Corpus:
     asked: "array[int]" = field(default_factory=lambda: array("i"))
     splits: "array[int]" = field(default_factory=lambda: array("b"))
     labels: "array[int]" = field(default_factory=lambda: array("b"))
+    groups: "array[int]" = field(default_factory=lambda: array("i"))
     own: "array[int]" = field(default_factory=lambda: array("i"))
     own_lengths: "array[int]" = field(default_factory=lambda: array("i"))
     empty: tuple[int, ...] = ()
@@ -143,6 +146,7 @@ class _Reader:
     def __init__(self, task: TextTask) -> None:
         self._task, self._source = task, task.source()
         self._rule = task.split_rule()
+        self._groups = Groups(task.cluster)
         self._words = tuple(task.choices().values())
         self._has_own = task.has_own_choices()
         self._first: tuple[Encoded, ...] = ()
@@ -211,7 +215,10 @@ class _Reader:
         corpus.tokens.extend((*item.prompt, *item.answer))
         corpus.lengths.append(item.length)
         corpus.asked.append(len(item.prompt))
-        corpus.splits.append(EVERY_SPLIT.index(self._rule.split_of(record)))
+        split = self._rule.split_of(record)
+        corpus.splits.append(EVERY_SPLIT.index(split))
+        if (group := self._groups.number_of(record, split)) is not None:
+            corpus.groups.append(group)
 
     def _misfit(self, asked: _Asked) -> str | None:
         """Return what is wrong with the tokens of a record, None if nothing is.
@@ -354,6 +361,7 @@ class _Reader:
     def _problems(self) -> list[Problem]:
         return [
             *self._of_masks,
+            *self._groups.problems(),
             *(
                 self._chat_problem(fault, count)
                 if fault in self._not_rendered

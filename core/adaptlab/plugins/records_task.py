@@ -12,8 +12,9 @@ from adaptlab.plugins.splits import Split
 from adaptlab.plugins.task import Task
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.records.file_forms import FileOfServer, is_file
+from adaptlab.records.record import FieldName
 from adaptlab.text.source import TextSource
-from adaptlab.text.splitting import SplitRule, SplitsByField
+from adaptlab.text.splitting import SplitRule, SplitsByField, unknown_field
 from adaptlab.values import Name, Value
 
 
@@ -21,9 +22,14 @@ class RecordsTask(Task, ABC):
     """A task that reads some fields of the records of a dataset.
 
     The server puts the name of a dataset in place of a file before the task is settled.
+
+    `cluster` is the field that groups records which are not independent, such as questions on one
+    document. A group is in one split, and what items add to an interval counts by group. Values
+    that differ only in case, spaces and punctuation are one group.
     """
 
     dataset: RecordsReference | Name | FileOfServer
+    cluster: FieldName | None = None
 
     _source: TextSource | None = PrivateAttr(default=None)
     _problems: tuple[Problem, ...] = PrivateAttr(default=())
@@ -154,8 +160,21 @@ def names_field(rule: SplitRule) -> bool:
     return isinstance(rule, SplitsByField) or rule.by is not None
 
 
-def problems_of_splits(rule: SplitRule, facts: RecordsFacts) -> Iterator[Problem]:
-    """Yield what the dataset does not allow of a rule of splits."""
+def problems_of_splits(
+    rule: SplitRule, cluster: str | None, facts: RecordsFacts
+) -> Iterator[Problem]:
+    """Yield what the dataset does not allow of splits and of groups of records.
+
+    Whether splits that a field names keep groups together is known when the records are read.
+    """
+    if cluster is not None and facts.field(cluster) is None:
+        yield unknown_field("/cluster", cluster, facts)
+    elif cluster is not None and not isinstance(rule, SplitsByField) and rule.by != cluster:
+        detail = (
+            f"Splits by {rule.by!r} would separate records of one {cluster!r}. Leave `splits.by` "
+            f"out, or set it to {cluster!r}."
+        )
+        yield Problem("/splits/by", "separates_clusters", detail, allowed=(cluster,))
     for problem in rule.problems(facts):
         yield Problem("/splits" + problem.pointer, problem.code, problem.detail, problem.allowed)
 

@@ -117,8 +117,8 @@ class TextTask(RecordsTask, ABC):
         """Return the rule with every default filled in."""
         if names_field(self.splits):
             return self.splits
-        fields = self.template().fields
-        return self.splits.model_copy(update={"by": fields[0] if fields else None})
+        first = next(iter(self.template().fields), None)
+        return self.splits.model_copy(update={"by": self.cluster or first})
 
     def cut_field(self) -> str:
         """Return the field that is shortened if a prompt is too long."""
@@ -171,7 +171,7 @@ class TextTask(RecordsTask, ABC):
         is_known = all(facts.field(name) is not None for name in self.template().fields)
         if not is_known and self.split_rule() != self.splits:
             return  # the rule follows from the prompt
-        yield from problems_of_splits(self.split_rule(), facts)
+        yield from problems_of_splits(self.split_rule(), self.cluster, facts)
 
     def _known_of(self, facts: RecordsFacts) -> dict[str, Value]:
         known = super()._known_of(facts)

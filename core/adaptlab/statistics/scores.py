@@ -128,7 +128,6 @@ def scores_of(
     metric: OtherMetric | None = None,
     item_variances: Sequence[float] = (),
     unscored: Sequence[int] = (),
-    clusters: Sequence[int] = (),
     function: str | None = None,
     is_reference: bool = False,
 ) -> Scores:
@@ -162,7 +161,7 @@ def scores_of(
         measured=measured,
         item_variances=tuple(item_variances),
         unscored=tuple(unscored),
-        clusters=tuple(clusters),
+        clusters=next((one.clusters for one in ordered if one.clusters), ()),
         function=function,
         is_reference=is_reference,
     )

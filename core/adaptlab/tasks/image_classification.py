@@ -82,7 +82,7 @@ class ImageClassification(RecordsTask, ImageTask):
         """Return the rule with every default filled in."""
         if names_field(self.splits):
             return self.splits
-        return self.splits.model_copy(update={"by": self.image_field})
+        return self.splits.model_copy(update={"by": self.cluster or self.image_field})
 
     def answer_field(self) -> tuple[str, str]:
         return "/label/field", self.label.field
@@ -167,7 +167,7 @@ class ImageClassification(RecordsTask, ImageTask):
             if self.metric == "macro_f1":
                 yield from problem_of_macro_f1(len(labels.values or ()))
         if facts.field(self.image_field) is not None or names_field(self.splits):
-            yield from problems_of_splits(self.split_rule(), facts)
+            yield from problems_of_splits(self.split_rule(), self.cluster, facts)
 
     def _wrong_images(self, facts: RecordsFacts) -> Iterator[Problem]:
         """Yield the problems of values that are no images of one size."""

@@ -319,7 +319,7 @@ def _write_evaluations(
         return
     rows: list[Row] = [
         _of_lease(lease)
-        | evaluation.model_dump(exclude={"outcomes"})
+        | evaluation.model_dump(exclude={"outcomes", "clusters"})
         | {
             "task_name": str(evaluation.task["name"]),
             "base_model": evaluation.base_model or "",
@@ -336,7 +336,11 @@ def _write_evaluations(
         Evaluation.base_model,
     )
     outcomes: list[Row] = [
-        {"evaluation_id": row["id"], "bits": bytes.fromhex(last[_key(row)].outcomes)}
+        {
+            "evaluation_id": row["id"],
+            "bits": bytes.fromhex(last[_key(row)].outcomes),
+            "clusters": list(last[_key(row)].clusters) or None,
+        }
         for row in session.execute(statement).mappings().all()
     ]
     session.execute(_replacing_rows(ItemOutcome, outcomes, ()))

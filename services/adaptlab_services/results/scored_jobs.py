@@ -214,7 +214,7 @@ def adapted_scores(
     scores = (row.replicate, row.seed, row.task, row.correct, row.total, row.base_model)
     others = (row.confusion, row.token_f1, row.loss)
     rows = session.execute(
-        select(row.job_id, *scores, *others, ItemOutcome.bits)
+        select(row.job_id, *scores, *others, ItemOutcome.bits, ItemOutcome.clusters)
         .join(Job, (Job.id == row.job_id) & (Job.attempt == row.attempt))
         .join(ItemOutcome, ItemOutcome.evaluation_id == row.id)
         .where(row.job_id.in_(job_ids), row.split == "test", row.attached, *conditions)
@@ -233,6 +233,7 @@ def adapted_scores(
                 correct=found.correct,
                 total=found.total,
                 outcomes=found.bits.hex(),
+                clusters=tuple(found.clusters or ()),
                 confusion=None if confusion is None else Confusion.model_validate(confusion),
                 token_f1=found.token_f1,
                 loss=found.loss,

@@ -1,0 +1,61 @@
+"""What groups of items do to the intervals of a study."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy.orm import Session, sessionmaker
+from tests.comparing import ITEMS, Run, run_all
+from tests.text_studies import BY_F1, BY_MACRO_F1, RECORDS, TOKEN_F1, a_text_study
+from tests.texts import CLASSIFICATION
+
+from adaptlab.bundle.checking import check_bundle
+from adaptlab.measurements.results import Confusion
+from adaptlab.specs.spec import ResolvedSpec
+from adaptlab_client import Client, InvalidRequest
+
+GROUP = 4
+"""Consecutive items of one document."""
+
+
+def run_of(spec: ResolvedSpec) -> Run:
+    """Half of the items are right: all of half of the documents."""
+    task = spec.task or {}
+    clusters = tuple(item // GROUP for item in range(ITEMS)) if task.get("cluster") else ()
+    half, quarter = ITEMS // 2, ITEMS // 4
+    counts = Confusion(labels=("neg", "pos"), counts=((half, quarter), (quarter, 0)))
+    of_metric = {"token_f1": {"token_f1": TOKEN_F1}, "macro_f1": {"confusion": counts}}
+    figures = {"clusters": clusters, **of_metric.get(str(task.get("metric")), {})}
+    return Run(right=ITEMS // 2, figures=lambda _: figures)
+
+
+def test_intervals_count_groups_and_not_their_items(
+    client: Client, sessions: sessionmaker[Session], tmp_path: Path
+) -> None:
+    documents = [{**row, "document": f"{n // 3}"} for n, row in enumerate(RECORDS)]
+    client.datasets.upload_records("reviews", documents)
+    tasks = [dict(CLASSIFICATION), BY_F1, BY_MACRO_F1]
+    grouped = [{**task, "cluster": "document"} for task in tasks]
+    client.studies.create(a_text_study(*tasks, *grouped))
+    run_all(sessions, run_of)
+    tables = client.studies.comparison("texts").tables
+    cells = [table.comparison.cells[0] for table in tables if table.comparison is not None]
+    widths = [cell.rows[0].score.high - cell.rows[0].score.low for cell in cells]
+    # Items of a document are all right or all wrong, so four count as one.
+    assert all(one > 1.7 * other for one, other in zip(widths[3:], widths[:3], strict=True))
+    orders = [cell.by_metric for cell in cells]
+    assert [order and order.covers_items for order in orders] == [None, True, True] + [
+        *(None, True, False)  # pseudo-values of macro-F1 are not kept by item
+    ]
+    f1 = [order.rows[0] for order in orders if order is not None and order.metric == "token_f1"]
+    plain, by_group = ((row.high or 0) - (row.low or 0) for row in f1)
+    assert by_group == pytest.approx(2 * plain)
+    path = client.studies.bundle("texts", tmp_path / "bundle.zip")
+    assert check_bundle(path).findings == ()
+
+
+def test_a_group_that_splits_would_take_apart_is_refused(client: Client) -> None:
+    documents = [{**row, "document": f"{n // 3}"} for n, row in enumerate(RECORDS)]
+    client.datasets.upload_records("reviews", documents)
+    task = {**CLASSIFICATION, "cluster": "document", "splits": {"by": "text"}}
+    with pytest.raises(InvalidRequest, match="would separate records of one 'document'"):
+        client.studies.create(a_text_study(task))
