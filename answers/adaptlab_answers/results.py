@@ -80,7 +80,8 @@ class EvaluationView(Value):
     are right or given. `loss` is the mean cross-entropy of the tokens of the right answers in nats,
     each after the right ones before it, and `perplexity` its exponential; null if the task chooses,
     and in results of earlier versions. `token_f1` is the mean token F1 of the decoded answers, null
-    unless the task has `metric: token_f1`.
+    unless the task has `metric: token_f1`. `effective_items` is the number of items that count if
+    all of a group are alike, null unless the task names groups by `cluster`.
     """
 
     id: int
@@ -97,6 +98,7 @@ class EvaluationView(Value):
     loss: float | None = None
     perplexity: float | None = None
     token_f1: float | None = None
+    effective_items: float | None = None
     base_model: str | None = None
     links: EvaluationLinks
 

@@ -988,7 +988,8 @@ class Evaluation(Table):
     empty for the job's own. `confusion` has the counts of given labels by right
     label, with the labels; null unless the task chooses among few. `loss` is the mean
     cross-entropy of counted tokens in nats; null if the task chooses. `token_f1` is the mean token
-    F1 of decoded answers; null unless it is the task's metric.
+    F1 of decoded answers; null unless it is the task's metric. `effective_items` is the number of
+    items that count if all of a group are alike; null unless the task names groups.
     """
 
     __tablename__ = "evaluations"
@@ -1018,6 +1019,7 @@ class Evaluation(Table):
     confusion: Mapped[Json | None] = mapped_column(JSONB(none_as_null=True))
     loss: Mapped[float | None]
     token_f1: Mapped[float | None]
+    effective_items: Mapped[float | None]
     base_model: Mapped[str] = mapped_column(server_default="")
 
 

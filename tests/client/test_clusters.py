@@ -9,6 +9,7 @@ from tests.text_studies import BY_F1, BY_MACRO_F1, RECORDS, TOKEN_F1, a_text_stu
 from tests.texts import CLASSIFICATION
 
 from adaptlab.bundle.checking import check_bundle
+from adaptlab.comparisons.scores import mean_accuracy
 from adaptlab.measurements.results import Confusion
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_client import Client, InvalidRequest
@@ -43,12 +44,23 @@ def test_intervals_count_groups_and_not_their_items(
     # Items of a document are all right or all wrong, so four count as one.
     assert all(one > 1.7 * other for one, other in zip(widths[3:], widths[:3], strict=True))
     orders = [cell.by_metric for cell in cells]
-    assert [order and order.covers_items for order in orders] == [None, True, True] + [
-        *(None, True, False)  # pseudo-values of macro-F1 are not kept by item
+    assert [order and order.covers_items for order in orders] == [
+        *(None, True, True),
+        *(None, True, False),  # pseudo-values of macro-F1 are not kept by item
     ]
     f1 = [order.rows[0] for order in orders if order is not None and order.metric == "token_f1"]
     plain, by_group = ((row.high or 0) - (row.low or 0) for row in f1)
     assert by_group == pytest.approx(2 * plain)
+    scored = [
+        one
+        for job in client.jobs.list()
+        for one in client.jobs.evaluations(job.id)
+        if one.task["name"] == "text_classification" and one.attached and one.seed == 0
+    ]
+    alone = {one.effective_items: mean_accuracy([one]) for one in scored}
+    assert alone.keys() == {None, ITEMS / GROUP}
+    plain, by_group = (alone[items].high - alone[items].low for items in (None, ITEMS / GROUP))
+    assert by_group > 1.5 * plain
     path = client.studies.bundle("texts", tmp_path / "bundle.zip")
     assert check_bundle(path).findings == ()
 

@@ -23,6 +23,7 @@ class Score:
     attached: bool = True
     split: str = "test"
     total: int = 10
+    effective_items: float | None = None
 
 
 def test_tasks_of_one_name_are_told_apart_by_their_knobs() -> None:

@@ -1,4 +1,4 @@
-"""Groups of items that are not independent, from the task to the reported scores."""
+"""Groups of items, from the task to the reported scores."""
 
 from pathlib import Path
 from typing import Any
@@ -86,9 +86,7 @@ def test_groups_stay_together_by_default_and_no_split_takes_them_apart(tmp_path:
         ({"cluster": "dokument"}, "/task/cluster"),
     ):
         with pytest.raises(InvalidSpec) as caught:
-            resolve_task(
-                Choice.model_validate(without(GROUPED, **changes)), "/task", data.datasets
-            )
+            resolve_task(Choice.model_validate(without(GROUPED, **changes)), "/task", data.datasets)
         assert caught.value.problems[0].pointer == pointer
 
 

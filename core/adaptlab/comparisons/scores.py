@@ -44,6 +44,11 @@ class Scored(Protocol):
         """The number of items."""
         ...
 
+    @property
+    def effective_items(self) -> float | None:
+        """The items that count if all of a group are alike, None without groups."""
+        ...
+
 
 class ScoreChange(Value):
     """The change of accuracy on one task by adapting.
@@ -104,7 +109,11 @@ def _change(of_task: Sequence[Scored]) -> ScoreChange | None:
 
 def mean_accuracy(scored: Sequence[Scored]) -> Interval:
     """Return the mean accuracy over seeds, from one score per seed."""
-    return seed_interval([one.correct for one in scored], [one.total for one in scored])
+    return seed_interval(
+        [one.correct for one in scored],
+        [one.total for one in scored],
+        effective=[one.effective_items or one.total for one in scored],
+    )
 
 
 def task_labels(tasks: Sequence[Mapping[str, object]]) -> list[str]:

@@ -141,9 +141,9 @@ def right_places(task: Task, split: Split, samples: int) -> Int[Tensor, "N"] | N
 
 
 def clusters_of(task: Task, split: Split, samples: int) -> tuple[int, ...]:
-    """Return the groups of the first items of a split, numbered from 0 as they occur.
+    """Return the groups of the first items of a split.
 
-    Empty if items are independent.
+    They are numbered from 0 as they occur. Empty if items are independent.
     """
     groups = None
     if isinstance(task, TextTask):

@@ -480,7 +480,7 @@ def _outcomes(at: str, evaluation: results.Evaluation) -> Iterator[Problem]:
 
 
 def _clusters(at: str, evaluation: results.Evaluation) -> Iterator[Problem]:
-    """Yield a problem unless every item has its group, if the task names groups."""
+    """Yield a problem unless every item of a task with groups has one."""
     at, clusters = f"{at}/clusters", evaluation.clusters
     expected = 0 if evaluation.task.get("cluster") is None else evaluation.total
     if len(clusters) != expected:

@@ -1,6 +1,7 @@
 """Reports of a run, from the trainer to the database and the client."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -199,6 +200,15 @@ class Evaluation(Value):
     def majority(self) -> float | None:
         """The accuracy of always giving the items' most common label, if known."""
         return None if self.confusion is None else self.confusion.majority()
+
+    @property
+    def effective_items(self) -> float | None:
+        """The items that count if all of a group are alike, None without groups.
+
+        It is N² / Σ n² for N items in groups of n.
+        """
+        sizes = Counter(self.clusters).values()
+        return self.total**2 / sum(size**2 for size in sizes) if sizes else None
 
 
 class Excerpt(Value):

@@ -163,7 +163,7 @@ def names_field(rule: SplitRule) -> bool:
 def problems_of_splits(
     rule: SplitRule, cluster: str | None, facts: RecordsFacts
 ) -> Iterator[Problem]:
-    """Yield what the dataset does not allow of splits and of groups of records.
+    """Yield what the dataset does not allow of splits and groups.
 
     Whether splits that a field names keep groups together is known when the records are read.
     """

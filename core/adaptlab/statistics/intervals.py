@@ -86,10 +86,16 @@ def _wider(first: Limits, second: Limits) -> Limits:
     return min(first[0], second[0]), max(first[1], second[1])
 
 
-def seed_interval(correct: Sequence[int], total: Sequence[int], level: float = 0.95) -> Interval:
+def seed_interval(
+    correct: Sequence[int],
+    total: Sequence[int],
+    level: float = 0.95,
+    effective: Sequence[float] = (),
+) -> Interval:
     """Return an interval from counts of right items per seed alone.
 
-    Seed i has `correct[i]` of `total[i]` items right. For use without the outcome of every item.
+    Seed i has `correct[i]` of `total[i]` items right, of which `effective[i]` count if items are in
+    groups, by default all. For use without the outcome of every item.
     `mean_interval` is narrower, because it uses how far seeds fail on the same items. This one
     assumes that all seeds share their hard items: its reach is that of Student's t over the
     accuracies of the seeds, and at least that of one seed's items. Both are applied around the mean
@@ -97,7 +103,7 @@ def seed_interval(correct: Sequence[int], total: Sequence[int], level: float = 0
 
     Raises `ValueError` for lists of unequal length, for empty lists, and for impossible counts.
     """
-    limits = seed_limits(correct, total, level)
+    limits = seed_limits(correct, total, level, effective)
     accuracies = [right / items for right, items in zip(correct, total, strict=True)]
     import numpy as np  # loaded only when something is computed
 
@@ -105,7 +111,10 @@ def seed_interval(correct: Sequence[int], total: Sequence[int], level: float = 0
 
 
 def seed_limits(
-    correct: Sequence[int], total: Sequence[int], level: float = 0.95
+    correct: Sequence[int],
+    total: Sequence[int],
+    level: float = 0.95,
+    effective: Sequence[float] = (),
 ) -> tuple[float, float]:
     """Return `low` and `high` of `seed_interval`.
 
@@ -114,10 +123,11 @@ def seed_limits(
     _check(correct, total, level)
     accuracies = [right / items for right, items in zip(correct, total, strict=True)]
     mean = math.fsum(accuracies) / len(accuracies)
+    fewest = min(effective or total)
     if len(accuracies) == 1 or mean in (0.0, 1.0):
-        limits = clopper_pearson(mean * min(total), min(total), level)
+        limits = clopper_pearson(mean * fewest, fewest, level)
     else:
-        items = normal_quantile((1 - level) / 2) * math.sqrt(mean * (1 - mean) / min(total))
+        items = normal_quantile((1 - level) / 2) * math.sqrt(mean * (1 - mean) / fewest)
         limits = around(mean, max(items, _student_reach(accuracies, mean, level)), level)
     if len(accuracies) > 1:
         limits = _wider(limits, ordered_limits(accuracies, level))

@@ -7,7 +7,6 @@ values, not more often falsely.
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -54,14 +53,13 @@ def variance_by_items(metric: OtherMetric, evaluation: Evaluation) -> float | No
     """Return the variance of one seed's metric by the choice of items.
 
     Of macro-F1 it is the jackknife's over its counts; of token F1, a mean of values between 0 and
-    1, the largest possible one, m (1 - m) / N (Bhatia and Davis 2000), times what groups of items
-    add if all of a group are alike. It is None if it is not known: of perplexity without the losses
-    of single items, and of macro-F1 over groups.
+    1, the largest possible one, m (1 - m) / N, for N effective items (Bhatia and Davis 2000). It is
+    None if it is not known: of perplexity without the losses of single items, and of macro-F1 over
+    groups.
     """
     if metric == "token_f1" and evaluation.token_f1 is not None:
         mean = evaluation.token_f1
-        sizes = Counter(evaluation.clusters).values() or [1] * evaluation.total
-        return mean * (1 - mean) * sum(size**2 for size in sizes) / evaluation.total**2
+        return mean * (1 - mean) / (evaluation.effective_items or evaluation.total)
     if metric == "macro_f1" and evaluation.confusion is not None and not evaluation.clusters:
         return jackknife_variance(evaluation.confusion.counts)
     return None

@@ -1,4 +1,4 @@
-"""Groups of records that are not independent, such as questions on one document."""
+"""Groups of records, such as the questions on one document."""
 
 from collections.abc import Iterator
 

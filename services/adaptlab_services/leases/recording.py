@@ -323,6 +323,7 @@ def _write_evaluations(
         | {
             "task_name": str(evaluation.task["name"]),
             "base_model": evaluation.base_model or "",
+            "effective_items": evaluation.effective_items,
         }
         for evaluation in last.values()
     ]

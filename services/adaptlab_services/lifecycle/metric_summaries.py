@@ -69,12 +69,13 @@ TRANSFER = _Names("transfer_accuracy", None, "transfer_change")
 class Measured:
     """The value of a metric for one seed.
 
-    `items` is set if the value is a share of that many items.
+    `items` is set if the value is a share of that many items, `effective` are those that count.
     """
 
     seed: int
     value: float
     items: int | None = None
+    effective: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,8 @@ def _limits(
     items = [seed.items for seed in measured if seed.items is not None]
     if len(items) == len(measured):
         correct = [round(seed.value * total) for seed, total in zip(measured, items, strict=True)]
-        return seed_limits(correct, items, LEVEL)
+        effective = [seed.effective or items[place] for place, seed in enumerate(measured)]
+        return seed_limits(correct, items, LEVEL, effective)
     found = mean_over_seeds([seed.value for seed in measured], LEVEL, ends)
     return found.low, found.high
 
@@ -178,6 +180,7 @@ def _scores(session: Session, chosen: Chosen) -> Values:
             func.max(row.base_model) != "",
             func.sum(row.correct).label("correct"),
             func.sum(row.total).label("total"),
+            func.sum(row.effective_items).label("effective"),
         )
         .join(Job, (Job.id == row.job_id) & (Job.attempt == row.attempt))
         .where(
@@ -190,7 +193,7 @@ def _scores(session: Session, chosen: Chosen) -> Values:
         .order_by(row.attached, *scored)
     )
     alone: dict[tuple[UUID, int, bool], float] = {}
-    for job_id, replicate, attached, is_elsewhere, correct, total in rows:
+    for job_id, replicate, attached, is_elsewhere, correct, total, effective in rows:
         if (job_id, replicate) not in chosen:
             continue
         place = (job_id, replicate, is_elsewhere)
@@ -199,7 +202,7 @@ def _scores(session: Session, chosen: Chosen) -> Values:
         if not attached:
             alone[place] = value
         if (name := names.adapted if attached else names.alone) is not None:
-            yield job_id, name, Measured(seed, value, total)
+            yield job_id, name, Measured(seed, value, total, effective)
         if attached and place in alone:
             yield job_id, names.change, Measured(seed, value - alone[place])
 

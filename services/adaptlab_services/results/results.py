@@ -253,6 +253,7 @@ def _evaluation(row: Evaluation) -> EvaluationView:
         loss=row.loss,
         perplexity=perplexity(row.loss),
         token_f1=row.token_f1,
+        effective_items=row.effective_items,
         base_model=row.base_model or None,
         links=EvaluationLinks(outcomes=f"/v1/jobs/{row.job_id}/evaluations/{row.id}/outcomes"),
     )

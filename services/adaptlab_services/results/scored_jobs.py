@@ -44,6 +44,7 @@ class TaskScore:
     attached: bool
     correct: int
     total: int
+    effective_items: float | None
 
 
 @dataclass(frozen=True)
@@ -250,28 +251,30 @@ def _base_scores(
 
     And the accuracies of the base models alone on the jobs' own tasks.
     """
-    row = tables.Evaluation
-    columns = (row.job_id, row.replicate, row.task, row.split, row.attached, row.correct, row.total)
-    of_base = Job.resolved_spec["base_tasks"].contains(func.jsonb_build_array(row.task))
-    alone = ~row.attached & (row.task == Job.resolved_spec["task"])
+    scored = tables.Evaluation
+    counts = (scored.correct, scored.total, scored.effective_items)
+    columns = (scored.job_id, scored.replicate, scored.task, scored.split, scored.attached, *counts)
+    is_of_base = Job.resolved_spec["base_tasks"].contains(func.jsonb_build_array(scored.task))
+    is_alone = ~scored.attached & (scored.task == Job.resolved_spec["task"])
     rows = session.execute(
-        select(*columns, of_base, alone)
-        .join(Job, (Job.id == row.job_id) & (Job.attempt == row.attempt))
+        select(*columns, is_of_base, is_alone)
+        .join(Job, (Job.id == scored.job_id) & (Job.attempt == scored.attempt))
         .where(
-            row.job_id.in_(job_ids),
-            row.split == "test",
-            row.base_model == "",
-            of_base | alone,
+            scored.job_id.in_(job_ids),
+            scored.split == "test",
+            scored.base_model == "",
+            is_of_base | is_alone,
         )
-        .order_by(row.job_id, row.id)
+        .order_by(scored.job_id, scored.id)
     )
     of_bases: dict[UUID, list[TaskScore]] = defaultdict(list)
     accuracies: dict[UUID, list[float]] = defaultdict(list)
-    for job_id, replicate, task, split, attached, correct, total, is_of_base, is_alone in rows:
-        one = TaskScore(replicate, task, split, attached, correct, total)
-        if is_of_base:
+    for row in rows:
+        job_id, replicate, task, split, attached, correct, total, effective, of_base, alone = row
+        one = TaskScore(replicate, task, split, attached, correct, total, effective)
+        if of_base:
             of_bases[job_id].append(one)
-        if is_alone:
+        if alone:
             accuracies[job_id].append(one.correct / one.total)
     return of_bases, accuracies
 
@@ -281,7 +284,8 @@ def _carried(
 ) -> Mapping[UUID, Mapping[str, list[TaskScore]]]:
     """Return the scores on the jobs' own tasks and other base models."""
     row = tables.Evaluation
-    columns = (row.replicate, row.task, row.split, row.attached, row.correct, row.total)
+    counts = (row.correct, row.total, row.effective_items)
+    columns = (row.replicate, row.task, row.split, row.attached, *counts)
     rows = session.execute(
         select(row.job_id, row.base_model, *columns)
         .join(Job, (Job.id == row.job_id) & (Job.attempt == row.attempt))
@@ -294,8 +298,8 @@ def _carried(
         .order_by(row.job_id, row.base_model, row.id)
     )
     by_job: dict[UUID, dict[str, list[TaskScore]]] = defaultdict(lambda: defaultdict(list))
-    for job_id, name, replicate, task, split, attached, correct, total in rows:
-        score = TaskScore(replicate, task, split, attached, correct, total)
+    for job_id, name, replicate, task, split, attached, correct, total, effective in rows:
+        score = TaskScore(replicate, task, split, attached, correct, total, effective)
         by_job[job_id][name].append(score)
     return by_job
 

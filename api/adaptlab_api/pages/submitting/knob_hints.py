@@ -88,6 +88,7 @@ TASK_HINTS: Mapping[str, str] = {
     "prompt": "text before the answer, with fields in braces: {text}",
     "score": "answer by label words, or by a head for classes",
     "shots": "demonstrations per class",
+    "cluster": "field that groups records which belong together, such as a document",
     "splits": "shares of training, validation and test records",
     "target": "language of the answers",
     "tasks": "tasks of the mixture, one per line, as names or JSON",

@@ -16,8 +16,10 @@ def upgrade() -> None:
     """Keep the group of every item beside its outcome."""
     groups = sa.Column("clusters", postgresql.ARRAY(sa.Integer()), nullable=True)
     op.add_column("item_outcomes", groups)
+    op.add_column("evaluations", sa.Column("effective_items", sa.Float(), nullable=True))
 
 
 def downgrade() -> None:
     """Count items as independent again."""
+    op.drop_column("evaluations", "effective_items")
     op.drop_column("item_outcomes", "clusters")
