@@ -35,7 +35,7 @@ from adaptlab_stack.errors import (
 from adaptlab_stack.ports import HeldPort, api_socket, port_of, url_of
 from adaptlab_stack.process import ProcessSpec, StopStep
 from adaptlab_stack.servers import embedded_servers
-from adaptlab_stack.stack import Stack, request
+from adaptlab_stack.stack import Stack, request, stop
 from adaptlab_stack.waiting import DRAIN_SIGNAL, RELOAD_SIGNAL
 
 Descendants = Callable[[int], list[psutil.Process]]
@@ -283,6 +283,25 @@ def test_two_stacks_live_side_by_side_and_one_has_the_port_that_it_wants(
         assert words(second) == [("second",)]
         assert words(shared) == []
         assert status_of(second.url) == status_of(shared.url) == 200
+
+
+def test_a_stack_that_ends_before_the_signal_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    directory = DataDirectory.open(tmp_path / "d")
+    old = {
+        "endpoints": {"url": "u", "database_url": "d", "broker_url": "b"},
+        "processes": {},
+        "requests": 0,
+    }
+    directory.state_file.write_text(json.dumps(old))
+    holders = iter([ended.pid, None, ended.pid])
+    monkeypatch.setattr(DataDirectory, "holder", lambda _: next(holders))
+    assert stop(directory.root)
+    with pytest.raises(NothingRuns):
+        request(directory.root, DRAIN_SIGNAL, 60)
 
 
 def test_a_directory_in_use_is_refused_and_left_alone(shared: Stack, stand_in_up: tuple[str, ...]):
