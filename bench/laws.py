@@ -29,42 +29,30 @@ class Law:
     name: str
     draw: Draw
 
-    def typical(self) -> float:
-        """Return its median; a seed without a score has the worst."""
-        return float(np.median(np.nan_to_num(self._many())))
-
-    def difference(self, other: "Law") -> float:
-        """Return the median difference of seeds; lost ones have the worst score."""
-        return float(np.median(np.nan_to_num(self._many(3)) - np.nan_to_num(other._many(4))))
-
-    def wins(self, other: "Law") -> float:
-        """Return P(a seed of it beats a seed of the other), ties half."""
-        ours = np.sort(np.nan_to_num(self._many(1)))
-        theirs = np.sort(np.nan_to_num(other._many(2)))  # found faster in order
-        below = np.searchsorted(ours, theirs, side="left") / ours.size
-        upto = np.searchsorted(ours, theirs, side="right") / ours.size
-        return float((1 - (below + upto) / 2).mean())
-
-    def _many(self, number: int = 0) -> NDArray[np.float64]:
-        return np.clip(self.draw(np.random.default_rng(number), MANY), 0, 1)
+    def seeds(self, number: int) -> NDArray[np.float64]:
+        """Return many seeds, those without a score with the worst, [seed]."""
+        return np.nan_to_num(np.clip(self.draw(np.random.default_rng(number), MANY), 0, 1))
 
 
 @functools.cache
 def typical(law: Law) -> float:
-    """Return a law's median, computed once."""
-    return law.typical()
+    """Return the median of a law."""
+    return float(np.median(law.seeds(0)))
 
 
 @functools.cache
 def difference(first: Law, second: Law) -> float:
-    """Return the median difference of two laws, computed once."""
-    return first.difference(second)
+    """Return the median difference of seeds of two laws."""
+    return float(np.median(first.seeds(3) - second.seeds(4)))
 
 
 @functools.cache
 def wins(first: Law, second: Law) -> float:
-    """Return P(a seed of the first beats one of the second), computed once."""
-    return first.wins(second)
+    """Return P(a seed of the first law beats one of the second), ties half."""
+    ours, theirs = np.sort(first.seeds(1)), np.sort(second.seeds(2))  # found faster in order
+    below = np.searchsorted(ours, theirs, side="left") / ours.size
+    upto = np.searchsorted(ours, theirs, side="right") / ours.size
+    return float((1 - (below + upto) / 2).mean())
 
 
 def normal(mean: float, deviation: float) -> Law:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import ITEMS, Run, run_all
 from tests.text_studies import BY_F1, BY_MACRO_F1, RECORDS, TOKEN_F1, a_text_study
@@ -13,6 +14,7 @@ from adaptlab.comparisons.scores import mean_accuracy
 from adaptlab.measurements.results import Confusion
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_client import Client, InvalidRequest
+from adaptlab_db.tables import Job, JobMetric
 
 GROUP = 4
 """Consecutive items of one document."""
@@ -61,6 +63,19 @@ def test_intervals_count_groups_and_not_their_items(
     assert alone.keys() == {None, ITEMS / GROUP}
     plain, by_group = (alone[items].high - alone[items].low for items in (None, ITEMS / GROUP))
     assert by_group > 1.5 * plain
+    with sessions() as session:
+        row = JobMetric
+        stored = session.execute(
+            select(row.high - row.low, Job.resolved_spec["task"]["cluster"].astext)
+            .join(Job, Job.id == row.job_id)
+            .where(row.name == "accuracy", Job.resolved_spec["kind"].astext == "adapt")
+        ).all()
+    plain, by_group = (
+        [width for width, cluster in stored if (cluster is None) == is_plain]
+        for is_plain in (True, False)
+    )
+    assert len(plain) == len(by_group) > 0
+    assert min(by_group) > 1.5 * max(plain), "lists of jobs count groups too"
     path = client.studies.bundle("texts", tmp_path / "bundle.zip")
     assert check_bundle(path).findings == ()
 

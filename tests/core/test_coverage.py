@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from adaptlab.statistics import mean_interval, seed_interval
-from bench.laws import Items, Law, lottery, normal, study
+from bench.laws import Items, Law, lottery, normal, study, typical
 from bench.statistics import judged
 
 STUDIES = 60
@@ -66,7 +66,7 @@ def covered(law: Law, seeds: int, *, by_counts: bool = False) -> float:
     """Return how often the limits hold the median of a law."""
     import numpy as np
 
-    truth, hits = law.typical(), 0
+    truth, hits = typical(law), 0
     for number in range(STUDIES):
         generator = np.random.Generator(np.random.Philox(key=number))
         (scores,) = study([law], seeds, Items(500), generator)

@@ -131,6 +131,14 @@ def test_a_summary_of_what_is_no_share_is_students() -> None:
     assert summary("final_loss", [Measured(0, 3.0)]).low is None
 
 
+def test_a_share_of_items_in_groups_counts_groups() -> None:
+    plain = summary("accuracy", [Measured(seed, 0.5, 64) for seed in range(3)])
+    grouped = summary("accuracy", [Measured(seed, 0.5, 64, 16.0) for seed in range(3)])
+    assert plain.low is not None
+    assert grouped.low is not None
+    assert 0.5 - grouped.low > 1.7 * (0.5 - plain.low)
+
+
 def limits_of(name: str, *values: float) -> tuple[float | None, float | None]:
     found = summary(name, [Measured(seed, value) for seed, value in enumerate(values)])
     return found.low, found.high

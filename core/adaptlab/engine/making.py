@@ -24,7 +24,6 @@ from adaptlab.plugins.image_task import ImageTask
 from adaptlab.plugins.splits import Split
 from adaptlab.plugins.task import DigitTask, Task
 from adaptlab.plugins.text_task import TextTask
-from adaptlab.text.clusters import numbered
 
 STEPS_OF_DATA = 16
 ITEM_SEED = 0
@@ -150,4 +149,7 @@ def clusters_of(task: Task, split: Split, samples: int) -> tuple[int, ...]:
         groups = groups_of_texts(task, split, samples)
     elif isinstance(task, ImageTask):
         groups = images_of(task, split, torch.device("cpu")).groups
-    return () if groups is None else numbered(groups[:samples].tolist())
+    if groups is None:
+        return ()
+    numbers: dict[int, int] = {}
+    return tuple(numbers.setdefault(group, len(numbers)) for group in groups[:samples].tolist())

@@ -484,13 +484,19 @@ def _clusters(at: str, evaluation: results.Evaluation) -> Iterator[Problem]:
     at, clusters = f"{at}/clusters", evaluation.clusters
     expected = 0 if evaluation.task.get("cluster") is None else evaluation.total
     if len(clusters) != expected:
-        detail = f"There are {len(clusters):,} groups of items. Send {brief(expected)}."
+        detail = (
+            f"There are groups for {len(clusters):,} items instead of {brief(expected)}. Send one "
+            "for every item if the task names groups, and none otherwise."
+        )
         yield Problem(at, "wrong_length", detail)
         return
     seen = 0
     for number_of_group in clusters:
         if not 0 <= number_of_group <= seen:
-            detail = f"Groups are numbered from 0 as they occur, and not {brief(number_of_group)}."
+            detail = (
+                f"The group {brief(number_of_group)} is out of order. Number groups from 0 in the "
+                "order of their first items."
+            )
             yield Problem(at, "not_in_order", detail)
             return
         seen = max(seen, number_of_group + 1)

@@ -217,7 +217,7 @@ class _Reader:
         corpus.asked.append(len(item.prompt))
         split = self._rule.split_of(record)
         corpus.splits.append(EVERY_SPLIT.index(split))
-        if (group := self._groups.number_of(record, split)) is not None:
+        if (group := self._groups.number_of(record, split, number + 1)) is not None:
             corpus.groups.append(group)
 
     def _misfit(self, asked: _Asked) -> str | None:

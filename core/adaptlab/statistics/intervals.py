@@ -94,8 +94,8 @@ def seed_interval(
 ) -> Interval:
     """Return an interval from counts of right items per seed alone.
 
-    Seed i has `correct[i]` of `total[i]` items right, of which `effective[i]` count if items are in
-    groups, by default all. For use without the outcome of every item.
+    Seed i has `correct[i]` of `total[i]` items right. If items are in groups, `effective[i]` is the
+    number that counts. For use without the outcome of every item.
     `mean_interval` is narrower, because it uses how far seeds fail on the same items. This one
     assumes that all seeds share their hard items: its reach is that of Student's t over the
     accuracies of the seeds, and at least that of one seed's items. Both are applied around the mean

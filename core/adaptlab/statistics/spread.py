@@ -14,8 +14,7 @@ NORMAL = NormalDist()
 LEAST_ITEM_SHARE = 0.5
 """No interval is narrower than this share of the interval over items alone.
 
-The spread of three seeds is sometimes tiny by chance, and an interval from it alone then has no
-width.
+The spread of three seeds is sometimes tiny by chance, and so is an interval from it alone.
 """
 
 

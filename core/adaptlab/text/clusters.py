@@ -19,17 +19,18 @@ class Groups:
         self._field = field
         self._known: dict[str, tuple[int, Split]] = {}
         self._separated: tuple[str, int] | None = None
-        self._records = 0
 
-    def number_of(self, record: Record, split: Split) -> int | None:
-        """Return the number of a record's group, None without groups."""
-        self._records += 1
+    def number_of(self, record: Record, split: Split, line: int) -> int | None:
+        """Return the number of a record's group, None without groups.
+
+        `line` is the record's place in the dataset, from 1.
+        """
         if self._field is None:
             return None
         value = record[self._field]
         number, first = self._known.setdefault(normalised(value), (len(self._known), split))
         if first != split and self._separated is None:
-            self._separated = value, self._records
+            self._separated = value, line
         return number
 
     def problems(self) -> Iterator[Problem]:
@@ -43,9 +44,3 @@ class Groups:
             "together, or leave `splits` out."
         )
         yield Problem("/task/cluster", "separates_clusters", detail)
-
-
-def numbered(groups: list[int]) -> tuple[int, ...]:
-    """Return the groups of some items, numbered from 0 as they occur."""
-    numbers: dict[int, int] = {}
-    return tuple(numbers.setdefault(group, len(numbers)) for group in groups)

@@ -69,7 +69,8 @@ TRANSFER = _Names("transfer_accuracy", None, "transfer_change")
 class Measured:
     """The value of a metric for one seed.
 
-    `items` is set if the value is a share of that many items, `effective` are those that count.
+    `items` is set if the value is a share of that many items, and `effective` if they are in
+    groups: the number that counts if all of a group are alike.
     """
 
     seed: int

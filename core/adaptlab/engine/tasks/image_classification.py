@@ -37,7 +37,7 @@ def images(task: ImageClassification, split: Split) -> Labelled:
     groups, of_images = Groups(task.cluster), list[int]()
     place_of = {value: place for place, value in enumerate(task.class_values())}
     for line, record, place in _records(task):
-        group = groups.number_of(record, place)
+        group = groups.number_of(record, place, line)
         if place != split:
             continue
         value, label = record[task.image_field], record[task.label.field]
