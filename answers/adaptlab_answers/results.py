@@ -2,6 +2,8 @@
 
 from uuid import UUID
 
+from pydantic import Field
+
 from adaptlab.measurements.results import Confusion, MetricPoint, ReplicateResult, Usage
 from adaptlab.measurements.theory_report import Check
 from adaptlab.values import Value
@@ -75,13 +77,12 @@ class EvaluationView(Value):
     """The exact-match score of one replicate on one task.
 
     `base_model` is another base model on which it was measured, null for the job's own. If it is
-    not `attached`, it was measured on the base model alone. `confusion` and `macro_f1` are null
-    unless the task chooses among 2 to 32 labels. `macro_f1` is the mean F1 score of all labels that
-    are right or given. `loss` is the mean cross-entropy of the tokens of the right answers in nats,
-    each after the right ones before it, and `perplexity` its exponential; null if the task chooses,
-    and in results of earlier versions. `token_f1` is the mean token F1 of the decoded answers, null
-    unless the task has `metric: token_f1`. `effective_items` is the number of items that count if
-    all of a group are alike, null unless the task names groups by `cluster`.
+    not `attached`, it was measured on the base model alone. `confusion` is null unless the task
+    chooses among 2 to 32 labels. `loss` is the mean cross-entropy of the tokens of the right
+    answers in nats, each after the right ones before it; null if the task chooses, and in results
+    of earlier versions. `measures` has the values of other metrics by name: of the task's `metric`
+    and, where labels are counted, of `macro_f1`. `effective_items` is the number of items that
+    count if all of a group are alike, null unless the task names groups by `cluster`.
     """
 
     id: int
@@ -93,11 +94,9 @@ class EvaluationView(Value):
     correct: int
     total: int
     accuracy: float
-    macro_f1: float | None = None
     confusion: Confusion | None = None
     loss: float | None = None
-    perplexity: float | None = None
-    token_f1: float | None = None
+    measures: dict[str, float] = Field(default_factory=dict)
     effective_items: float | None = None
     base_model: str | None = None
     links: EvaluationLinks

@@ -1,6 +1,5 @@
 """Numbers and names in sentences: counts, shares, points and lists."""
 
-import math
 from collections.abc import Sequence
 
 
@@ -14,6 +13,16 @@ def points(difference: float) -> str:
     return f"{100 * difference:+.1f}"
 
 
+def limited_points(difference: float, low: float, high: float) -> str:
+    """Return a difference of shares with limits: "+12.3 (+9 to +15)"."""
+    return f"{points(difference)} ({_whole(low)} to {_whole(high)})"
+
+
+def _whole(difference: float) -> str:
+    value = round(100 * difference)
+    return f"{value:+d}" if value or not difference else f"{100 * difference:+.1f}"
+
+
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun: "1 seed", "5 seeds"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
@@ -24,12 +33,3 @@ def listed(names: Sequence[str]) -> str:
     if len(names) < 2:
         return "".join(names)
     return f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-LARGEST_EXPONENT = 700.0
-"""The largest loss in nats whose exponential is a number."""
-
-
-def perplexity(loss: float | None) -> float | None:
-    """Return the perplexity of a loss in nats; None if unknown or too large."""
-    return None if loss is None or loss > LARGEST_EXPONENT else math.exp(loss)

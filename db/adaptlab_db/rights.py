@@ -23,8 +23,8 @@ _OF_API = {
     # Also results and workers, for workers that use the API; see `leases`.
     "raw": """projects users tokens jobs usage_counts study_passes
         attempts attempt_counts claim_counts workers replicates metric_points evaluations
-        job_metrics item_outcomes shown_items given_answers attention_maps attention_summaries
-        checkpoints theory_reports""",
+        job_metrics item_outcomes measures shown_items given_answers attention_maps
+        attention_summaries checkpoints theory_reports""",
     "rawd": """memberships browser_sessions idempotency_keys base_models datasets studies study_jobs
         study_shares artifacts artifact_chunks uploads upload_chunks uploaded_folders
         uploaded_folder_files training_states lease_artifacts comparison_results webhooks
@@ -36,10 +36,10 @@ _OF_WORKER = {
     "ra": "job_events",
     "rw": "jobs base_models",
     "raw": "attempts attempt_counts claim_counts",
-    "rawd": """workers replicates metric_points evaluations job_metrics item_outcomes shown_items
-        given_answers attention_maps attention_summaries checkpoints theory_reports training_states
-        lease_artifacts artifacts artifact_chunks uploads upload_chunks webhook_events
-        webhook_deliveries comparison_results""",
+    "rawd": """workers replicates metric_points evaluations job_metrics item_outcomes measures
+        shown_items given_answers attention_maps attention_summaries checkpoints theory_reports
+        training_states lease_artifacts artifacts artifact_chunks uploads upload_chunks
+        webhook_events webhook_deliveries comparison_results""",
     "": """users tokens memberships browser_sessions audit_entries idempotency_keys
         usage_counts spec_numbers study_shares shared_jobs""",
 }

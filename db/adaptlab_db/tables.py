@@ -987,9 +987,8 @@ class Evaluation(Table):
     It is the base model's if not `attached`. `base_model` is another one on which it was measured,
     empty for the job's own. `confusion` has the counts of given labels by right
     label, with the labels; null unless the task chooses among few. `loss` is the mean
-    cross-entropy of counted tokens in nats; null if the task chooses. `token_f1` is the mean token
-    F1 of decoded answers; null unless it is the task's metric. `effective_items` is the number of
-    items that count if all of a group are alike; null unless the task names groups.
+    cross-entropy of counted tokens in nats; null if the task chooses. `effective_items` is the
+    number of items that count if all of a group are alike; null unless the task names groups.
     """
 
     __tablename__ = "evaluations"
@@ -1018,7 +1017,6 @@ class Evaluation(Table):
     total: Mapped[int]
     confusion: Mapped[Json | None] = mapped_column(JSONB(none_as_null=True))
     loss: Mapped[float | None]
-    token_f1: Mapped[float | None]
     effective_items: Mapped[float | None]
     base_model: Mapped[str] = mapped_column(server_default="")
 
@@ -1069,6 +1067,23 @@ class ItemOutcome(Table):
     )
     bits: Mapped[bytes] = mapped_column(LargeBinary)
     clusters: Mapped[list[int] | None] = mapped_column(ARRAY(Integer))
+
+
+class Measure(Table):
+    """The value of a task's metric on the items of an evaluation.
+
+    `statistics` are those of every item from whose sums the value follows, packed as by
+    `adaptlab.measurements.item_statistics`; null in results of earlier versions.
+    """
+
+    __tablename__ = "measures"
+
+    evaluation_id: Mapped[int] = mapped_column(
+        ForeignKey("evaluations.id", ondelete="CASCADE"), primary_key=True
+    )
+    metric: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[float]
+    statistics: Mapped[bytes | None] = mapped_column(LargeBinary)
 
 
 class ShownItems(Table):

@@ -16,10 +16,10 @@ from adaptlab.exchange import adapter_folder
 from adaptlab.measurements import reported_answers
 from adaptlab.plugins.dataset import FEWEST_TRIPLES, MOST_TRIPLES
 from adaptlab.records import conversations, facts, gathering, record
+from adaptlab.records.facts import MOST_CONFUSED
 from adaptlab.records.file_forms import LONGEST_FILE
 from adaptlab.specs import spec
 from adaptlab.text import chat, sandbox
-from adaptlab.text.metrics import MOST_CONFUSED
 from adaptlab_answers.people import MOST_QUEUES
 from adaptlab_answers.server import MOST_GPUS
 from adaptlab_api.doors import (

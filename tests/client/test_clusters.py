@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import ITEMS, Run, run_all
-from tests.text_studies import BY_F1, BY_MACRO_F1, RECORDS, TOKEN_F1, a_text_study
+from tests.text_studies import BY_F1, BY_MACRO_F1, RECORDS, TOKEN_F1, a_text_study, measured
 from tests.texts import CLASSIFICATION
 
 from adaptlab.bundle.checking import check_bundle
@@ -26,7 +26,12 @@ def run_of(spec: ResolvedSpec) -> Run:
     clusters = tuple(item // GROUP for item in range(ITEMS)) if task.get("cluster") else ()
     half, quarter = ITEMS // 2, ITEMS // 4
     counts = Confusion(labels=("neg", "pos"), counts=((half, quarter), (quarter, 0)))
-    of_metric = {"token_f1": {"token_f1": TOKEN_F1}, "macro_f1": {"confusion": counts}}
+    by_document = [[1.0]] * half + [[2 * TOKEN_F1 - 1]] * half
+    labels = [[0, 0]] * half + [[0, 1]] * quarter + [[1, 0]] * quarter
+    of_metric = {
+        "token_f1": {"measures": (measured("token_f1", by_document),)},
+        "macro_f1": {"measures": (measured("macro_f1", labels),), "confusion": counts},
+    }
     figures = {"clusters": clusters, **of_metric.get(str(task.get("metric")), {})}
     return Run(right=ITEMS // 2, figures=lambda _: figures)
 
@@ -46,13 +51,11 @@ def test_intervals_count_groups_and_not_their_items(
     # Items of a document are all right or all wrong, so four count as one.
     assert all(one > 1.7 * other for one, other in zip(widths[3:], widths[:3], strict=True))
     orders = [cell.by_metric for cell in cells]
-    assert [order and order.covers_items for order in orders] == [
-        *(None, True, True),
-        *(None, True, False),  # pseudo-values of macro-F1 are not kept by item
-    ]
-    f1 = [order.rows[0] for order in orders if order is not None and order.metric == "token_f1"]
-    plain, by_group = ((row.high or 0) - (row.low or 0) for row in f1)
-    assert by_group == pytest.approx(2 * plain)
+    assert [order and order.covers_items for order in orders] == 2 * [None, True, True]
+    for metric in ("token_f1", "macro_f1"):
+        rows = [order.rows[0] for order in orders if order is not None and order.metric == metric]
+        plain, by_group = ((row.high or 0) - (row.low or 0) for row in rows)
+        assert by_group > 1.7 * plain
     scored = [
         one
         for job in client.jobs.list()

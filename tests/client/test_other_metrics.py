@@ -138,7 +138,7 @@ def test_lists_name_the_dataset(shared_invoke: Invoke, study: str) -> None:
 
 def test_evaluations_have_it(shared_client: Client, shared_invoke: Invoke, study: str) -> None:
     (job, _) = shared_client.jobs.list(filter="metrics.token_f1.n = 3")
-    measured = {one.seed: one.token_f1 for one in shared_client.jobs.evaluations(job.id)
+    measured = {one.seed: one.measures["token_f1"] for one in shared_client.jobs.evaluations(job.id)
                 if one.attached}  # fmt: skip
     assert measured == {seed: pytest.approx(TOKEN_F1 + 0.02 * seed) for seed in range(3)}
     listed = shared_invoke("jobs", "evaluations", job.id, "-o", "csv").stdout

@@ -14,8 +14,8 @@ from tests.comparing import Run, run_all
 from tests.text_studies import BY_PERPLEXITY, PERPLEXITY, RECORDS, a_text_study, measure
 
 from adaptlab.bundle.checking import check_bundle
+from adaptlab.metrics.perplexity import LARGEST_PERPLEXITY
 from adaptlab.statistics.distributions import student_quantile
-from adaptlab.text.metrics import LARGEST_PERPLEXITY
 from adaptlab_client import Client
 from adaptlab_db.tables import StudyPass
 from adaptlab_services.studies.question_plans import plan_due

@@ -9,7 +9,8 @@ from tests.making import an_evaluation
 
 from adaptlab.measurements.reported_confusions import confusion_problems
 from adaptlab.measurements.results import Confusion
-from adaptlab.statistics.confusions import f1_scores, macro_f1, mean_counts, mean_over_seeds
+from adaptlab.metrics.macro_f1 import f1_scores, macro_f1
+from adaptlab.statistics.confusions import mean_counts, mean_over_seeds
 
 
 def by_definition(pairs: list[tuple[int, int]]) -> Fraction:

@@ -9,10 +9,10 @@ from tests.core.scoring import scores
 
 from adaptlab.comparisons.comparison import ComparisonCell, compare
 from adaptlab.comparisons.report import report_of
-from adaptlab.statistics.confusions import macro_f1
-from adaptlab.statistics.metric_samples import jackknife_variance
+from adaptlab.measurements.item_statistics import as_text, packed
+from adaptlab.metrics.perplexity import LARGEST_PERPLEXITY
+from adaptlab.statistics.metric_samples import metric_sample
 from adaptlab.statistics.scores import Scores
-from adaptlab.text.metrics import LARGEST_PERPLEXITY, OtherMetric
 
 LORA = (5.0, 5.1, 4.9, 5.05, 5.0)
 IA3 = (5.3, 5.2, 5.25, 5.3, 5.2)
@@ -22,15 +22,18 @@ PREFIX = (9.0, 8.7, 9.2, 9.1, 8.8)
 def row(
     method: str,
     values: Sequence[float],
-    metric: OtherMetric = "perplexity",
+    metric: str = "perplexity",
     *,
-    variance: float | None = None,
+    items: Sequence[float] = (),
 ) -> Scores:
-    """A method with a metric of every seed, and half of the items right."""
+    """A method with a metric of every seed, and half of the items right.
+
+    The metric of item i differs from that of its seed by `items[i]`.
+    """
     plain = scores(np.tile([True, False], (len(values), 32)), method, budget=8)
-    variances = () if variance is None else (variance,) * len(values)
+    kept = tuple(as_text(packed(np.array([items]).T + value)) for value in values if items)
     return plain.model_copy(
-        update={"metric": metric, "measured": tuple(values), "item_variances": variances}
+        update={"metric": metric, "measured": tuple(values), "statistics": kept}
     )
 
 
@@ -69,17 +72,22 @@ def test_limits_are_at_the_level_that_was_asked_for() -> None:
 
 
 def test_an_order_by_a_share_holds_for_new_items_too() -> None:
-    """A difference of 4 points is one of items if each adds 3 points of noise."""
-    first, second = (0.5, 0.51, 0.49, 0.5, 0.5), (0.46, 0.46, 0.45, 0.46, 0.46)
+    """Items that are hard for both say nothing; those hard for one do."""
+    first, second = (0.5, 0.51, 0.49, 0.5, 0.5), (0.43, 0.43, 0.42, 0.43, 0.43)
+    hard = [0.3, -0.3] * 32
+    easy_for_one = [0.3, 0.3, -0.3, -0.3] * 16
     sure = cell_of(
-        row("lora", first, "token_f1", variance=1e-6), row("ia3", second, "token_f1", variance=1e-6)
+        row("lora", first, "token_f1", items=hard), row("ia3", second, "token_f1", items=hard)
     )
     assert sure.best == ("lora at 8",)
     assert "on these items" not in sure.sentence
     unsure = cell_of(
-        row("lora", first, "token_f1", variance=9e-4), row("ia3", second, "token_f1", variance=9e-4)
+        row("lora", first, "token_f1", items=hard),
+        row("ia3", second, "token_f1", items=easy_for_one),
     )
     assert unsure.best == ("lora at 8", "ia3 at 8")
+    assert sure.by_metric is not None
+    assert sure.by_metric.covers_items
 
 
 def test_a_diverged_seed_is_the_worst_and_makes_no_order_by_itself() -> None:
@@ -100,15 +108,24 @@ def test_the_report_shows_the_metric() -> None:
     assert report.rows[1].difference.startswith("×1.05")
 
 
-def test_the_jackknife_of_macro_f1_is_that_of_single_items() -> None:
-    counts = [[30, 5, 1], [4, 20, 2], [0, 3, 9]]
-    items = [(i, j) for i in range(3) for j in range(3) for _ in range(counts[i][j])]
-    left = []
-    for out in range(len(items)):
-        table = np.zeros((3, 3))
-        for place, cell in enumerate(items):
-            table[cell] += place != out
-        left.append(macro_f1(table.tolist()))
-    n = len(items)
-    expected = (n - 1) / n * float(((np.array(left) - np.mean(left)) ** 2).sum())
-    assert jackknife_variance(counts) == pytest.approx(expected)
+def test_items_add_as_much_as_their_spread_to_the_mean_of_a_metric() -> None:
+    hard = [0.3, -0.3] * 32
+    sample = metric_sample(row("lora", (0.5, 0.52, 0.48), "token_f1", items=hard))
+    assert sample.values == pytest.approx([0.5, 0.52, 0.48])
+    assert sample.of_items == pytest.approx(float(np.var(hard, ddof=1)) / 64)
+    groups = (*range(16),) * 4
+    wide = metric_sample(
+        row("lora", (0.5, 0.52, 0.48), "token_f1", items=hard).model_copy(
+            update={"clusters": groups}
+        )
+    )
+    assert wide.units == 16
+    assert wide.of_items == pytest.approx(4 * sample.of_items, rel=0.1)
+
+
+def test_a_seed_without_a_score_has_the_worst_value() -> None:
+    hard = [0.3, -0.3] * 32
+    plain = row("lora", (0.5, 0.52, 0.48), "token_f1", items=hard)
+    sample = metric_sample(plain.model_copy(update={"unscored": (7, 8)}))
+    assert sample.values == pytest.approx([0.5, 0.52, 0.48, 0, 0])
+    assert sample.by_unit.mean() == pytest.approx(0.3)

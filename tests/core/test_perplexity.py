@@ -8,20 +8,15 @@ from tests.chats import CHAT
 from tests.making import a_replicate
 from tests.texts import CLASSIFICATION, COMPLETION, Stored, reviews, stored
 
-from adaptlab.comparisons.metric_order import metric_figure
 from adaptlab.errors import InvalidSpec
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import ReplicatesDecided
+from adaptlab.metrics.perplexity import LARGEST_PERPLEXITY, limited_perplexity
+from adaptlab.plugins.metric import METRICS, is_share
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import PretrainSpec
 from adaptlab.statistics.confusions import mean_over_seeds
 from adaptlab.tasks.chat_completion import ChatCompletion
-from adaptlab.text.metrics import (
-    LARGEST_PERPLEXITY,
-    METRIC_LIMITS,
-    is_share,
-    limited_perplexity,
-)
 
 MINIGPT = {"name": "minigpt", "layers": 1, "heads": 2, "width": 8}
 BY_PERPLEXITY: dict[str, Any] = {**COMPLETION, "metric": "perplexity"}
@@ -41,7 +36,7 @@ def test_it_is_between_1_and_a_limit():
 
 
 def test_its_interval_is_cut_at_1_and_not_above():
-    limits = METRIC_LIMITS["perplexity"]
+    limits = METRICS.get("perplexity").limits
     wide = mean_over_seeds([1.5, 30.0, 400.0], limits=limits)
     assert wide.low == 1
     assert (wide.high or 0) > 400
@@ -53,8 +48,8 @@ def test_it_is_no_share_and_the_score_is_one():
 
 
 def test_it_is_shown_as_a_number():
-    assert metric_figure("perplexity", 12.3456) == "12.35"
-    assert metric_figure("token_f1", 0.75) == "75.0 %"
+    assert METRICS.get("perplexity").figure(12.3456) == "12.35"
+    assert METRICS.get("token_f1").figure(0.75) == "75.0 %"
 
 
 def test_it_is_of_completions_and_takes_no_decoding(data: Stored):

@@ -184,7 +184,7 @@ def test_a_diverged_rate_is_not_chosen_among_rates_that_learn_nothing():
 def by_perplexity(*perplexities: float) -> MethodState:
     """Return a method with the perplexities of a sweep."""
     results = [
-        TriedRate(learning_rate=rate, accuracy=right, loss=1.0, seeds=2, perplexity=value)
+        TriedRate(learning_rate=rate, accuracy=right, loss=1.0, seeds=2, lowest=value)
         for rate, right, value in zip(coarse(GRID), (0.9, 0.1, 0.2, 0.9), perplexities, strict=True)
     ]
     swept_once = swept().model_copy(update={"tried": tuple(results)})

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from adaptlab.text.token_f1 import answer_words, token_f1
+from adaptlab.metrics.token_f1 import answer_words, token_f1
 
 CASES = {
     "equal": ("Lima", "Lima", Fraction(1)),

@@ -23,8 +23,9 @@ from adaptlab.engine.choice import best_first
 from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.standing import Standings
 from adaptlab.measurements.results import Metrics
+from adaptlab.metrics.perplexity import LARGEST_PERPLEXITY
+from adaptlab.plugins.metric import METRICS
 from adaptlab.specs.spec import Trial
-from adaptlab.text.metrics import LARGEST_PERPLEXITY
 
 RATES = KEEPS, LEARNS, DIVERGES = 1e-9, 0.01, 1e200
 COMMON = 0.8
@@ -129,7 +130,7 @@ def order(perplexities: list[list[float | None]]) -> list[int]:
                 measured[replicate] = value
     accuracy = {replicate: 1 / value for replicate, value in measured.items()}
     contest = [range(trial, seeds * trials, trials) for trial in range(trials)]
-    standings = Standings(accuracy, measured, "perplexity")
+    standings = Standings(accuracy, measured, METRICS.get("perplexity"))
     return [ranked[0] for ranked in best_first(contest, outcome, standings)]
 
 

@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -11,23 +12,26 @@ from tests.engine.making import Remembering
 from tests.engine.text_jobs import pretraining
 from tests.texts import COMPLETION, Stored, reviews, stored
 
-from adaptlab.engine.answer_f1 import token_f1s
 from adaptlab.engine.evaluate import judged
+from adaptlab.engine.measuring import statistics_of
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import make_plan
 from adaptlab.engine.run import run
+from adaptlab.measurements.item_statistics import as_text, from_text, packed, unpacked
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import (
     AnswersGiven,
     CheckpointWritten,
     Evaluated,
+    Evaluation,
     ItemsShown,
     Split,
 )
+from adaptlab.metrics.token_f1 import answer_words, token_f1
+from adaptlab.plugins.metric import METRICS
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import Resolved, spec_digest
 from adaptlab.specs.spec import AdaptSpec
-from adaptlab.text.token_f1 import answer_words, token_f1
 
 TASK: dict[str, Any] = {
     **COMPLETION,
@@ -70,19 +74,26 @@ def check(spec: Resolved, told: Remembering) -> list[float]:
             token_f1(answer_words(answer.text), answer_words(item.expected.text))
             for answer, item in zip(given[one.replicate, one.attached], shown.items, strict=True)
         ]
-        assert one.token_f1 is not None
-        assert one.token_f1 == pytest.approx(math.fsum(scores) / ITEMS, rel=1e-12)
-        assert one.token_f1 >= one.accuracy
-        measured.append(one.token_f1)
+        (measure,) = one.measures
+        assert measure.value == pytest.approx(math.fsum(scores) / ITEMS, rel=1e-12)
+        assert measure.value >= one.accuracy
+        by_item = unpacked(from_text(measure.statistics or ""), ITEMS, 1)
+        assert by_item[:, 0] == pytest.approx(scores, rel=1e-6)
+        measured.append(measure.value)
     assert Expected.of(spec).problems(told.events) == ()
     return measured
+
+
+def value_of(evaluation: Evaluation) -> float:
+    (measure,) = evaluation.measures
+    return measure.value
 
 
 def test_a_pretraining_measures_it(base: tuple[Resolved, Remembering]) -> None:
     spec, told = base
     measured = check(spec, told)
     assert len(set(measured)) == 2, "seeds differ"
-    assert any(e.evaluation.accuracy < (e.evaluation.token_f1 or 0) for e in told.of(Evaluated))
+    assert any(e.evaluation.accuracy < value_of(e.evaluation) for e in told.of(Evaluated))
 
 
 def adapting(data: Stored, base: Resolved) -> Resolved:
@@ -116,7 +127,7 @@ def test_an_adaptation_measures_it_attached_and_alone(
     told = ran(spec, data, tmp_path, *bases)
     assert len(check(spec, told)) == 2 * 4
     alone = {
-        e.evaluation.replicate: e.evaluation.token_f1
+        e.evaluation.replicate: value_of(e.evaluation)
         for e in told.of(Evaluated)
         if not e.evaluation.attached
     }
@@ -142,8 +153,8 @@ def test_that_of_validation_reads_the_prompts_of_validation(
         own = stored(folder, records)
         task = own.task(TASK | {"splits": {"field": "split"}})
         model = Model(make_plan(spec, "cpu"), {}, tensors)
-        right = judged(model, task, split, validated, 2).right
-        return token_f1s(model, task, split, right)
+        metric, found = METRICS.get("token_f1"), judged(model, task, split, validated, 2)
+        return [metric.value(one) for one in statistics_of(model, task, split, metric, found)]
 
     found = measured("validation", {name: name for name in others})
     assert found == pytest.approx(measured("test", others), rel=1e-12)
@@ -155,32 +166,40 @@ def test_another_metric_measures_none(data: Stored, tmp_path: Path) -> None:
         data, TASK | {"metric": "exact_match"}, training={"steps": 1}, evaluation=SCORED
     )
     told = ran(spec, data, tmp_path)
-    assert [event.evaluation.token_f1 for event in told.of(Evaluated)] == [None, None]
+    assert [event.evaluation.measures for event in told.of(Evaluated)] == [(), ()]
 
 
-def test_reports_of_it_must_fit_the_task_and_the_score(
+def test_reports_of_it_must_fit_the_task_and_the_statistics(
     base: tuple[Resolved, Remembering],
 ) -> None:
     spec, told = base
     event = told.of(Evaluated)[0]
+    (measure,) = event.evaluation.measures
 
-    def codes(value: float | None) -> list[str]:
-        changed = event.evaluation.model_copy(update={"token_f1": value})
+    def codes(*several: dict[str, object]) -> list[str]:
+        measures = tuple(measure.model_copy(update=one) for one in several)
+        changed = event.evaluation.model_copy(update={"measures": measures})
         return [p.code for p in Expected.of(spec).problems([Evaluated(evaluation=changed)])]
 
-    accuracy = event.evaluation.accuracy
-    assert accuracy > 0
-    assert codes(1.0) == codes(accuracy) == []
-    assert codes(None) == ["missing"]
-    assert codes(accuracy - 0.01) == codes(1.01) == codes(math.nan) == ["out_of_range"]
+    assert codes({}) == []
+    assert codes() == ["missing"]
+    assert codes({"value": measure.value - 0.01}) == ["inconsistent"]
+    assert codes({"value": 1.01}) == ["out_of_range", "inconsistent"]
+    assert codes({"value": math.nan}) == ["out_of_range", "inconsistent"]
+    assert codes({"statistics": None}) == ["missing"]
+    for text in ("", "!", "AAAA", as_text(packed(np.zeros((ITEMS + 1, 1))))):
+        assert codes({"statistics": text}) == ["unreadable"]
+    assert codes({"metric": "perplexity"}) == codes({}, {}) == ["not_asked_for"]
 
 
 def test_reports_of_it_are_refused_where_it_is_not_measured(data: Stored) -> None:
     spec = pretraining(data, TASK | {"metric": "exact_match"}, evaluation=SCORED)
-    score = {"correct": 0, "total": ITEMS, "outcomes": "00" * 5, "token_f1": 0.5}
+    measures = [{"metric": "token_f1", "value": 0.5}]
+    score = {"correct": 0, "total": ITEMS, "outcomes": "00" * 5, "measures": measures}
     document = {
         "evaluation": {"replicate": 0, "seed": 0, "split": "test", **score}
         | {"task": spec.task.model_dump(mode="json")}
     }
     (problem,) = Expected.of(spec).problems([Evaluated.model_validate(document)])
-    assert (problem.pointer, problem.code) == ("/events/0/evaluation/token_f1", "not_asked_for")
+    assert problem.pointer == "/events/0/evaluation/measures/0/metric"
+    assert problem.code == "not_asked_for"

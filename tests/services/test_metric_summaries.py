@@ -22,7 +22,7 @@ from adaptlab.measurements import results
 from adaptlab.statistics import seed_interval
 from adaptlab_db.migrate import downgrade, upgrade
 from adaptlab_db.tables import JobMetric
-from adaptlab_services.lifecycle.metric_summaries import CURVES, METRICS, Measured, summary
+from adaptlab_services.lifecycle.metric_summaries import CURVES, Measured, catalogue, summary
 
 Sessions = sessionmaker[Session]
 Figures = dict[tuple[str, str], dict[str, object]]
@@ -84,8 +84,8 @@ def test_figures_are_of_the_chosen_trials(sessions: Sessions) -> None:
     assert (of_four["low"], of_four["high"]) == pytest.approx((interval.low, interval.high))
     assert (of_four["min"], of_four["max"]) == (min(shares), max(shares))
     assert accuracies[1]["sd"] is None  # one seed has no deviation
-    assert {name for _, name in figures} <= set(METRICS)
-    assert set(CURVES) <= set(METRICS)
+    assert {name for _, name in figures} <= set(catalogue())
+    assert set(CURVES) <= set(catalogue())
 
 
 def test_only_the_latest_attempt_and_finite_values_count(sessions: Sessions) -> None:

@@ -245,7 +245,7 @@ def test_of_points_that_were_there_before_only_the_value_changes(
     The same of few points, and of many, of which old ones are not looked for at first.
     """
     monkeypatch.setattr(recording, "FEW_POINTS", few)
-    monkeypatch.setattr(reports, "METRICS", NAMES)
+    monkeypatch.setattr(reports, "curves", lambda: dict.fromkeys(NAMES, (0.0, 1e9)))
     claim = claimed(sessions, ledger, training={"steps": 9, "batch_size": 4})
 
     def points(steps: range, value: float) -> results.Metrics:

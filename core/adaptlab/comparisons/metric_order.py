@@ -1,37 +1,19 @@
 """The order of methods by a task's metric other than accuracy."""
 
-import math
 import statistics
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
 
-from adaptlab.figures import percent
+from adaptlab.plugins.metric import METRICS, Metric
 from adaptlab.statistics.best_set import BestSet
 from adaptlab.statistics.metric_samples import metric_sample
 from adaptlab.statistics.more_seeds import more_seeds
 from adaptlab.statistics.samples import Sample
 from adaptlab.statistics.scores import Scores
 from adaptlab.statistics.typical import Limits, typical_limits, unshared_limits
-from adaptlab.text.metrics import METRIC_LIMITS, OtherMetric, is_share
 from adaptlab.values import Value
-
-METRIC_TITLES: Mapping[OtherMetric, str] = MappingProxyType(
-    {"macro_f1": "Macro-F1", "token_f1": "Token F1", "perplexity": "Perplexity"}
-)
-
-
-def metric_figure(metric: OtherMetric, value: float) -> str:
-    """Return a value of a metric as text, shares in per cent."""
-    return percent(value) if is_share(metric) else f"{value:.4g}"
-
-
-def metric_in_sentence(metric: OtherMetric) -> str:
-    """Return the name of a metric within a sentence."""
-    title = METRIC_TITLES[metric]
-    return title[0].lower() + title[1:]
 
 
 class MetricRow(Value):
@@ -59,7 +41,7 @@ class MetricOrder(Value):
     that were measured. Rows without the metric, measured by an earlier version, are left out.
     """
 
-    metric: OtherMetric
+    metric: str
     best: Annotated[tuple[str, ...], Field(min_length=1)]
     leader: str
     more_seeds: int | None
@@ -91,7 +73,7 @@ def metric_order(
         best=tuple(found.best),
         leader=leader,
         more_seeds=more_seeds(open_ones, found.tail) if len(open_ones) > 1 else None,
-        covers_items=all(row.item_variances for row in measured.values()),
+        covers_items=all(row.statistics for row in measured.values()),
         rows=tuple(
             _row(row, samples[row.label], None if row.label == leader else samples[leader], level)
             for row in measured.values()
@@ -100,11 +82,10 @@ def metric_order(
 
 
 def _row(row: Scores, sample: Sample, leader: Sample | None, level: float) -> MetricRow:
-    metric = row.metric
-    assert metric is not None
-    limits = None
+    assert row.metric is not None
+    metric, limits = METRICS.get(row.metric), None
     if sample.seeds > 1:
-        limits = typical_limits(sample.values, sample.own_items, sample.units, level)
+        limits = typical_limits(sample.values, sample.of_items, sample.units, level)
     low, high = _within(metric, limits)
     difference = difference_low = difference_high = None
     if leader is not None:
@@ -121,10 +102,9 @@ def _row(row: Scores, sample: Sample, leader: Sample | None, level: float) -> Me
     )
 
 
-def _within(metric: OtherMetric, limits: Limits | None) -> tuple[float | None, float | None]:
+def _within(metric: Metric, limits: Limits | None) -> tuple[float | None, float | None]:
     """Return limits as values of the metric, within its bounds."""
     if limits is None:
         return None, None
-    least, most = METRIC_LIMITS[metric]
-    values = limits if is_share(metric) else (math.exp(-limits[1]), math.exp(-limits[0]))
-    return max(least, values[0]), min(most, values[1])
+    low, high = sorted(map(metric.unscaled, limits))
+    return max(metric.limits[0], low), min(metric.limits[1], high)

@@ -4,19 +4,18 @@ It is written once, here; the demo, the command line, pages, bundles, notificati
 render it.
 """
 
-import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
-from adaptlab.comparisons.metric_order import METRIC_TITLES, MetricRow
+from adaptlab.comparisons.metric_order import MetricRow
 from adaptlab.comparisons.row_names import RowNames, row_titles
 from adaptlab.comparisons.standing import Standing
-from adaptlab.figures import counted, listed, percent, points
+from adaptlab.figures import counted, limited_points, listed, percent
+from adaptlab.plugins.metric import METRICS, Metric, lowest_is_best
 from adaptlab.plugins.sizing import PARAMETERS, in_units
 from adaptlab.statistics.intervals import unseen_failure_rate
-from adaptlab.text.metrics import OtherMetric, is_share
 from adaptlab.values import Value
 
 MOST_NOTES = 3
@@ -93,7 +92,7 @@ def report_of(
         budget=cell.budget,
         level=comparison.level,
         headline=headline(comparison, cell),
-        unit="right %" if order is None else _unit(order.metric),
+        unit="right %" if order is None else METRICS.get(order.metric).unit,
         against=None if leader is None else titles[leader.method],
         rows=tuple(
             _row(row, cell, titles[row.method], marks.get(row.label), moved.get(row.label))
@@ -114,11 +113,6 @@ def headline(comparison: Comparison, cell: ComparisonCell) -> str:
     return f"At up to {in_units(cell.budget, comparison.axis)}{units}, {sentence}"
 
 
-def _unit(metric: OtherMetric) -> str:
-    title = METRIC_TITLES[metric]
-    return f"{title} %" if is_share(metric) else title
-
-
 def _place(row: ComparisonRow, cell: ComparisonCell) -> tuple[bool, bool, bool, float]:
     is_best = row.label in cell.best and row.standing != "fails"
     return not row.is_candidate, not is_best, row.label != cell.leader, -_mean(row, cell)
@@ -128,7 +122,7 @@ def _mean(row: ComparisonRow, cell: ComparisonCell) -> float:
     measured = _measured(row, cell)
     if measured is None or cell.by_metric is None:
         return row.score.mean
-    return measured.mean if is_share(cell.by_metric.metric) else -measured.mean
+    return -measured.mean if lowest_is_best(cell.by_metric.metric) else measured.mean
 
 
 def _measured(row: ComparisonRow, cell: ComparisonCell) -> MetricRow | None:
@@ -172,16 +166,14 @@ def _tag(row: ComparisonRow, cell: ComparisonCell) -> Tag:
 def _figures(row: ComparisonRow, cell: ComparisonCell) -> tuple[str, str]:
     measured, order = _measured(row, cell), cell.by_metric
     if measured is not None and order is not None:
+        metric = METRICS.get(order.metric)
         if measured.low is None or measured.high is None:
-            return _bare(order.metric, measured.mean), ""
-        low, high = (_bare(order.metric, one) for one in (measured.low, measured.high))
-        return _bare(order.metric, measured.mean), f"{low}–{high}"
+            return metric.bare(measured.mean), ""
+        return metric.bare(
+            measured.mean
+        ), f"{metric.bare(measured.low)}–{metric.bare(measured.high)}"
     low, high = _rounded(row.score.low), _rounded(row.score.high)
     return f"{100 * row.score.mean:.1f}", f"{low}–{high}"
-
-
-def _bare(metric: str, value: float) -> str:
-    return f"{100 * value:.1f}" if is_share(metric) else f"{value:.4g}"
 
 
 def _rounded(share: float) -> str:
@@ -195,27 +187,15 @@ def _difference(row: ComparisonRow, cell: ComparisonCell) -> str:
         return "leader"
     measured, order = _measured(row, cell), cell.by_metric
     if measured is not None and order is not None:
-        return _metric_difference(measured, shares=is_share(order.metric))
+        return _metric_difference(measured, METRICS.get(order.metric))
     if (pair := row.against_best) is None:
         return ""
-    return f"{points(pair.difference)} ({_whole(pair.low)} to {_whole(pair.high)})"
+    return limited_points(pair.difference, pair.low, pair.high)
 
 
-def _metric_difference(row: MetricRow, *, shares: bool) -> str:
-    ends = (row.difference, row.difference_low, row.difference_high)
-    values = [value for value in ends if value is not None]
-    if len(values) < 3:
-        return ""
-    if shares:
-        return f"{points(values[0])} ({_whole(values[1])} to {_whole(values[2])})"
-    # Of a perplexity it is a factor: e to the power of the nats by which it is worse.
-    middle, high, low = (math.exp(-value) for value in values)
-    return f"×{middle:.3g} ({low:.3g} to {high:.3g})"
-
-
-def _whole(difference: float) -> str:
-    value = round(100 * difference)
-    return f"{value:+d}" if value or not difference else f"{100 * difference:+.1f}"
+def _metric_difference(row: MetricRow, metric: Metric) -> str:
+    by, low, high = row.difference, row.difference_low, row.difference_high
+    return "" if by is None or low is None or high is None else metric.difference(by, low, high)
 
 
 def _marks(cell: ComparisonCell) -> dict[str, str]:

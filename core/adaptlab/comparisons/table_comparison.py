@@ -16,7 +16,6 @@ from adaptlab.comparisons.scores import ScoreChange
 from adaptlab.figures import listed
 from adaptlab.specs.spec import HIGHEST_SCALE
 from adaptlab.studies.study_plan import Role
-from adaptlab.text.metrics import OtherMetric
 from adaptlab.values import Value
 
 FEWEST_VALUES = 3
@@ -168,7 +167,7 @@ class MethodMetric(Value):
     method: str
     label: str
     budget: int | None
-    metric: OtherMetric
+    metric: str
     mean: float
     low: float | None
     high: float | None
@@ -280,7 +279,7 @@ def _why(table: TableComparison, labels: set[str]) -> str | None:
     return None if not decided else decided[0].text
 
 
-def metric_of(table: TableComparison) -> OtherMetric | None:
+def metric_of(table: TableComparison) -> str | None:
     """Return the metric that a table shows beside the score, if any."""
     return table.metrics[0].metric if table.metrics else None
 

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from adaptlab.comparisons.metric_order import MetricOrder, metric_figure, metric_in_sentence
+from adaptlab.comparisons.metric_order import MetricOrder
 from adaptlab.comparisons.row_names import NamedRow, RowNames
 from adaptlab.comparisons.standing import Standing
 from adaptlab.comparisons.verdict import LEAST_SEEDS
 from adaptlab.figures import counted, listed, percent
+from adaptlab.plugins.metric import METRICS
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis, in_units
 from adaptlab.statistics.failing import FailingSeeds, Floor
 from adaptlab.statistics.intervals import Interval
@@ -180,7 +181,7 @@ class _Sentences:
         if order is None:
             return "is the best"
         where = "" if order.covers_items else " on these items"
-        return f"is the best by {metric_in_sentence(order.metric)}{where}"
+        return f"is the best by {METRICS.get(order.metric).in_sentence}{where}"
 
     def _subject(self, rows: Sequence[SentenceRow]) -> str:
         figures = [self._figure(row) for row in rows]
@@ -210,7 +211,7 @@ class _Sentences:
         if order is not None:
             mean = next((one.mean for one in order.rows if one.label == row.label), None)
             if mean is not None:
-                return metric_figure(order.metric, mean)
+                return METRICS.get(order.metric).figure(mean)
         return percent(row.score.mean)
 
     def _more(self) -> Iterator[str]:

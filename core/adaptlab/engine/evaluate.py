@@ -17,8 +17,8 @@ from adaptlab.engine.model import Model
 from adaptlab.engine.tensors import Bool, Float, Int
 from adaptlab.measurements.results import Confusion, Split
 from adaptlab.plugins.task import Task
+from adaptlab.records.facts import MOST_CONFUSED
 from adaptlab.specs.scoring_pass import items_at_once
-from adaptlab.text.metrics import MOST_CONFUSED
 
 
 @dataclass(frozen=True)
@@ -29,19 +29,29 @@ class Judged:
         right: a mask of the correct ones.
         given: the places of the chosen labels, None if the task does not choose from a list.
         expected: the places of the right labels, likewise.
-        loss: the mean cross-entropy of all counted tokens in nats; None if it was not asked for.
+        losses: the cross-entropy of all counted tokens of each item in nats; None if it was not
+            asked for.
+        counted: the counted tokens of each item, likewise.
     """
 
     right: Bool[Tensor, "R N"]
     given: Int[Tensor, "R N"] | None = None
     expected: Int[Tensor, "N"] | None = None
-    loss: Float[Tensor, "R"] | None = None
+    losses: Float[Tensor, "R N"] | None = None
+    counted: Float[Tensor, "N"] | None = None
+
+    @property
+    def loss(self) -> Float[Tensor, "R"] | None:
+        """The mean loss in nats per token; None if it was not asked for."""
+        if self.losses is None or self.counted is None:
+            return None
+        return self.losses.sum(1) / self.counted.sum()
 
     def rows(self, rows: Sequence[int]) -> "Judged":
         """Return the answers of some replicates, in this order."""
         given = None if self.given is None else self.given[rows]
-        loss = None if self.loss is None else self.loss[rows]
-        return Judged(self.right[rows], given, self.expected, loss)
+        losses = None if self.losses is None else self.losses[rows]
+        return Judged(self.right[rows], given, self.expected, losses, self.counted)
 
 
 @torch.no_grad()
@@ -64,7 +74,8 @@ def judged(
     # A mask of the right ones, or the places of the chosen ones if the task has a list.
     kind = torch.bool if expected is None else torch.int64
     found = torch.zeros(shape, dtype=kind, device=device)
-    losses = _Losses(replicates, device)
+    losses = torch.zeros(shape, dtype=torch.float64, device=device) if with_loss else None
+    counted = None if losses is None else torch.zeros_like(losses[0])
 
     def answer(items: Items) -> Tensor:
         return model.answers(items, task=task, attached=attached)
@@ -78,12 +89,12 @@ def judged(
             chosen = items.choose(answer, logits)
             assert chosen is not None
             found[:, places] = lifted(chosen, replicates)
-        if with_loss and logits is not None:
-            losses.add(items, logits)
-    loss = losses.mean() if with_loss else None
+        if losses is not None and counted is not None and logits is not None:
+            losses[:, places] = lifted(items.token_losses(logits).double().sum(-1), replicates)
+            counted[places] = items.counted_tokens().double()
     if expected is None:
-        return Judged(found, loss=loss)
-    return Judged(found == expected.to(device), found, expected, loss)
+        return Judged(found, losses=losses, counted=counted)
+    return Judged(found == expected.to(device), found, expected, losses, counted)
 
 
 def confusion_of(task: Task, answers: Judged, row: int) -> Confusion | None:
@@ -99,24 +110,6 @@ def confusion_of(task: Task, answers: Judged, row: int) -> Confusion | None:
         cells.bincount(minlength=len(labels) ** 2).view(len(labels), -1).tolist()
     )
     return Confusion(labels=labels, counts=tuple(map(tuple, counts)))
-
-
-class _Losses:
-    """The mean cross-entropy of the counted tokens of items, by replicate."""
-
-    def __init__(self, replicates: int, device: torch.device) -> None:
-        self._sum = torch.zeros(replicates, dtype=torch.float64, device=device)
-        self._tokens: int | Tensor = 0
-
-    def add(self, items: Items, logits: Tensor) -> None:
-        """Add the losses of some items [1, B, ...] that all replicates answered."""
-        counted = items.counted
-        self._tokens += items.targets.numel() if counted is None else counted.sum()
-        self._sum += lifted(items.token_losses(logits).flatten(1), len(self._sum)).sum(1)
-
-    def mean(self) -> Float[Tensor, "R"]:
-        """Return the mean in nats per token."""
-        return self._sum / self._tokens
 
 
 def scored_parts(

@@ -104,6 +104,12 @@ class Items:
             return losses
         return torch.where(lifted(self.counted, len(logits)), losses, 0)
 
+    def counted_tokens(self) -> Int[Tensor, "B"]:
+        """Return the number of counted targets of every item of the first seed."""
+        if self.counted is None:
+            return torch.full_like(self.targets[0, :, 0], self.targets.shape[-1])
+        return self.counted[0].sum(-1)
+
     def weight(self, span: slice) -> Float[Tensor, "S"] | None:
         """Return the share of each seed's counted targets in some items.
 

@@ -12,6 +12,7 @@ from adaptlab.errors import AdaptlabError
 from adaptlab.plugins.dataset import WordList
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.method import Method
+from adaptlab.plugins.metric import Metric
 from adaptlab.plugins.shapes import ModelShape, TensorShape
 from adaptlab.plugins.task import Task
 from adaptlab.specs.quantised import quantised_sites
@@ -19,7 +20,6 @@ from adaptlab.specs.resolve import model_shape
 from adaptlab.specs.resolved import Resolved, ResolvedTheory, Trained, scored_tasks
 from adaptlab.specs.spec import EarlyStopping, Precision, ResolvedTraining
 from adaptlab.specs.stopping import stopping_metric
-from adaptlab.text.metrics import OtherMetric
 from adaptlab.text.source import TextSource
 
 
@@ -76,7 +76,7 @@ class Plan:
         return EarlyStopping(patience=validations)
 
     @property
-    def stopping_metric(self) -> OtherMetric | None:
+    def stopping_metric(self) -> Metric | None:
         """The metric that early stopping follows; None if it follows the loss."""
         return stopping_metric(self.training, self.task)
 

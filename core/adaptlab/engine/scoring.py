@@ -6,13 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from adaptlab.engine.answer_f1 import token_f1s
 from adaptlab.engine.bases_alone import bases_alone
 from adaptlab.engine.evaluate import Judged, confusion_of, judged
 from adaptlab.engine.making import clusters_of
+from adaptlab.engine.measuring import statistics_of
 from adaptlab.engine.model import Model
-from adaptlab.measurements.results import Evaluation, ReplicateResult
+from adaptlab.measurements.item_statistics import as_text, packed
+from adaptlab.measurements.results import Evaluation, Measure, ReplicateResult
+from adaptlab.plugins.metric import Metric, metric_named
 from adaptlab.plugins.task import Task
 
 
@@ -33,24 +36,38 @@ def score(model: Model, chosen: Sequence[ReplicateResult]) -> Iterator[Evaluatio
 
 @dataclass(frozen=True)
 class _Answers:
-    """Answers to the test items, and their token F1 by replicate if asked for."""
+    """Answers to the test items, with the task's metric if it has one.
+
+    `statistics` are those of the metric, [replicate, item, column].
+    """
 
     judged: Judged
-    token_f1: list[float] | None
+    metric: Metric | None = None
+    statistics: NDArray[np.float64] | None = None
 
     def rows(self, rows: Sequence[int]) -> "_Answers":
         """Return the answers of some replicates: those of one base share them."""
-        measured = None if self.token_f1 is None else [self.token_f1[row] for row in rows]
-        return _Answers(self.judged.rows(rows), measured)
+        measured = None if self.statistics is None else self.statistics[list(rows)]
+        return _Answers(self.judged.rows(rows), self.metric, measured)
+
+    def measures(self, row: int) -> tuple[Measure, ...]:
+        """Return the metric of one replicate, if the task has one."""
+        if self.metric is None or self.statistics is None:
+            return ()
+        of_row = self.statistics[row]
+        value, text = self.metric.value(of_row), as_text(packed(of_row))
+        return (Measure(metric=self.metric.name, value=value, statistics=text),)
 
 
 def _answers(model: Model, task: Task, replicates: int, *, attached: bool = True) -> _Answers:
     samples = model.plan.evaluation_samples
+    metric = metric_named(task.other_metric())
     with_loss = not task.listed_answers()
     found = judged(model, task, "test", samples, replicates, attached=attached, with_loss=with_loss)
-    if task.other_metric() != "token_f1":
-        return _Answers(found, None)
-    return _Answers(found, token_f1s(model, task, "test", found.right, attached=attached))
+    if metric is None:
+        return _Answers(found)
+    measured = statistics_of(model, task, "test", metric, found, attached=attached)
+    return _Answers(found, metric, measured)
 
 
 def _evaluations(
@@ -72,7 +89,7 @@ def _evaluations(
             clusters=clusters,
             confusion=confusion_of(task, found, row),
             loss=_loss(found, row),
-            token_f1=None if answers.token_f1 is None else answers.token_f1[row],
+            measures=answers.measures(row),
         )
 
 

@@ -7,51 +7,46 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from adaptlab.engine.answer_f1 import token_f1s
-from adaptlab.engine.evaluate import Judged, confusion_of, judged
+from adaptlab.engine.evaluate import Judged, judged
+from adaptlab.engine.measuring import statistics_of
 from adaptlab.engine.passes import Pass
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.tensors import Float
-from adaptlab.statistics.confusions import macro_f1
-from adaptlab.text.metrics import (
-    LARGEST_PERPLEXITY,
-    LOWER_IS_BETTER,
-    OtherMetric,
-    limited_perplexity,
-)
+from adaptlab.plugins.metric import Metric, metric_named
 
 
 @dataclass(frozen=True)
 class Standings:
     """Validation scores by replicate.
 
-    `metric` has the task's other metric, which is `name`; both are None if trials are chosen by
+    `metric` has the task's other metric, which is `kind`; both are None if trials are chosen by
     accuracy.
     """
 
     accuracy: Mapping[int, float]
     metric: Mapping[int, float] | None = None
-    name: OtherMetric | None = None
+    kind: Metric | None = None
 
     @classmethod
     def of(cls, plan: Plan, replicates: Sequence[int], measured: Float[Tensor, "R 2"]) -> Self:
         """Return the standings of replicates by `measured_standings`."""
         accuracy, metric = (dict(zip(replicates, row, strict=True)) for row in measured.T.tolist())
-        name = plan.task.other_metric()
-        return cls(accuracy, None if name is None else metric, name)
+        kind = metric_named(plan.task.other_metric())
+        return cls(accuracy, None if kind is None else metric, kind)
 
     def cost(self, replicates: Sequence[int]) -> tuple[int, float]:
         """Return a sort key of a trial by the mean of its replicates, best first.
 
         One that was not measured has the worst value, so a diverged one is worst: a share of 0 or
-        the largest perplexity. Those of the largest perplexity are counted apart: added up, they
-        would round all others away.
+        the largest perplexity. Where lower is better, those of the worst value are counted apart:
+        added up, they would round all others away.
         """
-        scores = self.accuracy if self.metric is None else self.metric
-        if self.name not in LOWER_IS_BETTER:
-            return 0, -sum(scores.get(one, 0.0) for one in replicates) / len(replicates)
-        values = [scores.get(one, LARGEST_PERPLEXITY) for one in replicates]
-        finite = [value for value in values if value < LARGEST_PERPLEXITY]
+        scores, kind = self.accuracy if self.metric is None else self.metric, self.kind
+        if kind is None or not kind.lower_is_better:
+            worst = 0.0 if kind is None else kind.worst
+            return 0, -sum(scores.get(one, worst) for one in replicates) / len(replicates)
+        values = [scores.get(one, kind.worst) for one in replicates]
+        finite = [value for value in values if value < kind.worst]
         return len(values) - len(finite), sum(finite) / len(replicates)
 
 
@@ -74,7 +69,8 @@ def measured_standings(plan: Plan, one: Pass) -> Float[Tensor, "R 2"]:
     Without another metric, the second column equals the first.
     """
     samples, replicates = plan.trained.validation_samples, one.cut.replicates
-    with_loss = plan.task.other_metric() == "perplexity"
+    metric = metric_named(plan.task.other_metric())
+    with_loss = metric is not None and metric.needs == "likelihood"
     found = judged(one.model, plan.task, "validation", samples, replicates, with_loss=with_loss)
     accuracy = found.right.double().mean(1)
     other = _other(plan, one, found)
@@ -82,15 +78,8 @@ def measured_standings(plan: Plan, one: Pass) -> Float[Tensor, "R 2"]:
 
 
 def _other(plan: Plan, one: Pass, found: Judged) -> Float[Tensor, "R"] | None:
-    match plan.task.other_metric():
-        case None:
-            return None
-        case "token_f1":
-            values = token_f1s(one.model, plan.task, "validation", found.right)
-        case "macro_f1":
-            confusions = (confusion_of(plan.task, found, row) for row in range(len(found.right)))
-            values = [macro_f1(labels.counts) for labels in confusions if labels is not None]
-        case "perplexity":
-            assert found.loss is not None
-            values = [limited_perplexity(loss) for loss in found.loss.tolist()]
+    if (metric := metric_named(plan.task.other_metric())) is None:
+        return None
+    measured = statistics_of(one.model, plan.task, "validation", metric, found)
+    values = [metric.value(row) for row in measured]
     return torch.tensor(values, dtype=torch.float64, device=found.right.device)

@@ -20,13 +20,13 @@ from adaptlab.engine.standing import Standings, measured_standings, validation
 from adaptlab.engine.training_state import TrainingState, read_state, write_state
 from adaptlab.errors import TrainingDiverged, TrainingStopped
 from adaptlab.measurements.results import (
-    RUNG_METRICS,
-    VALIDATION_METRICS,
     MetricPoint,
     Metrics,
     Progress,
     TrainingSaved,
     is_loss,
+    rung_curve,
+    validation_curve,
 )
 from adaptlab.specs.curve_steps import CurveSteps
 
@@ -157,7 +157,7 @@ class Training:
         losses, accuracies, metrics = values.T.tolist()
         curves = {"validation_loss": losses, "validation_accuracy": accuracies}
         if plan.stopping_metric is not None:
-            curves[VALIDATION_METRICS[plan.stopping_metric]] = metrics
+            curves[validation_curve(plan.stopping_metric)] = metrics
         for name, measured in curves.items():
             self._report(name, self._descent.live, measured, only_finite=True)
         for replicate in self._descent.impatient(losses, metrics):
@@ -176,7 +176,7 @@ class Training:
         self._report("rung_accuracy", compared, [standings.accuracy[r] for r in compared])
         metrics = standings.metric or {}
         if other is not None:
-            self._report(RUNG_METRICS[other], compared, [metrics[r] for r in compared])
+            self._report(rung_curve(other), compared, [metrics[r] for r in compared])
         for replicate in losers(plan, live, self.outcome, standings):
             self.outcome.eliminate(replicate, standings.accuracy[replicate], metrics.get(replicate))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from adaptlab.errors import Problem
 from adaptlab.measurements.report_bounds import brief, equal
 from adaptlab.measurements.results import Confusion, Evaluation
-from adaptlab.text.metrics import MOST_CONFUSED
+from adaptlab.records.facts import MOST_CONFUSED
 
 
 def confusion_problems(

@@ -28,12 +28,14 @@ from adaptlab.measurements.report_bounds import (
 from adaptlab.measurements.reported_answers import ExpectedAnswers
 from adaptlab.measurements.reported_attention import ExpectedMaps
 from adaptlab.measurements.reported_confusions import confusion_problems
-from adaptlab.measurements.results import LARGEST_LOSS, METRICS, SHARES
+from adaptlab.measurements.reported_measures import measure_problems
+from adaptlab.measurements.results import LARGEST_LOSS, LEAST_LOSS, curves
 from adaptlab.measurements.theory_report import Detail
 from adaptlab.plugins.demonstrations import Demonstrations
 from adaptlab.plugins.hard_prompt import HardPrompt
 from adaptlab.plugins.image_task import ImageTask
 from adaptlab.plugins.method import Method
+from adaptlab.plugins.metric import metric_named
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.specs.curve_steps import CurveSteps
@@ -45,10 +47,7 @@ from adaptlab.specs.resolved import (
     evaluation_bases,
     scored_tasks,
 )
-from adaptlab.text.metrics import METRIC_LIMITS
 
-LEAST_LOSS = -1.0
-"""A loss can be negative only by rounding."""
 LARGEST_COUNT = 2**53
 """Bytes: the largest whole number that every JSON parser can represent."""
 LONGEST_SECONDS = 1e9
@@ -182,15 +181,15 @@ class Expected:
         for place, point in enumerate(event.points):
             here = f"{at}/points/{place}"
             yield from self._replicate(here, point.replicate)
-            yield from one_of(f"{here}/name", point.name, METRICS, "curve")
+            limits = curves()
+            yield from one_of(f"{here}/name", point.name, tuple(limits), "curve")
             if self.curves is None or point.step not in self.curves:
                 detail = (
                     f"No curve of a training of {self.steps} steps has a point at step "
                     f"{brief(point.step)}."
                 )
                 yield Problem(f"{here}/step", "no_such_step", detail)
-            is_share = point.name in SHARES
-            low, high = (0.0, 1.0) if is_share else (LEAST_LOSS, LARGEST_LOSS)
+            low, high = limits.get(point.name, (LEAST_LOSS, LARGEST_LOSS))
             yield from number(f"{here}/value", point.value, low, high)
 
     def _decided(self, at: str, event: results.ReplicatesDecided) -> Iterator[Problem]:
@@ -218,8 +217,9 @@ class Expected:
         yield from self._prompt(f"{at}/prompt", result)
 
     def _metric_limits(self) -> tuple[float, float]:
-        metric = None if self.spec.task is None else self.spec.task.other_metric()
-        return (0.0, 1.0) if metric is None else METRIC_LIMITS[metric]
+        task = self.spec.task
+        metric = None if task is None else metric_named(task.other_metric())
+        return (0.0, 1.0) if metric is None else metric.limits
 
     def _prompt(self, at: str, result: results.ReplicateResult) -> Iterator[Problem]:
         method, prompt = self.spec.method, result.prompt
@@ -278,27 +278,11 @@ class Expected:
         yield from _outcomes(at, evaluation)
         yield from _clusters(at, evaluation)
         yield from number(f"{at}/loss", evaluation.loss, LEAST_LOSS, LARGEST_LOSS)
-        yield from self._token_f1(at, evaluation)
+        if evaluation.task in self.tasks:
+            yield from measure_problems(at, evaluation)
         if evaluation.confusion is not None and evaluation.task in self.tasks:
             labels = self.labels[self.tasks.index(evaluation.task)]
             yield from confusion_problems(at, evaluation, evaluation.confusion, labels)
-
-    def _token_f1(self, at: str, evaluation: results.Evaluation) -> Iterator[Problem]:
-        """Yield a problem unless token F1 is that of a task that measures it.
-
-        A right answer has a token F1 of 1, so the mean is not below the share of right ones.
-        """
-        at, measured = f"{at}/token_f1", evaluation.token_f1
-        if evaluation.task not in self.tasks:
-            return
-        is_metric = evaluation.task.get("metric") == "token_f1"
-        if measured is None and is_metric:
-            yield Problem(at, "missing", "Token F1 is the metric of this task. Send its mean.")
-        elif measured is not None and not is_metric:
-            detail = "Token F1 is not the metric of this task. Leave it out."
-            yield Problem(at, "not_asked_for", detail)
-        elif evaluation.total > 0 and 0 <= evaluation.correct <= evaluation.total:
-            yield from number(at, measured, evaluation.accuracy - ROUNDING, 1 + ROUNDING)
 
     def _not_carried(self, at: str, event: results.NotCarried) -> Iterator[Problem]:
         yield from self._replicate(at, event.replicate, event.seed)

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Literal
@@ -10,8 +11,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from adaptlab.measurements.theory_report import Check
+from adaptlab.plugins.metric import Metric, metrics
 from adaptlab.plugins.splits import Split
-from adaptlab.text.metrics import OtherMetric, is_share
 from adaptlab.values import Value
 
 ReplicateStatus = Literal["completed", "stopped", "diverged", "eliminated"]
@@ -19,36 +20,33 @@ ReplicateStatus = Literal["completed", "stopped", "diverged", "eliminated"]
 successive halving; the trial was among the worst and cannot be selected."""
 AttentionSource = Literal["base", "adapted"]
 
-RUNG_METRICS: Mapping[OtherMetric, str] = MappingProxyType(
-    {
-        "macro_f1": "rung_macro_f1",
-        "token_f1": "rung_token_f1",
-        "perplexity": "rung_perplexity",
-    }
-)
-"""The curve of another metric than accuracy by which trials are chosen."""
-VALIDATION_METRICS: Mapping[OtherMetric, str] = MappingProxyType(
-    {"macro_f1": "validation_macro_f1", "token_f1": "validation_token_f1"}
-)
-"""The curve of another metric than the loss that early stopping follows."""
-SHARES = (
-    "validation_accuracy",
-    "rung_accuracy",
-    *VALIDATION_METRICS.values(),
-    *(curve for metric, curve in RUNG_METRICS.items() if is_share(metric)),
-)
-"""Curves whose values are between 0 and 1."""
-METRICS = (
-    "train_loss",
-    "validation_loss",
-    "validation_accuracy",
-    "rung_accuracy",
-    *VALIDATION_METRICS.values(),
-    *RUNG_METRICS.values(),
-)
-"""The curves of a training."""
 LARGEST_LOSS = 1e30
 """A larger loss counts as diverged. Up to this value, squares and their sums are finite."""
+LEAST_LOSS = -1.0
+"""A loss can be negative only by rounding."""
+_LOSS, _SHARE = (LEAST_LOSS, LARGEST_LOSS), (0.0, 1.0)
+
+
+def rung_curve(metric: str) -> str:
+    """Return the curve of a metric by which trials are chosen."""
+    return f"rung_{metric}"
+
+
+def validation_curve(metric: Metric) -> str:
+    """Return the curve of a metric that early stopping follows."""
+    return f"validation_{metric.name}"
+
+
+@cache
+def curves() -> Mapping[str, tuple[float, float]]:
+    """Return the curves of a training, with the limits of their values."""
+    found = {"train_loss": _LOSS, "validation_loss": _LOSS}
+    found |= dict.fromkeys(("validation_accuracy", "rung_accuracy"), _SHARE)
+    for metric in metrics():
+        if metric.is_share:
+            found[validation_curve(metric)] = _SHARE
+        found[rung_curve(metric.name)] = metric.limits
+    return MappingProxyType(found)
 
 
 def is_loss(value: float) -> bool:
@@ -164,6 +162,18 @@ class Confusion(Value):
         return max(right) / total if (total := sum(right)) else None
 
 
+class Measure(Value):
+    """The value of a metric on the items of an evaluation.
+
+    `statistics` are those of every item from whose sums it follows, packed as by
+    `item_statistics` and in base64; null in results of earlier versions.
+    """
+
+    metric: str
+    value: float
+    statistics: str | None = None
+
+
 class Evaluation(Value):
     """The exact-match score of one replicate on one task.
 
@@ -172,7 +182,7 @@ class Evaluation(Value):
     as by `numpy.packbits` (big-endian) and written as hexadecimal digits. `confusion` is null
     unless the task chooses among 2 to 32 labels. `loss` is the mean cross-entropy of the tokens of
     the right answers in nats, each after the right ones before it; null if the task chooses.
-    `token_f1` is the mean token F1 of the decoded answers; null unless it is the task's metric.
+    `measures` has the task's metric, if it has one.
     `clusters` has the number of each item's group, from 0 as groups occur; empty unless the task
     names groups.
     """
@@ -188,8 +198,12 @@ class Evaluation(Value):
     clusters: tuple[int, ...] = ()
     confusion: Confusion | None = None
     loss: float | None = None
-    token_f1: float | None = None
+    measures: tuple[Measure, ...] = ()
     base_model: str | None = None
+
+    def statistics_of(self, metric: str | None) -> str | None:
+        """Return the packed statistics of a metric, None if they are not kept."""
+        return next((one.statistics for one in self.measures if one.metric == metric), None)
 
     @property
     def accuracy(self) -> float:

@@ -3,17 +3,18 @@
 from collections.abc import Iterator, Sequence
 
 from adaptlab.errors import Problem
-from adaptlab.records.facts import MOST_VALUES, FieldFacts, RecordsFacts
+from adaptlab.plugins.metric import metric_named
+from adaptlab.records.facts import MOST_CONFUSED, MOST_VALUES, FieldFacts, RecordsFacts
 from adaptlab.records.label_values import alike, is_missing
-from adaptlab.text.metrics import MOST_CONFUSED
 
 
-def problem_of_macro_f1(labels: int) -> Iterator[Problem]:
-    """Yield the problem of too many labels for macro-F1, if there is one."""
-    if labels > MOST_CONFUSED:
+def problem_of_metric(name: str | None, labels: int) -> Iterator[Problem]:
+    """Yield the problem of too many labels for a task's metric."""
+    metric = metric_named(name)
+    if metric is not None and labels > MOST_CONFUSED:
         detail = (
-            f"There are {labels} labels. Macro-F1 follows from the counts of given labels by right "
-            f"label, which are kept of at most {MOST_CONFUSED}. Use accuracy."
+            f"There are {labels} labels. {metric.title} follows from the counts of given labels by "
+            f"right label, which are kept of at most {MOST_CONFUSED}. Use accuracy."
         )
         yield Problem("/metric", "too_many_labels", detail, allowed=("accuracy",))
 

@@ -12,9 +12,9 @@ from pydantic import Field
 from adaptlab.errors import Problem
 from adaptlab.plugins.dataset import AnyReference, Datasets, WordList
 from adaptlab.plugins.images import ImageSize
+from adaptlab.plugins.metric import metric_named
 from adaptlab.plugins.registry import ByName, Registry
 from adaptlab.plugins.splits import Split, enough_length, scarce_splits
-from adaptlab.text.metrics import OtherMetric
 from adaptlab.text.source import TextSource
 from adaptlab.values import PluginName, Value
 
@@ -77,7 +77,7 @@ class Task(Value, ABC):
         """
         return None
 
-    def other_metric(self) -> OtherMetric | None:
+    def other_metric(self) -> str | None:
         """Return the metric that is measured beside the share of right items.
 
         Trials are chosen, and verdicts given, by that share.
@@ -145,7 +145,9 @@ class Task(Value, ABC):
         Every pass settles at least one token of an answer. Half of the longest answer is counted,
         because right answers need none, and others often end earlier.
         """
-        return -(-self.target_length() // 2) if self.other_metric() == "token_f1" else 0
+        metric = metric_named(self.other_metric())
+        is_decoded = metric is not None and metric.needs == "answers"
+        return -(-self.target_length() // 2) if is_decoded else 0
 
     def parts(self) -> "tuple[Task, ...]":
         """Return the tasks of a mixture, or the task itself."""

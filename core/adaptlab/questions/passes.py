@@ -16,8 +16,8 @@ class TriedRate(Value):
     """One learning rate of a sweep, with means on the validation split.
 
     `accuracy` is the score by which trials are chosen: the task's `metric` if it has another. If
-    that is perplexity, `accuracy` is exact match, and rates are chosen by the lowest `perplexity`.
-    A diverged replicate contributes an accuracy of 0, the largest perplexity and no loss. `falls`
+    that is better where it is lower, as perplexity is, it is `lowest`, and `accuracy` is exact
+    match. A diverged replicate contributes the worst value and no loss. `falls`
     is true if the training loss still fell in the second half of the training.
     """
 
@@ -26,7 +26,7 @@ class TriedRate(Value):
     loss: float | None
     seeds: int
     falls: bool = False
-    perplexity: float | None = None
+    lowest: float | None = None
 
 
 class Pass(Value):

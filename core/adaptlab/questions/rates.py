@@ -89,7 +89,7 @@ def tried_rates(done: list[Pass]) -> tuple[TriedRate, ...]:
 
 
 def _merit(one: TriedRate) -> tuple[float, float]:
-    score = one.accuracy if one.perplexity is None else -one.perplexity
+    score = one.accuracy if one.lowest is None else -one.lowest
     return (score, -one.loss if one.loss is not None else float("-inf"))
 
 
@@ -115,8 +115,8 @@ def _wider(method: MethodState, tried: tuple[TriedRate, ...], best: TriedRate) -
 
 def _stands_out(tried: tuple[TriedRate, ...], best: TriedRate) -> bool:
     others = [one for one in tried if one != best]
-    if (lowest := best.perplexity) is not None:
-        return all(lowest <= LOWER_PERPLEXITY * (one.perplexity or lowest) for one in others)
+    if (lowest := best.lowest) is not None:
+        return all(lowest <= LOWER_PERPLEXITY * (one.lowest or lowest) for one in others)
     if all(best.accuracy >= one.accuracy + MORE_ACCURATE for one in others):
         return True
     if any(one.accuracy != best.accuracy for one in others) or best.loss is None:

@@ -13,6 +13,8 @@ MOST_WORDS = 64
 """The most labels with a word each; every word is scored for every record."""
 MOST_VALUES = 1024
 """The most different values of a field that are counted one by one, and the most classes."""
+MOST_CONFUSED = 32
+"""The most labels whose right and given ones are counted, and macro-F1 with them."""
 MOST_SIGNS = 16_384
 """Characters of all values together above which more than `MOST_WORDS` are not counted."""
 

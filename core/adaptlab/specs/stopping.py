@@ -1,16 +1,16 @@
 """The metric by which replicates stop early."""
 
+from adaptlab.plugins.metric import Metric, metric_named
 from adaptlab.plugins.task import Task
 from adaptlab.specs.spec import ResolvedTraining
-from adaptlab.text.metrics import OtherMetric, is_share
 
 
-def stopping_metric(training: ResolvedTraining, task: Task) -> OtherMetric | None:
+def stopping_metric(training: ResolvedTraining, task: Task) -> Metric | None:
     """Return the metric that early stopping follows, if not the loss.
 
     A perplexity is in the order of the loss, so only a share is measured for this.
     """
-    metric = task.other_metric()
-    if training.early_stopping is None or metric is None or not is_share(metric):
+    metric = metric_named(task.other_metric())
+    if training.early_stopping is None or metric is None or not metric.is_share:
         return None
     return metric

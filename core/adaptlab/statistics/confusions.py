@@ -1,41 +1,11 @@
-"""Macro-F1 from the counts of given labels by right label."""
+"""Means over seeds, of figures and of counts of labels."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from adaptlab.plugins.metric import Counts
 from adaptlab.statistics.distributions import student_quantile
-
-Counts = Sequence[Sequence[float]]
-"""Items by right label, then by given label."""
-
-
-def f1_scores(counts: Counts) -> tuple[float | None, ...]:
-    """Return the F1 score of every label, 2·hits / (right + given).
-
-    It is the harmonic mean of precision and recall. It is 0 for a label that is right or given but
-    never both, and None for one that is neither, for which it is not defined.
-    """
-    right = [math.fsum(row) for row in counts]
-    given = [math.fsum(column) for column in zip(*counts, strict=True)]
-    return tuple(
-        2 * row[place] / (right[place] + given[place]) if right[place] + given[place] else None
-        for place, row in enumerate(counts)
-    )
-
-
-def macro_f1(counts: Counts) -> float:
-    """Return the mean F1 score of all labels that are right or given.
-
-    Every label has the same weight, however many items it has. A label that no item has and no
-    answer gives is left out, as by `f1_score(average="macro")` of scikit-learn.
-
-    Raises `ValueError` if there are no items.
-    """
-    scores = [score for score in f1_scores(counts) if score is not None]
-    if not scores:
-        raise ValueError("There are no items, so no F1 score is defined. Count at least one.")
-    return math.fsum(scores) / len(scores)
 
 
 def mean_counts(several: Sequence[Counts]) -> tuple[tuple[float, ...], ...]:

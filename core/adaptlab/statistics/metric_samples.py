@@ -1,20 +1,17 @@
-"""Samples of a task's metric other than accuracy, from one value per seed.
+"""Samples of a task's metric other than accuracy.
 
-Values by item are not stored for these metrics, so what items add is bounded by each method's own
-variance, as if two methods had no hard items in common: differences are shown later than with the
-values, not more often falsely.
+They are made of statistics by item. Metrics need not be means over items: macro-F1 is not, nor is
+perplexity. Jackknife pseudo-values make them so (Tukey 1958; Efron and Stein 1981). That of item i
+of N is N · value - (N - 1) · value without i, and the same holds of G groups of items.
 """
 
-import math
-import statistics
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from adaptlab.measurements.results import Evaluation
-from adaptlab.statistics.confusions import Counts, f1_scores
-from adaptlab.statistics.samples import Sample
+from adaptlab.measurements.item_statistics import from_text, unpacked
+from adaptlab.plugins.metric import METRICS, Metric
+from adaptlab.statistics.samples import Sample, residual_of
 from adaptlab.statistics.scores import Scores
-from adaptlab.text.metrics import LARGEST_PERPLEXITY, LOWER_IS_BETTER, OtherMetric, is_share
+from adaptlab.statistics.spread import spread
 
 if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
     import numpy as np
@@ -22,72 +19,56 @@ if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs save
 
 
 def metric_sample(scores: Scores) -> Sample:
-    """Return the sample of a row's metric; raises `ValueError` if it has none.
+    """Return the sample of a row's metric.
 
-    Shares stay as they are. A perplexity becomes minus its logarithm: more is better, and a
-    difference is in nats per token.
+    It is on the scale of tests, where more is better. A seed without a score has the worst value.
+    Of results of earlier versions, without statistics by item, the sample is about the measured
+    items. Raises `ValueError` without a metric.
     """
     import numpy as np
 
     if scores.metric is None:
         raise ValueError(f"{scores.label} has no metric beside its accuracy.")
-    values = [on_scale(scores.metric, value) for value in scores.measured]
-    worst = 0.0 if is_share(scores.metric) else on_scale(scores.metric, LARGEST_PERPLEXITY)
-    values += [worst] * len(scores.unscored)
+    metric = METRICS.get(scores.metric)
+    values = np.array((*scores.measured, *(metric.worst for _ in scores.unscored)))
+    scaled = metric.scaled(values)
+    if not scores.statistics:
+        return Sample(values=scaled, by_unit=np.empty(0), residual=0.0, items=scores.items)
+    rows = [
+        pseudo_values(
+            metric, unpacked(from_text(one), scores.items, metric.columns), scores.clusters
+        )
+        for one in scores.statistics
+    ]
+    worst = scaled[len(rows) :]
+    by_unit = np.stack((*rows, *(np.full_like(rows[0], value) for value in worst)))
+    residual = residual_of(spread(by_unit))
     return Sample(
-        values=np.asarray(values, dtype=np.float64),
-        by_unit=np.empty(0),
-        residual=0.0,
-        items=scores.items,
-        own_items=statistics.fmean(scores.item_variances) if scores.item_variances else 0.0,
+        values=scaled, by_unit=by_unit.mean(axis=0), residual=residual, items=scores.items
     )
 
 
-def on_scale(metric: OtherMetric, value: float) -> float:
-    """Return a value on the scale on which differences are tested."""
-    scaled = value if is_share(metric) else math.log(value)
-    return -scaled if metric in LOWER_IS_BETTER else scaled
+def pseudo_values(
+    metric: Metric, statistics: "NDArray[np.float64]", clusters: tuple[int, ...] = ()
+) -> "NDArray[np.float64]":
+    """Return the jackknife pseudo-values of items, or of their groups.
 
+    They are on the scale of tests.
 
-def variance_by_items(metric: OtherMetric, evaluation: Evaluation) -> float | None:
-    """Return the variance of one seed's metric by the choice of items.
-
-    Of macro-F1 it is the jackknife's over its counts; of token F1, a mean of values between 0 and
-    1, the largest possible one, m (1 - m) / N, for N effective items (Bhatia and Davis 2000). It is
-    None if it is not known: of perplexity without the losses of single items, and of macro-F1 over
-    groups.
-    """
-    if metric == "token_f1" and evaluation.token_f1 is not None:
-        mean = evaluation.token_f1
-        return mean * (1 - mean) / (evaluation.effective_items or evaluation.total)
-    if metric == "macro_f1" and evaluation.confusion is not None and not evaluation.clusters:
-        return jackknife_variance(evaluation.confusion.counts)
-    return None
-
-
-def jackknife_variance(counts: Counts) -> float:
-    """Return the jackknife variance of macro-F1 (Efron and Stein 1981).
-
-    Items with the same right and given label have the same pseudo-value, so it takes one
-    evaluation per cell of `counts`.
+    Args:
+        metric: the metric.
+        statistics: those of one seed, [item, column].
+        clusters: the number of each item's group, from 0; empty if items are independent.
     """
     import numpy as np
 
-    table = np.asarray(counts, dtype=np.float64)
-    items = float(table.sum())
-    if items < 2:
-        return 1.0
-    filled = [(int(i), int(j)) for i, j in np.argwhere(table > 0)]
-    values = np.array([_without(table, *cell) for cell in filled])
-    weights = np.array([table[cell] for cell in filled])
-    mean = float(values @ weights) / items
-    return (items - 1) / items * float(((values - mean) ** 2) @ weights)
-
-
-def _without(table: "NDArray[np.float64]", right: int, given: int) -> float:
-    """Return macro-F1 without one item of a cell."""
-    less = table.copy()
-    less[right, given] -= 1
-    counts: Sequence[Sequence[float]] = less.tolist()
-    scores = [score for score in f1_scores(counts) if score is not None]
-    return math.fsum(scores) / len(scores) if scores else 0.0
+    parts = metric.summed(statistics)
+    if clusters:
+        number = np.asarray(clusters)
+        columns = [np.bincount(number, weights=column) for column in parts.T]
+        parts = np.stack(columns, axis=1).astype(np.float64)
+    total, units = parts.sum(axis=0), len(parts)
+    whole = metric.scaled(metric.of_sums(total))
+    if units == 1:
+        return np.array([float(whole)])
+    return units * whole - (units - 1) * metric.scaled(metric.without(total, parts))

@@ -21,18 +21,16 @@ class Sample:
     Attributes:
         values: the score of every trained seed, the worst for one without a score, [seed].
         by_unit: mean over seeds by unit, [unit]. A unit is an item or a cluster of items;
-            the mean over units is the mean score.
+            the mean over units is the mean score. It is empty for a metric whose statistics by
+            item are not kept.
         residual: variance of a unit in one seed that neither the seed nor the unit explains.
         items: the number of items.
-        own_items: variance of the mean by the choice of items, for a metric whose values by item
-            are not kept; `by_unit` is then empty.
     """
 
     values: "NDArray[np.float64]"
     by_unit: "NDArray[np.float64]"
     residual: float
     items: int
-    own_items: float = 0.0
 
     @property
     def seeds(self) -> int:
@@ -62,6 +60,14 @@ class Sample:
         return float(self.values.var(ddof=1)) / self.seeds if self.seeds > 1 else 0.0
 
     @cached_property
+    def of_items(self) -> float:
+        """The variance that items add to the mean, 0 without values by item."""
+        if self.by_unit.size < 2:
+            return 0.0
+        alone = self.residual / max(1, self.seeds)
+        return max(0.0, float(self.by_unit.var(ddof=1)) - alone) / self.by_unit.size
+
+    @cached_property
     def noise(self) -> float:
         """The standard deviation of a seed's score by its own items alone."""
         return math.sqrt(self.residual / self.units)
@@ -72,10 +78,10 @@ def sample_of(scores: Scores, counting: Counting = counts) -> Sample:
     counted = counting(scores, scores.trained)
     if not scores.clusters:
         by_item = counted.by_item / len(scores.trained)
-        return Sample(counted.accuracies, by_item, _residual(counted.spread), scores.items)
+        return Sample(counted.accuracies, by_item, residual_of(counted.spread), scores.items)
     units = clustered(counted.bits, scores.clusters)
     by_unit = units.mean(axis=0)
-    return Sample(counted.accuracies, by_unit, _residual(spread(units)), scores.items)
+    return Sample(counted.accuracies, by_unit, residual_of(spread(units)), scores.items)
 
 
 def clustered(
@@ -118,10 +124,10 @@ def item_variance(first: Sample, second: Sample) -> float:
     It is what items have in common for all seeds of a method: the variance of the units' mean
     differences, less the part of it that single seeds explain, divided by the units. Some items are
     added, because few items that tell the methods apart make its estimate too small. Without values
-    by item, the variances of both methods are added, as if they had no hard items in common.
+    by item it is 0: what is found then is about the measured items.
     """
-    if not first.by_unit.size:
-        return first.own_items + second.own_items
+    if not (first.by_unit.size and second.by_unit.size):
+        return 0.0
     unseen = (UNSEEN_ITEMS / first.items) ** 2
     if first.units < 2:
         return 1.0
@@ -130,5 +136,6 @@ def item_variance(first: Sample, second: Sample) -> float:
     return max(0.0, float(by_unit.var(ddof=1)) - alone) / first.units + unseen
 
 
-def _residual(of: Spread) -> float:
+def residual_of(of: Spread) -> float:
+    """Return the variance of a unit in one seed that neither explains."""
     return of.rest * of.seeds * of.items

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from adaptlab.measurements.results import Evaluation
-from adaptlab.statistics.confusions import macro_f1
-from adaptlab.text.metrics import OtherMetric, limited_perplexity
+from adaptlab.plugins.metric import metric_named
 from adaptlab.values import Value
 
 if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
@@ -29,7 +28,8 @@ class Scores(Value):
     base model that each seed starts from, if it is recorded: seeds on one base are not independent.
     `majority` is the accuracy of always giving the items' most common label, None unless the task
     chooses among labels. `measured` has the task's other `metric` of every seed, if there is one,
-    and `item_variances` what the choice of items adds to each, if known. `unscored` are seeds that
+    and `statistics` those of its items, as in `results.Measure`, if all seeds have them.
+    `unscored` are seeds that
     were trained and have no score, because they diverged or crashed: they count as failing, with
     nothing right. `clusters` numbers the group of each item from 0, if the data have groups. Rows
     with the same `function` compute the same, and count as one method. A reference
@@ -45,9 +45,9 @@ class Scores(Value):
     outcomes: tuple[str, ...]
     bases: tuple[int, ...] = ()
     majority: Annotated[float, Field(gt=0, le=1)] | None = None
-    metric: OtherMetric | None = None
+    metric: str | None = None
     measured: tuple[float, ...] = ()
-    item_variances: tuple[float, ...] = ()
+    statistics: tuple[str, ...] = ()
     unscored: tuple[int, ...] = ()
     clusters: tuple[int, ...] = ()
     function: str | None = None
@@ -125,8 +125,7 @@ def scores_of(
     parameters: int | None = None,
     trials: int | None = None,
     bases: Mapping[int, int] | None = None,
-    metric: OtherMetric | None = None,
-    item_variances: Sequence[float] = (),
+    metric: str | None = None,
     unscored: Sequence[int] = (),
     function: str | None = None,
     is_reference: bool = False,
@@ -147,6 +146,8 @@ def scores_of(
     measured = tuple(value for value in values if value is not None)
     if len(measured) < len(ordered):
         metric, measured = None, ()
+    texts = [one.statistics_of(metric) for one in ordered]
+    statistics = tuple(text for text in texts if text is not None)
     return Scores(
         method=method,
         budget=budget,
@@ -159,7 +160,7 @@ def scores_of(
         majority=next((one.majority for one in ordered if one.majority is not None), None),
         metric=metric,
         measured=measured,
-        item_variances=tuple(item_variances),
+        statistics=statistics if len(statistics) == len(ordered) else (),
         unscored=tuple(unscored),
         clusters=next((one.clusters for one in ordered if one.clusters), ()),
         function=function,
@@ -167,19 +168,18 @@ def scores_of(
     )
 
 
-def measured_metric(metric: OtherMetric, evaluation: Evaluation) -> float | None:
+def measured_metric(name: str, evaluation: Evaluation) -> float | None:
     """Return a task's other metric on the items of an evaluation.
 
     None if it was not measured, as by earlier versions.
     """
-    match metric:
-        case "token_f1":
-            return evaluation.token_f1
-        case "perplexity":
-            return limited_perplexity(evaluation.loss)
-        case "macro_f1":
-            counts = evaluation.confusion
-            return None if counts is None else macro_f1(counts.counts)
+    for measure in evaluation.measures:
+        if measure.metric == name:
+            return measure.value
+    if (metric := metric_named(name)) is None:
+        return None
+    counts = evaluation.confusion and evaluation.confusion.counts
+    return metric.of_earlier(evaluation.task, counts, evaluation.loss)
 
 
 def guessing_accuracy(chance: float, majorities: Iterable[float | None]) -> float:

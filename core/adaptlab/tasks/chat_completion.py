@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from adaptlab.errors import Problem
+from adaptlab.plugins.metric import AnswerMetric
 from adaptlab.plugins.task import TASKS
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.records.conversations import conversation_in
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.records.record import FieldName, Record
-from adaptlab.text.metrics import OtherMetric
 from adaptlab.text.template import Piece, Template
 from adaptlab.text.tokeniser import BYTES_VOCABULARY
 from adaptlab.values import Value
@@ -44,9 +44,9 @@ class ChatCompletion(TextTask):
 
     name: Literal["chat_completion"] = "chat_completion"
     messages: ConversationField
-    metric: Literal["exact_match", "token_f1", "perplexity"] = "exact_match"
+    metric: AnswerMetric = "exact_match"
 
-    def other_metric(self) -> OtherMetric | None:
+    def other_metric(self) -> str | None:
         return None if self.metric == "exact_match" else self.metric
 
     def template(self) -> Template:

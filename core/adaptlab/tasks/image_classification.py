@@ -10,13 +10,13 @@ from adaptlab.errors import BadDataset, Problem
 from adaptlab.figures import counted
 from adaptlab.plugins.image_task import ImageTask
 from adaptlab.plugins.images import ImageSize, shade
-from adaptlab.plugins.labels import problem_of_macro_f1, problems_of_labels
+from adaptlab.plugins.labels import problem_of_metric, problems_of_labels
+from adaptlab.plugins.metric import LabelMetric
 from adaptlab.plugins.records_task import RecordsTask, names_field, problems_of_splits
 from adaptlab.plugins.task import TASKS
 from adaptlab.records.facts import MOST_VALUES, RecordsFacts
 from adaptlab.records.pictures import MOST_SIDE, NotAPicture, picture_size, png_of
 from adaptlab.records.record import FieldName, Record
-from adaptlab.text.metrics import OtherMetric
 from adaptlab.text.splitting import SplitRule, SplitsByValue, unknown_field
 from adaptlab.values import Value
 
@@ -73,9 +73,9 @@ class ImageClassification(RecordsTask, ImageTask):
     label: ImageLabel = ImageLabel()
     pixels: Pixels | None = None
     splits: SplitRule = SplitsByValue()
-    metric: Literal["accuracy", "macro_f1"] = "accuracy"
+    metric: LabelMetric = "accuracy"
 
-    def other_metric(self) -> OtherMetric | None:
+    def other_metric(self) -> str | None:
         return None if self.metric == "accuracy" else self.metric
 
     def split_rule(self) -> SplitRule:
@@ -164,8 +164,7 @@ class ImageClassification(RecordsTask, ImageTask):
             yield from problems_of_labels(
                 facts, self.label.field, self.label.classes, noun="class", place="classes"
             )
-            if self.metric == "macro_f1":
-                yield from problem_of_macro_f1(len(labels.values or ()))
+            yield from problem_of_metric(self.other_metric(), len(labels.values or ()))
         if facts.field(self.image_field) is not None or names_field(self.splits):
             yield from problems_of_splits(self.split_rule(), self.cluster, facts)
 

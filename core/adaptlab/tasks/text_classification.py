@@ -8,12 +8,12 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from adaptlab.errors import Problem
-from adaptlab.plugins.labels import problem_of_macro_f1, problems_of_labels
+from adaptlab.plugins.labels import problem_of_metric, problems_of_labels
+from adaptlab.plugins.metric import LabelMetric
 from adaptlab.plugins.task import TASKS
 from adaptlab.plugins.text_task import PromptedTask
 from adaptlab.records.facts import MOST_VALUES, MOST_WORDS, RecordsFacts
 from adaptlab.records.record import FieldName, Record
-from adaptlab.text.metrics import OtherMetric
 from adaptlab.text.template import LONGEST_WORD, BadTemplate, Template, parsed
 from adaptlab.validation import escaped
 from adaptlab.values import Value
@@ -81,9 +81,9 @@ class TextClassification(PromptedTask):
     score: Literal["label_words", "head"] = "label_words"
     after: Annotated[str, Field(max_length=LONGEST_WORD)] = ""
     calibration: Literal["none", "empty_input"] = "none"
-    metric: Literal["accuracy", "macro_f1"] = "accuracy"
+    metric: LabelMetric = "accuracy"
 
-    def other_metric(self) -> OtherMetric | None:
+    def other_metric(self) -> str | None:
         return None if self.metric == "accuracy" else self.metric
 
     def answer_text(self, record: Record) -> str:
@@ -142,9 +142,8 @@ class TextClassification(PromptedTask):
             otherwise=", or the task text_completion" if by_head else ", or set `score` to head",
             most=MOST_VALUES if by_head else MOST_WORDS,
         )
-        if self.metric == "macro_f1":
-            field = facts.field(self.label.field)
-            yield from problem_of_macro_f1(len((field and field.values) or ()))
+        field = facts.field(self.label.field)
+        yield from problem_of_metric(self.other_metric(), len((field and field.values) or ()))
 
     def found_in(self, facts: RecordsFacts) -> "TextClassification":
         """Return the task with the dataset's labels as classes of a head."""

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from adaptlab.errors import Problem
+from adaptlab.plugins.metric import AnswerMetric
 from adaptlab.plugins.task import TASKS
 from adaptlab.plugins.text_task import PromptedTask
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.records.record import FieldName, Record
-from adaptlab.text.metrics import OtherMetric
 from adaptlab.text.tokeniser import BYTES_VOCABULARY
 from adaptlab.values import Value
 
@@ -45,9 +45,9 @@ class TextCompletion(PromptedTask):
 
     name: Literal["text_completion"] = "text_completion"
     answer: AnswerField
-    metric: Literal["exact_match", "token_f1", "perplexity"] = "exact_match"
+    metric: AnswerMetric = "exact_match"
 
-    def other_metric(self) -> OtherMetric | None:
+    def other_metric(self) -> str | None:
         return None if self.metric == "exact_match" else self.metric
 
     def answer_text(self, record: Record) -> str:

@@ -5,9 +5,14 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from adaptlab.records.facts import MOST_WORDS, ConversationFacts, FieldFacts, RecordsFacts
+from adaptlab.records.facts import (
+    MOST_CONFUSED,
+    MOST_WORDS,
+    ConversationFacts,
+    FieldFacts,
+    RecordsFacts,
+)
 from adaptlab.records.label_values import is_missing
-from adaptlab.text.metrics import MOST_CONFUSED, OtherMetric
 from adaptlab.text.splitting import NAMES_OF_SPLITS
 from adaptlab.text.template import LONGEST_WORD, literal
 from adaptlab.values import Value
@@ -36,6 +41,7 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
     "text1": ("text2",),
 }
 """Usual names of a text that the model reads, and of those that belong to it."""
+Proposed = Literal["macro_f1", "token_f1", "perplexity"]
 UNBALANCED = 2
 """Records of the most common label per record of the rarest, above which macro-F1 is proposed."""
 LONG_ANSWER = 40
@@ -148,7 +154,7 @@ def task_document(
     return task
 
 
-def proposed_metric(facts: RecordsFacts, roles: Roles) -> OtherMetric | None:
+def proposed_metric(facts: RecordsFacts, roles: Roles) -> Proposed | None:
     """Return a metric that fits better than the share of right items, if any.
 
     That is macro-F1 if labels are unbalanced, token F1 if answers are long, and perplexity if they

@@ -26,14 +26,13 @@ from adaptlab.comparisons.table_comparison import (
 )
 from adaptlab.measurements.results import Evaluation
 from adaptlab.plugins.method import Passes, methods_without_base
+from adaptlab.plugins.metric import METRICS
 from adaptlab.specs.resolve import model_shape
 from adaptlab.specs.resolved import ResolvedAdapt, UnreadSpec
 from adaptlab.statistics import Scores, floor_of, scores_of
 from adaptlab.statistics.confusions import mean_over_seeds
-from adaptlab.statistics.metric_samples import variance_by_items
 from adaptlab.statistics.scores import measured_metric
 from adaptlab.studies.study_plan import Role
-from adaptlab.text.metrics import METRIC_LIMITS, OtherMetric
 from adaptlab_services.results.scored_jobs import ScoredJob
 
 LONGEST_ERROR = 200
@@ -126,7 +125,6 @@ class Row:
             trials=self.trials,
             bases=None if self.starts_from_scratch else self._bases(),
             metric=self.metric,
-            item_variances=self._item_variances(),
             unscored=self.unscored(),
             function=self._function(),
             is_reference=self.role == "reference",
@@ -142,13 +140,6 @@ class Row:
         lost = {seed for job in self.jobs for seed in _lost_seeds(job)}
         return tuple(sorted(lost - scored))
 
-    def _item_variances(self) -> tuple[float, ...]:
-        if (name := self.metric) is None:
-            return ()
-        by_seed = sorted(self.evaluations(), key=lambda one: one.seed)
-        known = [variance_by_items(name, one) for one in by_seed]
-        return tuple(one for one in known if one is not None) if None not in known else ()
-
     def _function(self) -> str | None:
         """Return a key that rows share if they train the same function alike."""
         spec = self.jobs[0].resolved
@@ -159,7 +150,7 @@ class Row:
         return f"{self.budget} {function} {training}"
 
     @property
-    def metric(self) -> OtherMetric | None:
+    def metric(self) -> str | None:
         """The task's metric, None if it is the compared score."""
         resolved = self.jobs[0].resolved
         return resolved.task.other_metric() if isinstance(resolved, ResolvedAdapt) else None
@@ -341,7 +332,7 @@ def metric(row: Row) -> MethodMetric | None:
     values = [(seed, value) for seed, value in measured if value is not None]
     if not values:
         return None
-    figures = mean_over_seeds([value for _, value in values], limits=METRIC_LIMITS[name])
+    figures = mean_over_seeds([value for _, value in values], limits=METRICS.get(name).limits)
     return MethodMetric(
         method=row.method,
         label=row.label,

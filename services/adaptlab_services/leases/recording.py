@@ -33,6 +33,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from adaptlab.measurements import results
+from adaptlab.measurements.item_statistics import from_text
 from adaptlab_db.tables import (
     Attempt,
     AttentionMap,
@@ -44,6 +45,7 @@ from adaptlab_db.tables import (
     Job,
     JobEvent,
     Json,
+    Measure,
     Replicate,
     ShownItems,
     Table,
@@ -319,7 +321,7 @@ def _write_evaluations(
         return
     rows: list[Row] = [
         _of_lease(lease)
-        | evaluation.model_dump(exclude={"outcomes", "clusters"})
+        | evaluation.model_dump(exclude={"outcomes", "clusters", "measures"})
         | {
             "task_name": str(evaluation.task["name"]),
             "base_model": evaluation.base_model or "",
@@ -336,15 +338,28 @@ def _write_evaluations(
         Evaluation.task,
         Evaluation.base_model,
     )
+    ids = {row["id"]: last[_key(row)] for row in session.execute(statement).mappings()}
     outcomes: list[Row] = [
         {
-            "evaluation_id": row["id"],
-            "bits": bytes.fromhex(last[_key(row)].outcomes),
-            "clusters": list(last[_key(row)].clusters) or None,
+            "evaluation_id": number,
+            "bits": bytes.fromhex(evaluation.outcomes),
+            "clusters": list(evaluation.clusters) or None,
         }
-        for row in session.execute(statement).mappings().all()
+        for number, evaluation in ids.items()
     ]
     session.execute(_replacing_rows(ItemOutcome, outcomes, ()))
+    measures: list[Row] = [
+        {
+            "evaluation_id": number,
+            "metric": measure.metric,
+            "value": measure.value,
+            "statistics": None if measure.statistics is None else from_text(measure.statistics),
+        }
+        for number, evaluation in ids.items()
+        for measure in evaluation.measures
+    ]
+    if measures:
+        session.execute(_replacing_rows(Measure, measures, ()))
 
 
 def _write_shown(session: Session, lease: Lease, shown: Sequence[results.ItemsShown]) -> None:

@@ -14,13 +14,14 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
 from adaptlab.measurements.results import is_loss
+from adaptlab.plugins.metric import lowest_is_best, metric_named, metrics
 from adaptlab.statistics import seed_limits
-from adaptlab.statistics.confusions import macro_f1, mean_over_seeds
-from adaptlab.text.metrics import LOWER_IS_BETTER, METRIC_LIMITS, limited_perplexity
+from adaptlab.statistics.confusions import mean_over_seeds
 from adaptlab_db.tables import Evaluation, Job, JobMetric, MetricPoint, Replicate
+from adaptlab_services.lifecycle.measures import measures_of, values_of, with_metric
 
 CURVES = ("train_loss", "validation_loss", "validation_accuracy")
-METRICS: Mapping[str, str] = MappingProxyType(
+_OF_EVERY_TASK: Mapping[str, str] = MappingProxyType(
     {
         "accuracy": "exact match on the test items of the job's own task",
         "base_accuracy": "likewise for the base model alone, for adaptations",
@@ -28,29 +29,40 @@ METRICS: Mapping[str, str] = MappingProxyType(
         "transfer_accuracy": "exact match on the job's own task of what was found, on other base "
         "models; their mean, for seeds with a score on all of them",
         "transfer_change": "transfer_accuracy minus the accuracy of those base models alone",
-        "macro_f1": "macro-F1 on these items, for tasks that choose among 2 to 32 labels",
-        "token_f1": "token F1 on these items, for tasks with this metric",
-        "perplexity": "perplexity on these items, for tasks with this metric; lower is better",
         "final_loss": "the final training loss",
         "train_loss": "the last point of the curve of this name",
         "validation_loss": "the last point of the curve of this name",
         "validation_accuracy": "the last point of the curve of this name",
     }
 )
-LOWEST_IS_BEST = frozenset({*LOWER_IS_BETTER, "final_loss", "train_loss", "validation_loss"})
-"""Metrics of which the lowest mean is the best."""
+_LOSSES = ("final_loss", "train_loss", "validation_loss")
 _OF_A_LOSS, _OF_A_CHANGE = (0.0, math.inf), (-1.0, 1.0)
-LIMITS: Mapping[str, tuple[float, float]] = MappingProxyType(
+_LIMITS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
-        **METRIC_LIMITS,
         "accuracy_change": _OF_A_CHANGE,
         "transfer_change": _OF_A_CHANGE,
         "validation_accuracy": (0.0, 1.0),
-        **dict.fromkeys(("final_loss", "train_loss", "validation_loss"), _OF_A_LOSS),
+        **dict.fromkeys(_LOSSES, _OF_A_LOSS),
     }
 )
 """The least and the largest value of metrics that are no shares of items."""
 LEVEL = 0.95
+
+
+def catalogue() -> Mapping[str, str]:
+    """Return what every metric is, by its name."""
+    return {**_OF_EVERY_TASK, **{metric.name: metric.meaning for metric in metrics()}}
+
+
+def is_lowest_best(name: str) -> bool:
+    """Return True if the lowest mean of a metric is the best."""
+    return name in _LOSSES or lowest_is_best(name)
+
+
+def limits_of(name: str) -> tuple[float, float]:
+    """Return the limits of a metric that is no share of items."""
+    metric = metric_named(name)
+    return _LIMITS.get(name, (-math.inf, math.inf)) if metric is None else metric.limits
 
 
 class _Names(NamedTuple):
@@ -127,7 +139,7 @@ def summary(name: str, measured: Sequence[Measured]) -> Summary:
     values = [seed.value for seed in measured]
     mean = math.fsum(values) / len(values)
     sd = statistics.stdev(values) if len(values) > 1 else None
-    low, high = _limits(measured, LIMITS.get(name, (-math.inf, math.inf)))
+    low, high = _limits(measured, limits_of(name))
     return Summary(len(values), mean, sd, low, high, min(values), max(values))
 
 
@@ -211,10 +223,8 @@ def _scores(session: Session, chosen: Chosen) -> Values:
 def _other_metrics(session: Session, chosen: Chosen) -> Values:
     """Yield the adapted model's other metrics on the job's own task."""
     row = Evaluation
-    by_perplexity = row.task["metric"].astext == "perplexity"
-    counts_of = row.confusion["counts"]
     rows = session.execute(
-        select(row.job_id, row.replicate, row.token_f1, counts_of, by_perplexity, row.loss)
+        select(row.id, row.job_id, row.replicate, row.task, row.confusion, row.loss)
         .join(Job, (Job.id == row.job_id) & (Job.attempt == row.attempt))
         .where(
             row.job_id.in_({job_id for job_id, _ in chosen}),
@@ -222,20 +232,17 @@ def _other_metrics(session: Session, chosen: Chosen) -> Values:
             row.attached,
             row.base_model == "",
             row.task == Job.resolved_spec["task"],
-            row.token_f1.is_not(None) | row.confusion.is_not(None) | by_perplexity,
+            row.confusion.is_not(None) | row.task.has_key("metric"),
         )
         .order_by(row.job_id, row.replicate)
-    )
-    for job_id, replicate, measured, counts, is_by_perplexity, loss in rows:
-        if (job_id, replicate) not in chosen:
+    ).all()
+    measures = measures_of(session, with_metric(rows), with_statistics=False)
+    for found in rows:
+        if (found.job_id, found.replicate) not in chosen:
             continue
-        seed = chosen[job_id, replicate].seed
-        if measured is not None:
-            yield job_id, "token_f1", Measured(seed, measured)
-        if counts is not None:
-            yield job_id, "macro_f1", Measured(seed, macro_f1(counts))
-        if is_by_perplexity:
-            yield job_id, "perplexity", Measured(seed, limited_perplexity(loss))
+        seed = chosen[found.job_id, found.replicate].seed
+        for name, value in values_of(found, measures.get(found.id, ())).items():
+            yield found.job_id, name, Measured(seed, value)
 
 
 def _last_points(session: Session, chosen: Chosen) -> Values:

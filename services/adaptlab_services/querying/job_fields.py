@@ -14,7 +14,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from adaptlab_db import tables
 from adaptlab_db.tables import Job, Study, StudyJob
-from adaptlab_services.lifecycle.metric_summaries import METRICS
+from adaptlab_services.lifecycle.metric_summaries import catalogue
 from adaptlab_services.querying.fields import Column, Family, Field, Fields, Joins, Kind
 
 STATISTICS: dict[str, str] = {
@@ -127,16 +127,18 @@ def in_studies(names: Sequence[str]) -> ColumnElement[bool]:
 
 
 def _metrics() -> Family:
+    known = catalogue()
+
     def of(name: str) -> Field | None:
         match = _METRIC.fullmatch(name)
-        if match is None or match[1] not in METRICS or match[2] not in STATISTICS:
+        if match is None or match[1] not in known or match[2] not in STATISTICS:
             return None
         metric, statistic = match[1], match[2]
 
         def column(joins: Joins) -> Column:
             return getattr(joins.metric(metric), statistic)
 
-        means = f"{METRICS[metric]}: {STATISTICS[statistic]}"
+        means = f"{known[metric]}: {STATISTICS[statistic]}"
         indexed = statistic == "mean"
         kind: Kind = "integer" if statistic == "n" else "number"
         return Field(name, kind, means, column, is_indexed=indexed)
@@ -144,11 +146,11 @@ def _metrics() -> Family:
     return Family(
         prefix="metrics.",
         pattern="metrics.<name>.<statistic>",
-        means=f"metric of a succeeded job over its seeds; names: {', '.join(METRICS)}; "
+        means=f"metric of a succeeded job over its seeds; names: {', '.join(known)}; "
         f"statistics: {', '.join(STATISTICS)}",
         of=of,
         known=tuple(
-            f"metrics.{metric}.{statistic}" for metric in METRICS for statistic in STATISTICS
+            f"metrics.{metric}.{statistic}" for metric in known for statistic in STATISTICS
         ),
         kind="number",
         is_indexed=True,

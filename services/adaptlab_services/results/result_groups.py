@@ -11,10 +11,10 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.measurements.results import LARGEST_LOSS
 from adaptlab_answers.queries import Cell, ColumnView, ResultRows
 from adaptlab_services.lifecycle.metric_summaries import (
-    LOWEST_IS_BEST,
-    METRICS,
     Measured,
     Summary,
+    catalogue,
+    is_lowest_best,
     summary,
 )
 from adaptlab_services.querying.conditions import condition
@@ -51,8 +51,8 @@ def groups(
         InvalidSpec: a parameter is invalid, or there are more than `MOST_GROUPS` groups.
     """
     listing = LISTINGS["results"]
-    if metric not in METRICS:
-        raise _refused("metric", f"There is no metric {metric[:64]!r}.", tuple(METRICS))
+    if metric not in catalogue():
+        raise _refused("metric", f"There is no metric {metric[:64]!r}.", tuple(catalogue()))
     fields = _groupings(group_by)
     joins = Joins(session)
     holds = condition(question.filter_text, listing.fields, joins)
@@ -68,7 +68,7 @@ def groups(
     )
     picked = picked if holds is None else picked.where(holds)
     merged = _merged(session, picked, len(fields), metric)
-    highest_first = metric not in LOWEST_IS_BEST
+    highest_first = not is_lowest_best(metric)
     in_order = sorted(merged, key=lambda group: group[2].mean, reverse=highest_first)
     names = [field.name for field in fields]
     return ResultRows(

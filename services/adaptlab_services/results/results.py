@@ -1,16 +1,14 @@
 """Curves, replicates, attempts and scores of a job's latest attempt."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
-from adaptlab.figures import perplexity
-from adaptlab.measurements.results import Confusion, ReplicateResult, Usage
+from adaptlab.measurements.results import Confusion, Measure, ReplicateResult, Usage
 from adaptlab.measurements.theory_report import Check
-from adaptlab.statistics.confusions import macro_f1
 from adaptlab_answers.results import (
     Attempts,
     AttemptView,
@@ -36,6 +34,7 @@ from adaptlab_db.tables import (
     Worker,
 )
 from adaptlab_services.errors import NotFound
+from adaptlab_services.lifecycle.measures import measures_of, values_of, with_metric
 
 LARGEST_CURVE = 10_000
 
@@ -159,18 +158,23 @@ def evaluations(session: Session, job_id: UUID, attached: bool | None = None) ->
     conditions = [Evaluation.job_id == job_id, Evaluation.attempt == attempt]
     if attached is not None:
         conditions.append(Evaluation.attached.is_(attached))
-    rows = session.execute(
-        select(Evaluation)
-        .where(*conditions)
-        .order_by(
-            Evaluation.base_model,
-            Evaluation.task_name,
-            Evaluation.attached.desc(),
-            Evaluation.id,
+    rows = (
+        session.execute(
+            select(Evaluation)
+            .where(*conditions)
+            .order_by(
+                Evaluation.base_model,
+                Evaluation.task_name,
+                Evaluation.attached.desc(),
+                Evaluation.id,
+            )
         )
-    ).scalars()
+        .scalars()
+        .all()
+    )
+    measures = measures_of(session, with_metric(rows), with_statistics=False)
     return Evaluations(
-        data=tuple(_evaluation(row) for row in rows),
+        data=tuple(_evaluation(row, measures.get(row.id, ())) for row in rows),
         attempt=attempt,
         not_carried=_not_carried(session, job_id, attempt),
     )
@@ -236,7 +240,7 @@ def _curve(key: tuple[str, int, int], points: list[tuple[int, float | None]]) ->
     )
 
 
-def _evaluation(row: Evaluation) -> EvaluationView:
+def _evaluation(row: Evaluation, measures: Sequence[Measure]) -> EvaluationView:
     confusion = None if row.confusion is None else Confusion.model_validate(row.confusion)
     return EvaluationView(
         id=row.id,
@@ -248,11 +252,9 @@ def _evaluation(row: Evaluation) -> EvaluationView:
         correct=row.correct,
         total=row.total,
         accuracy=row.correct / row.total,
-        macro_f1=None if confusion is None else macro_f1(confusion.counts),
         confusion=confusion,
         loss=row.loss,
-        perplexity=perplexity(row.loss),
-        token_f1=row.token_f1,
+        measures=values_of(row, measures),
         effective_items=row.effective_items,
         base_model=row.base_model or None,
         links=EvaluationLinks(outcomes=f"/v1/jobs/{row.job_id}/evaluations/{row.id}/outcomes"),

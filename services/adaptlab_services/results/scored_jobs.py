@@ -29,6 +29,7 @@ from adaptlab_db.tables import (
     Job,
     Replicate,
 )
+from adaptlab_services.lifecycle.measures import measures_of, with_metric
 
 FIRST_LAYER = 0
 JobRow = Row[*tuple[Any, ...]]  # columns of several types
@@ -213,15 +214,16 @@ def adapted_scores(
     """
     row = tables.Evaluation
     scores = (row.replicate, row.seed, row.task, row.correct, row.total, row.base_model)
-    others = (row.confusion, row.token_f1, row.loss)
+    others = (row.confusion, row.loss)
     rows = session.execute(
-        select(row.job_id, *scores, *others, ItemOutcome.bits, ItemOutcome.clusters)
+        select(row.id, row.job_id, *scores, *others, ItemOutcome.bits, ItemOutcome.clusters)
         .join(Job, (Job.id == row.job_id) & (Job.attempt == row.attempt))
         .join(ItemOutcome, ItemOutcome.evaluation_id == row.id)
         .where(row.job_id.in_(job_ids), row.split == "test", row.attached, *conditions)
         .where((row.base_model != "") if elsewhere else (row.base_model == ""))
         .order_by(row.job_id, row.replicate, row.id)
-    )
+    ).all()
+    measures = measures_of(session, with_metric(rows))
     by_job: dict[UUID, list[Evaluation]] = defaultdict(list)
     for found in rows:
         confusion = found.confusion
@@ -236,7 +238,7 @@ def adapted_scores(
                 outcomes=found.bits.hex(),
                 clusters=tuple(found.clusters or ()),
                 confusion=None if confusion is None else Confusion.model_validate(confusion),
-                token_f1=found.token_f1,
+                measures=measures.get(found.id, ()),
                 loss=found.loss,
                 base_model=found.base_model or None,
             )

@@ -10,6 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from adaptlab.measurements.results import Evaluation, ReplicateResult
+from adaptlab.plugins.metric import Metric, metric_named
 from adaptlab.questions.lengths import length_of
 from adaptlab.questions.passes import (
     MethodState,
@@ -25,7 +26,6 @@ from adaptlab.specs.resolved import UnreadSpec
 from adaptlab.statistics.scores import Scores, scores_of
 from adaptlab.studies.study import QuestionSpec
 from adaptlab.studies.study_plan import Cell, PlannedJob, StudyPlan
-from adaptlab.text.metrics import LARGEST_PERPLEXITY
 from adaptlab_db.tables import StudyPass
 from adaptlab_services.results.scored_jobs import ScoredJob, scored_jobs
 
@@ -173,30 +173,32 @@ def _pass(row: StudyPass, results: Mapping[UUID, ScoredJob], state: PassState) -
 
 def _tried(job: ScoredJob) -> tuple[TriedRate, ...]:
     task = None if isinstance(job.resolved, UnreadSpec) else job.resolved.task
-    by_perplexity = task is not None and task.other_metric() == "perplexity"
+    metric = None if task is None else metric_named(task.other_metric())
+    is_lowest = metric is not None and metric.lower_is_better
     by_rate: dict[float, list[ReplicateResult]] = {}
     for replicate in job.replicates:
         by_rate.setdefault(replicate.learning_rate, []).append(replicate)
     return tuple(
         TriedRate(
             learning_rate=rate,
-            accuracy=fmean(_validated(one, by_perplexity=by_perplexity) for one in by_rate[rate]),
+            accuracy=fmean(_validated(one, is_accuracy=is_lowest) for one in by_rate[rate]),
             loss=_mean_loss(by_rate[rate]),
             seeds=len(by_rate[rate]),
             falls=_falls(by_rate[rate], job.half_losses),
-            perplexity=fmean(map(_perplexity, by_rate[rate])) if by_perplexity else None,
+            lowest=_lowest(by_rate[rate], metric) if metric is not None and is_lowest else None,
         )
         for rate in sorted(by_rate)
     )
 
 
-def _validated(one: ReplicateResult, *, by_perplexity: bool) -> float:
-    is_accuracy = by_perplexity or one.validation_metric is None
-    return (one.validation_accuracy if is_accuracy else one.validation_metric) or 0.0
+def _validated(one: ReplicateResult, *, is_accuracy: bool) -> float:
+    metric = None if is_accuracy else one.validation_metric
+    return (one.validation_accuracy if metric is None else metric) or 0.0
 
 
-def _perplexity(one: ReplicateResult) -> float:
-    return LARGEST_PERPLEXITY if one.validation_metric is None else one.validation_metric
+def _lowest(replicates: Iterable[ReplicateResult], metric: Metric) -> float:
+    values = (one.validation_metric for one in replicates)
+    return fmean(metric.worst if value is None else value for value in values)
 
 
 def _mean_loss(replicates: Iterable[ReplicateResult]) -> float | None:

@@ -10,7 +10,6 @@ from pydantic_core import to_json
 from adaptlab.charts import better_first
 from adaptlab.charts.table_charts import compared_methods, ordered_rows
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
-from adaptlab.comparisons.metric_order import METRIC_TITLES, metric_in_sentence
 from adaptlab.comparisons.report import Report, ReportRow
 from adaptlab.comparisons.row_names import method_in_sentence
 from adaptlab.comparisons.scores import ScoreChange, task_labels
@@ -25,9 +24,9 @@ from adaptlab.comparisons.table_comparison import (
     metric_of,
 )
 from adaptlab.comparisons.verdict import Verdict
+from adaptlab.plugins.metric import Metric, metric_named
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
 from adaptlab.statistics import ChosenBest, PairedDifference
-from adaptlab.text.metrics import LOWER_IS_BETTER
 from adaptlab_api.requests.dependencies import Units
 from adaptlab_db.job_states import TERMINAL_STATES
 from adaptlab_services.comparisons.stored_comparison import StoredComparison
@@ -143,9 +142,8 @@ class TableView:
     """One task and base model; `version` changes with its charts.
 
     `to_come` are missing scores that jobs will still produce, and `missing` the others. Skipped
-    cells are shown with the study, not with its tables. `metric` is the title of a metric beside
-    accuracy, and `metric_name` its name in sentences; None if there is none. `lower_is_better` is
-    about that metric.
+    cells are shown with the study, not with its tables. `metric` is the task's metric beside
+    accuracy, if it has one.
     """
 
     number: int
@@ -163,9 +161,7 @@ class TableView:
     forgetting: ForgettingTable | None
     carried: tuple[MethodCarried, ...]
     has_curves: bool
-    metric: str | None
-    metric_name: str | None
-    lower_is_better: bool
+    metric: Metric | None
 
 
 def shown_tables(
@@ -198,7 +194,7 @@ def _table(
     colours: tuple[str, ...],
     with_maps: Collection[UUID],
 ) -> TableView:
-    comparison, metric = table.comparison, metric_of(table)
+    comparison = table.comparison
     ours = [w for w in warnings if (w.base_model, w.task) == (table.base_model, table.task)]
     sweeps = [method.sweep for method in table.methods]
     differences = comparison.differences if comparison else ()
@@ -219,9 +215,7 @@ def _table(
         forgetting=_forgetting(table),
         carried=table.carried,
         has_curves=bool(comparison) and len(comparison.cells) > 1 and bool(comparison.curves),
-        metric=None if metric is None else METRIC_TITLES[metric],
-        metric_name=None if metric is None else metric_in_sentence(metric),
-        lower_is_better=metric in LOWER_IS_BETTER,
+        metric=metric_named(metric_of(table)),
     )
 
 

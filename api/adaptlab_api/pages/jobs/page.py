@@ -9,9 +9,9 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from adaptlab.comparisons.metric_order import METRIC_TITLES, metric_in_sentence
-from adaptlab.measurements.results import VALIDATION_METRICS, ReplicateResult
+from adaptlab.measurements.results import ReplicateResult
 from adaptlab.plugins.adaptation import Adaptation
+from adaptlab.plugins.metric import metric_named
 from adaptlab.specs.halving import rung_steps, stages
 from adaptlab.specs.resolved import UnreadSpec, read_resolved
 from adaptlab.specs.spec import EarlyStopping, ResolvedSpec, ResolvedTraining
@@ -24,8 +24,8 @@ from adaptlab_api.pages.jobs.scores import (
     confusion_tables,
     forgetting_rows,
     loss_rows,
+    measure_rows,
     score_table,
-    token_f1_rows,
 )
 from adaptlab_api.pages.rendering.annotation_form import form_of
 from adaptlab_api.pages.rendering.formats import (
@@ -71,8 +71,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "scores": score_table(evaluations, tried, spec.task),
         "confusions": confusion_tables(evaluations, spec.task),
         "losses": loss_rows(evaluations, spec.task),
-        "by_perplexity": (spec.task or {}).get("metric") == "perplexity",
-        "token_f1": token_f1_rows(evaluations, spec.task),
+        "measures": measure_rows(evaluations, spec.task),
         "forgetting": forgetting_rows(evaluations, spec),
         "carried": carried_rows(scored.data, spec),
         "not_carried": scored.not_carried,
@@ -228,10 +227,10 @@ def _stopping(rule: EarlyStopping, metric: object) -> str:
     """Return the condition for early stopping by a task's metric, in words."""
     better = f" by {significant(rule.min_delta)}" if rule.min_delta else ""
     improved = f"a lower loss{better}"
-    for name in VALIDATION_METRICS:
-        if name == metric:
-            higher = f"a higher {metric_in_sentence(name)}{better}"
-            improved = f"{higher}, or {improved} where that stays"
+    measured = metric_named(metric)
+    if measured is not None and measured.is_share:
+        higher = f"a higher {measured.in_sentence}{better}"
+        improved = f"{higher}, or {improved} where that stays"
     return f"after {rule.patience} validations without {improved}; the best is kept"
 
 
@@ -259,8 +258,8 @@ def _chosen_by(spec: ResolvedSpec, tried: Sequence[ReplicateResult]) -> str | No
     """Return the metric by which trials were chosen; None for accuracy."""
     if all(one.validation_metric is None for one in tried):
         return None
-    name = (spec.task or {}).get("metric")
-    return next((title for metric, title in METRIC_TITLES.items() if metric == name), "Metric")
+    metric = metric_named((spec.task or {}).get("metric"))
+    return "Metric" if metric is None else metric.title
 
 
 def _vary(spec: ResolvedSpec, knob: str) -> bool:

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import fsum, inf
+from functools import partial
+from math import fsum
 
 from adaptlab.comparisons.scores import (
     SHOWN_SPLIT,
@@ -12,12 +13,13 @@ from adaptlab.comparisons.scores import (
     task_labels,
 )
 from adaptlab.measurements.results import Confusion, ReplicateResult
+from adaptlab.metrics.macro_f1 import macro_f1
+from adaptlab.plugins.metric import Metric, metrics
 from adaptlab.plugins.registry import as_json
 from adaptlab.specs.resolved import UnreadSpec, read_resolved, scored_tasks
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.statistics import Interval, guessing_accuracy
-from adaptlab.statistics.confusions import SeedMean, macro_f1, mean_counts, mean_over_seeds
-from adaptlab.text.metrics import METRIC_LIMITS, limited_perplexity
+from adaptlab.statistics.confusions import SeedMean, mean_counts, mean_over_seeds
 from adaptlab_answers.results import EvaluationView
 
 
@@ -65,24 +67,22 @@ class ConfusionTable:
 class LossRow:
     """The mean loss on test items over the seeds, in nats per token.
 
-    `perplexity` is the mean of the seeds' perplexities. `alone` and `perplexity_alone` are those of
-    the base model alone, None if they are not known.
+    `alone` is that of the base model alone, None if it is not known.
     """
 
     task: str
     adapted: float
     alone: float | None
-    perplexity: SeedMean
-    perplexity_alone: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class TokenF1Row:
-    """The token F1 of decoded answers on one task.
+class MeasureRow:
+    """A metric that a task asks for, on its test items.
 
     `alone` is the mean of the base model alone, None if it is not known.
     """
 
+    metric: Metric
     task: str
     adapted: SeedMean
     alone: float | None
@@ -209,36 +209,28 @@ def loss_rows(
 
     Tasks that choose among labels have none.
     """
+    measured = _adapted_and_alone(evaluations, own, lambda view: view.loss)
     return tuple(
-        LossRow(
-            task,
-            fsum(attached) / len(attached),
-            _mean_of(alone),
-            mean_over_seeds(
-                [limited_perplexity(loss) for loss in attached],
-                limits=METRIC_LIMITS["perplexity"],
-            ),
-            _mean_of([limited_perplexity(loss) for loss in alone]),
-        )
-        for task, attached, alone in _adapted_and_alone(evaluations, own, _loss)
-    )
-
-
-def _loss(view: EvaluationView) -> float | None:
-    """Return the loss; infinite if it is lacking and the metric needs it."""
-    is_needed = view.task.get("metric") == "perplexity"
-    return inf if view.loss is None and is_needed else view.loss
-
-
-def token_f1_rows(
-    evaluations: Sequence[EvaluationView], own: Mapping[str, object] | None = None
-) -> tuple[TokenF1Row, ...]:
-    """Return the token F1 of tasks with this metric, that of `own` first."""
-    measured = _adapted_and_alone(evaluations, own, lambda view: view.token_f1)
-    return tuple(
-        TokenF1Row(task, mean_over_seeds(attached), _mean_of(alone))
+        LossRow(task, fsum(attached) / len(attached), _mean_of(alone))
         for task, attached, alone in measured
     )
+
+
+def measure_rows(
+    evaluations: Sequence[EvaluationView], own: Mapping[str, object] | None = None
+) -> tuple[MeasureRow, ...]:
+    """Return the metrics of tasks that ask for one, those of `own` first."""
+    return tuple(
+        MeasureRow(metric, task, mean_over_seeds(attached, limits=metric.limits), _mean_of(alone))
+        for metric in metrics()
+        for task, attached, alone in _adapted_and_alone(
+            evaluations, own, partial(_asked_for, metric.name)
+        )
+    )
+
+
+def _asked_for(name: str, view: EvaluationView) -> float | None:
+    return view.measures.get(name) if view.task.get("metric") == name else None
 
 
 def _adapted_and_alone(

@@ -15,11 +15,11 @@ from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence
 from adaptlab.errors import AdaptlabError, UnknownName
 from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.metric import is_share
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.sizing import LIMITED, BudgetAxis, in_units
 from adaptlab.specs.resolve import family_shape
-from adaptlab.text.metrics import is_share
 from adaptlab_answers.jobs import Progress
 from adaptlab_api.pages.rendering.states import look
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from markupsafe import Markup, escape
 
+from adaptlab.plugins.metric import Metric
+
 GLOSSARY = "glossary.md"
 _TERM = re.compile(r"^\*\*(?P<name>[^*]+)\*\*: (?P<means>.+?)(?=\n\n|\Z)", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
@@ -120,7 +122,13 @@ class Terms:
 
         Raises `KeyError` if the term is not in the glossary.
         """
-        meaning = glossary()[name]
+        return self._button(name, glossary()[name])
+
+    def metric(self, metric: Metric) -> Markup:
+        """Return a button that explains a metric."""
+        return self._button(metric.in_sentence, metric.meaning)
+
+    def _button(self, name: str, meaning: str) -> Markup:
         self.shown[name] += 1
         place = f"term-{name.replace(' ', '-')}-{self.shown[name]}"
         return Markup(

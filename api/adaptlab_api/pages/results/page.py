@@ -10,7 +10,7 @@ from adaptlab.errors import InvalidSpec
 from adaptlab_answers.queries import Cell, ColumnView, ResultRows
 from adaptlab_api.pages.rendering.filter_bar import FilterProblem, fault_of, fields_to_ask
 from adaptlab_api.pages.results.query import OPERATORS, ConditionRow, ResultsQuery
-from adaptlab_services.lifecycle.metric_summaries import METRICS
+from adaptlab_services.lifecycle.metric_summaries import catalogue
 from adaptlab_services.people.access import Access
 from adaptlab_services.results import result_groups, result_queries
 from adaptlab_services.results.result_queries import Question
@@ -41,7 +41,7 @@ def results_page(
         "operators": OPERATORS,
         "fields": fields_to_ask(),
         "groupings": options,
-        "metrics": METRICS,
+        "metrics": catalogue(),
         "metric": query.metric or result_groups.DEFAULT_METRIC,
         "expression": query.expression(),
         "fault": fault,

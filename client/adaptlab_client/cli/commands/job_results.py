@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from adaptlab.text.metrics import is_share
 from adaptlab_client.cli.printing.terminal import (
     Output,
     Share,
@@ -29,8 +28,8 @@ E = TypeVar("E")
 
 EVENTS = ("sequence", "at", "type", "data")
 EVALUATIONS = (
-    "id", "seed", "task", "split", "adaptation", "correct", "total", "accuracy", "macro-F1",
-    "perplexity", "token F1", "other base",
+    "id", "seed", "task", "split", "adaptation", "correct", "total", "accuracy", "loss",
+    "other base",
 )  # fmt: skip
 REPLICATES = (
     "replicate", "seed", "trial", "learning rate", "weight decay", "status", "selected", "steps",
@@ -106,7 +105,11 @@ def evaluations(
     with open_client(context) as client:
         scores = client.jobs.evaluations(job, attached=attached)
     if output in (Output.TABLE, Output.CSV):
-        print_rows(EVALUATIONS, _evaluation_rows(scores), output)
+        from adaptlab.plugins.metric import METRICS
+
+        measured = tuple(dict.fromkeys(name for one in scores for name in one.measures))
+        titles = (METRICS.get(name).in_sentence for name in measured)
+        print_rows((*EVALUATIONS, *titles), _evaluation_rows(scores, measured), output)
     else:
         print_values(scores, output)
 
@@ -135,7 +138,7 @@ def replicates(
     with open_client(context) as client:
         results = client.jobs.replicates(job)
         task = client.jobs.get(job).resolved_spec.task or {}
-    row_of = partial(_replicate, metric_is_share=is_share(task.get("metric")))
+    row_of = partial(_replicate, name=str(task.get("metric")))
     print_list(results, REPLICATES, row_of, output, "replicate")
 
 
@@ -188,27 +191,32 @@ def _curve(curve: "Curve") -> list[object]:
     return [curve.name, curve.replicate, points, *row, min(values, default=None)]
 
 
-def _evaluation_rows(evaluations: Sequence["EvaluationView"]) -> list[list[object]]:
+def _evaluation_rows(
+    evaluations: Sequence["EvaluationView"], measured: Sequence[str]
+) -> list[list[object]]:
     from adaptlab.comparisons.scores import task_labels
 
     return [
         [
             *(e.id, e.seed, label, e.split, "attached" if e.attached else "detached"),
             *(e.correct, e.total, Share(e.accuracy)),
-            None if e.macro_f1 is None else Share(e.macro_f1),
-            e.perplexity,
-            None if e.token_f1 is None else Share(e.token_f1),
+            e.loss,
             e.base_model,
+            *(_measure(name, e.measures.get(name)) for name in measured),
         ]
         for label, e in zip(task_labels([e.task for e in evaluations]), evaluations, strict=True)
     ]
 
 
-def _replicate(row: "ReplicateResult", *, metric_is_share: bool) -> list[object]:
+def _measure(name: str, value: float | None) -> object:
+    from adaptlab.plugins.metric import is_share
+
+    return Share(value) if value is not None and is_share(name) else value
+
+
+def _replicate(row: "ReplicateResult", *, name: str) -> list[object]:
     accuracy = None if row.validation_accuracy is None else Share(row.validation_accuracy)
-    metric = row.validation_metric
-    if metric is not None and metric_is_share:
-        metric = Share(metric)
+    metric = _measure(name, row.validation_metric)
     return [
         row.replicate, row.seed, row.trial, row.learning_rate, row.weight_decay, row.status,
         row.selected, row.steps, row.final_loss, accuracy, metric,

@@ -1,14 +1,44 @@
-"""Token F1 of a given and a right answer, as texts.
+"""Token F1: the overlap of the words of given and right answers.
 
 Source: Rajpurkar et al. (EMNLP 2016), section 6.1. Unlike there, English articles stay, because
 answers can be in any language.
 """
 
-import math
 import string
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from adaptlab.plugins.metric import Metric, Needs, registered
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@registered
+class TokenF1(Metric):
+    """The mean token F1 of decoded answers, each an item's statistic."""
+
+    name: ClassVar[str] = "token_f1"
+    title: ClassVar[str] = "Token F1"
+    meaning: ClassVar[str] = (
+        "the overlap of the words of given and right answers, for tasks with this metric"
+    )
+    needs: ClassVar[Needs] = "answers"
+    columns: ClassVar[int] = 1
+
+    def of_answer(self, given: str, right: str) -> tuple[float, ...]:
+        return (token_f1(answer_words(given), answer_words(right)),)
+
+    def summed(self, statistics: "NDArray[np.float64]") -> "NDArray[np.float64]":
+        import numpy as np
+
+        return np.concatenate((statistics, np.ones_like(statistics)), axis=1)
+
+    def of_sums(self, sums: "NDArray[np.float64]") -> "NDArray[np.float64]":
+        return sums[..., 0] / sums[..., 1]
 
 
 def answer_words(text: str) -> list[str]:
@@ -32,11 +62,6 @@ def token_f1(given: Sequence[str], right: Sequence[str]) -> float:
         return 1.0
     shared = (Counter(given) & Counter(right)).total()
     return 2 * shared / (len(given) + len(right))
-
-
-def mean_token_f1(scores: Sequence[float]) -> float:
-    """Return the mean of the scores of items, of which there is at least one."""
-    return math.fsum(scores) / len(scores)
 
 
 def _is_punctuation(sign: str) -> bool:

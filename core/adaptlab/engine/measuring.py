@@ -1,0 +1,103 @@
+"""Statistics by item of a task's metric beside the share of right items."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from adaptlab.engine.answering import decoded
+from adaptlab.engine.evaluate import Judged, scored_parts
+from adaptlab.engine.item_texts import ItemTexts, expected_tokens, item_texts, without_end
+from adaptlab.engine.items import Items
+from adaptlab.engine.model import Model
+from adaptlab.measurements.results import LARGEST_LOSS, Split
+from adaptlab.plugins.metric import Metric
+from adaptlab.plugins.task import Task
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def statistics_of(
+    model: Model, task: Task, split: Split, metric: Metric, found: Judged, *, attached: bool = True
+) -> "NDArray[np.float64]":
+    """Return the statistics of judged items, [replicate, item, column].
+
+    `found` has losses if the metric needs likelihoods. Without `attached`, the base model answered
+    alone.
+    """
+    match metric.needs:
+        case "labels":
+            assert found.given is not None
+            assert found.expected is not None
+            given = found.given.cpu()
+            pairs = torch.stack((found.expected.cpu().expand_as(given), given), -1)
+            return pairs.double().numpy()
+        case "likelihood":
+            return _likelihoods(found)
+        case "answers":
+            return _of_answers(model, task, split, metric, found.right, attached=attached)
+
+
+def _likelihoods(found: Judged) -> "NDArray[np.float64]":
+    """Return losses, finite ones, and counted tokens."""
+    assert found.losses is not None
+    assert found.counted is not None
+    most = found.counted * math.log(LARGEST_LOSS)
+    losses = torch.where(found.losses < most, found.losses, most)
+    return torch.stack((losses, found.counted.expand_as(losses)), -1).cpu().numpy()
+
+
+@torch.no_grad()
+def _of_answers(
+    model: Model, task: Task, split: Split, metric: Metric, right: Tensor, *, attached: bool
+) -> "NDArray[np.float64]":
+    """Return what a metric says of decoded answers.
+
+    Only items that some replicate gets wrong are decoded: the answers that are exactly right are
+    known.
+    """
+    texts, right = item_texts(task, split), right.cpu()
+    replicates, samples = right.shape
+    found = np.zeros((replicates, samples, metric.columns))
+
+    def answer(items: Items) -> Tensor:
+        return model.answers(items, task=task, attached=attached)
+
+    for places, items in scored_parts(model, task, split, samples, replicates):
+        wrong = (~right[:, places]).any(0).nonzero().flatten()
+        given: Mapping[int, list[list[int]]] = {}
+        if len(wrong):
+            asked = items.each(lambda tensor, some=wrong: tensor[:, some.to(tensor.device)])
+            answers = decoded(texts, places[wrong], asked, answer)
+            given = {
+                column: [row[number] for row in answers]
+                for number, column in enumerate(wrong.tolist())
+            }
+        for column, place in enumerate(places.tolist()):
+            expected = texts.written(without_end(expected_tokens(items, column), texts.end))
+            exact = metric.of_answer(expected, expected)
+            found[:, place] = exact
+            if column in given:
+                rows = _rows(texts, metric, given[column], expected, replicates)
+                is_wrong = (~right[:, place]).numpy()
+                found[is_wrong, place] = np.array(rows)[is_wrong]
+    return found
+
+
+def _rows(
+    texts: ItemTexts,
+    metric: Metric,
+    answers: Sequence[list[int]],
+    expected: str,
+    replicates: int,
+) -> list[tuple[float, ...]]:
+    """Return the statistics of one item's answers, by replicate.
+
+    Replicates whose answers cannot differ share one, as in `lifted`.
+    """
+    found = [metric.of_answer(texts.written(tokens), expected) for tokens in answers]
+    return [found[replicate * len(found) // replicates] for replicate in range(replicates)]

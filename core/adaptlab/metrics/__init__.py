@@ -1,0 +1,1 @@
+"""Metrics beside the share of right items, one module each."""

@@ -1,0 +1,190 @@
+"""A metric of a task beside the share of right items.
+
+What is kept of it are statistics by item, from whose sums its value follows. So what the choice of
+items adds to its uncertainty is known, also of metrics that are no means over items.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from adaptlab.figures import limited_points, percent
+from adaptlab.plugins.registry import Registry
+
+if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+Needs = Literal["labels", "likelihood", "answers"]
+"""What a metric is computed from: right and given labels, the loss of the right answers, or decoded
+answers as texts."""
+
+Counts = Sequence[Sequence[float]]
+"""Items by right label, then by given label."""
+
+
+class Metric(ABC):
+    """A metric, with a value for one seed on the test items.
+
+    Attributes:
+        name: its name in a task's `metric`, in queries and on curves.
+        title: its name in tables.
+        meaning: what it is, for those who read it in a table or ask for it in a query.
+        needs: what it is computed from.
+        columns: the statistics of an item. Of `labels` they are the places of the right and of the
+            given label, of `likelihood` the loss in nats and the counted tokens; of `answers`, what
+            `of_answer` returns.
+        limits: the least and the largest value. Those of a share are 0 and 1.
+        lower_is_better: true if the lowest value is the best.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    meaning: ClassVar[str]
+    needs: ClassVar[Needs]
+    columns: ClassVar[int]
+    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    lower_is_better: ClassVar[bool] = False
+
+    @abstractmethod
+    def of_sums(self, sums: "NDArray[np.float64]") -> "NDArray[np.float64]":
+        """Return the values of sums of statistics, [..., column] to [...]."""
+
+    def of_answer(self, given: str, right: str) -> tuple[float, ...]:
+        """Return the statistics of a given answer, if the metric needs answers."""
+        raise NotImplementedError(f"{self.name} does not compare answers.")
+
+    def summed(self, statistics: "NDArray[np.float64]") -> "NDArray[np.float64]":
+        """Return what is summed of items' statistics, [item, column].
+
+        By default it is the statistics themselves.
+        """
+        return statistics
+
+    def without(
+        self, total: "NDArray[np.float64]", parts: "NDArray[np.float64]"
+    ) -> "NDArray[np.float64]":
+        """Return the values without each part of the items.
+
+        Shapes are [column], and [part, column] to [part].
+        """
+        return self.of_sums(total - parts)
+
+    def value(self, statistics: "NDArray[np.float64]") -> float:
+        """Return the value of some items' statistics, [item, column]."""
+        return float(self.of_sums(self.summed(statistics).sum(axis=0)))
+
+    def of_earlier(
+        self, task: Mapping[str, object], confusion: Counts | None, loss: float | None
+    ) -> float | None:
+        """Return the value from what else is kept, None if it is not known.
+
+        It is that of results of earlier versions, and of tasks with another metric.
+
+        Args:
+            task: the configuration of the scored task.
+            confusion: the items by right and given label, of a task that chooses among few.
+            loss: the mean loss of the right answers in nats per token, None if it was not finite.
+        """
+        return None
+
+    def scaled(self, value: "NDArray[np.float64]") -> "NDArray[np.float64]":
+        """Return values on the scale of tests, where more is better."""
+        return value
+
+    def unscaled(self, value: float) -> float:
+        """Return a value from the scale on which differences are tested."""
+        return value
+
+    def difference(self, by: float, low: float, high: float) -> str:
+        """Return a difference on that scale with its limits as text."""
+        return limited_points(by, low, high)
+
+    @property
+    def is_share(self) -> bool:
+        """True if values are shares, shown in per cent."""
+        return self.limits == (0.0, 1.0)
+
+    @property
+    def worst(self) -> float:
+        """The worst value, that of a seed without a score."""
+        return self.limits[1] if self.lower_is_better else self.limits[0]
+
+    @property
+    def in_sentence(self) -> str:
+        """The title within a sentence."""
+        return self.title[0].lower() + self.title[1:]
+
+    @property
+    def unit(self) -> str:
+        """The head of a column of bare figures."""
+        return f"{self.title} %" if self.is_share else self.title
+
+    def figure(self, value: float) -> str:
+        """Return a value as text, shares in per cent."""
+        return percent(value) if self.is_share else self.bare(value)
+
+    def bare(self, value: float) -> str:
+        """Return a value as text without its unit."""
+        return f"{100 * value:.1f}" if self.is_share else f"{value:.4g}"
+
+
+METRICS: Registry[Metric] = Registry("metric", "adaptlab.metrics")
+
+Own = TypeVar("Own", bound=type[Metric])
+
+
+def registered(metric: Own) -> Own:
+    """Register a metric under its name."""
+    METRICS.register(metric.name)(metric())
+    return metric
+
+
+def metrics() -> tuple[Metric, ...]:
+    """Return all metrics, sorted by name."""
+    return tuple(METRICS.get(name) for name in METRICS.names())
+
+
+def metric_named(name: object) -> Metric | None:
+    """Return the metric with this name.
+
+    None for the share of right items, and for unknown names.
+    """
+    return METRICS.get(name) if isinstance(name, str) and name in METRICS.names() else None
+
+
+def is_share(name: object) -> bool:
+    """Return True if the metric of this name, or the score, is a share."""
+    metric = metric_named(name)
+    return metric is None or metric.is_share
+
+
+def lowest_is_best(name: object) -> bool:
+    """Return True if the lowest value of the metric of this name is the best."""
+    metric = metric_named(name)
+    return metric is not None and metric.lower_is_better
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Annotation of a task's `metric`: its score, or one with these needs."""
+
+    score: str
+    needs: tuple[Needs, ...]
+
+    def __get_pydantic_core_schema__(
+        self, source: type[str], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        others = [one.name for one in metrics() if one.needs in self.needs]
+        return core_schema.literal_schema([self.score, *others])
+
+
+AnswerMetric = Annotated[str, _Choice("exact_match", ("likelihood", "answers"))]
+"""The metric of a task whose answers are texts."""
+LabelMetric = Annotated[str, _Choice("accuracy", ("labels",))]
+"""The metric of a task that chooses among labels."""

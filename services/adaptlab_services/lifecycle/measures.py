@@ -1,0 +1,57 @@
+"""The metrics of evaluations beside the share of right items."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from adaptlab.measurements.item_statistics import as_text
+from adaptlab.measurements.results import Measure
+from adaptlab.plugins.metric import metric_named, metrics
+from adaptlab_db import tables
+
+
+def values_of(row: Any, measures: Sequence[Measure]) -> dict[str, float]:
+    """Return the values by metric of an evaluation's row.
+
+    They are those that are kept, and those that follow from its task, confusion and loss.
+    """
+    counts = row.confusion and row.confusion["counts"]
+    kept = {measure.metric: measure.value for measure in measures}
+    found = (
+        (one.name, kept.get(one.name, one.of_earlier(row.task, counts, row.loss)))
+        for one in metrics()
+    )
+    return {name: value for name, value in found if value is not None}
+
+
+def with_metric(rows: Iterable[Any]) -> tuple[int, ...]:
+    """Return the numbers of evaluations' rows whose task has a metric."""
+    return tuple(row.id for row in rows if metric_named(row.task.get("metric")) is not None)
+
+
+def measures_of(
+    session: Session, evaluation_ids: Collection[int], *, with_statistics: bool = True
+) -> Mapping[int, tuple[Measure, ...]]:
+    """Return the metrics of evaluations, by evaluation.
+
+    They are read `with_statistics` by item, or only with their values. Evaluations without a metric
+    are left out.
+    """
+    if not evaluation_ids:
+        return {}
+    row = tables.Measure
+    columns = (row.evaluation_id, row.metric, row.value)
+    more = (row.statistics,) if with_statistics else ()
+    found = session.execute(
+        select(*columns, *more)
+        .where(row.evaluation_id.in_(evaluation_ids))
+        .order_by(row.evaluation_id, row.metric)
+    )
+    by_evaluation: dict[int, tuple[Measure, ...]] = defaultdict(tuple)
+    for evaluation_id, metric, value, *statistics in found:
+        text = as_text(statistics[0]) if statistics and statistics[0] is not None else None
+        by_evaluation[evaluation_id] += (Measure(metric=metric, value=value, statistics=text),)
+    return by_evaluation
