@@ -15,7 +15,10 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from adaptlab.measurements.item_statistics import as_text, packed
+from adaptlab.plugins.metric import METRICS
 from adaptlab.statistics import Scores
+from bench.metric_items import Drawing, truth
 
 Draw = Callable[[Generator, int], NDArray[np.float64]]
 """Draws the scores of so many seeds; NaN is a seed without a score."""
@@ -105,11 +108,21 @@ def diverging(high: float, lost: float, deviation: float = 0.005) -> Law:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Test items: their number, the share of agreement of seeds, and clusters."""
+    """Test items: their number, the share of agreement of seeds, and clusters.
+
+    With a `metric`, items have its statistics beside their outcomes.
+    """
 
     number: int = 1000
     agree: float = 0.3
     cluster: int = 1
+    metric: str | None = None
+
+
+def typical_metric(law: Law, metric: str) -> float:
+    """Return the value of a metric of a law's median seed over all items."""
+    centre = float(ndtri(np.clip(typical(law), 1e-9, 1 - 1e-9)))
+    return truth(metric, centre, 1.0)
 
 
 def study(laws: Sequence[Law], seeds: int, items: Items, generator: Generator) -> list[Scores]:
@@ -122,7 +135,10 @@ def study(laws: Sequence[Law], seeds: int, items: Items, generator: Generator) -
     groups = -(-items.number // items.cluster)
     number = np.repeat(np.arange(groups), items.cluster)[: items.number]
     shared = generator.standard_normal(groups)[number]
-    return [_scores(place, law, seeds, items, shared, number, generator)
+    drawing = None
+    if items.metric is not None:
+        drawing = Drawing(METRICS.get(items.metric), items.number, generator)
+    return [_scores(place, law, seeds, items, shared, number, generator, drawing)
             for place, law in enumerate(laws)]  # fmt: skip
 
 
@@ -134,6 +150,7 @@ def _scores(
     shared: NDArray[np.float64],
     number: NDArray[np.int64],
     generator: Generator,
+    drawing: Drawing | None,
 ) -> Scores:
     drawn = law.draw(generator, seeds)
     scored = np.flatnonzero(~np.isnan(drawn))
@@ -145,7 +162,17 @@ def _scores(
     noise = math.sqrt(1 - items.agree)
     chances = ndtr((centre + common) / noise) if noise else (centre + common > 0).astype(float)
     right = generator.random(chances.shape) < chances
+    measured: tuple[float, ...] = ()
+    statistics: tuple[str, ...] = ()
+    if items.metric is not None and drawing is not None:
+        quality = centre + common + noise * generator.standard_normal(chances.shape)
+        tables = [drawing.statistics(row) for row in quality]
+        measured = tuple(METRICS.get(items.metric).value(table) for table in tables)
+        statistics = tuple(as_text(packed(table)) for table in tables)
     return Scores(
+        metric=items.metric,
+        measured=measured,
+        statistics=statistics,
         method=f"m{place}",
         seeds=tuple(int(seed) for seed in scored),
         unscored=tuple(sorted(set(range(seeds)) - set(map(int, scored)))),

@@ -10,14 +10,16 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from adaptlab.comparisons.comparison import compare
+from adaptlab.comparisons.comparison import ComparisonCell, compare
 from adaptlab.comparisons.verdict import Verdict
+from adaptlab.plugins.metric import METRICS, metrics
 from adaptlab.statistics.pairs import PairedDifference
 from adaptlab.statistics.scores import Scores
 from bench.figures import Section
@@ -34,6 +36,7 @@ from bench.laws import (
     skewed,
     study,
     typical,
+    typical_metric,
     wins,
 )
 
@@ -44,7 +47,7 @@ DOCUMENT = Path(__file__).parent.parent / "docs" / "reference" / "simulations.md
 BEGIN, END = "<!-- grid -->", "<!-- end of grid -->"
 HEAD = (
     "| case | seeds | best lost | pair falsely ordered | one left | paired t | limits missed | "
-    "differences missed | chosen missed | in the set |"
+    "differences missed | against leader missed | chosen missed | in the set |"
 )
 FEWEST = 20
 """A share of fewer cases is left out."""
@@ -79,6 +82,7 @@ def cases() -> Iterator[Case]:
     yield from equal()
     yield from unlike()
     yield from of_items()
+    yield from of_metrics()
 
 
 def equal() -> Iterator[Case]:
@@ -132,6 +136,19 @@ def of_items() -> Iterator[Case]:
         yield Case(name, laws, Items(size * groups, 0.9, size), (5, 10))
 
 
+def of_metrics() -> Iterator[Case]:
+    """Yield tables by other metrics, of equal methods and with a best."""
+    for metric in metrics():
+        for items in (Items(200, 0.9), Items(1000, 0.9, 20)):
+            kind = "200 items" if items.cluster == 1 else "50 clusters of 20"
+            shown = replace(items, metric=metric.name)
+            yield Case(
+                f"{metric.title}: six equal, {kind}", (normal(0.75, 0.005),) * 6, shown, (5, 10)
+            )
+        laws = (normal(0.9, 0.03), *(normal(0.8, 0.03),) * 5)
+        yield Case(f"{metric.title}: best of six", laws, Items(metric=metric.name), (5, 10))
+
+
 def powerful() -> Iterator[Case]:
     """Yield cases in which one method is the best by a margin."""
     for gap, deviation in ((0.05, 0.01), (0.05, 0.03), (0.1, 0.03), (0.1, 0.08), (0.2, 0.08)):
@@ -159,6 +176,8 @@ def judged(name: str, seeds: int, number: int) -> Counter[str]:
     comparison = compare("simulated", rows)
     cell = comparison.cells[0]
     found: Counter[str] = Counter()
+    if case.items.metric is not None:
+        return _judged_by_metric(case, rows, cell)
     found["lost"] += all(f"m{i}" not in cell.best for i in case.best)
     found["falsely ordered"] += any(_is_false(case, one) for one in cell.verdicts)
     found["single"] += len(cell.best) == 1
@@ -172,12 +191,43 @@ def judged(name: str, seeds: int, number: int) -> Counter[str]:
     for one in cell.verdicts[:1]:
         found["differences"] += 1
         found["differences missed"] += not _covers(case, one.pair)
+    against = next((row.against_best for row in cell.rows if row.against_best is not None), None)
+    if against is not None:
+        found["leader"] += 1
+        found["leader missed"] += not _covers(case, against)
     if cell.chosen is not None:
         found["chosen"] += 1
         law = case.laws[int(cell.chosen.label[1:])]
         score = cell.chosen.score
         found["chosen missed"] += not score.low <= typical(law) <= score.high
     found["t"] += _paired_t(rows)
+    return found
+
+
+def _judged_by_metric(case: Case, rows: Sequence[Scores], cell: ComparisonCell) -> Counter[str]:
+    """Return what an order by a metric got wrong."""
+    order, name = cell.by_metric, case.items.metric
+    assert order is not None
+    assert name is not None
+    found: Counter[str] = Counter()
+    found["lost"] += all(f"m{i}" not in order.best for i in case.best)
+    found["single"] += len(order.best) == 1
+    found["in the set"] += len(order.best)
+    truths = {f"m{i}": typical_metric(law, name) for i, law in enumerate(case.laws)}
+    for row in order.rows[:2]:
+        if row.low is not None and row.high is not None:
+            found["limits"] += 1
+            found["limits missed"] += not row.low <= truths[row.label] <= row.high
+    metric = METRICS.get(name)
+    scaled = {label: float(metric.scaled(np.array(value))) for label, value in truths.items()}
+    for row in order.rows:
+        if row.difference_low is not None and row.difference_high is not None:
+            by = scaled[row.label] - scaled[order.leader]
+            found["leader"] += 1
+            found["leader missed"] += not row.difference_low <= by <= row.difference_high
+            break
+    first, second = (metric.scaled(np.array(row.measured)) for row in rows[:2])
+    found["t"] += _is_t(first, second)
     return found
 
 
@@ -197,9 +247,12 @@ def _covers(case: Case, pair: PairedDifference) -> bool:
 
 def _paired_t(rows: Sequence[Scores]) -> bool:
     """Return True if a paired t-test shows that the first beats the second."""
+    return _is_t(*(row.matrix().mean(axis=1) for row in rows[:2]))
+
+
+def _is_t(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool:
     from scipy.stats import ttest_rel
 
-    first, second = (row.matrix().mean(axis=1) for row in rows[:2])
     if first.size != second.size or first.size < 2 or np.ptp(first - second) == 0:
         return False
     test = ttest_rel(first, second)
@@ -220,10 +273,13 @@ def lines(studies: int, word: str = "") -> Iterator[tuple[str, int, tuple[str, .
         for case in cases_by_name().values():
             for seeds in case.seeds if word in case.name else ():
                 got = simulated(case, seeds, studies, pool)
-                of_tables = (got[name] / studies for name in ("lost", "falsely ordered", "single"))
+                of_tables = (
+                    got[name] / studies if name in got else None
+                    for name in ("lost", "falsely ordered", "single")
+                )
                 missed = (
                     got[f"{name} missed"] / got[name] if got[name] >= FEWEST else None
-                    for name in ("limits", "differences", "chosen")
+                    for name in ("limits", "differences", "leader", "chosen")
                 )
                 shares = (*of_tables, got["t"] / studies, *missed)
                 texts = tuple("–" if share is None else f"{share:.3f}" for share in shares)
@@ -233,7 +289,7 @@ def lines(studies: int, word: str = "") -> Iterator[tuple[str, int, tuple[str, .
 def measure() -> Section:
     """Simulate the grid and write its table into the page of simulations."""
     rows = [f"| {name} | {seeds} | {' | '.join(texts)} |" for name, seeds, texts in lines(STUDIES)]
-    table = "\n".join([HEAD, "| --- | ---: |" + " ---: |" * 8, *rows])
+    table = "\n".join([HEAD, "| --- | ---: |" + " ---: |" * 9, *rows])
     text = f"{STUDIES} studies per line.\n\n{table}"
     before, _, rest = DOCUMENT.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)

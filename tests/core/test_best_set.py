@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from tests.core.scoring import drawn
 
-from adaptlab.statistics.best_set import BestSet
+from adaptlab.statistics.best_set import BestSet, of_leaders
 from adaptlab.statistics.leads import Lead, lead, straddles
 from adaptlab.statistics.samples import Sample, sample_of
 
@@ -137,3 +137,8 @@ def test_equal_methods_are_seldom_told_apart() -> None:
         found = BestSet(rows)
         wrong += any(found.beats(*pair) for pair in itertools.permutations("ab"))
     assert wrong / STUDIES <= 0.075
+
+
+def test_a_difference_from_the_leader_is_corrected_for_its_choice() -> None:
+    assert of_leaders(0.95, 1) == of_leaders(0.95, 2) == 0.95
+    assert of_leaders(0.95, 6) == pytest.approx(0.99)

@@ -20,7 +20,7 @@ from adaptlab.comparisons.verdict_sentence import (
     named_best,
 )
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
-from adaptlab.statistics.best_set import BestSet
+from adaptlab.statistics.best_set import BestSet, of_leaders
 from adaptlab.statistics.choice import ChosenBest, chosen_best
 from adaptlab.statistics.counts import Counting, Remembered, counts
 from adaptlab.statistics.curves import (
@@ -242,7 +242,7 @@ class _Table:
         self.samples = {row.label: sample_of(row, self.counting) for row in rows}
         self.lead = functools.cache(lead)
         self._intervals: dict[str, Interval] = {}
-        self._pairs: dict[tuple[str, str], PairedDifference] = {}
+        self._pairs: dict[tuple[str, str, float], PairedDifference] = {}
         pairs = [] if is_silent else [self.pair(a, b) for a, b in comparable_pairs(rows)]
         self.verdicts = verdicts(pairs, margin, self._shown())
 
@@ -267,12 +267,15 @@ class _Table:
             self._intervals[row.label] = mean_interval(row, self.level, self.counting)
         return self._intervals[row.label]
 
-    def pair(self, first: Scores, second: Scores) -> PairedDifference:
-        """Return the difference of two rows, computed once."""
-        key = (first.label, second.label)
+    def pair(self, first: Scores, second: Scores, level: float | None = None) -> PairedDifference:
+        """Return the difference of two rows, computed once.
+
+        Its limits are at the level of the table unless another one is given.
+        """
+        key = (first.label, second.label, level or self.level)
         if key not in self._pairs:
             self._pairs[key] = paired_difference(
-                first, second, self.level, lambda row: self.samples[row.label]
+                first, second, level or self.level, lambda row: self.samples[row.label]
             )
         return self._pairs[key]
 
@@ -385,7 +388,7 @@ class _Cell:
         leader = self._leading_row
         if leader is None or leader is row or not can_pair(row, leader):
             return None
-        return self.table.pair(row, leader)
+        return self.table.pair(row, leader, of_leaders(self.table.level, len(self.set.best)))
 
     def _more_seeds(self, rows: Sequence[ComparisonRow]) -> int | None:
         """Return the seeds that should tell the open methods apart, if any can."""

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from adaptlab.plugins.metric import METRICS, Metric
-from adaptlab.statistics.best_set import BestSet
+from adaptlab.statistics.best_set import BestSet, of_leaders
 from adaptlab.statistics.metric_samples import metric_sample
 from adaptlab.statistics.more_seeds import more_seeds
 from adaptlab.statistics.samples import Sample
@@ -75,22 +75,30 @@ def metric_order(
         more_seeds=more_seeds(open_ones, found.tail) if len(open_ones) > 1 else None,
         covers_items=all(row.statistics for row in measured.values()),
         rows=tuple(
-            _row(row, samples[row.label], None if row.label == leader else samples[leader], level)
+            _row(
+                row,
+                samples[row.label],
+                None if row.label == leader else samples[leader],
+                (level, of_leaders(level, len(found.best))),
+            )
             for row in measured.values()
         ),
     )
 
 
-def _row(row: Scores, sample: Sample, leader: Sample | None, level: float) -> MetricRow:
+def _row(
+    row: Scores, sample: Sample, leader: Sample | None, levels: tuple[float, float]
+) -> MetricRow:
+    """Return a row; the levels are that of its limits and of differences."""
     assert row.metric is not None
     metric, limits = METRICS.get(row.metric), None
     if sample.seeds > 1:
-        limits = typical_limits(sample.values, sample.of_items, sample.units, level)
+        limits = typical_limits(sample.values, sample.of_items, sample.units, levels[0])
     low, high = _within(metric, limits)
     difference = difference_low = difference_high = None
     if leader is not None:
         difference = sample.mean - leader.mean
-        difference_low, difference_high = unshared_limits(sample, leader, level)
+        difference_low, difference_high = unshared_limits(sample, leader, levels[1])
     return MetricRow(
         label=row.label,
         mean=statistics.fmean(row.measured),

@@ -13,6 +13,15 @@ from adaptlab.statistics.leads import ERROR, NO_LEAD, Lead, lead, straddles
 from adaptlab.statistics.samples import Sample
 
 
+def of_leaders(level: float, best: int) -> float:
+    """Return the level of one difference from the leader.
+
+    The leader is chosen among the `best` methods that may be the best, for a score that is too good
+    by chance if they are alike. So a difference from it is corrected for its choice (Bonferroni).
+    """
+    return 1 - (1 - level) / max(1, best - 1)
+
+
 class BestSet:
     """The candidates of one table at one budget, compared with one another.
 
