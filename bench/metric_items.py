@@ -33,7 +33,8 @@ class Drawing:
     def statistics(self, quality: Array) -> Array:
         """Return statistics, [item, column], of cells of this quality.
 
-        A cell of quality 0 is right with probability one half."""
+        A cell of quality 0 is right with probability one half.
+        """
         draw, chances = self._generator, ndtr(quality)
         match self._metric.needs:
             case "labels":
