@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from adaptlab.measurements.results import Evaluation
-from adaptlab.plugins.metric import metric_named
+from adaptlab.measurements.results import Evaluation, Measure
+from adaptlab.plugins.metric import METRICS, metric_named
 from adaptlab.values import Value
 
 if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
@@ -165,6 +165,24 @@ def scores_of(
         clusters=next((one.clusters for one in ordered if one.clusters), ()),
         function=function,
         is_reference=is_reference,
+    )
+
+
+def nothing_right(seed: int, items: int, metric: str | None = None) -> Evaluation:
+    """Return what stands for a seed without a score: no item is right.
+
+    Its `metric` has the worst value.
+    """
+    worst = () if metric is None else (Measure(metric=metric, value=METRICS.get(metric).worst),)
+    return Evaluation(
+        replicate=seed,
+        seed=seed,
+        task={},
+        split="test",
+        correct=0,
+        total=items,
+        outcomes="00" * ((items + 7) // 8),
+        measures=worst,
     )
 
 

@@ -203,7 +203,7 @@ def _evidence(table: ComparedTable) -> TableEvidence:
         base_model=table.base_model,
         task=table.task,
         reference=reference.method if reference else None,
-        scores=tuple(scores for row in table.rows if (scores := row.scores()) is not None),
+        scores=table.scores(),
         jobs=tuple(CountedJob(label=label, job=job.id) for label, job in counted_jobs(table.rows)),
     )
 

@@ -12,6 +12,7 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.method import METHODS
 from adaptlab.plugins.sizing import PARAMETERS, TOKENS, BudgetAxis
 from adaptlab.specs.resolved import seedless_digest
+from adaptlab.statistics import Scores
 from adaptlab_services.comparisons.comparison_rows import Row
 from adaptlab_services.results.scored_jobs import ScoredJob
 
@@ -32,6 +33,13 @@ class ComparedTable:
     skipped: tuple[MissingScores, ...] = ()
     axis: BudgetAxis = PARAMETERS
     answers: tuple[tuple[int, str], ...] = ()
+
+    def scores(self) -> tuple[Scores, ...]:
+        """Return the scores of the rows that have any, if one was scored on items."""
+        scored = [row.scores() for row in self.rows]
+        items = next((one.items for one in scored if one is not None), None)
+        every = (one or row.scores(items) for one, row in zip(scored, self.rows, strict=True))
+        return tuple(one for one in every if one is not None)
 
 
 def tables_of_jobs(jobs: Sequence[ScoredJob]) -> tuple[ComparedTable, ...]:

@@ -31,7 +31,7 @@ from adaptlab.specs.resolve import model_shape
 from adaptlab.specs.resolved import ResolvedAdapt, UnreadSpec
 from adaptlab.statistics import Scores, floor_of, scores_of
 from adaptlab.statistics.confusions import mean_over_seeds
-from adaptlab.statistics.scores import measured_metric
+from adaptlab.statistics.scores import measured_metric, nothing_right
 from adaptlab.studies.study_plan import Role
 from adaptlab_services.results.scored_jobs import ScoredJob
 
@@ -113,10 +113,18 @@ class Row:
         first = {evaluation.seed: evaluation for evaluation in reversed(every)}
         return tuple(e for e in first.values() if e.total == every[0].total)
 
-    def scores(self) -> Scores | None:
-        """Return the scores, or None if there are none yet."""
-        if not (evaluations := self.evaluations()):
-            return None
+    def scores(self, items: int | None = None) -> Scores | None:
+        """Return the scores, or None if there are none yet.
+
+        With the number of `items` of its table, a method whose seeds were all trained in vain has
+        scores too: it fails on all of them.
+        """
+        evaluations, unscored = self.evaluations(), self.unscored()
+        if not evaluations:
+            if items is None or not unscored:
+                return None
+            first, *unscored = unscored
+            evaluations = (nothing_right(first, items, self.metric),)
         return scores_of(
             self.method,
             evaluations,
@@ -125,7 +133,7 @@ class Row:
             trials=self.trials,
             bases=None if self.starts_from_scratch else self._bases(),
             metric=self.metric,
-            unscored=self.unscored(),
+            unscored=unscored,
             function=self._function(),
             is_reference=self.role == "reference",
         )

@@ -259,8 +259,7 @@ def compared_table(table: ComparedTable, strictness: Strictness) -> TableCompari
 def _comparison(
     table: ComparedTable, reference: Row | None, strictness: Strictness
 ) -> Comparison | None:
-    scores = tuple(s for row in table.rows if (s := row.scores()) is not None)
-    if not scores:
+    if not (scores := table.scores()):
         return None
     return compare(
         table.task,

@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from adaptlab.measurements.results import Evaluation, ReplicateResult
+from adaptlab.measurements.results import ReplicateResult
 from adaptlab.plugins.metric import Metric, metric_named
 from adaptlab.questions.lengths import length_of
 from adaptlab.questions.passes import (
@@ -23,7 +23,7 @@ from adaptlab.questions.passes import (
 )
 from adaptlab.questions.rates import LARGEST_RATE, Tuned, tuning
 from adaptlab.specs.resolved import UnreadSpec
-from adaptlab.statistics.scores import Scores, scores_of
+from adaptlab.statistics.scores import Scores, nothing_right, scores_of
 from adaptlab.studies.study import QuestionSpec
 from adaptlab.studies.study_plan import Cell, PlannedJob, StudyPlan
 from adaptlab_db.tables import StudyPass
@@ -226,7 +226,7 @@ def _scores(cell: Cell, job: PlannedJob, ended: Sequence[ScoredJob]) -> Scores |
     items = evaluations[0].total if evaluations else job.resolved.evaluation_samples
     scored = {evaluation.seed for evaluation in evaluations}
     diverged = [seed for one in ended for seed in one.seeds if seed not in scored]
-    evaluations += [_nothing_right(seed, items) for seed in diverged]
+    evaluations += [nothing_right(seed, items) for seed in diverged]
     return scores_of(
         cell.method,
         evaluations,
@@ -237,11 +237,4 @@ def _scores(cell: Cell, job: PlannedJob, ended: Sequence[ScoredJob]) -> Scores |
             for one in ended
             for seed, base in zip(one.spec.seeds, one.spec.base_replicates, strict=True)
         },
-    )
-
-
-def _nothing_right(seed: int, items: int) -> Evaluation:
-    bits = "00" * ((items + 7) // 8)
-    return Evaluation(
-        replicate=seed, seed=seed, task={}, split="test", correct=0, total=items, outcomes=bits
     )
