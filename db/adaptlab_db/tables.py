@@ -1073,7 +1073,8 @@ class Measure(Table):
     """The value of a task's metric on the items of an evaluation.
 
     `statistics` are those of every item from whose sums the value follows, packed as by
-    `adaptlab.measurements.item_statistics`; null in results of earlier versions.
+    `adaptlab.measurements.item_statistics`, and `floor` is the value that needs no skill, with its
+    kind. Both are null in results of earlier versions.
     """
 
     __tablename__ = "measures"
@@ -1084,6 +1085,7 @@ class Measure(Table):
     metric: Mapped[str] = mapped_column(primary_key=True)
     value: Mapped[float]
     statistics: Mapped[bytes | None] = mapped_column(LargeBinary)
+    floor: Mapped[Json | None] = mapped_column(JSONB(none_as_null=True))
 
 
 class ShownItems(Table):

@@ -31,7 +31,7 @@ from adaptlab.statistics.curves import (
     cheapest_within,
     crossings,
 )
-from adaptlab.statistics.failing import FailingSeeds, Floor, failing_of, floor_of
+from adaptlab.statistics.failing import FailingSeeds, Floor, failing_by, failing_of, floor_of
 from adaptlab.statistics.intervals import Interval, mean_interval, unseen_failure_rate
 from adaptlab.statistics.leads import ERROR, lead
 from adaptlab.statistics.more_seeds import more_seeds
@@ -359,7 +359,8 @@ class _Cell:
         )
 
     def _row(self, row: Scores, rank: RankInterval) -> ComparisonRow:
-        failing, best = self.table.failing(row), row.label in self.best
+        floor, best = self.order and self.order.floor, row.label in self.best
+        failing = failing_by(row, floor, self.table.level) if floor else self.table.failing(row)
         is_candidate = self._is_eligible(row)
         return ComparisonRow(
             method=row.method,

@@ -6,12 +6,13 @@ from typing import Annotated
 
 from pydantic import Field
 
+from adaptlab.measurements.results import MetricFloor
 from adaptlab.plugins.metric import METRICS, Metric
 from adaptlab.statistics.best_set import BestSet, of_leaders
 from adaptlab.statistics.metric_samples import metric_sample
 from adaptlab.statistics.more_seeds import more_seeds
 from adaptlab.statistics.samples import Sample
-from adaptlab.statistics.scores import Scores
+from adaptlab.statistics.scores import Scores, best_floor
 from adaptlab.statistics.typical import Limits, typical_limits, unshared_limits
 from adaptlab.values import Value
 
@@ -38,7 +39,9 @@ class MetricOrder(Value):
 
     `best` may be the best for the next seed, and `leader` has the highest typical value among them.
     `covers_items` is true if the order holds for new items too; otherwise it is about the items
-    that were measured. Rows without the metric, measured by an earlier version, are left out.
+    that were measured. A seed fails if it does not beat `floor`, which is None in results of
+    earlier versions; then seeds fail by right items. Rows without the metric, measured by an
+    earlier version, are left out.
     """
 
     metric: str
@@ -46,6 +49,7 @@ class MetricOrder(Value):
     leader: str
     more_seeds: int | None
     covers_items: bool
+    floor: MetricFloor | None = None
     rows: tuple[MetricRow, ...]
 
 
@@ -74,6 +78,7 @@ def metric_order(
         leader=leader,
         more_seeds=more_seeds(open_ones, found.tail) if len(open_ones) > 1 else None,
         covers_items=all(row.statistics for row in measured.values()),
+        floor=best_floor(METRICS.get(metric), (row.metric_floor for row in measured.values())),
         rows=tuple(
             _row(
                 row,

@@ -214,6 +214,13 @@ class _Sentences:
                 return METRICS.get(order.metric).figure(mean)
         return percent(row.score.mean)
 
+    def _floor(self) -> str:
+        order, floor = self._finding.by_metric, self._finding.floor
+        if order is not None and order.floor is not None:
+            figure = METRICS.get(order.metric).figure(order.floor.value)
+            return f"{figure} ({FLOORS[order.floor.kind]})"
+        return f"{percent(floor.accuracy)} ({FLOORS[floor.kind]})"
+
     def _more(self) -> Iterator[str]:
         """Yield what more seeds would settle, if anything is open."""
         finding = self._finding
@@ -229,8 +236,11 @@ class _Sentences:
 
     def _nothing_works(self) -> str:
         finding = self._finding
-        best = max(finding.candidates, key=lambda row: row.score.mean)
-        floor = f"the floor is {percent(finding.floor.accuracy)} ({FLOORS[finding.floor.kind]})"
+        best = next(
+            (row for row in finding.candidates if row.label == finding.leader),
+            max(finding.candidates, key=lambda row: row.score.mean),
+        )
+        floor = f"the floor is {self._floor()}"
         name = self._scored(best)
         if len(finding.candidates) == 1:
             return self._names.starting(f"{name} does not work; {floor}.", best.label)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -12,11 +12,13 @@ from adaptlab.engine.bases_alone import bases_alone
 from adaptlab.engine.evaluate import Judged, confusion_of, judged
 from adaptlab.engine.making import clusters_of
 from adaptlab.engine.measuring import statistics_of
+from adaptlab.engine.metric_floors import unskilled
 from adaptlab.engine.model import Model
 from adaptlab.measurements.item_statistics import as_text, packed
-from adaptlab.measurements.results import Evaluation, Measure, ReplicateResult
+from adaptlab.measurements.results import Evaluation, Measure, MetricFloor, ReplicateResult
 from adaptlab.plugins.metric import Metric, metric_named
 from adaptlab.plugins.task import Task
+from adaptlab.statistics.scores import best_floor
 
 
 def score(model: Model, chosen: Sequence[ReplicateResult]) -> Iterator[Evaluation]:
@@ -27,28 +29,44 @@ def score(model: Model, chosen: Sequence[ReplicateResult]) -> Iterator[Evaluatio
     score is higher, something has been forgotten.
     """
     for task in model.plan.evaluation_tasks():
-        yield from _evaluations(chosen, task, _answers(model, task, len(chosen)), attached=True)
+        answers, alone = _answers(model, task, len(chosen)), None
         if model.plan.method is not None:
-            alone, rows = bases_alone(model, chosen)
-            answers = _answers(alone, task, len(set(rows)), attached=False)
-            yield from _evaluations(chosen, task, answers.rows(rows), attached=False)
+            bases, rows = bases_alone(model, chosen)
+            alone = _answers(bases, task, len(set(rows)), attached=False).rows(rows)
+        yield from _evaluations(chosen, task, answers.with_floors(task, alone), attached=True)
+        if alone is not None:
+            yield from _evaluations(chosen, task, alone, attached=False)
 
 
 @dataclass(frozen=True)
 class _Answers:
     """Answers to the test items, with the task's metric if it has one.
 
-    `statistics` are those of the metric, [replicate, item, column].
+    `statistics` are those of the metric, [replicate, item, column]. `floors` are by replicate.
     """
 
     judged: Judged
     metric: Metric | None = None
     statistics: NDArray[np.float64] | None = None
+    floors: Sequence[MetricFloor | None] = ()
 
     def rows(self, rows: Sequence[int]) -> "_Answers":
         """Return the answers of some replicates: those of one base share them."""
         measured = None if self.statistics is None else self.statistics[list(rows)]
         return _Answers(self.judged.rows(rows), self.metric, measured)
+
+    def with_floors(self, task: Task, alone: "_Answers | None") -> "_Answers":
+        """Return the answers with what the metric needs no skill for."""
+        metric, statistics = self.metric, self.statistics
+        if metric is None or statistics is None:
+            return self
+        unread = unskilled(task, metric, statistics[0])
+        by_bases = () if alone is None or alone.statistics is None else alone.statistics
+        bases = [MetricFloor(value=metric.value(one), kind="base_alone") for one in by_bases]
+        floors = [
+            best_floor(metric, [unread, *bases[row : row + 1]]) for row in range(len(statistics))
+        ]
+        return replace(self, floors=floors)
 
     def measures(self, row: int) -> tuple[Measure, ...]:
         """Return the metric of one replicate, if the task has one."""
@@ -56,7 +74,8 @@ class _Answers:
             return ()
         of_row = self.statistics[row]
         value, text = self.metric.value(of_row), as_text(packed(of_row))
-        return (Measure(metric=self.metric.name, value=value, statistics=text),)
+        floor = self.floors[row] if self.floors else None
+        return (Measure(metric=self.metric.name, value=value, statistics=text, floor=floor),)
 
 
 def _answers(model: Model, task: Task, replicates: int, *, attached: bool = True) -> _Answers:

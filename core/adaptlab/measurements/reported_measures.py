@@ -32,6 +32,8 @@ def measure_problems(at: str, evaluation: Evaluation) -> Iterator[Problem]:
         return
     (measure,), at = evaluation.measures, f"{at}/0"
     yield from number(f"{at}/value", measure.value, *metric.limits)
+    if measure.floor is not None:
+        yield from number(f"{at}/floor/value", measure.floor.value, *metric.limits)
     if measure.statistics is None:
         detail = f"The statistics by item of {metric.in_sentence} are missing. Send them."
         yield Problem(f"{at}/statistics", "missing", detail)

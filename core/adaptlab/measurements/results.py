@@ -162,16 +162,28 @@ class Confusion(Value):
         return max(right) / total if (total := sum(right)) else None
 
 
+FloorKind = Literal["guessing", "constant_answer", "most_common_answer", "base_alone"]
+
+
+class MetricFloor(Value):
+    """The best value of a metric that can be had without adaptation."""
+
+    value: float
+    kind: FloorKind
+
+
 class Measure(Value):
     """The value of a metric on the items of an evaluation.
 
     `statistics` are those of every item from whose sums it follows, packed as by
-    `item_statistics` and in base64; null in results of earlier versions.
+    `item_statistics` and in base64. `floor` is what needs no skill. Both are null in results of
+    earlier versions, and `floor` of a base model alone.
     """
 
     metric: str
     value: float
     statistics: str | None = None
+    floor: MetricFloor | None = None
 
 
 class Evaluation(Value):

@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
+from adaptlab.measurements.results import FloorKind, MetricFloor
+from adaptlab.plugins.metric import METRICS, Metric
 from adaptlab.statistics.distributions import beta_quantile
 from adaptlab.statistics.intervals import Fraction
 from adaptlab.statistics.scores import Scores
@@ -16,8 +18,6 @@ LEAST_GAIN = 0.1
 """A seed with less than this share of the way from the floor to 1 has learned nothing."""
 BY_CHANCE = 0.05
 """The chance with which a seed at the floor is scored as one above it."""
-
-FloorKind = Literal["guessing", "constant_answer", "most_common_answer", "base_alone"]
 
 
 class Floor(Value):
@@ -61,6 +61,21 @@ def floor_of(
     return Floor(accuracy=accuracy, kind=kind)
 
 
+def works_from(metric: Metric, floor: MetricFloor, items: int) -> float:
+    """Return the value from which a seed beats the floor of a metric on so many items.
+
+    As for accuracy, it is a part of the way to the best value, and more than chance alone gives; of
+    a perplexity, whose chance is not known, a part of the floor's nats per token.
+    """
+    import numpy as np
+
+    best = metric.limits[0] if metric.lower_is_better else metric.limits[1]
+    base, top = (float(metric.scaled(np.array(value))) for value in (floor.value, best))
+    room = floor.value * (1 - floor.value) if metric.is_share else 0.0
+    noise = normal_quantile(BY_CHANCE) * math.sqrt(max(0.0, room) / items)
+    return metric.unscaled(min(top, base + max(noise, LEAST_GAIN * (top - base))))
+
+
 class FailingSeeds(Value):
     """The failing seeds among the trained ones, with limits of their share.
 
@@ -87,6 +102,16 @@ def failing_of(
     below = floor.works_from(scores.items)
     failing = sum(accuracy < below for accuracy in accuracies)
     return failing_seeds(failing, len(accuracies), level)
+
+
+def failing_by(scores: Scores, floor: MetricFloor, level: float) -> FailingSeeds:
+    """Return a row's failing seeds by its metric; without one, all fail."""
+    if scores.metric is None:
+        return failing_seeds(len(scores.trained), len(scores.trained), level)
+    metric = METRICS.get(scores.metric)
+    least = works_from(metric, floor, scores.items)
+    beaten = (one <= least if metric.lower_is_better else one >= least for one in scores.measured)
+    return failing_seeds(len(scores.trained) - sum(beaten), len(scores.trained), level)
 
 
 def failing_seeds(failing: int, seeds: int, level: float = 0.95) -> FailingSeeds:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from adaptlab.measurements.results import Evaluation, Measure
-from adaptlab.plugins.metric import METRICS, metric_named
+from adaptlab.measurements.results import Evaluation, Measure, MetricFloor
+from adaptlab.plugins.metric import METRICS, Metric, metric_named
 from adaptlab.values import Value
 
 if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
@@ -28,7 +28,8 @@ class Scores(Value):
     base model that each seed starts from, if it is recorded: seeds on one base are not independent.
     `majority` is the accuracy of always giving the items' most common label, None unless the task
     chooses among labels. `measured` has the task's other `metric` of every seed, if there is one,
-    and `statistics` those of its items, as in `results.Measure`, if all seeds have them.
+    and `statistics` those of its items, as in `results.Measure`, if all seeds have them. A seed
+    that does not beat `metric_floor` has learned nothing.
     `unscored` are seeds that
     were trained and have no score, because they diverged or crashed: they count as failing, with
     nothing right. `clusters` numbers the group of each item from 0, if the data have groups. Rows
@@ -48,6 +49,7 @@ class Scores(Value):
     metric: str | None = None
     measured: tuple[float, ...] = ()
     statistics: tuple[str, ...] = ()
+    metric_floor: MetricFloor | None = None
     unscored: tuple[int, ...] = ()
     clusters: tuple[int, ...] = ()
     function: str | None = None
@@ -161,11 +163,24 @@ def scores_of(
         metric=metric,
         measured=measured,
         statistics=statistics if len(statistics) == len(ordered) else (),
+        metric_floor=None if metric is None else _best_floor(metric, ordered),
         unscored=tuple(unscored),
         clusters=next((one.clusters for one in ordered if one.clusters), ()),
         function=function,
         is_reference=is_reference,
     )
+
+
+def _best_floor(name: str, evaluations: Sequence[Evaluation]) -> MetricFloor | None:
+    measures = (one for evaluation in evaluations for one in evaluation.measures)
+    return best_floor(METRICS.get(name), (one.floor for one in measures if one.metric == name))
+
+
+def best_floor(metric: Metric, floors: Iterable[MetricFloor | None]) -> MetricFloor | None:
+    """Return the best of some floors, the first of equal ones; None without any."""
+    known = [floor for floor in floors if floor is not None]
+    sign = -1 if metric.lower_is_better else 1
+    return max(known, key=lambda one: sign * one.value, default=None)
 
 
 def nothing_right(seed: int, items: int, metric: str | None = None) -> Evaluation:

@@ -354,6 +354,7 @@ def _write_evaluations(
             "metric": measure.metric,
             "value": measure.value,
             "statistics": None if measure.statistics is None else from_text(measure.statistics),
+            "floor": None if measure.floor is None else measure.floor.model_dump(),
         }
         for number, evaluation in ids.items()
         for measure in evaluation.measures

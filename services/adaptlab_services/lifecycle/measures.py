@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import case, literal, select
 from sqlalchemy.orm import Session
 
 from adaptlab.measurements.item_statistics import as_text
-from adaptlab.measurements.results import Measure
+from adaptlab.measurements.results import Measure, MetricFloor
 from adaptlab.plugins.metric import metric_named, metrics
 from adaptlab_db import tables
 
@@ -43,15 +43,24 @@ def measures_of(
     if not evaluation_ids:
         return {}
     row = tables.Measure
-    columns = (row.evaluation_id, row.metric, row.value)
-    more = (row.statistics,) if with_statistics else ()
     found = session.execute(
-        select(*columns, *more)
+        select(
+            row.evaluation_id,
+            row.metric,
+            row.value,
+            row.floor,
+            case((literal(with_statistics), row.statistics)).label("statistics"),
+        )
         .where(row.evaluation_id.in_(evaluation_ids))
         .order_by(row.evaluation_id, row.metric)
     )
     by_evaluation: dict[int, tuple[Measure, ...]] = defaultdict(tuple)
-    for evaluation_id, metric, value, *statistics in found:
-        text = as_text(statistics[0]) if statistics and statistics[0] is not None else None
-        by_evaluation[evaluation_id] += (Measure(metric=metric, value=value, statistics=text),)
+    for one in found:
+        measure = Measure(
+            metric=one.metric,
+            value=one.value,
+            statistics=None if one.statistics is None else as_text(one.statistics),
+            floor=None if one.floor is None else MetricFloor.model_validate(one.floor),
+        )
+        by_evaluation[one.evaluation_id] += (measure,)
     return by_evaluation

@@ -4,6 +4,7 @@
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects import postgresql
 
 revision = "0052"
 down_revision = "0051"
@@ -19,6 +20,7 @@ def upgrade() -> None:
         sa.Column("metric", sa.Text(), nullable=False),
         sa.Column("value", sa.Double(), nullable=False),
         sa.Column("statistics", sa.LargeBinary(), nullable=True),
+        sa.Column("floor", postgresql.JSONB(), nullable=True),
         sa.PrimaryKeyConstraint("evaluation_id", "metric", name="pk_measures"),
         sa.ForeignKeyConstraint(
             ["evaluation_id"],
