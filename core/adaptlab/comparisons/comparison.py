@@ -168,11 +168,13 @@ def compare(
     voided = any(difference.weight == "voids" for difference in differences)
     table = _Table(rows, floor, level, margin, voided=voided, is_silent=voided or bool(answers))
     kinds = [warning.kind for warning in of_bases]
-    seeds = min(len(row.seeds) for row in rows)
+    seeds = min(len(row.trained) for row in rows)
     cells = tuple(
         _answered(_Cell(table, budget).found(kinds.count("base_not_learned")), answers)
         for budget in _budgets(rows)
     )
+    # Crossings and the cheapest method are about right items.
+    is_by_other = table.is_silent or any(cell.by_metric is not None for cell in cells)
     return Comparison(
         task=task,
         axis=axis,
@@ -190,8 +192,8 @@ def compare(
         differences=tuple(differences),
         cells=cells,
         curves=budget_curves(rows, table.interval),
-        crossings=() if table.is_silent else _all_crossings(rows, level, table.counting),
-        cheapest=None if table.is_silent else _cheapest(rows, reference, margin, level),
+        crossings=() if is_by_other else _all_crossings(rows, level, table.counting),
+        cheapest=None if is_by_other else _cheapest(rows, reference, margin, level),
         sentence=comparison_sentence([(cell.budget, cell.sentence) for cell in cells], axis),
     )
 

@@ -117,8 +117,8 @@ def _numbers(counts: Mapping[str, int]) -> str:
 
 
 def _missing_seeds(rows: Sequence[Scores]) -> list[ComparisonWarning]:
-    every = sorted({seed for row in rows for seed in row.seeds})
-    missing = {row.label: [seed for seed in every if seed not in row.seeds] for row in rows}
+    every = sorted({seed for row in rows for seed in row.trained})
+    missing = {row.label: [seed for seed in every if seed not in row.trained] for row in rows}
     return [
         ComparisonWarning(
             kind="missing_seeds",
@@ -140,7 +140,7 @@ def named_seeds(seeds: Sequence[int]) -> str:
 
 def _few(rows: Sequence[Scores]) -> list[ComparisonWarning]:
     warnings: list[ComparisonWarning] = []
-    seeds = min(len(row.seeds) for row in rows)
+    seeds = min(len(row.trained) for row in rows)
     items = min(row.items for row in rows)
     if seeds < LEAST_SEEDS:
         text = (

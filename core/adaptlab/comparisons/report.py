@@ -220,8 +220,8 @@ def _notes(comparison: Comparison, cell: ComparisonCell, warnings: Sequence[str]
     yield from warnings
     if comparison.voided:
         return
-    seeds = min((row.failing.seeds for row in cell.rows if row.is_candidate), default=0)
-    if seeds:
+    sound = (row for row in cell.rows if row.is_candidate and not row.failing.failing)
+    if seeds := min((row.failing.seeds for row in sound), default=0):
         rate = unseen_failure_rate(seeds, comparison.level)
         yield (
             f"With {counted(seeds, 'seed')}, up to {percent(rate, 0)} of other seeds may fail "

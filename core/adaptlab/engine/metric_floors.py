@@ -1,4 +1,4 @@
-"""The values of a metric that need no skill: of constant answers, guesses and word counts."""
+"""The values of a metric that need no skill."""
 
 import math
 from collections import Counter
@@ -27,7 +27,9 @@ Array = NDArray[np.float64]
 
 
 def unskilled(task: Task, metric: Metric, statistics: Array) -> MetricFloor | None:
-    """Return the best value without reading the questions; None without training answers.
+    """Return the best value without reading the questions.
+
+    None without training answers.
 
     `statistics` are those of one replicate on the test items, [item, column].
     """
@@ -42,7 +44,7 @@ def unskilled(task: Task, metric: Metric, statistics: Array) -> MetricFloor | No
 
 
 def _of_labels(metric: Metric, right: Array) -> MetricFloor | None:
-    """Return the floor of always one label, or of guessing among those of the items."""
+    """Return the floor of always one label, or of guessing evenly."""
     labels = np.unique(right)
 
     def value(given: Array) -> float:
@@ -57,7 +59,7 @@ def _of_labels(metric: Metric, right: Array) -> MetricFloor | None:
 
 
 def _of_constants(task: Task, metric: Metric, items: int) -> float | None:
-    """Return the value of the best of the empty answer and of common training answers."""
+    """Return the value of the best of the empty and of common answers."""
     right, known = _answers(task, "test", items), Counter(_answers(task, "train", READ))
     if not known:
         return None
@@ -71,7 +73,7 @@ def _of_constants(task: Task, metric: Metric, items: int) -> float | None:
 
 
 def _of_counts(task: Task, metric: Metric, items: int) -> float | None:
-    """Return the value of predicting tokens by their share among training answers.
+    """Return the value of predicting tokens by their share in training.
 
     Every token counts once more than it occurs, as does one that stands for all others.
     """

@@ -62,7 +62,7 @@ def floor_of(
 
 
 def works_from(metric: Metric, floor: MetricFloor, items: int) -> float:
-    """Return the value from which a seed beats the floor of a metric on so many items.
+    """Return the value of a metric from which a seed beats the floor.
 
     As for accuracy, it is a part of the way to the best value, and more than chance alone gives; of
     a perplexity, whose chance is not known, a part of the floor's nats per token.

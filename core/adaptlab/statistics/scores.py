@@ -177,7 +177,7 @@ def _best_floor(name: str, evaluations: Sequence[Evaluation]) -> MetricFloor | N
 
 
 def best_floor(metric: Metric, floors: Iterable[MetricFloor | None]) -> MetricFloor | None:
-    """Return the best of some floors, the first of equal ones; None without any."""
+    """Return the best of some floors, None without any."""
     known = [floor for floor in floors if floor is not None]
     sign = -1 if metric.lower_is_better else 1
     return max(known, key=lambda one: sign * one.value, default=None)
