@@ -10,7 +10,10 @@ from tests.core.scoring import scores
 from adaptlab.comparisons.comparison import ComparisonCell, compare
 from adaptlab.comparisons.report import report_of
 from adaptlab.measurements.item_statistics import as_text, packed
+from adaptlab.measurements.results import MetricFloor
 from adaptlab.metrics.perplexity import LARGEST_PERPLEXITY
+from adaptlab.plugins.metric import METRICS
+from adaptlab.statistics.failing import works_from
 from adaptlab.statistics.metric_samples import metric_sample
 from adaptlab.statistics.scores import Scores
 
@@ -129,3 +132,30 @@ def test_a_seed_without_a_score_has_the_worst_value() -> None:
     sample = metric_sample(plain.model_copy(update={"unscored": (7, 8)}))
     assert sample.values == pytest.approx([0.5, 0.52, 0.48, 0, 0])
     assert sample.by_unit.mean() == pytest.approx(0.3)
+
+
+def with_floor(one: Scores, value: float) -> Scores:
+    return one.model_copy(update={"metric_floor": MetricFloor(value=value, kind="base_alone")})
+
+
+def test_seeds_fail_by_the_floor_of_the_metric() -> None:
+    """Half of the items are right, and no method beats the base alone."""
+    rows = [with_floor(row("lora", LORA), 4.0), with_floor(row("prefix_tuning", PREFIX), 4.5)]
+    cell = cell_of(*rows)
+    assert [one.failing.ok for one in cell.rows] == [0, 0]
+    assert cell.sentence == (
+        "Nothing works: the best, LoRA (5.01), does not beat the floor; the floor is 4 (the base "
+        "model alone)."
+    )
+    better = cell_of(*(one.model_copy(update={"metric_floor": None}) for one in rows))
+    assert [one.failing.ok for one in better.rows] == [5, 5]
+
+
+def test_a_floor_is_beaten_by_a_part_of_the_way_to_the_best() -> None:
+    floor = MetricFloor(value=math.e**2, kind="constant_answer")
+    assert works_from(METRICS.get("perplexity"), floor, 100) == pytest.approx(math.e**1.8)
+    share = MetricFloor(value=0.75, kind="constant_answer")
+    assert works_from(METRICS.get("chrf"), share, 100) == pytest.approx(
+        0.75 + 1.6449 * 0.0433, 1e-3
+    )
+    assert works_from(METRICS.get("chrf"), share, 10_000) == pytest.approx(0.775)

@@ -1,11 +1,13 @@
 """The outcomes of one method: items that each seed got right."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from adaptlab.measurements.results import Evaluation, Measure, MetricFloor
+from adaptlab.measurements.results import Evaluation, FloorKind, Measure, MetricFloor
 from adaptlab.plugins.metric import METRICS, Metric, metric_named
 from adaptlab.values import Value
 
@@ -172,8 +174,13 @@ def scores_of(
 
 
 def _best_floor(name: str, evaluations: Sequence[Evaluation]) -> MetricFloor | None:
-    measures = (one for evaluation in evaluations for one in evaluation.measures)
-    return best_floor(METRICS.get(name), (one.floor for one in measures if one.metric == name))
+    """Return the best kind of floor, by its mean over evaluations."""
+    values: dict[FloorKind, list[float]] = defaultdict(list)
+    for measure in (one for evaluation in evaluations for one in evaluation.measures):
+        if measure.metric == name and (floor := measure.floor) is not None:
+            values[floor.kind].append(floor.value)
+    means = (MetricFloor(value=fmean(of_kind), kind=kind) for kind, of_kind in values.items())
+    return best_floor(METRICS.get(name), means)
 
 
 def best_floor(metric: Metric, floors: Iterable[MetricFloor | None]) -> MetricFloor | None:

@@ -122,13 +122,13 @@ class Terms:
 
         Raises `KeyError` if the term is not in the glossary.
         """
-        return self._button(name, glossary()[name])
+        return self._button(name, name.capitalize(), glossary()[name])
 
     def metric(self, metric: Metric) -> Markup:
         """Return a button that explains a metric."""
-        return self._button(metric.in_sentence, metric.meaning)
+        return self._button(metric.in_sentence, metric.title, metric.meaning)
 
-    def _button(self, name: str, meaning: str) -> Markup:
+    def _button(self, name: str, title: str, meaning: str) -> Markup:
         self.shown[name] += 1
         place = f"term-{name.replace(' ', '-')}-{self.shown[name]}"
         return Markup(
@@ -136,4 +136,4 @@ class Terms:
             '<span class="unseen"> What “{name}” means</span></button>'
             '<span popover id="{place}" class="tip">'
             "<strong>{title}</strong>: {meaning}</span></span>"
-        ).format(place=place, name=name, title=name.capitalize(), meaning=escape(meaning))
+        ).format(place=place, name=name, title=title, meaning=escape(meaning))
