@@ -18,7 +18,7 @@ from adaptlab.statistics import Scores
 from adaptlab.studies.study import StudySpec
 from adaptlab.values import Value
 
-FORMAT = 10
+FORMAT = 11
 """The version of this layout and all of its texts; bundles of other versions are not checked."""
 
 MANIFEST = "manifest.json"

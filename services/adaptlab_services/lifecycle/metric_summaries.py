@@ -21,7 +21,7 @@ from adaptlab_db.tables import Evaluation, Job, JobMetric, MetricPoint, Replicat
 from adaptlab_services.lifecycle.measures import measures_of, values_of, with_metric
 
 CURVES = ("train_loss", "validation_loss", "validation_accuracy")
-_OF_EVERY_TASK: Mapping[str, str] = MappingProxyType(
+OF_EVERY_TASK: Mapping[str, str] = MappingProxyType(
     {
         "accuracy": "exact match on the test items of the job's own task",
         "base_accuracy": "likewise for the base model alone, for adaptations",
@@ -51,7 +51,7 @@ LEVEL = 0.95
 
 def catalogue() -> Mapping[str, str]:
     """Return what every metric is, by its name."""
-    return {**_OF_EVERY_TASK, **{metric.name: metric.meaning for metric in metrics()}}
+    return {**OF_EVERY_TASK, **{metric.name: metric.meaning for metric in metrics()}}
 
 
 def is_lowest_best(name: str) -> bool:

@@ -14,7 +14,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from adaptlab_db import tables
 from adaptlab_db.tables import Job, Study, StudyJob
-from adaptlab_services.lifecycle.metric_summaries import catalogue
+from adaptlab_services.lifecycle.metric_summaries import OF_EVERY_TASK, catalogue
 from adaptlab_services.querying.fields import Column, Family, Field, Fields, Joins, Kind
 
 STATISTICS: dict[str, str] = {
@@ -146,7 +146,8 @@ def _metrics() -> Family:
     return Family(
         prefix="metrics.",
         pattern="metrics.<name>.<statistic>",
-        means=f"metric of a succeeded job over its seeds; names: {', '.join(known)}; "
+        means=f"metric of a succeeded job over its seeds; names: {', '.join(OF_EVERY_TASK)}, "
+        "or a task's `metric`; "
         f"statistics: {', '.join(STATISTICS)}",
         of=of,
         known=tuple(
