@@ -123,8 +123,9 @@ def test_missing_scores_and_warnings_are_in_the_table(api: TestClient, sessions:
     assert empty["comparison"] is None
     assert [one["state"] for one in empty["missing"]] == ["queued", "queued"]
     run_all(sessions, lambda s: Run(fails=(s.method or {})["name"] == "lora"))
-    frozen, lora = csv.DictReader(io.StringIO(api.get(PLACE, params={"format": "csv"}).text))
+    frozen, row, lora = csv.DictReader(io.StringIO(api.get(PLACE, params={"format": "csv"}).text))
     assert (frozen["state"], frozen["warnings"]) == ("scored", "few_seeds")
+    assert (row["state"], row["seeds"], row["seeds_ok"]) == ("scored", "2", "0")
     assert (lora["state"], lora["score"], lora["warnings"]) == ("failed", "", "missing")
     # What a spreadsheet would compute is a text.
     assert lora["method"] == "'=HYPERLINK(1)"
