@@ -98,6 +98,16 @@ def test_a_diverged_seed_is_the_worst_and_makes_no_order_by_itself() -> None:
     assert set(cell_of(row("lora", LORA), lost).best) == {"lora at 8", "ia3 at 8"}
 
 
+def test_limits_of_two_seeds_of_which_one_diverged_are_numbers() -> None:
+    methods = [row("lora", LORA[:2]), row("ia3", (5.0, LARGEST_PERPLEXITY))]
+    comparison = compare("text_completion", methods, level=0.999)
+    order = comparison.cells[0].by_metric
+    assert order is not None
+    assert order.rows[1].high == LARGEST_PERPLEXITY
+    report = report_of(comparison, comparison.cells[0], moved={})
+    assert "e+" in report.rows[1].difference
+
+
 def test_equal_functions_are_no_order() -> None:
     values = [value * (1 + 1e-9) for value in LORA]
     assert len(cell_of(row("lora", LORA), row("ia3", values)).best) == 2

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 LARGEST_PERPLEXITY = 1e30
 """The perplexity of a replicate whose loss is larger or not finite."""
+LARGEST_EXPONENT = 700.0
+"""Of larger limits, as two seeds can have, the exponential is no number."""
 
 
 @registered
@@ -50,10 +52,10 @@ class Perplexity(Metric):
         return -np.log(value)
 
     def unscaled(self, value: float) -> float:
-        return math.exp(-value)
+        return math.exp(min(-value, LARGEST_EXPONENT))
 
     def difference(self, by: float, low: float, high: float) -> str:
-        middle, least, most = (math.exp(-one) for one in (by, high, low))
+        middle, least, most = map(self.unscaled, (by, high, low))
         return f"×{middle:.3g} ({least:.3g} to {most:.3g})"
 
     def of_earlier(
