@@ -184,6 +184,25 @@ def kinds(url: str, column: str = "kind") -> list[tuple[str, object]]:
         return connection.execute(query.encode()).fetchall()
 
 
+def test_token_f1_stays_in_every_direction(empty_database_url: str) -> None:
+    url = empty_database_url
+    upgrade(url, "0051")
+    with connected(url) as connection:
+        write_rows(connection, "0051")
+        connection.execute("UPDATE evaluations SET token_f1 = 0.75")
+        count = connection.execute("SELECT count(*) FROM evaluations").fetchone()
+    upgrade(url)
+    with connected(url) as connection:
+        kept = connection.execute("SELECT metric, value, count(*) FROM measures GROUP BY 1, 2")
+        assert count is not None
+        assert kept.fetchall() == [("token_f1", 0.75, *count)]
+        assert count[0] > 0
+    downgrade(url, "0051")
+    with connected(url) as connection:
+        back = connection.execute("SELECT token_f1, count(*) FROM evaluations GROUP BY 1")
+        assert back.fetchall() == [(0.75, *count)]
+
+
 def test_words_stay_in_every_direction_and_records_where_they_can_be_described(
     empty_database_url: str,
 ) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tests.engine.making import Remembering
 from tests.engine.sign_texts import (
     VALIDATION,
@@ -20,8 +21,11 @@ from tests.engine.stopping import changed
 from tests.texts import Stored, stored
 
 from adaptlab.engine.choice import best_first
+from adaptlab.engine.evaluate import Judged
+from adaptlab.engine.measuring import likelihoods
 from adaptlab.engine.outcome import TrainingOutcome
 from adaptlab.engine.standing import Standings
+from adaptlab.measurements.item_statistics import packed, unpacked
 from adaptlab.measurements.results import Metrics
 from adaptlab.metrics.perplexity import LARGEST_PERPLEXITY
 from adaptlab.plugins.metric import METRICS
@@ -132,6 +136,20 @@ def order(perplexities: list[list[float | None]]) -> list[int]:
     contest = [range(trial, seeds * trials, trials) for trial in range(trials)]
     standings = Standings(accuracy, measured, METRICS.get("perplexity"))
     return [ranked[0] for ranked in best_first(contest, outcome, standings)]
+
+
+@pytest.mark.parametrize("loss", [math.inf, math.nan, 1e35])
+def test_one_loss_that_is_not_finite_makes_the_largest_perplexity(loss: float) -> None:
+    """However many items have a small one."""
+    metric = METRICS.get("perplexity")
+    losses = torch.full((2, 999), 0.1, dtype=torch.float64)
+    losses[1, 7] = loss
+    right = torch.zeros(2, 999, dtype=torch.bool)
+    found = Judged(right, losses=losses, counted=torch.ones(999, dtype=torch.float64))
+    sound, lost = likelihoods(found)
+    assert metric.value(sound) == pytest.approx(math.exp(0.1))
+    assert metric.value(lost) == LARGEST_PERPLEXITY
+    assert metric.value(unpacked(packed(lost), 999, 2)) == LARGEST_PERPLEXITY
 
 
 def test_pooled_a_diverged_replicate_counts_as_the_largest_perplexity() -> None:

@@ -25,6 +25,7 @@ from adaptlab.measurements.results import (
     Evaluated,
     Evaluation,
     ItemsShown,
+    MetricFloor,
     Split,
 )
 from adaptlab.metrics.token_f1 import answer_words, token_f1
@@ -189,6 +190,8 @@ def test_reports_of_it_must_fit_the_task_and_the_statistics(
     assert codes({"statistics": None}) == ["missing"]
     for text in ("", "!", "AAAA", as_text(packed(np.zeros((ITEMS + 1, 1))))):
         assert codes({"statistics": text}) == ["unreadable"]
+    beyond = MetricFloor(value=1.5, kind="base_alone")
+    assert codes({"floor": beyond}) == ["out_of_range"]
     assert codes({"metric": "perplexity"}) == codes({}, {}) == ["not_asked_for"]
 
 

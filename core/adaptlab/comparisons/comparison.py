@@ -173,8 +173,8 @@ def compare(
         _answered(_Cell(table, budget).found(kinds.count("base_not_learned")), answers)
         for budget in _budgets(rows)
     )
-    # Crossings and the cheapest method are about right items.
-    is_by_other = table.is_silent or any(cell.by_metric is not None for cell in cells)
+    # Crossings and the cheapest method are about right items, so another metric has none.
+    is_without = table.is_silent or any(cell.by_metric is not None for cell in cells)
     return Comparison(
         task=task,
         axis=axis,
@@ -192,8 +192,8 @@ def compare(
         differences=tuple(differences),
         cells=cells,
         curves=budget_curves(rows, table.interval),
-        crossings=() if is_by_other else _all_crossings(rows, level, table.counting),
-        cheapest=None if is_by_other else _cheapest(rows, reference, margin, level),
+        crossings=() if is_without else _all_crossings(rows, level, table.counting),
+        cheapest=None if is_without else _cheapest(rows, reference, margin, level),
         sentence=comparison_sentence([(cell.budget, cell.sentence) for cell in cells], axis),
     )
 
@@ -274,10 +274,11 @@ class _Table:
 
         Its limits are at the level of the table unless another one is given.
         """
-        key = (first.label, second.label, level or self.level)
+        level = level or self.level
+        key = (first.label, second.label, level)
         if key not in self._pairs:
             self._pairs[key] = paired_difference(
-                first, second, level or self.level, lambda row: self.samples[row.label]
+                first, second, level, lambda row: self.samples[row.label]
             )
         return self._pairs[key]
 

@@ -1,6 +1,5 @@
 """Statistics by item of a task's metric beside the share of right items."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -37,17 +36,19 @@ def statistics_of(
             pairs = torch.stack((found.expected.cpu().expand_as(given), given), -1)
             return pairs.double().numpy()
         case "likelihood":
-            return _likelihoods(found)
+            return likelihoods(found)
         case "answers":
             return _of_answers(model, task, split, metric, found.right, attached=attached)
 
 
-def _likelihoods(found: Judged) -> "NDArray[np.float64]":
-    """Return losses, finite ones, and counted tokens."""
+def likelihoods(found: Judged) -> "NDArray[np.float64]":
+    """Return losses and counted tokens.
+
+    A loss that is not finite becomes the largest one, so the mean is beyond every limit.
+    """
     assert found.losses is not None
     assert found.counted is not None
-    most = found.counted * math.log(LARGEST_LOSS)
-    losses = torch.where(found.losses < most, found.losses, most)
+    losses = torch.nan_to_num(found.losses, nan=LARGEST_LOSS).clamp(max=LARGEST_LOSS)
     return torch.stack((losses, found.counted.expand_as(losses)), -1).cpu().numpy()
 
 

@@ -29,9 +29,8 @@ Array = NDArray[np.float64]
 def unskilled(task: Task, metric: Metric, statistics: Array) -> MetricFloor | None:
     """Return the best value without reading the questions.
 
-    None without training answers.
-
-    `statistics` are those of one replicate on the test items, [item, column].
+    None without training answers. `statistics` are those of one replicate on the test items,
+    [item, column].
     """
     match metric.needs:
         case "labels":
@@ -94,12 +93,11 @@ def _answers(task: Task, split: Split, items: int) -> list[str]:
 
 
 def _tokens(task: Task, split: Split, items: int) -> list[list[int]]:
-    """Return the right answers to the first items of a split, in no order."""
+    """Return the right answers to the first items of a split."""
     available = task.available(split)
     number = items if available is None else min(items, available)
     if number == 0:
         return []
-    parts = scored_items(task, split, number, number, torch.device("cpu"))
-    return [
-        expected_tokens(some, column) for places, some in parts for column in range(len(places))
-    ]
+    ((places, every),) = scored_items(task, split, number, number, torch.device("cpu"))
+    # Texts come sorted by length.
+    return [expected_tokens(every, column) for column in places.argsort().tolist()]

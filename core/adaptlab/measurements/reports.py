@@ -178,11 +178,12 @@ class Expected:
             yield from count(f"{where}/restart_count", allocation.restart_count, 0, 2**31 - 1)
 
     def _metrics(self, at: str, event: results.Metrics) -> Iterator[Problem]:
+        limits = curves()
+        names = tuple(limits)
         for place, point in enumerate(event.points):
             here = f"{at}/points/{place}"
             yield from self._replicate(here, point.replicate)
-            limits = curves()
-            yield from one_of(f"{here}/name", point.name, tuple(limits), "curve")
+            yield from one_of(f"{here}/name", point.name, names, "curve")
             if self.curves is None or point.step not in self.curves:
                 detail = (
                     f"No curve of a training of {self.steps} steps has a point at step "

@@ -36,7 +36,7 @@ class MacroF1(Metric):
         labels = int(statistics.max(initial=0)) + 1
         if labels > MOST_CONFUSED:
             raise ValueError(
-                f"There are {labels:,} labels; macro-F1 is of {MOST_CONFUSED} at most."
+                f"There are {labels:,} labels. Macro-F1 is computed for at most {MOST_CONFUSED}."
             )
         right, given = statistics.astype(np.int64).T
         every = np.eye(labels)

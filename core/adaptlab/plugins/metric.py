@@ -93,6 +93,18 @@ class Metric(ABC):
         """
         return None
 
+    def known(
+        self,
+        kept: Mapping[str, float],
+        task: Mapping[str, object],
+        confusion: Counts | None,
+        loss: float | None,
+    ) -> float | None:
+        """Return the value that is kept, by metric, or that follows from the rest."""
+        if self.name in kept:
+            return kept[self.name]
+        return self.of_earlier(task, confusion, loss)
+
     def scaled(self, value: "NDArray[np.float64]") -> "NDArray[np.float64]":
         """Return values on the scale of tests, where more is better."""
         return value

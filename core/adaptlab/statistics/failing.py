@@ -32,9 +32,7 @@ class Floor(Value):
 
     def works_from(self, items: int) -> float:
         """Return the accuracy from which a seed beats the floor on so many items."""
-        room = self.accuracy * (1 - self.accuracy)
-        noise = normal_quantile(BY_CHANCE) * math.sqrt(room / items)
-        return min(1.0, self.accuracy + max(noise, LEAST_GAIN * (1 - self.accuracy)))
+        return _above(self.accuracy, 1.0, _noise(self.accuracy, items))
 
 
 def floor_of(
@@ -71,9 +69,18 @@ def works_from(metric: Metric, floor: MetricFloor, items: int) -> float:
 
     best = metric.limits[0] if metric.lower_is_better else metric.limits[1]
     base, top = (float(metric.scaled(np.array(value))) for value in (floor.value, best))
-    room = floor.value * (1 - floor.value) if metric.is_share else 0.0
-    noise = normal_quantile(BY_CHANCE) * math.sqrt(max(0.0, room) / items)
-    return metric.unscaled(min(top, base + max(noise, LEAST_GAIN * (top - base))))
+    noise = _noise(floor.value, items) if metric.is_share else 0.0
+    return metric.unscaled(_above(base, top, noise))
+
+
+def _above(floor: float, top: float, noise: float) -> float:
+    """Return the least value that is above a floor, at most the best one."""
+    return min(top, floor + max(noise, LEAST_GAIN * (top - floor)))
+
+
+def _noise(share: float, items: int) -> float:
+    """Return by how much a share of items is too high by chance."""
+    return normal_quantile(BY_CHANCE) * math.sqrt(max(0.0, share * (1 - share)) / items)
 
 
 class FailingSeeds(Value):

@@ -213,13 +213,11 @@ def measured_metric(name: str, evaluation: Evaluation) -> float | None:
 
     None if it was not measured, as by earlier versions.
     """
-    for measure in evaluation.measures:
-        if measure.metric == name:
-            return measure.value
     if (metric := metric_named(name)) is None:
         return None
+    kept = {measure.metric: measure.value for measure in evaluation.measures}
     counts = evaluation.confusion and evaluation.confusion.counts
-    return metric.of_earlier(evaluation.task, counts, evaluation.loss)
+    return metric.known(kept, evaluation.task, counts, evaluation.loss)
 
 
 def guessing_accuracy(chance: float, majorities: Iterable[float | None]) -> float:

@@ -20,10 +20,7 @@ def values_of(row: Any, measures: Sequence[Measure]) -> dict[str, float]:
     """
     counts = row.confusion and row.confusion["counts"]
     kept = {measure.metric: measure.value for measure in measures}
-    found = (
-        (one.name, kept.get(one.name, one.of_earlier(row.task, counts, row.loss)))
-        for one in metrics()
-    )
+    found = ((one.name, one.known(kept, row.task, counts, row.loss)) for one in metrics())
     return {name: value for name, value in found if value is not None}
 
 
