@@ -169,3 +169,27 @@ def test_a_floor_is_beaten_by_a_part_of_the_way_to_the_best() -> None:
         0.75 + 1.6449 * 0.0433, 1e-3
     )
     assert works_from(METRICS.get("chrf"), share, 10_000) == pytest.approx(0.775)
+
+
+def test_a_difference_from_a_leader_among_many_is_wider() -> None:
+    """Of six alike methods, the leader is the one with the luckiest seeds."""
+    alike = [row(name, LORA) for name in ("lora", "bitfit", "dora", "vera", "attention_bias")]
+    widths = []
+    for others in (alike[:1], alike):
+        order = cell_of(*others, row("ia3", [1.01 * value for value in LORA])).by_metric
+        assert order is not None
+        assert len(order.best) == len(others) + 1
+        last = order.rows[-1]
+        assert last.difference_low is not None
+        assert last.difference_high is not None
+        widths.append(last.difference_high - last.difference_low)
+    assert widths[1] > 1.3 * widths[0]
+
+
+def test_a_table_by_a_metric_has_no_cheapest_method_by_right_items() -> None:
+    rows = [row("lora", LORA), row("full_finetuning", LORA)]
+    rows = [one.model_copy(update={"parameters": 8}) for one in rows]
+    by_metric = compare("text", rows, reference="full_finetuning")
+    assert (by_metric.cheapest, by_metric.crossings) == (None, ())
+    plain = [one.model_copy(update={"metric": None, "measured": ()}) for one in rows]
+    assert compare("text", plain, reference="full_finetuning").cheapest is not None

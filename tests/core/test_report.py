@@ -124,3 +124,10 @@ def test_no_more_than_three_notes() -> None:
     warnings = [f"Warning {number}." for number in range(5)]
     report = report_of(comparison, comparison.cells[0], moved={}, warnings=warnings)
     assert report.notes == ("Warning 0.", "Warning 1.", "Warning 2.")
+
+
+def test_a_risk_without_failures_is_not_named_where_all_seeds_failed() -> None:
+    _, report = found(row("lora", [0.0] * 5, 1), row("ia3", [0.0] * 5, 2))
+    assert not any("none here did" in note for note in report.notes)
+    _, report = found(row("lora", [0.9] * 5, 1), row("ia3", [0.0] * 5, 2))
+    assert any("none here did" in note for note in report.notes)

@@ -101,3 +101,12 @@ def test_a_reference_beyond_the_budget_is_shown_and_no_candidate() -> None:
 def test_ranks_follow_from_what_was_told_apart() -> None:
     ranks = rank_intervals(["a", "b", "c"], [("a", "c"), ("b", "c")])
     assert [(rank.low, rank.high) for rank in ranks.values()] == [(1, 2), (1, 2), (3, 3)]
+
+
+def test_differences_from_a_leader_among_many_are_at_a_higher_level() -> None:
+    alike = [drawn([0.8] * 5, method=f"m{key}", key=key) for key in range(4)]
+    for rows, level in ((alike[:2], 0.95), (alike, 1 - 0.05 / 3)):
+        cell = cell_of(*rows)
+        assert len(cell.best) == len(rows)
+        levels = [one.against_best.level for one in cell.rows if one.against_best is not None]
+        assert levels == pytest.approx([level] * (len(rows) - 1))
