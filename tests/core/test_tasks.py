@@ -61,6 +61,40 @@ MIXED: dict[str, tuple[dict[str, object], dict[str, tuple[str, tuple[object, ...
         {"tasks": ["add", {"name": "copy", "few_distinct": False}]},
         {"/task/tasks/1/few_distinct": ("tasks_differ", (True,))},
     ),
+    "a cue for one alone": (
+        {"tasks": ["add", {"name": "cued", "task": "copy"}]},
+        {"/task/tasks/0": ("tasks_differ", ())},
+    ),
+    "one cue for two": (
+        {"tasks": [{"name": "cued", "task": "add"}, {"name": "cued", "task": "copy"}]},
+        {"/task/tasks/1/cue": ("tasks_differ", ())},
+    ),
+    "another length behind a cue": (
+        {
+            "tasks": [
+                {
+                    "name": "cued",
+                    "task": {
+                        "name": "lookup",
+                        "few_distinct": True,
+                        "length": 5,
+                        "answer_length": 10,
+                    },
+                },
+                {
+                    "name": "cued",
+                    "task": {
+                        "name": "lookup",
+                        "few_distinct": True,
+                        "length": 6,
+                        "answer_length": 10,
+                    },
+                    "cue": 11,
+                },
+            ]
+        },
+        {"/task/tasks/1/task/length": ("tasks_differ", (5,))},
+    ),
     "a fault inside": (
         {"tasks": ["add", {"name": "composition", "then": {"name": "add", "length": 3}}]},
         {"/task/tasks/1/then/length": ("length_does_not_match", (10,))},
@@ -83,12 +117,40 @@ COMPOSED: dict[str, tuple[dict[str, object], dict[str, tuple[str, tuple[object, 
         {"/task/then/length": ("length_does_not_match", (3,))},
     ),
     "a mixture": ({"then": "mixture"}, {"/task/then/name": ("nested_mixture", ())}),
+    "a cue inside": ({"first": "cued"}, {"/task/first/name": ("nested_cue", ())}),
 }
 
 
 @pytest.mark.parametrize(("knobs", "expected"), COMPOSED.values(), ids=COMPOSED)
 def test_a_composition_that_does_not_fit_is_refused_where_it_does_not(knobs, expected):
     assert faults(name="composition", **knobs) == expected
+
+
+def test_a_cue_is_no_token_of_questions_or_answers():
+    add = {"name": "add", "k": 5}
+    assert faults(name="cued", task=add, cue=12) == {"/task/cue": ("cue_is_a_digit", (13,))}
+    assert faults(name="cued", task="cued") == {"/task/task/name": ("nested_cue", ())}
+    assert faults(name="cued", task="mixture") == {"/task/task/name": ("nested_mixture", ())}
+
+
+def test_a_cued_task_reads_one_token_more_and_leaves_room_for_another_cue():
+    task = resolve_task(Choice.model_validate({"name": "cued", "task": "copy", "cue": 11}), "/task")
+    assert (task.input_length(), task.target_length(), task.vocabulary()) == (11, 10, 13)
+    assert task.why_no_input([11, *range(8), 0, 0]) is None
+    wrong = task.why_no_input([10, *range(8), 0, 0])
+    assert wrong is not None
+    assert "the cue 11 and then 10 tokens, each below 8" in wrong
+    mixture = resolve_task(
+        Choice.model_validate(
+            {
+                "name": "mixture",
+                "tasks": [{"name": "cued", "task": "copy"}] * 1
+                + [{"name": "cued", "task": "add", "cue": 11}],
+            }
+        ),
+        "/task",
+    )
+    assert mixture.why_no_input([10, *range(8), 0, 0]) is not None
 
 
 def test_an_unknown_task_inside_lists_those_there_are():

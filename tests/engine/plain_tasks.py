@@ -28,6 +28,8 @@ def plain_counted(task: Any, digits: list[int], draw: int) -> int:
     """Return the number of counted tokens of the answer, from its start."""
     if task.name == "mixture":
         return plain_counted(_drawn(task, draw), digits, draw)
+    if task.name == "cued":
+        return plain_counted(task.task, digits[1:], draw)
     if task.name == "composition":
         return plain_counted(task.then, plain_answer(task.first, digits, draw), draw)
     if task.name == "filter_less_than_first":
@@ -139,6 +141,7 @@ SOLUTIONS: dict[str, Solution] = {
         task.then, plain_answer(task.first, digits, draw), draw
     ),
     "copy": lambda task, digits, draw: list(digits),
+    "cued": lambda task, digits, draw: plain_answer(task.task, digits[1:], draw),
     "double_histogram": _histogram,
     "episodes": _episode,
     "filter_less_than_first": _filter,

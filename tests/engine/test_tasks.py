@@ -62,6 +62,15 @@ VARIANTS: dict[str, dict[str, object]] = {
         "first": {"name": "word_translation", "words": 500, "longest": 7},
         "then": {"name": "reverse", "length": 8, "alphabet": 56},
     },
+    "cued-mixture": {
+        "name": "mixture",
+        "tasks": [
+            {"name": "cued", "task": {"name": "add", "k": 2}, "cue": 12},
+            {"name": "cued", "task": "reverse", "cue": 10},
+        ],
+        "weights": [1, 3],
+    },
+    "cued-words": {"name": "cued", "task": "word_translation", "cue": 60},
     "three-permuted": {"name": "episodes", "ways": 3, "shots": 1, "labels": "permuted"},
     "fixed-labels": {"name": "episodes", "kinds": 3, "labels": "fixed", "map_seed": 4},
     "compositions-mixed": {
@@ -139,7 +148,7 @@ def test_questions_keep_to_their_split(name: str, split: Split):
     task = made(name)
     parts = {"train": range(5, 16), "validation": range(4, 5), "test": range(4)}
     asked = make_items(task, split, torch.tensor(SEEDS), 0, 100).tokens[..., : task.input_length()]
-    decisive = task.questions().decisive or task.input_length()
+    decisive = task.questions().decisive or task.questions().length
     found = set(split_of(asked[..., -decisive:]).flatten().tolist())
     if task.questions().held_out:
         assert found <= set(parts[split])
@@ -193,7 +202,7 @@ def test_the_vocabulary_holds_a_count_of_ten():
 
 GUESSED = {"double_histogram": 10, "episodes": 2, "filter_less_than_first": 9, "inverse_binary": 2}
 """Of how many tokens a guess is one, where it is not one of eight digits."""
-OF_OTHERS = ("mixture", "composition", "word_translation")
+OF_OTHERS = ("mixture", "composition", "cued", "word_translation")
 
 
 @pytest.mark.parametrize("name", [n for n in DIGIT_TASKS if n not in OF_OTHERS])
@@ -235,6 +244,25 @@ def test_which_task_an_item_has_follows_the_weights():
     assert chosen.tolist() == [plain_share([1, 2, 5], draw) for draw in draws.tolist()]
     shares = [(chosen == place).double().mean().item() for place in range(3)]
     assert shares == pytest.approx([1 / 8, 1 / 4, 5 / 8], abs=0.027)  # five standard errors
+
+
+def test_a_mixture_of_cued_tasks_names_the_task_of_each_item():
+    task, seeds = made("cued-mixture"), torch.tensor(SEEDS)
+    items = make_items(task, "test", seeds, 0, 100)
+    for row, seed in enumerate(SEEDS):
+        draws = [plain_draw("test", seed, place) for place in range(100)]
+        cues = [(12, 10)[plain_share([1, 3], draw)] for draw in draws]
+        assert items.tokens[row, :, 0].tolist() == cues
+    bare = make_items(made("reverse"), "test", seeds, 0, 100)
+    assert torch.equal(items.tokens[..., 1:11], bare.tokens[..., :10])
+
+
+def test_given_inputs_of_a_cued_task_keep_their_cue():
+    task = made("cued-words")
+    assert task.written([60, 0, 1]).startswith("[60] ")
+    items = items_of(made("cued"), torch.tensor([[[10, 3, 1, 2, 0, 0, 0, 0, 0, 0, 7]]]))
+    assert items.tokens[0, 0, :3].tolist() == [10, 3, 1]
+    assert items.targets[0, 0].tolist() == [0, 0, 0, 0, 0, 0, 1, 2, 3, 7]
 
 
 def test_a_mixture_asks_what_its_tasks_ask_and_gives_no_cue():

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from adaptlab.engine.counter import constant, mixed, random_bits, stream
 from adaptlab.engine.items import Items, counted_targets
-from adaptlab.engine.plugins import ENGINE_DRAWS, ENGINE_QUESTIONS, ENGINE_TASKS
+from adaptlab.engine.plugins import ENGINE_CUES, ENGINE_DRAWS, ENGINE_QUESTIONS, ENGINE_TASKS
 from adaptlab.engine.tensors import Bool, Int
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.splits import SIXTEENTHS, Split
@@ -25,7 +25,8 @@ def make_items(
     """Generate items `first` to `first + count` of a split, for every seed."""
     index = torch.arange(first, first + count, device=seeds.device).unsqueeze(0)
     inputs = _questions(task, split, seeds.unsqueeze(1), index)
-    return _answered(task, inputs, _draws(split, seeds.unsqueeze(1), index))
+    draws = _draws(split, seeds.unsqueeze(1), index)
+    return _answered(task, _with_cues(task, inputs, draws), draws)
 
 
 def items_of(task: DigitTask, inputs: Int[Tensor, "S B N"]) -> Items:
@@ -76,8 +77,16 @@ def _questions(task: DigitTask, split: Split, seeds: Tensor, index: Tensor) -> T
     return _listed(task, split, seeds, index)
 
 
+def _with_cues(task: DigitTask, questions: Tensor, draws: Tensor) -> Tensor:
+    """Return the questions with the cues of their tasks before them."""
+    if task.name not in ENGINE_CUES.names():
+        return questions
+    return torch.cat([ENGINE_CUES.get(task.name)(task, draws), questions], -1)
+
+
 def _answered(task: DigitTask, inputs: Tensor, draws: Tensor) -> Items:
-    targets = answer_to(task, inputs, draws)
+    questions = inputs[..., task.input_length() - task.questions().length :]
+    targets = answer_to(task, questions, draws)
     tokens = torch.cat([inputs, targets[..., :-1]], -1)
     return Items(tokens, targets, counted_targets(task, targets, draws))
 

@@ -28,6 +28,9 @@ answer.
 """
 
 
+Cue = Callable[[Any, Tensor], Tensor]
+"""From a task and draws [...] to the tokens before the question [..., C], C the length of cues."""
+
 Questions = Callable[[Any, torch.device], Tensor]
 """From a task and a device to all its questions [W, input_length]."""
 
@@ -99,6 +102,9 @@ ENGINE_DRAWS: Registry[Draw] = Registry("engine draws", "adaptlab.engine.tasks")
 
 ENGINE_MASKS: Registry[Mask] = Registry("engine mask", "adaptlab.engine.tasks")
 """Only tasks whose counted targets do not follow from the end token alone have one."""
+
+ENGINE_CUES: Registry[Cue] = Registry("engine cue", "adaptlab.engine.tasks")
+"""Only tasks that put a cue before their questions have one."""
 
 ENGINE_FAMILIES: Registry[Forward] = Registry("engine family", "adaptlab.engine.families")
 ENGINE_TOKEN_STATES: Registry[TokenStates] = Registry(

@@ -30,13 +30,21 @@ InnerTask = Annotated[
 ]
 
 
-def inner_problems(inner: Mapping[str, DigitTask]) -> tuple[Problem, ...]:
-    """Return the errors of inner tasks, which must not be mixtures."""
+def inner_problems(
+    inner: Mapping[str, DigitTask], *, with_cues: bool = False
+) -> tuple[Problem, ...]:
+    """Return the errors of inner tasks, which must not be mixtures.
+
+    They must not have cues either, unless `with_cues`.
+    """
     problems: list[Problem] = []
     for pointer, task in inner.items():
         if len(task.parts()) > 1:
             detail = f"{task.name} mixes several tasks; name one of them here."
             problems.append(Problem(f"{pointer}/name", "nested_mixture", detail))
+        elif task.cues() and not with_cues:
+            detail = "A cue stands before a whole question, not inside. Name the task without it."
+            problems.append(Problem(f"{pointer}/name", "nested_cue", detail))
         problems += [
             replace(problem, pointer=pointer + problem.pointer) for problem in task.problems()
         ]

@@ -44,6 +44,15 @@ class Task(Value, ABC):
     def input_length(self) -> int:
         """Return the number of tokens of a question."""
 
+    def why_no_input(self, tokens: Sequence[int]) -> str | None:
+        """Return why the tokens are not a question of the task, if so."""
+        if len(tokens) == self.input_length() and max(tokens) < self.input_alphabet():
+            return None
+        return (
+            f"An input of {self.name} has {self.input_length()} tokens, each below "
+            f"{self.input_alphabet()}."
+        )
+
     @abstractmethod
     def target_length(self) -> int:
         """Return the number of tokens of an answer."""
@@ -214,6 +223,10 @@ class DigitTask(Task, ABC):
     def questions(self) -> QuestionLaw:
         """Return the distribution of the questions."""
 
+    def cues(self) -> tuple[int, ...]:
+        """Return the token before the questions of each part, if they have one."""
+        return ()
+
     def asker(self) -> "DigitTask":
         """Return the task that draws the questions, itself or an inner task."""
         return self
@@ -249,8 +262,8 @@ class DigitTask(Task, ABC):
         return self.questions().alphabet
 
     def input_length(self) -> int:
-        """Return the number of digits of a question."""
-        return self.questions().length
+        """Return the number of digits of a question, and of its cue."""
+        return self.questions().length + bool(self.cues())
 
 
 class PlainTask(DigitTask, ABC):

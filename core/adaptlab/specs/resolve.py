@@ -724,17 +724,9 @@ def _attention(
     if attention and isinstance(task, TextTask | ImageTask):
         _check_recorded(attention, task)
     for index, tokens in enumerate(attention.inputs if attention else ()):
-        if len(tokens) != task.input_length() or max(tokens) >= task.input_alphabet():
-            raise InvalidSpec(
-                Problem(
-                    pointer=f"/capture/attention/inputs/{index}",
-                    code="not_an_input",
-                    detail=(
-                        f"An input of {task.name} has {task.input_length()} tokens, each below "
-                        f"{task.input_alphabet()}."
-                    ),
-                )
-            )
+        if detail := task.why_no_input(tokens):
+            pointer = f"/capture/attention/inputs/{index}"
+            raise InvalidSpec(Problem(pointer, "not_an_input", detail))
     return attention
 
 

@@ -1,6 +1,6 @@
-"""Items of several tasks without a cue to the task."""
+"""Items of several tasks, with or without a cue to the task."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal, cast
 
@@ -19,7 +19,7 @@ Weight = Annotated[float, Field(gt=0, le=1e6)]
 
 @TASKS.register("mixture")
 class Mixture(DigitTask):
-    """Ask questions of several `tasks` without a cue to the task.
+    """Ask questions of several `tasks`, without a cue to the task unless they are `cued`.
 
     The task of an item is drawn with probabilities proportional to `weights`, which are equal by
     default. It depends only on the item's number, seed and split. An item is correct if the answer
@@ -27,11 +27,14 @@ class Mixture(DigitTask):
     answers for one task scores about that task's share, or more where tasks agree.
 
     All tasks must draw their questions from the same distribution, which would otherwise be a cue,
-    and answer with the same number of tokens. The vocabulary is the largest.
+    and answer with the same number of tokens. The vocabulary is the largest. Cues are those of all
+    tasks, each another one, or of none.
     """
 
     title: ClassVar[str] = "Mixture"
-    summary: ClassVar[str] = "Weighted items of several tasks, without a cue to the task."
+    summary: ClassVar[str] = (
+        "Weighted items of several tasks, without a cue to the task unless they are cued."
+    )
     reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), section 5.2, pretraining"
 
     name: Literal["mixture"] = "mixture"
@@ -58,6 +61,18 @@ class Mixture(DigitTask):
         """Return the probability of every task."""
         weights = self.weights or (1.0,) * len(self.tasks)
         return tuple(weight / sum(weights) for weight in weights)
+
+    def cues(self) -> tuple[int, ...]:
+        return tuple(cue for task in self.tasks for cue in task.cues())
+
+    def input_alphabet(self) -> int:
+        return max((self.questions().alphabet - 1, *self.cues())) + 1
+
+    def why_no_input(self, tokens: Sequence[int]) -> str | None:
+        """Return why the tokens are not a question, which they never are with cues."""
+        if not self.cues():
+            return super().why_no_input(tokens)
+        return "An input of this mixture has the cue of a task. Name that task instead."
 
     def questions(self) -> QuestionLaw:
         return self.tasks[0].questions()
@@ -117,7 +132,8 @@ class Mixture(DigitTask):
 
     def problems(self) -> tuple[Problem, ...]:
         inner = {f"/tasks/{index}": task for index, task in enumerate(self.tasks)}
-        return tuple(self._counts()) or inner_problems(inner) or tuple(self._misfits())
+        counts = tuple(self._counts())
+        return counts or inner_problems(inner, with_cues=True) or tuple(self._misfits())
 
     def _counts(self) -> Iterator[Problem]:
         count = len(self.tasks)
@@ -131,6 +147,7 @@ class Mixture(DigitTask):
 
     def _misfits(self) -> Iterator[Problem]:
         """Yield the differences of tasks from the first task."""
+        yield from self._cue_problems()
         wanted = _form(self.tasks[0])
         listed = self.questions().listed
         for index, task in enumerate(self.tasks):
@@ -149,8 +166,19 @@ class Mixture(DigitTask):
                     f"{task.name} has the {knob} {value}, but {self.tasks[0].name} has "
                     f"{wanted[knob]}, which would be a cue to the task. Use {wanted[knob]}."
                 )
-                nearest = (wanted[knob],)
-                yield Problem(f"/tasks/{index}/{knob}", "tasks_differ", detail, nearest=nearest)
+                place = f"/tasks/{index}{'/task' if task.cues() else ''}/{knob}"
+                yield Problem(place, "tasks_differ", detail, nearest=(wanted[knob],))
+
+    def _cue_problems(self) -> Iterator[Problem]:
+        """Yield the tasks that lack a cue, or have that of an earlier one."""
+        cues = [task.cues() for task in self.tasks]
+        for index, cue in enumerate(cues):
+            if any(cues) and not cue:
+                detail = "Other tasks of this mixture have a cue. Give one to all or to none."
+                yield Problem(f"/tasks/{index}", "tasks_differ", detail)
+            elif cue and cue in cues[:index]:
+                detail = f"An earlier task has the cue {cue[0]}, so it tells nothing. Use another."
+                yield Problem(f"/tasks/{index}/cue", "tasks_differ", detail)
 
 
 def _form(task: DigitTask) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Answers of a mixture, by the task drawn for each item."""
+"""Answers and cues of a mixture, by the task drawn for each item."""
 
 from itertools import accumulate
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from adaptlab.engine.digits import answer_to
 from adaptlab.engine.items import counted_targets
-from adaptlab.engine.plugins import ENGINE_MASKS, ENGINE_TASKS
+from adaptlab.engine.plugins import ENGINE_CUES, ENGINE_MASKS, ENGINE_TASKS
 from adaptlab.tasks.mixture import Mixture
 
 DRAWS = 2**63
@@ -29,6 +29,14 @@ def counted(task: Mixture, targets: Tensor, draws: Tensor) -> Tensor | None:
     every = torch.ones_like(targets, dtype=torch.bool)
     stacked = torch.stack([every if mask is None else mask for mask in masks], -2)
     return _of_own(task, stacked, draws)
+
+
+@ENGINE_CUES.register("mixture")
+def cue(task: Mixture, draws: Tensor) -> Tensor:
+    """Return the cue of each item's own task, of length 0 without cues."""
+    if not task.cues():
+        return draws.new_empty((*draws.shape, 0))
+    return torch.tensor(task.cues(), device=draws.device)[drawn_tasks(task, draws)].unsqueeze(-1)
 
 
 def _of_own(task: Mixture, values: Tensor, draws: Tensor) -> Tensor:
