@@ -16,15 +16,13 @@ from pathlib import Path
 from uuid import UUID
 
 from adaptlab import charts
-from adaptlab.comparisons.comparison import Comparison, ComparisonCell
-from adaptlab.comparisons.diagnosis import LABEL
+from adaptlab.comparisons.comparison import Comparison
+from adaptlab.comparisons.report import report_lines
 from adaptlab.comparisons.scores import ScoreChange
 from adaptlab.comparisons.table_comparison import ComparedMethod, TableComparison
-from adaptlab.comparisons.verdict import Verdict
 from adaptlab.figures import points
 from adaptlab_client import (
     AttemptView,
-    AttentionSummary,
     Client,
     JobView,
     StudyComparison,
@@ -34,24 +32,14 @@ from adaptlab_client import (
 
 BEGIN = "<!-- measured -->"
 END = "<!-- end of measured -->"
-FINDINGS = {
-    "better": "better",
-    "worse": "worse",
-    "cannot_be_told_apart": "cannot be told apart",
-    "not_known": "order not known",
-}
 
 
 @dataclass(frozen=True)
 class Run:
-    """A job with its latest attempt and the attention of its first layer.
-
-    It is `reused` if it existed before the study.
-    """
+    """A job with its latest attempt, `reused` if it existed before the study."""
 
     job: JobView
     attempt: AttemptView
-    heads: tuple[AttentionSummary, ...]
     reused: bool
 
     @property
@@ -78,7 +66,7 @@ def main(study: str, page: Path, plan: Path | None) -> None:
         comparison = client.comparisons.study(study)
         ended = [job for job in client.studies.jobs(study) if job.succeeded]
         reused = _reused(client.studies.get(study))
-        runs = [_run_of(client, job, reused=job.id in reused) for job in ended]
+        runs = [Run(job, client.jobs.attempts(job.id)[-1], job.id in reused) for job in ended]
     preview = None if plan is None else StudyPreview.model_validate_json(plan.read_text())
     runs.sort(key=lambda run: run.begin)
     results = [*_run(comparison, runs), *_tables(comparison, runs, page)]
@@ -92,12 +80,6 @@ def _reused(study: StudyView) -> set[UUID]:
     """Return the jobs of a study that existed before it."""
     bases = [base.job for base in study.base_models]
     return {job.id for job in (*bases, *(j for c in study.cells for j in c.jobs)) if job.reused}
-
-
-def _run_of(client: Client, job: JobView, *, reused: bool) -> Run:
-    maps = client.jobs.attention(job.id, layer=0, source="adapted") if job.method else ()
-    heads = tuple(head for attention_map in maps for head in attention_map.summaries)
-    return Run(job, client.jobs.attempts(job.id)[-1], heads, reused)
 
 
 def _run(comparison: StudyComparison, runs: Sequence[Run]) -> Iterator[str]:
@@ -129,12 +111,9 @@ def _settings(comparison: StudyComparison) -> Iterator[str]:
         "batch": ", ".join(sorted({str(row.batch_size) for row in rows})),
         "trials per seed": ", ".join(sorted({str(row.trials) for row in rows})),
     }
-    margin = _percent(comparison.margin)
     yield "; ".join(f"{name} {value}" for name, value in settings.items()) + "."
-    yield f"Intervals are at {100 * comparison.level:.0f} %; a difference below {margin} of the"
-    yield "items counts as none. Differences are in points, p-values corrected for all pairs of a"
-    yield "task. Each verdict in full, with seeds and items: `adaptlab studies bundle` and"
-    yield "`adaptlab compare --all-pairs`."
+    yield "Pairs, limits and diagnoses: `adaptlab compare --all-pairs`; every item:"
+    yield "`adaptlab studies bundle`."
 
 
 def _tables(study: StudyComparison, runs: Sequence[Run], page: Path) -> Iterator[str]:
@@ -144,56 +123,14 @@ def _tables(study: StudyComparison, runs: Sequence[Run], page: Path) -> Iterator
             yield "\nNothing is scored yet."
             continue
         comparison = Comparison.model_validate(table.comparison.model_dump(mode="json"))
-        for cell in table.comparison.cells:
-            yield from _cell(cell, comparison)
+        for report in table.reports:
+            yield from ("\n```", *report_lines(report), "```")
         yield from _taken(table)
         yield from _carried(table)
         yield from _curves(table, comparison, page)
-        yield from _diagnoses(table)
-        yield from _attention(table, runs)
         yield from _sweeps(table, page)
         yield from _forgetting(table)
         yield from _left_out(table)
-
-
-def _cell(cell: ComparisonCell, comparison: Comparison) -> Iterator[str]:
-    unit = " context tokens" if comparison.axis == "context_tokens" else ""
-    title = "Without a budget" if cell.budget is None else f"Budget {cell.budget:,}{unit}"
-    yield f"\n### {title}\n"
-    yield f"{cell.sentence}\n"
-    yield "| method | trained | score | interval | possible ranks | could be best | failing seeds |"
-    yield "| --- | ---: | ---: | ---: | ---: | --- | ---: |"
-    for row in cell.rows:
-        low, high = row.rank.low, row.rank.high
-        ranks = str(low) if low == high else f"{low} to {high}"
-        yield (
-            f"| {row.method} | {row.parameters or 0:,} | {_percent(row.score.mean)} | "
-            f"{_percent(row.score.low)} to {_percent(row.score.high)} | {ranks} | "
-            f"{'yes' if row.could_be_best else ''} | {row.failing.failing} of {row.failing.seeds} |"
-        )
-    yield from _verdicts(cell)
-
-
-def _verdicts(cell: ComparisonCell) -> Iterator[str]:
-    """Yield the verdicts on all pairs as a table, counted in its heading."""
-    counts = dict.fromkeys(FINDINGS, 0)
-    for verdict in cell.verdicts:
-        counts[verdict.finding] += 1
-    summary = ", ".join(f"{count} {FINDINGS[name]}" for name, count in counts.items() if count)
-    yield f"\n<details><summary>{len(cell.verdicts)} verdicts: {summary}</summary>\n"
-    yield "| pair | finding | difference | p |"
-    yield "| --- | --- | ---: | ---: |"
-    yield from map(_verdict, cell.verdicts)
-    yield "\n</details>"
-
-
-def _verdict(verdict: Verdict) -> str:
-    pair, p = verdict.pair, verdict.corrected_p
-    return (
-        f"| {pair.first}, {pair.second} | {FINDINGS[verdict.finding]} | "
-        f"{_difference(pair.difference, pair.low, pair.high)} | "
-        f"{'' if p is None else f'{p:.2g}'} |"
-    )
 
 
 def _difference(difference: float, low: float, high: float) -> str:
@@ -266,36 +203,6 @@ def _cheapest(comparison: Comparison) -> Iterator[str]:
     for word, row in (("is shown to be", cheapest.shown), ("may be", cheapest.possible)):
         name = "none" if row is None else f"{row.method} with {row.parameters:,} parameters"
         yield f"- Cheapest that {word} {near}: {name}."
-
-
-def _diagnoses(table: TableComparison) -> Iterator[str]:
-    yield "\n### Diagnosis\n"
-    if not table.diagnoses:
-        yield "Nothing to diagnose: every method that trains could be the best."
-    else:
-        yield f"{LABEL}\n"
-    for method in table.diagnoses:
-        said = method.diagnosis
-        yield f"- **{method.label}: {said.cause}.** {said.text} {' '.join(said.reasons)}"
-
-
-def _attention(table: TableComparison, runs: Sequence[Run]) -> Iterator[str]:
-    by_job = {run.job.id: run.heads for run in runs}
-    rows = [
-        (m.label, [head for job in m.jobs for head in by_job.get(job, ())]) for m in table.methods
-    ]
-    if not any(heads for _, heads in rows):
-        return
-    yield "\n### Attention of the first layer\n"
-    yield "Over the heads and seeds. Moved: the largest change of an attention weight relative to"
-    yield "the other content, from the base; learned: the mean attention on learned positions.\n"
-    yield "| method | moved | learned |"
-    yield "| --- | ---: | ---: |"
-    for label, heads in rows:
-        moved = max((head.relative_deviation or 0.0 for head in heads), default=0.0)
-        masses = [head.learned_mass for head in heads if head.learned_mass is not None]
-        learned = _percent(sum(masses) / len(masses)) if masses else ""
-        yield f"| {label} | {moved:.2g} | {learned} |"
 
 
 def _sweeps(table: TableComparison, page: Path) -> Iterator[str]:
@@ -372,30 +279,15 @@ def _left_out(table: TableComparison) -> Iterator[str]:
 
 
 def _effort(runs: Sequence[Run], plan: StudyPreview | None) -> Iterator[str]:
-    """Yield the duration of every job, next to its estimate in the plan."""
-    planned = {} if plan is None else {job.spec_digest: job.estimate for job in plan.jobs}
-    yield "\n## What it took\n"
-    if plan is not None:
-        seconds = sum(run.seconds for run in runs if not run.reused)
-        yield f"The plan estimated {plan.seconds / 60:.1f} minutes; the jobs, one after the other,"
-        yield f"took {seconds / 60:.1f}: a ratio of {plan.seconds / seconds:.2f}.\n"
+    """Yield the time and memory that the jobs took, next to the plan."""
+    new = [run.seconds for run in runs if not run.reused]
     usages = [run.attempt.usage for run in runs if run.attempt.usage]
-    if usages:
-        most = max(usage.peak_memory_bytes for usage in usages)
-        yield f"No job used more than {most / 2**20:.0f} MiB.\n"
-    yield "<details><summary>Job by job</summary>\n"
-    yield "| job | trained | planned | took |"
-    yield "| --- | ---: | ---: | ---: |"
-    for run in runs:
-        budget, estimate = run.job.budget, planned.get(run.job.spec_digest or "")
-        yield (
-            f"| {run.job.method or run.job.base_model or run.job.name}"
-            f"{f' on {run.job.task}' if run.job.task else ''} | "
-            f"{f'{budget.trainable_parameters:,}' if budget else ''} | "
-            f"{f'{estimate.seconds:.0f} s' if estimate else ''} | "
-            f"{run.seconds:.0f} s{', before' if run.reused else ''} |"
-        )
-    yield "\n</details>"
+    most = max((usage.peak_memory_bytes for usage in usages), default=0)
+    yield f"\n{len(new)} jobs took {sum(new) / 60:.1f} minutes one after the other, at most"
+    yield f"{max(new, default=0):.0f} s and {most / 2**20:.0f} MiB each."
+    if plan is not None:
+        ratio = plan.seconds / sum(new)
+        yield f"The plan estimated {plan.seconds / 60:.1f} minutes: a ratio of {ratio:.2f}."
 
 
 def _names(table: TableComparison) -> list[str]:
