@@ -75,7 +75,7 @@ class RecipeView(Value):
         for claim in self.claims:
             alone = len(claim.wordings) == 1
             for name, wording in claim.wordings.items():
-                words = version_words(name, self.versions, alone=alone, in_paper=claim.in_paper)
+                words = version_words(name, self.versions, alone=alone, role=claim.role)
                 yield Statement(claim.id, words, wording.text)
 
 

@@ -185,7 +185,7 @@ def by_chance(recipe: Recipe) -> dict[Cell, float]:
 
 def reproduced(recipe: Recipe, measured: Measured) -> list[str]:
     found = claim_verdicts(recipe, measured)
-    return [f"{one.claim} {one.wording}" for one in found if one.finding == "reproduced"]
+    return [f"{one.claim} {one.wording}" for one in found if one.finding == "holds"]
 
 
 @pytest.mark.parametrize("invention", ["zero", "one", "chance"])
@@ -219,7 +219,7 @@ def test_nothing_is_reproduced_where_everything_has_a_quarter_right(recipe: Reci
     assert [
         one.claim
         for one in found
-        if one.finding == "reproduced" and (recipe.name, one.claim) not in TRUE_OF_A_QUARTER
+        if one.finding == "holds" and (recipe.name, one.claim) not in TRUE_OF_A_QUARTER
     ] == []
 
 
@@ -289,7 +289,7 @@ def test_every_control_is_needed(recipe: Recipe) -> None:
     for claim, name, wording, preset in wordings:
         scores = ideal(claim, wording, preset)
         found = moving(invented(recipe, scores), claim, recipe)
-        assert verdict_on(recipe, claim, name, found, preset).finding == "reproduced", claim.id
+        assert verdict_on(recipe, claim, name, found, preset).finding == "holds", claim.id
         for control in (*claim.premises(preset), *claim.controls):
             worse = found
             if isinstance(control, NoLarger):
@@ -304,7 +304,7 @@ def test_every_control_is_needed(recipe: Recipe) -> None:
             else:
                 changed = without(control, scores)
                 worse = moving(invented(recipe, changed), claim, recipe)
-            assert verdict_on(recipe, claim, name, worse, preset).finding != "reproduced", control
+            assert verdict_on(recipe, claim, name, worse, preset).finding != "holds", control
 
 
 def test_every_failure_has_a_success_beside_it(recipe: Recipe) -> None:
@@ -382,8 +382,8 @@ PREFIX = trained(0, 0, 0, method="prefix")
 
 def test_a_failure_counts_where_a_control_learned() -> None:
     met = small(a_claim_of(FAILS), BASE, FULL, PREFIX)
-    assert met.finding == "reproduced"
-    assert [one.finding for one in met.controls] == ["reproduced", "reproduced"]
+    assert met.finding == "holds"
+    assert [one.finding for one in met.controls] == ["holds", "holds"]
     assert "full trained 96 parameters for 100 steps in 1 trial per seed, prefix" in (
         met.controls[1].evidence
     )
@@ -412,7 +412,7 @@ def test_a_control_may_not_have_had_more_effort(more: dict[str, Any]) -> None:
 
 def test_what_was_learned_refutes_a_failure_without_a_control() -> None:
     learned = trained(400, 400, 400, method="prefix")
-    assert small(a_claim_of(FAILS), BASE, learned).finding == "not_reproduced"
+    assert small(a_claim_of(FAILS), BASE, learned).finding == "fails"
 
 
 LEARNS = ScoreAtLeast(row="prefix", column="descending", value=0.8)
@@ -432,7 +432,7 @@ def test_what_is_not_at_rest_is_not_said_to_be_unlearnable(
     changes: dict[str, Any], reason: str
 ) -> None:
     claim = a_claim_of(LEARNS, controls=())
-    assert small(claim, BASE, PREFIX).finding == "not_reproduced"
+    assert small(claim, BASE, PREFIX).finding == "fails"
     moving = small(claim, BASE, replace(PREFIX, **changes))
     assert moving.finding == "undecided"
     assert reason in moving.evidence
@@ -444,16 +444,14 @@ def test_a_lead_is_refuted_only_where_the_first_had_come_to_rest() -> None:
     prefix = trained(0, 0, 0, 0, 0, method="prefix")
     poor = trained(0, 0, 0, 0, 0, method="full", schedule="cosine")
     assert small(claim, BASE, poor, prefix).finding == "undecided"
-    assert small(claim, BASE, replace(poor, schedule="constant"), prefix).finding == (
-        "not_reproduced"
-    )
+    assert small(claim, BASE, replace(poor, schedule="constant"), prefix).finding == ("fails")
     learned = trained(400, 400, 400, 400, 400, method="prefix")
     assert small(claim, BASE, poor, learned).finding == "reversed"  # no room to be ahead
 
 
 def test_sizes_are_equal_within_a_share() -> None:
     claim = a_claim_of(FAILS, controls=(CAN_BE_LEARNED, NoLarger(row="full", other="prefix")))
-    assert small(claim, BASE, FULL, PREFIX).finding == "reproduced"
+    assert small(claim, BASE, FULL, PREFIX).finding == "holds"
     larger = small(claim, BASE, replace(FULL, parameters=98), PREFIX)
     assert larger.finding == "undecided"
     assert "98 trained parameters and prefix has 96; claimed: at most 2.0 % more" in larger.evidence
@@ -472,4 +470,4 @@ def test_rest_is_asked_of_the_task_that_was_trained() -> None:
         for row in (replace(PREFIX, schedule="cosine"), FULL)
     ]
     claim = a_claim_of(kept, given=learned, controls=())
-    assert small(claim, BASE, *rows).finding == "not_reproduced"
+    assert small(claim, BASE, *rows).finding == "fails"

@@ -15,6 +15,7 @@ from tests.core.measuring import (
     UP,
     a_claim_of,
     a_recipe,
+    a_recipe_document,
     a_row,
     measured,
     on_descending,
@@ -27,6 +28,7 @@ from adaptlab.reproductions.claim import (
     AllOf,
     CheckHolds,
     Claim,
+    ClaimRole,
     ClaimTest,
     DeviationAtLeast,
     DeviationAtMost,
@@ -40,6 +42,8 @@ from adaptlab.reproductions.claim import (
 )
 from adaptlab.reproductions.claim_tests import ClaimFinding, Decision
 from adaptlab.reproductions.claims import claim_verdicts, decide
+from adaptlab.reproductions.recipe import Recipe, TableColumn, chosen
+from adaptlab.reproductions.recipe_report import recipe_report
 from adaptlab.reproductions.recipe_results import Measured, MeasuredCheck, MeasuredRow, TrialScore
 
 LEARNS = ScoreAtLeast(row="prefix", column="descending", value=0.5)
@@ -61,7 +65,7 @@ def of_checks(test: CheckHolds, *checks: MeasuredCheck) -> Decision:
 
 @pytest.mark.parametrize(
     ("counts", "finding"),
-    [((0, 0, 0), "reproduced"), ((40, 50, 60), "not_reproduced"), ((3, 4, 5), "undecided")],
+    [((0, 0, 0), "holds"), ((40, 50, 60), "fails"), ((3, 4, 5), "undecided")],
 )
 def test_a_score_is_held_against_its_whole_interval(
     counts: tuple[int, ...], finding: ClaimFinding
@@ -76,8 +80,8 @@ def test_a_score_is_held_against_its_whole_interval(
 @pytest.mark.parametrize(
     ("counts", "finding"),
     [
-        ((398, 400, 399), "reproduced"),
-        ((0, 1, 2), "not_reproduced"),
+        ((398, 400, 399), "holds"),
+        ((0, 1, 2), "fails"),
         ((10, 200, 390), "undecided"),
     ],
 )
@@ -135,8 +139,8 @@ def test_seeds_of_one_base_model_are_said_to_be() -> None:
 @pytest.mark.parametrize(
     ("full", "prefix", "finding"),
     [
-        ((380, 390, 385, 388, 392), (0, 4, 2, 3, 1), "reproduced"),
-        ((10, 12, 8, 9, 11), (0, 4, 2, 3, 1), "not_reproduced"),
+        ((380, 390, 385, 388, 392), (0, 4, 2, 3, 1), "holds"),
+        ((10, 12, 8, 9, 11), (0, 4, 2, 3, 1), "fails"),
         ((10, 380, 200, 40, 350), (0, 4, 2, 3, 1), "undecided"),
         ((0, 4, 2, 3, 1), (380, 390, 385, 388, 392), "reversed"),
         ((0, 4, 2, 3, 1), (0, 380, 20, 10, 5), "undecided"),  # one seed shows no opposite order
@@ -156,8 +160,8 @@ def test_several_orders_are_reversed_if_each_is() -> None:
     back = ScoreAbove(row="prefix", column="descending", other="full", by=0.2)
     for (full, prefix), test, finding in (
         (behind, AllOf(tests=(AHEAD, AHEAD)), "reversed"),
-        (behind, AllOf(tests=(AHEAD, back)), "not_reproduced"),
-        (ahead, AllOf(tests=(AHEAD, back)), "not_reproduced"),
+        (behind, AllOf(tests=(AHEAD, back)), "fails"),
+        (ahead, AllOf(tests=(AHEAD, back)), "fails"),
     ):
         rows = (
             on_descending(*full, method="full", **AT_REST),
@@ -182,7 +186,7 @@ def every(*rows: tuple[TrialScore, ...], **changes: Any) -> Decision:
 
 def test_every_trial_of_every_seed_is_looked_at() -> None:
     said = every(trials([[0] * 8, [0, 1, *[0] * 6], [0] * 8]))
-    assert said.finding == "reproduced"
+    assert said.finding == "holds"
     assert "the best of 24 trials of prefix over 3 seeds" in said.evidence.lower()
     assert "(learning rate 0.001, seed 1)" in said.evidence
 
@@ -190,9 +194,9 @@ def test_every_trial_of_every_seed_is_looked_at() -> None:
 def test_one_trial_of_one_seed_refutes_a_cannot() -> None:
     """Also where its seed's others, and every other seed, have nothing right."""
     said = every(trials([[0] * 8, [0] * 7 + [320], [0] * 8]))
-    assert said.finding == "not_reproduced"
+    assert said.finding == "fails"
     assert "50.0 %" in said.evidence
-    assert every(trials([[0] * 7 + [320]])).finding == "not_reproduced"
+    assert every(trials([[0] * 7 + [320]])).finding == "fails"
 
 
 def test_the_best_of_many_trials_is_not_taken_for_a_trial() -> None:
@@ -205,7 +209,7 @@ def test_the_best_of_many_trials_is_not_taken_for_a_trial() -> None:
     rest = [[0] * 8 for _ in range(29)]
     assert every(trials([[0] * 7 + [14], *rest]), seeds=tuple(range(30))).finding == "undecided"
     single = EveryTrialAtMost(row="prefix", value=0.01)
-    assert found(single, a_row(trials=trials([[14]]))).finding == "not_reproduced"
+    assert found(single, a_row(trials=trials([[14]]))).finding == "fails"
 
 
 def test_a_trial_that_is_not_shown_to_be_small_decides_nothing() -> None:
@@ -213,7 +217,7 @@ def test_a_trial_that_is_not_shown_to_be_small_decides_nothing() -> None:
     assert binomtest(2, 640).proportion_ci(0.95, method="exact").high > 0.01
     assert every(trials([[0] * 8, [0] * 7 + [2], [0] * 8])).finding == "undecided"
     enough = trials([[0] * 8, [0] * 7 + [2], [0] * 8], total=1280)
-    assert every(enough).finding == "reproduced"
+    assert every(enough).finding == "holds"
 
 
 def test_fewer_trials_than_the_claim_is_about_cannot_show_it() -> None:
@@ -234,7 +238,7 @@ def test_a_trial_that_diverged_has_learned_nothing_and_is_told() -> None:
     scored = trials([[0] * 7 for _ in range(3)])
     diverged = trials([[None] for _ in range(3)], status="diverged")
     said = every(scored, diverged)
-    assert said.finding == "reproduced"
+    assert said.finding == "holds"
     assert "3 more diverged" in said.evidence
     only = tuple(trial for trial in diverged if trial.seed == 2)
     assert every(trials([[0] * 8, [0] * 8]), only * 8).finding == "undecided"
@@ -248,9 +252,9 @@ def test_without_any_trial_nothing_is_measured() -> None:
 @pytest.mark.parametrize(
     ("deviations", "finding"),
     [
-        ({0: 1e-8, 1: 2e-8, 2: 0.0}, "reproduced"),
-        ({0: 1e-8, 1: 0.3, 2: 0.0}, "not_reproduced"),
-        ({0: 0.3}, "not_reproduced"),
+        ({0: 1e-8, 1: 2e-8, 2: 0.0}, "holds"),
+        ({0: 1e-8, 1: 0.3, 2: 0.0}, "fails"),
+        ({0: 0.3}, "fails"),
         ({0: 1e-8}, "undecided"),
         ({}, "not_measured"),
     ],
@@ -264,9 +268,9 @@ def test_an_identity_is_refuted_by_one_seed(
 @pytest.mark.parametrize(
     ("deviations", "finding"),
     [
-        ({0: 0.4, 1: 0.5, 2: 0.9}, "reproduced"),
+        ({0: 0.4, 1: 0.5, 2: 0.9}, "holds"),
         ({0: 0.4, 1: 0.0, 2: 0.9}, "undecided"),
-        ({0: 1e-8, 1: 0.0, 2: 0.0}, "not_reproduced"),
+        ({0: 1e-8, 1: 0.0, 2: 0.0}, "fails"),
         ({}, "not_measured"),
     ],
 )
@@ -281,9 +285,9 @@ def test_a_check_holds_if_all_of_its_reports_do() -> None:
     good = MeasuredCheck(check="identities", label="equations", reports=(HOLDS,))
     both = MeasuredCheck(check="identities", label="equations", reports=(HOLDS, BREAKS))
     other = MeasuredCheck(check="capacity", label="capacity", reports=(BREAKS,))
-    assert of_checks(holds, good, other).finding == "reproduced"
+    assert of_checks(holds, good, other).finding == "holds"
     said = of_checks(holds, both)
-    assert said.finding == "not_reproduced"
+    assert said.finding == "fails"
     assert (
         "1 of its 2 reports holds; equation-6.random-3 measured 0.2, claimed: at most 1e-12"
         in said.evidence
@@ -292,9 +296,9 @@ def test_a_check_holds_if_all_of_its_reports_do() -> None:
     assert "its report fails; " in of_checks(holds, broken).evidence
     assert "its report holds; " in of_checks(holds, good).evidence
     assert of_checks(holds, other).finding == "not_measured"
-    assert of_checks(CheckHolds(check="equations"), both).finding == "not_reproduced"
+    assert of_checks(CheckHolds(check="equations"), both).finding == "fails"
     named = CheckHolds(check="identities", report="equation-6.random-1")
-    assert of_checks(named, both).finding == "reproduced"
+    assert of_checks(named, both).finding == "holds"
 
 
 def test_a_check_of_trained_weights_needs_seeds_too() -> None:
@@ -303,12 +307,12 @@ def test_a_check_of_trained_weights_needs_seeds_too() -> None:
     three = MeasuredCheck(check="span", label="span", of=a_row(), seeds=3, reports=(HOLDS,))
     elsewhere = MeasuredCheck(check="span", label="span", of=a_row("full"), reports=(BREAKS,))
     assert of_checks(holds, one, elsewhere).finding == "undecided"
-    assert of_checks(holds, three, elsewhere).finding == "reproduced"
+    assert of_checks(holds, three, elsewhere).finding == "holds"
 
 
 @pytest.mark.parametrize(
     ("low", "high", "finding"),
-    [(0.10, 0.15, "reproduced"), (0.15, 0.25, "undecided"), (0.21, 0.30, "not_reproduced")],
+    [(0.10, 0.15, "holds"), (0.15, 0.25, "undecided"), (0.21, 0.30, "fails")],
 )
 def test_a_report_with_an_interval_is_decided_by_all_of_it(
     low: float, high: float, finding: ClaimFinding
@@ -319,7 +323,7 @@ def test_a_report_with_an_interval_is_decided_by_all_of_it(
     said = of_checks(CheckHolds(check="gap"), check)
     assert said.finding == finding
     assert f"interval {low:.3g} to {high:.3g}" in said.evidence
-    assert ("holds" in said.evidence) == (finding == "reproduced")
+    assert ("holds" in said.evidence) == (finding == "holds")
 
 
 def test_reports_that_cannot_be_decided_are_not_counted_among_those_that_hold() -> None:
@@ -343,11 +347,11 @@ def test_a_check_of_which_a_job_is_missing_is_not_decided() -> None:
 @pytest.mark.parametrize(
     ("prefix", "full", "finding"),
     [
-        ((0,) * 5, (390, 395, 400, 392, 398), "reproduced"),
-        ((0,) * 5, (0,) * 5, "not_reproduced"),
+        ((0,) * 5, (390, 395, 400, 392, 398), "holds"),
+        ((0,) * 5, (0,) * 5, "fails"),
         ((3, 4, 5, 3, 4), (390, 395, 400, 392, 398), "undecided"),
         ((3, 4, 5), None, "not_measured"),
-        ((90, 90, 90), None, "not_reproduced"),
+        ((90, 90, 90), None, "fails"),
     ],
 )
 def test_of_several_figures_all_are_needed_and_one_refutes(
@@ -367,11 +371,11 @@ def test_what_is_missing_is_told_once() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "seeds", "finding"),
     [
-        (0.1, 0.3, 3, "reproduced"),
+        (0.1, 0.3, 3, "holds"),
         (-0.1, 0.3, 3, "undecided"),
         (-0.3, -0.1, 3, "reversed"),
         (-0.3, -0.1, 2, "undecided"),
-        (-0.3, 0.005, 3, "not_reproduced"),
+        (-0.3, 0.005, 3, "fails"),
     ],
 )
 def test_an_order_that_a_check_finds_the_other_way_round_is_reversed(
@@ -403,28 +407,29 @@ def test_the_two_versions_of_a_claim_are_decided_apart() -> None:
     recipe = a_recipe(claims=(claim, a_claim_of(FAILS, "same-in-both")))
     said = claim_verdicts(recipe, measured(base, full, row))
     assert [(one.claim, one.wording, one.finding) for one in said] == [
-        ("fails", "arxiv_v1", "not_reproduced"),
-        ("fails", "iclr", "reproduced"),
-        ("same-in-both", "iclr", "reproduced"),
+        ("fails", "arxiv_v1", "fails"),
+        ("fails", "iclr", "holds"),
+        ("same-in-both", "iclr", "holds"),
     ]
 
 
 @pytest.mark.parametrize(
-    ("versions", "alone", "in_paper", "words"),
+    ("versions", "alone", "role", "words"),
     [
-        (["iclr"], True, True, "the paper"),
-        (["arxiv_v1", "iclr"], True, True, "both versions"),
-        (["arxiv_v1", "arxiv_v2", "iclr"], True, True, "all versions"),
-        (["arxiv_v1", "iclr"], False, True, "as iclr"),
-        (["arxiv_v1"], False, True, "iclr"),
-        (["iclr"], True, False, "not in the paper"),
+        (["iclr"], True, "paper", "the paper"),
+        (["arxiv_v1", "iclr"], True, "paper", "both versions"),
+        (["arxiv_v1", "arxiv_v2", "iclr"], True, "paper", "all versions"),
+        (["arxiv_v1", "iclr"], False, "paper", "as iclr"),
+        (["arxiv_v1"], False, "paper", "iclr"),
+        (["iclr"], True, "own", "ours"),
+        (["iclr"], True, "premise", "premise"),
     ],
 )
 def test_a_wording_is_that_of_a_version_or_of_all(
-    versions: list[str], alone: bool, in_paper: bool, words: str
+    versions: list[str], alone: bool, role: ClaimRole, words: str
 ) -> None:
     labels = {name: f"as {name}" for name in versions}
-    assert version_words("iclr", labels, alone=alone, in_paper=in_paper) == words
+    assert version_words("iclr", labels, alone=alone, role=role) == words
 
 
 def test_a_column_is_found_by_the_knobs_that_it_names() -> None:
@@ -432,7 +437,111 @@ def test_a_column_is_found_by_the_knobs_that_it_names() -> None:
     row = a_row(scores=((UP, right(400, 400, 400)), (longer, right(9, 9, 9))))
     assert found(FAILS, row).finding == "not_measured"
     row = a_row(scores=((longer, right(400, 400, 400)), (DOWN, right(0, 0, 0))))
-    assert found(FAILS, row).finding == "reproduced"
+    assert found(FAILS, row).finding == "holds"
+
+
+HISTOGRAM = {"name": "double_histogram", "length": 6, "alphabet": 5, "few_distinct": True}
+"""Always answering 2 has 5.76 % of it right."""
+
+
+@pytest.mark.parametrize(
+    ("right_items", "finding"), [(230, "holds"), (310, "undecided"), (480, "fails")]
+)
+def test_a_failure_is_claimed_above_what_needs_no_skill(
+    right_items: int, finding: ClaimFinding
+) -> None:
+    """230 of 4,000 are the floor, 310 are 2 points above it, 480 are 12 %."""
+    row = a_row(task=HISTOGRAM, scores=((HISTOGRAM, right(*[right_items] * 5, items=4000)),))
+    test = ScoreAtMost(row="prefix", column="histogram", value=0.02, above_floor=True)
+    recipe = with_histogram()
+    said = decide(test, recipe, measured(row))
+    assert said.finding == finding
+    assert "at most 7.8 %, 2 above the floor of 5.8 % (the best constant answer" in said.evidence
+    without = test.model_copy(update={"value": 0.05, "above_floor": False})
+    assert decide(without, recipe, measured(row)).finding != "holds"
+
+
+def with_histogram() -> Recipe:
+    document = a_recipe_document()
+    table = document["tables"][0]
+    column = TableColumn(label="histogram", task=chosen("double_histogram"))
+    changed = table.model_copy(
+        update={
+            "columns": (*table.columns, column),
+            "rows": tuple(row.model_copy(update={"published": ()}) for row in table.rows),
+        }
+    )
+    return a_recipe(tables=(changed,))
+
+
+def test_every_trial_is_held_against_the_floor_of_its_task_too() -> None:
+    guessing = trials([[240] * 8 for _ in range(5)], total=4000)
+    row = a_row(task=HISTOGRAM, trials=guessing, seeds=tuple(range(5)))
+    above = EVERY.model_copy(update={"value": 0.02, "above_floor": True})
+    assert found(above, row).finding == "holds"
+    assert found(EVERY, row).finding == "fails"
+
+
+def test_a_floor_that_is_next_to_nothing_is_not_said() -> None:
+    longer = {**DOWN, "alphabet": 64}
+    above = FAILS.model_copy(update={"above_floor": True})
+    said = decide(above, a_recipe(), measured(a_row(scores=((longer, right(0, 0, 0)),))))
+    assert said.evidence.endswith("claimed: at most 1.0 %.")
+
+
+def test_the_floor_of_a_task_that_is_not_installed_is_not_known() -> None:
+    gone = {**DOWN, "name": "sort_descending", "k": 3}
+    above = FAILS.model_copy(update={"above_floor": True})
+    said = found(above, a_row(task=gone, scores=((gone, right(0, 0, 0)),)))
+    assert said.finding == "not_measured"
+    assert "the floor of descending is not known" in said.evidence.lower()
+
+
+def test_seeds_that_were_added_after_a_look_cost_confidence() -> None:
+    """5 even seeds against 5: the lead is shown at 2.5 %, and not at half of that."""
+    full, prefix = (30, 34, 38, 42, 46), (24, 26, 28, 30, 31)
+    first = on_descending(*full, method="full")
+    test = ScoreAbove(row="full", column="descending", other="prefix", by=0.0)
+    assert found(test, first, on_descending(*prefix)).finding == "holds"
+    said = found(test, first, on_descending(*prefix, looks=4))
+    assert said.finding == "undecided"
+    assert "98.75 % interval (seeds were added 3 times)" in said.evidence
+    again = found(FAILS, on_descending(0, 0, 0, looks=2))
+    assert "97.5 % interval (seeds were added 1 time) 0.0 % to 1.1 %" in again.evidence
+
+
+def test_of_many_tests_only_those_that_decide_are_told() -> None:
+    at_least = [LEARNS.model_copy(update={"value": value}) for value in (0.1, 0.2, 0.3, 0.9)]
+    row = measured(on_descending(200, 200, 200, **AT_REST))
+    said = decide(AllOf(tests=tuple(at_least)), a_recipe(), row)
+    assert said.finding == "fails"
+    assert said.evidence.startswith("3 of 4 tests hold; Prefix scores 50.0 %")
+    assert said.evidence.count("claimed") == 1
+    every = decide(AllOf(tests=tuple(at_least[:3])), a_recipe(), row)
+    assert every.evidence.startswith("3 of 3 tests hold; ")
+    assert every.evidence.count("claimed") == 1
+
+
+@pytest.mark.parametrize(
+    ("role", "stand_in", "words"),
+    [
+        ("paper", None, "reproduced"),
+        ("paper", "a small decoder trained here", "holds"),
+        ("premise", None, "holds"),
+        ("own", None, "holds"),
+    ],
+)
+def test_only_claims_of_the_paper_at_its_settings_are_reproduced(
+    role: ClaimRole, stand_in: str | None, words: str
+) -> None:
+    stand_ins = {} if stand_in is None else {"quick": stand_in}
+    claims = (a_claim_of(FAILS, given=(), controls=(CAN_BE_LEARNED,), role=role),)
+    recipe = a_recipe(claims=claims, stand_ins=stand_ins)
+    full = on_descending(400, 400, 400, method="full")
+    said = recipe_report(recipe, "quick", measured(on_descending(0, 0, 0), full))
+    assert [said.words_of(one) for one in said.claims] == [words]
+    assert said.summary().endswith(f": 1 {words}.")
+    assert (f"in {stand_in}: " in said.summary()) == (stand_in is not None)
 
 
 def test_a_row_that_fits_two_results_stands_for_neither() -> None:

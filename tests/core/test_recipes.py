@@ -44,7 +44,7 @@ from adaptlab.reproductions.recipe import (
     chosen,
 )
 from adaptlab.reproductions.recipe_report import RecipeReport, recipe_report
-from adaptlab.reproductions.recipe_results import Measured
+from adaptlab.reproductions.recipe_results import Measured, floor_on
 from adaptlab.reproductions.recipe_study import (
     RecipeRequest,
     departures,
@@ -67,6 +67,22 @@ def test_a_recipe_has_a_name_that_finds_it_and_presets_with_notes(recipe: Recipe
     assert set(recipe.presets) == set(recipe.notes)
     if recipe.name.startswith("petrov2024/"):
         assert set(PRESETS) - set(recipe.presets) <= {"small", "text"}
+
+
+def test_no_failure_is_claimed_below_what_a_constant_answer_scores(recipe: Recipe) -> None:
+    """Always answering 2 has 5.8 % of short histograms right, which no method can undercut."""
+    floors = {}
+    for preset in recipe.presets.values():
+        for choice in (*preset.tasks, *preset.evaluation.tasks):
+            if choice.name in ("double_histogram", "cued", "mixture", "sort_descending"):
+                task = choice.model_dump(mode="json")
+                floors[choice.name, str(task)] = (task, floor_on(task) or 0.0)
+    for test in recipe.tests():
+        if not isinstance(test, ScoreAtMost) or test.above_floor:
+            continue
+        shown = recipe.column(test.row, test.column)
+        for task, floor in floors.values():
+            assert floor < test.value or not shown.shows(task), (test, task)
 
 
 def test_every_preset_can_be_made(recipe: Recipe) -> None:

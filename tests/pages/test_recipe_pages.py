@@ -18,11 +18,12 @@ from tests.pages.visitors import Visitor, in_every_window
 from tests.reproducing import Run, as_published, run_all
 
 from adaptlab.reproductions.claim_tests import ClaimFinding
+from adaptlab.reproductions.recipe_report import FOUND, REPEATED
 from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.studies.study import StudyExtension
 from adaptlab_api.app import create_app
-from adaptlab_api.pages.recipes.page import FINDINGS
+from adaptlab_api.pages.recipes.page import MARKS
 from adaptlab_services.recipes import recipe_studies
 from adaptlab_services.settings import Settings
 from adaptlab_services.studies import studies
@@ -37,8 +38,9 @@ ONE_LINE = 48
 
 
 def test_every_finding_has_a_mark_and_words() -> None:
-    assert FINDINGS.keys() == set(get_args(ClaimFinding))
-    assert len({words for _, words in FINDINGS.values()}) == len(FINDINGS)
+    every = set(get_args(ClaimFinding))
+    assert MARKS.keys() == REPEATED.keys() == FOUND.keys() == every
+    assert len(set(REPEATED.values())) == len(set(FOUND.values())) == len(every)
 
 
 def learning_prefix(spec: ResolvedSpec) -> Run:
@@ -81,7 +83,7 @@ def test_a_recipe_shows_what_is_published_claimed_and_asked(reader: TestClient) 
     assert "prefix-tuning from 0.02 control, not in the paper" in section(page, "published-1")
     claims = section(page, "claims-title")
     assert "arXiv v1 Prefix-tuning cannot learn" in claims
-    assert "both versions The base model sorts upwards" in claims
+    assert "premise The base model sorts upwards" in claims
     for preset in ("quick", "faithful", "fair"):
         assert f'action="{ADDRESS}/run/{preset}"' in page
     assert f"adaptlab recipes run {TABLE_1} --preset quick" in page

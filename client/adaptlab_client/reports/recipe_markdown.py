@@ -3,7 +3,6 @@
 The page has the findings, the tables, the claims and the run.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -18,7 +17,6 @@ from adaptlab_answers.studies import StudyView
 from adaptlab_client.client import Client
 from adaptlab_client.reports.recipe_text import (
     NOTHING,
-    finding,
     interval,
     mean,
     measured_seeds,
@@ -68,19 +66,12 @@ def markdown(report: StudyReport, jobs: Sequence[Ran]) -> str:
     lines = [
         f"# {report.title}\n",
         f"{report.question}\n",
-        f"Compared with {report.source}. {_summary(report)}",
+        f"{report.summary()} Compared with {report.source}.",
         *(line for table in report.tables for line in _table(report, table)),
         *_claims(report),
         *_run(report, jobs),
     ]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _summary(report: StudyReport) -> str:
-    """Return the number of claims with each finding."""
-    counts = Counter(map(finding, report.claims))
-    findings = ", ".join(f"{count} {words}" for words, count in counts.items())
-    return f"Of {counted(len(report.claims), 'claim')}: {findings}."
 
 
 def _reused(study: StudyView) -> set[UUID]:
@@ -194,7 +185,7 @@ def _claims(report: StudyReport) -> Iterator[str]:
         evidence = _cell_text(_evidence(verdict, controls))
         yield (
             f"| {_cell_text(verdict.text)} | {report.version_of(verdict)} | "
-            f"**{finding(verdict)}** | {evidence} | {', '.join(numbers)} |"
+            f"**{report.words_of(verdict)}** | {evidence} | {', '.join(numbers)} |"
         )
     if controls:
         yield "\nControls:\n"

@@ -1,19 +1,12 @@
 """Scores and claims of a report as text."""
 
-from adaptlab.reproductions.claims import ClaimVerdict, Decision
+from adaptlab.reproductions.claims import Decision
 from adaptlab.reproductions.recipe import PublishedScore
 from adaptlab.reproductions.recipe_report import ReportCell
 from adaptlab.statistics.intervals import Interval
 from adaptlab_answers.recipes import StudyReport
 
 NOTHING = "–"
-FINDINGS = {
-    "reproduced": "reproduced",
-    "not_reproduced": "not reproduced",
-    "reversed": "reversed",
-    "undecided": "undecided at this effort",
-    "not_measured": "not measured",
-}
 MOST_DECIMALS = 4
 
 
@@ -70,14 +63,9 @@ def beside(cell: ReportCell) -> str:
     return f"{paper(cell.published)} | {mean(cell)} {interval(cell)}".rstrip()
 
 
-def finding(verdict: ClaimVerdict) -> str:
-    """Return the finding on a claim, in words."""
-    return FINDINGS.get(verdict.finding, verdict.finding.replace("_", " "))
-
-
 def met(control: Decision) -> str:
     """Return "met" or "not met" for a control."""
-    return "met" if control.finding == "reproduced" else "not met"
+    return "met" if control.finding == "holds" else "not met"
 
 
 def measured_seeds(report: StudyReport) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ from adaptlab.reproductions.claim import (
     AllOf,
     CheckHolds,
     Claim,
+    ClaimRole,
     PlainTest,
     Preset,
     ScoreAbove,
@@ -21,7 +22,7 @@ def claim(
     name: str,
     text: str,
     *tests: PlainTest,
-    in_paper: bool = True,
+    role: ClaimRole = "paper",
     given: Sequence[PlainTest] = (),
     controls: Sequence[PlainTest] = (),
     on_texts: Sequence[PlainTest] | None = None,
@@ -34,7 +35,7 @@ def claim(
     return Claim(
         id=name,
         wordings={version: wording(text, *tests)},
-        in_paper=in_paper,
+        role=role,
         given=tuple(given),
         controls=tuple(controls),
         given_in={} if on_texts is None else {"text": tuple(on_texts)},
@@ -55,6 +56,11 @@ def at_least(row: str, column: str, value: float) -> ScoreAtLeast:
 def at_most(row: str, column: str, value: float) -> ScoreAtMost:
     """Return the test that the row's mean score is at most `value`."""
     return ScoreAtMost(row=row, column=column, value=value)
+
+
+def at_floor(row: str, column: str, within: float = 0.02) -> ScoreAtMost:
+    """Return the test that the row scores no more than `within` above the floor."""
+    return ScoreAtMost(row=row, column=column, value=within, above_floor=True)
 
 
 def above(row: str, other: str, column: str, by: float) -> ScoreAbove:

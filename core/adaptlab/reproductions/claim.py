@@ -29,12 +29,17 @@ class RowSelector(Value):
 
 
 class ScoreAtMost(Value):
-    """The row's mean accuracy over seeds in the column is at most `value`."""
+    """The row's mean accuracy over seeds in the column is at most `value`.
+
+    With `above_floor`, it is at most `value` above the task's floor, which needs no skill: the
+    better of guessing and the best constant answer.
+    """
 
     kind: Literal["score_at_most"] = "score_at_most"
     row: RowLabel
     column: ColumnLabel
     value: Share
+    above_floor: bool = False
 
 
 class ScoreAtLeast(Value):
@@ -64,13 +69,14 @@ class ScoreAbove(Value):
 class EveryTrialAtMost(Value):
     """Every trial of every seed scores at most `value` on validation.
 
-    The accuracy is on the task that was trained. With fewer than `trials` trials per seed, the
-    claim can be refuted but not reproduced.
+    The accuracy is on the task that was trained, and `above_floor` as in `ScoreAtMost`. With fewer
+    than `trials` trials per seed, the claim can be refuted but not shown.
     """
 
     kind: Literal["every_trial_at_most"] = "every_trial_at_most"
     row: RowLabel
     value: Share
+    above_floor: bool = False
     trials: int = Field(default=1, ge=1)
 
 
@@ -151,14 +157,20 @@ Versions = Annotated[Mapping[VersionName, VersionLabel], Field(min_length=1)]
 """The versions of a paper with their labels, oldest first."""
 
 
-def version_words(version: str, versions: Mapping[str, str], *, alone: bool, in_paper: bool) -> str:
+ClaimRole = Literal["paper", "premise", "own"]
+"""Claimed by the paper; needed before its claims are asked; added by us."""
+
+
+def version_words(
+    version: str, versions: Mapping[str, str], *, alone: bool, role: ClaimRole
+) -> str:
     """Return the label of the version of the paper with this wording.
 
     If the wording is the claim's only one (`alone`), every version has it: "the paper" has one,
-    "both versions" are two.
+    "both versions" are two. What the paper does not claim is a premise or ours.
     """
-    if not in_paper:
-        return "not in the paper"
+    if role != "paper":
+        return "premise" if role == "premise" else "ours"
     if not alone:
         return versions.get(version, version)
     return {1: "the paper", 2: "both versions"}.get(len(versions), "all versions")
@@ -172,19 +184,19 @@ class Wording(Value):
 
 
 class Claim(Value):
-    """A claim of the paper or, if `in_paper` is False, one that we add.
+    """A claim of the paper, or one that we add, by its `role`.
 
     `wordings` has the wording of each version of the paper, oldest first; a version without one
     says the same as the latest that has one. `given` are premises, such as that a task was learned
     before forgetting is considered: unless all are shown, the claim is undecided. `controls` must
     be shown before a failure counts, such as that another method learned the same task: without
-    them, the claim can be refuted but not reproduced. `given_in` has the premises of presets whose
+    them, the claim can be refuted but not shown. `given_in` has the premises of presets whose
     base or data are others, in place of `given`. With `presets`, only these test the claim.
     """
 
     id: Name
     wordings: Annotated[Mapping[VersionName, Wording], Field(min_length=1)]
-    in_paper: bool = True
+    role: ClaimRole = "paper"
     given: tuple[PlainTest, ...] = ()
     controls: tuple[PlainTest, ...] = ()
     given_in: Mapping[Preset, tuple[PlainTest, ...]] = Field(

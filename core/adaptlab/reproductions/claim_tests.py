@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from adaptlab.comparisons.verdict import LEAST_SEEDS
@@ -27,8 +28,9 @@ from adaptlab.reproductions.recipe_results import (
     Missing,
     TrialScore,
     because,
+    cell_of,
+    floor_on,
     row_of,
-    scores_of_cell,
     stands_for,
 )
 from adaptlab.reproductions.rest import unrest
@@ -45,10 +47,12 @@ from adaptlab.statistics.samples import Sample, sample_of, shifted
 from adaptlab.values import Value
 
 LEVEL = 0.95
-ClaimFinding = Literal["reproduced", "not_reproduced", "reversed", "undecided", "not_measured"]
+ClaimFinding = Literal["holds", "fails", "reversed", "undecided", "not_measured"]
 """`reversed`: an order is claimed, and the opposite order is shown."""
 OPPOSITE = "opposite"
 """A detail of a report: the value beyond which the opposite of its claim is shown."""
+LEAST_FLOOR = 5e-4
+"""Floors below it are not said: they round to 0.0 %."""
 T = TypeVar("T", bound=ClaimTest)
 
 
@@ -110,23 +114,64 @@ def _sizes(recipe: Recipe, measured: Measured) -> Callable[[NoLarger, MeasuredRo
 
 
 def _score(test: ScoreAtMost | ScoreAtLeast, recipe: Recipe, measured: Measured) -> Decision:
-    cell = scores_of_cell(recipe, measured, test.row, test.column)
+    cell = cell_of(recipe, measured, test.row, test.column)
     if isinstance(cell, Missing):
         return _not_measured(cell.text)
-    row, scores = cell
-    score = mean_interval(scores, LEVEL)
+    row, scores = cell.row, cell.scores
+    level = _level(row)
+    score = mean_interval(scores, level)
     at_most = isinstance(test, ScoreAtMost)
-    holds = score.high <= test.value if at_most else score.low >= test.value
-    fails = score.low > test.value if at_most else score.high < test.value
-    bound = f"claimed: at {'most' if at_most else 'least'} {_percent(test.value)}"
+    limit = _limit(test, cell.floor()) if isinstance(test, ScoreAtMost) else _Limit(test.value)
+    if limit is None:
+        return _not_measured(f"the floor of {test.column} is not known: its task is not installed")
+    holds = score.high <= limit.value if at_most else score.low >= limit.value
+    fails = score.low > limit.value if at_most else score.high < limit.value
     text = (
-        f"{test.row} scores {_percent(score.mean)} on {test.column} ({_interval(score)}; "
-        f"{_over(scores)}); {bound}"
+        f"{test.row} scores {_percent(score.mean)} on {test.column} ({_interval(score, level)}; "
+        f"{_over(scores)}); claimed: at {'most' if at_most else 'least'} {limit}"
     )
     doubts = [*_few(len(scores.seeds)), *_unmeasured(row, scores.seeds)]
     if fails and not at_most and _trains(row, recipe, test.row, test.column):
         doubts += unrest(row, len(scores.seeds))
     return _found(text, holds=holds, fails=fails, doubts=doubts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """A claimed score, with the floor that it was counted from."""
+
+    value: float
+    floor: float = 0.0
+
+    def __str__(self) -> str:
+        if not self.floor:
+            return _percent(self.value)
+        above = f"{100 * (self.value - self.floor):.1f}".rstrip("0").rstrip(".")
+        return (
+            f"{_percent(self.value)}, {above} above the floor of {_percent(self.floor)} (the best "
+            "constant answer or guessing)"
+        )
+
+
+def _limit(test: ScoreAtMost | EveryTrialAtMost, floor: float | None) -> _Limit | None:
+    """Return the claimed score, None if its floor is not known.
+
+    A floor that rounds to nothing is none.
+    """
+    if not test.above_floor:
+        return _Limit(test.value)
+    if floor is None:
+        return None
+    floor = floor if floor >= LEAST_FLOOR else 0.0
+    return _Limit(test.value + floor, floor)
+
+
+def _level(*rows: MeasuredRow) -> float:
+    """Return the confidence of a test, of which every look has a share.
+
+    Seeds that were added after others were seen are a further look (Bonferroni).
+    """
+    return 1 - (1 - LEVEL) / max(row.looks for row in rows)
 
 
 def _trains(row: MeasuredRow, recipe: Recipe, label: str, column: str) -> bool:
@@ -140,40 +185,41 @@ def _trains(row: MeasuredRow, recipe: Recipe, label: str, column: str) -> bool:
 def _above(test: ScoreAbove, recipe: Recipe, measured: Measured) -> Decision:
     column = test.other_column or test.column
     cells = [
-        scores_of_cell(recipe, measured, test.row, test.column),
-        scores_of_cell(recipe, measured, test.other, column),
+        cell_of(recipe, measured, test.row, test.column),
+        cell_of(recipe, measured, test.other, column),
     ]
     for cell in cells:
         if isinstance(cell, Missing):
             return _not_measured(cell.text)
-    (row, first), (other, second) = (cell for cell in cells if not isinstance(cell, Missing))
+    ours, theirs = (cell for cell in cells if not isinstance(cell, Missing))
+    row, first, other, second = ours.row, ours.scores, theirs.row, theirs.scores
+    level = _level(row, other)
     shared = set(first.seeds) & set(second.seeds)
     if first.items != second.items or not shared:
         why = "different numbers of items" if shared else "no seed in common"
         return undecided(f"{test.row} and {test.other} have {why}, so they cannot be paired")
-    pair = paired_difference(first, second, LEVEL)
+    pair = paired_difference(first, second, level)
     where = test.column if column == test.column else f"{test.column} against {column}"
     text = (
         f"the lead of {test.row} over {test.other} on {where} is {_points(pair.difference)} "
-        f"({percent(LEVEL, 0)} interval {100 * pair.low:.1f} to {_points(pair.high)} "
+        f"({_at(level)} {100 * pair.low:.1f} to {_points(pair.high)} "
         f"for a typical seed; {counted(pair.seeds, 'seed')}, {pair.items:,} items each; "
         f"{_unseen(pair.seeds)}); claimed: more than {_points(test.by)}"
     )
     doubts = [*_few(pair.seeds), *_unmeasured(row, first.seeds), *_unmeasured(other, second.seeds)]
-    ours, theirs = shifted(sample_of(first), -test.by), sample_of(second)
-    fails = _is_shown(theirs, ours)
-    has_room = mean_interval(second, LEVEL).low + test.by < 1  # to be so far ahead
+    ahead, behind = shifted(sample_of(first), -test.by), sample_of(second)
+    fails = _is_shown(behind, ahead, level)
+    has_room = mean_interval(second, level).low + test.by < 1  # to be so far ahead
     if fails and has_room and _trains(row, recipe, test.row, test.column):
         doubts += unrest(row, len(first.seeds))
-    is_reversed = _is_shown(theirs, shifted(ours, test.by))
-    return _found(
-        text, holds=_is_shown(ours, theirs), fails=fails, doubts=doubts, is_reversed=is_reversed
-    )
+    is_reversed = _is_shown(behind, shifted(ahead, test.by), level)
+    holds = _is_shown(ahead, behind, level)
+    return _found(text, holds=holds, fails=fails, doubts=doubts, is_reversed=is_reversed)
 
 
-def _is_shown(first: Sample, second: Sample) -> bool:
+def _is_shown(first: Sample, second: Sample, level: float) -> bool:
     """Return True if seeds of the first are shown to beat the second."""
-    return lead(first, second).holds((1 - LEVEL) / 2)
+    return lead(first, second).holds((1 - level) / 2)
 
 
 def _every_trial(test: EveryTrialAtMost, row: MeasuredRow) -> Decision:
@@ -185,10 +231,13 @@ def _every_trial(test: EveryTrialAtMost, row: MeasuredRow) -> Decision:
     scored = [trial for trial in row.trials if trial.correct is not None]
     if not scored:
         return _not_measured(f"no trial of {test.row} has a score yet{because(row.missing)}")
-    best = max(scored, key=_share)
-    shared_out = 1 - (1 - LEVEL) / len(scored)
-    fails = any(_limits(trial, shared_out).low > test.value for trial in scored)
-    highest = max(_limits(trial, LEVEL).high for trial in scored)
+    limit = _limit(test, None if row.task is None else floor_on(row.task))
+    if limit is None:
+        return _not_measured(f"the floor of the task of {test.row} is not known")
+    best, level = max(scored, key=_share), _level(row)
+    shared_out = 1 - (1 - level) / len(scored)
+    fails = any(_limits(trial, shared_out).low > limit.value for trial in scored)
+    highest = max(_limits(trial, level).high for trial in scored)
     diverged = sum(trial.status == "diverged" for trial in row.trials)
     seeds = {trial.seed for trial in scored}
     text = (
@@ -197,12 +246,12 @@ def _every_trial(test: EveryTrialAtMost, row: MeasuredRow) -> Decision:
         f"items (learning rate {best.learning_rate:g}, seed {best.seed}), and every trial is shown "
         f"to score at most {_percent(highest)}"
         f"{f'; {diverged:,} more diverged' if diverged else ''}; {_unseen(len(seeds))}; "
-        f"claimed: at most {_percent(test.value)} in every trial"
+        f"claimed: at most {limit} in every trial"
     )
     doubts = [*_few(len(seeds)), *_untried(test, row), *_unmeasured(row, tuple(seeds))]
     if fails:
-        return Decision(finding="not_reproduced", evidence=sentence(text))
-    return _found(text, holds=highest <= test.value, fails=False, doubts=doubts)
+        return Decision(finding="fails", evidence=sentence(text))
+    return _found(text, holds=highest <= limit.value, fails=False, doubts=doubts)
 
 
 def _untried(test: EveryTrialAtMost, row: MeasuredRow) -> Iterator[str]:
@@ -242,7 +291,7 @@ def _deviation(test: DeviationAtMost | DeviationAtLeast, row: MeasuredRow) -> De
     if isinstance(test, DeviationAtMost):
         text = f"{moved} at most {most:.1e} {over}; claimed: at most {test.value:.1e}"
         if most > test.value:
-            return Decision(finding="not_reproduced", evidence=sentence(text))
+            return Decision(finding="fails", evidence=sentence(text))
         return _found(text, holds=True, fails=False, doubts=doubts)
     text = f"{moved} {least:.2g} to {most:.2g} {over}; claimed: at least {test.value:.2g}"
     return _found(text, holds=least >= test.value, fails=most < test.value, doubts=doubts)
@@ -341,8 +390,8 @@ def _found(
     """
     if doubts:
         return undecided(f"{text}; undecided, because {'; '.join(dict.fromkeys(doubts))}")
-    failure: ClaimFinding = "reversed" if is_reversed else "not_reproduced"
-    finding: ClaimFinding = "reproduced" if holds else failure if fails else "undecided"
+    failure: ClaimFinding = "reversed" if is_reversed else "fails"
+    finding: ClaimFinding = "holds" if holds else failure if fails else "undecided"
     return Decision(finding=finding, evidence=sentence(text))
 
 
@@ -376,8 +425,15 @@ def sentence(text: str) -> str:
     return text[0].upper() + text[1:].rstrip(".") + "."
 
 
-def _interval(score: Interval) -> str:
-    return f"{percent(LEVEL, 0)} interval {_percent(score.low)} to {_percent(score.high)}"
+def _interval(score: Interval, level: float) -> str:
+    return f"{_at(level)} {_percent(score.low)} to {_percent(score.high)}"
+
+
+def _at(level: float) -> str:
+    """Return the name of an interval, with the reason for another level."""
+    looks = round((1 - LEVEL) / (1 - level))
+    why = "" if looks == 1 else f" (seeds were added {counted(looks - 1, 'time')})"
+    return f"{100 * level:.4g} % interval{why}"
 
 
 def _over(scores: Scores) -> str:

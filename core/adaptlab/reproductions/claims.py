@@ -4,12 +4,13 @@ They rest on intervals over seeds like those run.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from adaptlab.figures import counted
 from adaptlab.reproductions.claim import (
     AllOf,
     Claim,
+    ClaimRole,
     ClaimTest,
     EveryTrialAtMost,
     PlainTest,
@@ -35,13 +36,16 @@ from adaptlab.reproductions.recipe_results import (
     row_of,
 )
 
+MOST_TOLD = 2
+"""Tests of a claim whose evidence is given in full."""
+
 
 class ClaimVerdict(Decision):
     """The finding on a claim in one wording, and on its controls."""
 
     claim: str
     wording: VersionName
-    in_paper: bool = True
+    role: ClaimRole = "paper"
     text: str
     controls: tuple[Decision, ...] = ()
 
@@ -74,13 +78,13 @@ def _verdict(
     decision = decide(wording.test, recipe, measured)
     given = tuple(decide_test(test, recipe, measured) for test in premises)
     controls = tuple(_control(test, tests, recipe, measured) for test in claim.controls)
-    needed = (*given, *controls) if decision.finding == "reproduced" else given
-    if decision.finding in ("reproduced", "not_reproduced", "reversed"):
-        decision = _gated(decision, [one for one in needed if one.finding != "reproduced"])
+    needed = (*given, *controls) if decision.finding == "holds" else given
+    if decision.finding in ("holds", "fails", "reversed"):
+        decision = _gated(decision, [one for one in needed if one.finding != "holds"])
     return ClaimVerdict(
         claim=claim.id,
         wording=name,
-        in_paper=claim.in_paper,
+        role=claim.role,
         text=wording.text,
         controls=(*given, *controls),
         **dict(decision),
@@ -101,7 +105,7 @@ def _control(
 ) -> Decision:
     """Return the finding of a control of no more effort than what failed."""
     decision = decide_test(test, recipe, measured)
-    if not isinstance(test, ScoreAtLeast) or decision.finding != "reproduced":
+    if not isinstance(test, ScoreAtLeast) or decision.finding != "holds":
         return decision
     control = row_of(recipe, measured, test.row)
     labels = [
@@ -148,23 +152,38 @@ def _trials(row: MeasuredRow) -> int:
 def decide(test: ClaimTest, recipe: Recipe, measured: Measured) -> Decision:
     """Return the finding of a test or of several together.
 
-    All, none or part of an interval is on the claimed side. With several tests, the claim is
-    reproduced if all are, reversed if all are, and otherwise not reproduced if one is not.
+    All, none or part of an interval is on the claimed side. With several tests, the claim holds if
+    all hold, is reversed if all are, and otherwise fails if one fails.
     """
     decisions = [decide_test(plain, recipe, measured) for plain in plain_tests(test)]
     if not isinstance(test, AllOf):
         return decisions[0]
-    # A reason that several tests share is given once.
-    reasons = dict.fromkeys(decision.evidence.removesuffix(".") for decision in decisions)
     finding = _joint([decision.finding for decision in decisions])
-    return Decision(finding=finding, evidence="; ".join(reasons) + ".")
+    return Decision(finding=finding, evidence="; ".join(_told(decisions)) + ".")
+
+
+def _told(decisions: Sequence[Decision]) -> Iterator[str]:
+    """Yield the evidence of several tests: all of a few, else what decides.
+
+    A reason that several tests share is given once.
+    """
+    reasons = {one.evidence.removesuffix("."): one.finding == "holds" for one in decisions}
+    if len(reasons) <= MOST_TOLD:
+        yield from reasons
+        return
+    held = sum(one.finding == "holds" for one in decisions)
+    yield f"{held} of {len(decisions)} tests hold"
+    deciding = [text for text, holds in reasons.items() if not holds] or list(reasons)[:1]
+    yield from deciding[:MOST_TOLD]
+    if held < len(decisions) and (more := len(deciding) - MOST_TOLD) > 0:
+        yield f"and {more} more"
 
 
 def _joint(findings: Sequence[ClaimFinding]) -> ClaimFinding:
     if set(findings) == {"reversed"}:
         return "reversed"
-    if {"not_reproduced", "reversed"} & set(findings):
-        return "not_reproduced"
+    if {"fails", "reversed"} & set(findings):
+        return "fails"
     if "not_measured" in findings:
         return "not_measured"
-    return "undecided" if "undecided" in findings else "reproduced"
+    return "undecided" if "undecided" in findings else "holds"

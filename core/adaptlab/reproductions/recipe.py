@@ -124,8 +124,9 @@ class Recipe(Value):
     the base models, in the order in which every preset lists them; a preset may leave out the last
     ones. Row selectors use these words, because every preset has its own base models. Row labels
     are unique over all tables, because claims refer to them. `notes` state for each preset what
-    differs from the paper and why, and how long it takes. `needs` are the base models and datasets
-    that a preset takes from outside.
+    differs from the paper and why, and how long it takes. `stand_ins` name the model
+    that stands in for the paper's in some presets, where a claim can hold but not be reproduced.
+    `needs` are the base models and datasets that a preset takes from outside.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*/[a-z0-9][a-z0-9-]*$", max_length=120)]
@@ -138,6 +139,7 @@ class Recipe(Value):
     tables: tuple[PublishedTable, ...] = ()
     claims: Annotated[tuple[Claim, ...], Field(min_length=1)]
     notes: Mapping[Preset, str]
+    stand_ins: Mapping[Preset, str] = Field(default_factory=dict[Preset, str])
     needs: Mapping[Preset, tuple[Need, ...]] = Field(default_factory=dict[Preset, tuple[Need, ...]])
 
     @model_validator(mode="after")

@@ -1,12 +1,13 @@
 """The report on a study of a recipe: its tables and claims."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
 from adaptlab.figures import counted
-from adaptlab.reproductions.claim import Versions, version_words
-from adaptlab.reproductions.claim_tests import LEVEL
+from adaptlab.reproductions.claim import ClaimRole, Versions, version_words
+from adaptlab.reproductions.claim_tests import LEVEL, ClaimFinding
 from adaptlab.reproductions.claims import ClaimVerdict, claim_verdicts
 from adaptlab.reproductions.recipe import (
     Preset,
@@ -21,12 +22,22 @@ from adaptlab.reproductions.recipe_results import (
     MeasuredRow,
     Missing,
     because,
+    cell_of,
     row_of,
-    scores_of_cell,
 )
 from adaptlab.statistics import Interval, Scores, mean_interval
 from adaptlab.values import Value
 
+REPEATED: dict[ClaimFinding, str] = {
+    "holds": "reproduced",
+    "fails": "not reproduced",
+    "reversed": "reversed",
+    "undecided": "undecided",
+    "not_measured": "not measured",
+}
+"""Findings on claims of the paper, at settings that its readers would accept."""
+FOUND: dict[ClaimFinding, str] = {**REPEATED, "holds": "holds", "fails": "does not hold"}
+"""Findings on all others."""
 CellState = Literal["measured", "partly_measured", "not_measured", "absent"]
 
 
@@ -93,7 +104,8 @@ class RecipeReport(Value):
     """The tables and claims of a recipe with a study's measurements.
 
     `versions` are those of the paper, by the names in the claims. `note` lists the differences of
-    this preset from the paper; `level` applies to all intervals.
+    this preset from the paper, and `stand_in` names the model that stands in for the paper's, if
+    any; `level` applies to all intervals.
     """
 
     recipe: str
@@ -103,6 +115,7 @@ class RecipeReport(Value):
     source: str
     versions: Versions
     note: str
+    stand_in: str | None = None
     level: float
     tables: tuple[ReportTable, ...]
     claims: tuple[ClaimVerdict, ...]
@@ -110,7 +123,34 @@ class RecipeReport(Value):
     def version_of(self, verdict: ClaimVerdict) -> str:
         """Return the version of the paper that has this wording of the claim."""
         alone = [other.claim for other in self.claims].count(verdict.claim) == 1
-        return version_words(verdict.wording, self.versions, alone=alone, in_paper=verdict.in_paper)
+        return version_words(verdict.wording, self.versions, alone=alone, role=verdict.role)
+
+    def words_of(self, verdict: ClaimVerdict) -> str:
+        """Return the finding on a claim in words.
+
+        Only a claim of the paper can be reproduced, and only at settings that its readers would
+        accept.
+        """
+        is_repeated = verdict.role == "paper" and self.stand_in is None
+        return (REPEATED if is_repeated else FOUND)[verdict.finding]
+
+    def summary(self) -> str:
+        """Return how many claims of the paper, premises and own claims hold."""
+        where = "" if self.stand_in is None else f" in {self.stand_in}"
+        parts = [
+            self._counts("paper", "of the paper", where),
+            self._counts("premise", "needed beforehand"),
+            self._counts("own", "added here"),
+        ]
+        return " ".join(part for part in parts if part)
+
+    def _counts(self, role: ClaimRole, name: str, where: str = "") -> str:
+        verdicts = [verdict for verdict in self.claims if verdict.role == role]
+        if not verdicts:
+            return ""
+        words = Counter(map(self.words_of, verdicts))
+        found = ", ".join(f"{count} {word}" for word, count in words.items())
+        return f"{counted(len(verdicts), 'claim')} {name}{where}: {found}."
 
 
 def recipe_report(recipe: Recipe, preset: Preset, measured: Measured) -> RecipeReport:
@@ -123,6 +163,7 @@ def recipe_report(recipe: Recipe, preset: Preset, measured: Measured) -> RecipeR
         source=recipe.source,
         versions=recipe.versions,
         note=recipe.notes.get(preset, ""),
+        stand_in=recipe.stand_ins.get(preset),
         level=LEVEL,
         tables=tuple(_table(recipe, table, measured) for table in recipe.tables),
         claims=claim_verdicts(recipe, measured, preset),
@@ -168,13 +209,13 @@ def _cell(
     published: PublishedScore | None,
     measured: Measured,
 ) -> ReportCell:
-    match = scores_of_cell(recipe, measured, row.label, column.label)
+    match = cell_of(recipe, measured, row.label, column.label)
     if isinstance(match, Missing):
         state: CellState = "absent" if match.absent else "not_measured"
         return ReportCell(
             column=column.label, state=state, published=published, reason=f"{match.text}."
         )
-    result, scores = match
+    result, scores = match.row, match.scores
     lacking = set(result.seeds) - set(scores.seeds)
     accuracies = _accuracies(scores)
     interval = mean_interval(scores, LEVEL)

@@ -3,11 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from adaptlab.errors import InvalidSpec
 from adaptlab.measurements.results import ReplicateStatus
 from adaptlab.measurements.theory_report import Check
+from adaptlab.plugins.task import TASKS
 from adaptlab.reproductions.claim import RowSelector
 from adaptlab.reproductions.recipe import Recipe
 from adaptlab.reproductions.task_matching import TaskConfiguration, agrees
+from adaptlab.specs.resolve import configured
+from adaptlab.specs.spec import Choice
 from adaptlab.statistics import Scores
 
 
@@ -57,6 +61,8 @@ class MeasuredRow:
         schedule: of the learning rate; only under a constant one does a level loss mean that more
             steps would change nothing.
         losses: of the chosen trial of every seed.
+        looks: how often seeds were asked for; more than once if some were added after others were
+            seen.
         missing: the reasons why seeds are missing, as sentences.
     """
 
@@ -75,6 +81,7 @@ class MeasuredRow:
     trials: tuple[TrialScore, ...] = ()
     schedule: str | None = None
     losses: tuple[SeedLoss, ...] = ()
+    looks: int = 1
     missing: tuple[str, ...] = ()
 
 
@@ -126,10 +133,35 @@ def row_of(recipe: Recipe, measured: Measured, label: str) -> MeasuredRow | Miss
     return matches[0]
 
 
-def scores_of_cell(
-    recipe: Recipe, measured: Measured, label: str, column: str
-) -> tuple[MeasuredRow, Scores] | Missing:
-    """Return the row and its scores on the task of the column."""
+@dataclass(frozen=True, slots=True)
+class MeasuredCell:
+    """The scores of a row on the task of a column."""
+
+    row: MeasuredRow
+    task: TaskConfiguration
+    scores: Scores
+
+    def floor(self) -> float | None:
+        """Return the accuracy on the scored items that needs no skill."""
+        floor = floor_on(self.task)
+        return None if floor is None else max(floor, self.scores.majority or 0.0)
+
+
+def floor_on(task: TaskConfiguration) -> float | None:
+    """Return the better of guessing and the best constant answer to a task.
+
+    The result is None if the task is not installed.
+    """
+    try:
+        choice = Choice.model_validate(task)
+        made = configured(TASKS.get(choice.name, "/name"), choice, "")
+    except InvalidSpec:
+        return None
+    return max(made.chance(), made.constant_answer())
+
+
+def cell_of(recipe: Recipe, measured: Measured, label: str, column: str) -> MeasuredCell | Missing:
+    """Return the scores of a row on the task of the column."""
     row, shown = row_of(recipe, measured, label), recipe.column(label, column)
     if isinstance(row, Missing):
         return row
@@ -138,9 +170,9 @@ def scores_of_cell(
         row = next((one for one in alone if one.base_model == shown.base_model), row)
     is_carried = shown.base_model not in (None, row.base_model)
     scored = row.carried.get(shown.base_model or "", ()) if is_carried else row.scores
-    matches = [scores for task, scores in scored if shown.shows(task)]
+    matches = [MeasuredCell(row, task, scores) for task, scores in scored if shown.shows(task)]
     if len(matches) == 1:
-        return row, matches[0]
+        return matches[0]
     if matches:
         return Missing(f"{label} has scores on {len(matches)} tasks that match {column}")
     if is_carried and row.scores and not row.missing:

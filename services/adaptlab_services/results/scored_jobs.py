@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -60,6 +61,7 @@ class ScoredJob:
         half_losses: by replicate, the training loss at about half of its steps.
         has_imported_base: the base model was imported, so it has a single replicate.
         seconds: from the start to the end of the latest attempt, None unless both are known.
+        ended: when the latest attempt ended.
         deviations: by seed, the largest `relative_deviation` of all heads of the first layer, as
             captured and so not always finite.
     """
@@ -81,6 +83,8 @@ class ScoredJob:
     carried: Mapping[str, tuple[TaskScore, ...]]
     deviations: Mapping[int, float]
     seconds: float | None = None
+    created: datetime | None = None
+    ended: datetime | None = None
 
     @cached_property
     def resolved(self) -> Resolved | UnreadSpec:
@@ -131,6 +135,8 @@ def _scored(row: JobRow, **measured: Any) -> ScoredJob:  # Any: the fields' own 
         has_imported_base=row.has_imported_base,
         environment=None if environment is None else Environment.model_validate(environment),
         seconds=None if row.seconds is None else float(row.seconds),
+        created=row.created_at,
+        ended=row.ended_at,
         **measured,
     )
 
@@ -142,6 +148,7 @@ def _jobs(session: Session, job_ids: Collection[UUID]) -> Sequence[JobRow]:
     seconds = func.extract("epoch", Attempt.ended_at - Attempt.started_at).label("seconds")
     return session.execute(
         select(*columns, Job.resolved_spec, Attempt.environment, seconds, _has_imported_base())
+        .add_columns(Job.created_at, Attempt.ended_at)
         .outerjoin(Attempt, latest)
         .where(Job.id.in_(job_ids))
         .order_by(Job.created_at, Job.id)

@@ -12,14 +12,14 @@ from adaptlab_api.pages.rendering.examples import recipe_by_command, recipe_by_r
 from adaptlab_services.errors import Conflict
 from adaptlab_services.recipes import recipes
 
-FINDINGS = {
-    "reproduced": ("succeeded", "reproduced"),
-    "not_reproduced": ("failed", "not reproduced"),
-    "reversed": ("failed", "reversed"),
-    "undecided": ("incomplete", "undecided"),
-    "not_measured": ("waiting", "not measured"),
+MARKS = {
+    "holds": "succeeded",
+    "fails": "failed",
+    "reversed": "failed",
+    "undecided": "incomplete",
+    "not_measured": "waiting",
 }
-"""The state whose mark and colour a finding uses, and its words."""
+"""The state whose mark and colour a finding uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ClaimRow:
     @property
     def met(self) -> int:
         """The number of controls that are met."""
-        return sum(control.finding == "reproduced" for control in self.verdict.controls)
+        return sum(control.finding == "holds" for control in self.verdict.controls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,11 @@ def _shown(table: ReportTable) -> TableRows:
 
 def _claims(report: StudyReport) -> tuple[ClaimRow, ...]:
     return tuple(
-        ClaimRow(verdict, *FINDINGS[verdict.finding], report.version_of(verdict))
+        ClaimRow(
+            verdict,
+            MARKS[verdict.finding],
+            report.words_of(verdict),
+            report.version_of(verdict),
+        )
         for verdict in report.claims
     )

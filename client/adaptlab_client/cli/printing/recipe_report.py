@@ -11,7 +11,7 @@ from adaptlab.figures import percent
 from adaptlab.reproductions.recipe_report import ReportRow, ReportTable
 from adaptlab_answers.recipes import StudyReport
 from adaptlab_client.cli.printing.terminal import console, one_line, print_table
-from adaptlab_client.reports.recipe_text import beside, finding, interval, mean, met, paper
+from adaptlab_client.reports.recipe_text import beside, interval, mean, met, paper
 
 Cells = list[list[str]]
 Layout = Callable[[ReportTable, Sequence[ReportRow]], tuple[list[str], Cells]]
@@ -31,6 +31,7 @@ def print_report(report: StudyReport) -> None:
     study = f"study {report.study.name}, {report.study.state}"
     say_wrapped(f"{report.recipe}, preset {report.preset}: {study}")
     say_wrapped(report.question)
+    say_wrapped(report.summary())
     if report.note:
         say_wrapped(f"About this preset: {report.note}")
     if report.departures:
@@ -126,7 +127,8 @@ def _width(titles: Sequence[str], lines: Cells) -> int:
 def _print_claims(report: StudyReport) -> None:
     print("\nClaims")
     for verdict in report.claims:
-        say_wrapped(f"{finding(verdict).upper()}: {verdict.claim} ({report.version_of(verdict)})")
+        words = report.words_of(verdict).upper()
+        say_wrapped(f"{words}: {verdict.claim} ({report.version_of(verdict)})")
         say_wrapped(verdict.text, "  ")
         say_wrapped(f"→ {verdict.evidence}", "  ")
         for control in verdict.controls:

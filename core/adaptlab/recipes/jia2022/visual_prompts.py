@@ -3,7 +3,7 @@
 from adaptlab.recipes.claims import above, at_least, claim
 from adaptlab.recipes.studies import Members, method, study
 from adaptlab.recipes.tables import columns, row
-from adaptlab.reproductions.claim import Claim, NoLarger, PlainTest
+from adaptlab.reproductions.claim import Claim, ClaimRole, NoLarger, PlainTest
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
 
@@ -30,6 +30,7 @@ def visual_prompts() -> Recipe:
         question="Do learned tokens adapt a model of images better than tuning its weights?",
         source=f"{SOURCE}, table 1",
         versions={VERSION: "ECCV 2022"},
+        stand_ins={"quick": "a four-layer ViT of width 64 that knows digits"},
         base_models=("digits-vit",),
         presets={"quick": _quick()},
         tables=(_table(),),
@@ -82,13 +83,13 @@ def _claims() -> tuple[Claim, ...]:
             DEEP,
             LORA,
             NoLarger(row=LORA, other=DEEP),
-            in_paper=False,
+            role="own",
         ),
     )
 
 
 def _ahead(
-    name: str, text: str, row: str, other: str, *given: PlainTest, in_paper: bool = True
+    name: str, text: str, row: str, other: str, *given: PlainTest, role: ClaimRole = "paper"
 ) -> Claim:
     """Return the claim of an order, of a method that has learned the digits."""
     learned = at_least(row, DIGITS, 0.5)
@@ -97,7 +98,7 @@ def _ahead(
         name,
         text,
         above(row, other, DIGITS, 0.0),
-        in_paper=in_paper,
+        role=role,
         given=[learned, *given],
     )
 

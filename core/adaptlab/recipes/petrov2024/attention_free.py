@@ -70,23 +70,26 @@ def _claims() -> tuple[Claim, ...]:
     return (
         claim(
             "sorting-needs-what-sees-other-positions",
-            "Not claimed, and a strawman: without attention no position sees another, so the same "
+            "A strawman: without attention no position sees another, so the same "
             "model neither sorts after pretraining nor learns to sort by full fine-tuning. A model "
             "that mixes positions in another way might.",
             above(f"pretrained {CAUSAL}", f"pretrained {BLIND}", up, 0.5),
             above(f"{paper.FULL} {CAUSAL}", f"{paper.FULL} {BLIND}", down, 0.5),
+            role="own",
         ),
         claim(
             "with-attention-it-is-learned",
             "With attention, full fine-tuning learns the new order.",
             at_least(f"pretrained {CAUSAL}", up, 0.85),
             *learned,
+            role="premise",
             given=new,
         ),
         claim(
             "prefix-fails",
             "With attention, a prefix may not be able to teach the new order.",
             at_most(f"{paper.PREFIX} {CAUSAL}", down, 0.01),
+            role="own",
             given=new,
             controls=learned,
         ),

@@ -2,8 +2,15 @@
 
 from collections.abc import Sequence
 
-from adaptlab.recipes.claims import at_least, at_most, wording
-from adaptlab.reproductions.claim import Claim, EveryTrialAtMost, NoLarger, PlainTest, Wording
+from adaptlab.recipes.claims import at_floor, at_least, wording
+from adaptlab.reproductions.claim import (
+    Claim,
+    ClaimRole,
+    EveryTrialAtMost,
+    NoLarger,
+    PlainTest,
+    Wording,
+)
 
 
 def claim(
@@ -11,7 +18,7 @@ def claim(
     text: str,
     *tests: PlainTest,
     arxiv_v1: Wording | None = None,
-    in_paper: bool = True,
+    role: ClaimRole = "paper",
     given: Sequence[PlainTest] = (),
     controls: Sequence[PlainTest] = (),
 ) -> Claim:
@@ -20,32 +27,42 @@ def claim(
     return Claim(
         id=name,
         wordings={**earlier, "iclr": wording(text, *tests)},
-        in_paper=in_paper,
+        role=role,
         given=tuple(given),
         controls=tuple(controls),
     )
 
 
-def never(text: str, row: str, value: float, *, trials: int) -> Wording:
+def never(text: str, row: str, value: float, *, trials: int, above_floor: bool = False) -> Wording:
     """Return a text that one trial refutes, of `trials` per seed."""
-    return wording(text, EveryTrialAtMost(row=row, value=value, trials=trials))
+    test = EveryTrialAtMost(row=row, value=value, trials=trials, above_floor=above_floor)
+    return wording(text, test)
 
 
 def no_new_task(
-    row: str, column: str, *, trials: int, base: str, controls: Sequence[PlainTest]
+    row: str,
+    column: str,
+    *,
+    trials: int,
+    base: str,
+    controls: Sequence[PlainTest],
+    role: ClaimRole = "paper",
 ) -> Claim:
     """Return the claim that a prefix fails on a new task."""
+    test = at_floor(row, column)
     return claim(
         "new-task-fails",
         "A prefix may not be able to teach a task that is said to need a new attention pattern.",
-        at_most(row, column, 0.05),
+        test,
         arxiv_v1=never(
             "A prefix cannot teach a task that is said to need a new attention pattern.",
             row,
-            0.05,
+            test.value,
             trials=trials,
+            above_floor=True,
         ),
-        given=[at_most(base, column, 0.05)],
+        role=role,
+        given=[at_floor(base, column)],
         controls=controls,
     )
 

@@ -1,6 +1,6 @@
 """Rank-1 LoRA against a prefix of the same size, on a new task."""
 
-from adaptlab.recipes.claims import above, at_least, at_most
+from adaptlab.recipes.claims import above, at_floor, at_least
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024 import small
 from adaptlab.recipes.petrov2024.claims import claim, learned_at_equal_size, never
@@ -30,6 +30,7 @@ def lora_vs_prefix() -> Recipe:
         question="Does a prefix fail because of its number of parameters or their place?",
         source=f"{paper.SOURCE}, section 5.2, and the published notebook 04",
         versions=paper.VERSIONS,
+        stand_ins={"quick": paper.QUICK_STAND_IN, "small": small.STAND_IN},
         base_models=("skills",),
         presets={"quick": _quick(), "small": _small(), "faithful": _faithful(), "fair": _fair()},
         tables=(_table(),),
@@ -83,7 +84,7 @@ def _prefix(rank: int) -> str:
 
 
 def _claims() -> tuple[Claim, ...]:
-    new = [at_most(BASE, COUNT, 0.05)]
+    new = [at_floor(BASE, COUNT)]
     return (
         claim(
             "lora-learns",
@@ -94,12 +95,13 @@ def _claims() -> tuple[Claim, ...]:
         claim(
             "prefix-fails",
             "A prefix with as many parameters may not be able to learn the new task.",
-            at_most(paper.PREFIX, COUNT, 0.05),
+            at_floor(paper.PREFIX, COUNT),
             arxiv_v1=never(
                 "A prefix with as many parameters cannot learn the new task.",
                 paper.PREFIX,
-                0.05,
+                0.02,
                 trials=paper.QUICK_RATES,
+                above_floor=True,
             ),
             given=new,
             controls=learned_at_equal_size(paper.LORA, paper.PREFIX, COUNT),
@@ -128,10 +130,10 @@ def _at_rank(rank: int) -> Claim:
     return claim(
         f"size-is-not-the-cause-at-rank-{rank}",
         f"LoRA of rank {rank} learns a task that a prefix of its size does not learn.",
-        at_most(prefix, COUNT, 0.05),
+        at_floor(prefix, COUNT),
         above(lora, prefix, COUNT, 0.5),
-        in_paper=False,
-        given=[at_most(BASE, COUNT, 0.05)],
+        role="own",
+        given=[at_floor(BASE, COUNT)],
         controls=learned_at_equal_size(lora, prefix, COUNT),
     )
 

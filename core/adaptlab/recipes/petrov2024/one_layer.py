@@ -3,8 +3,11 @@
 from typing import Literal
 
 from adaptlab.recipes.petrov2024.settings import (
+    DOWN,
+    FIRST_CUE,
     GPU,
     MIXTURE,
+    NEW_CUE,
     SEEDS,
     SKILLS,
     SORTS,
@@ -12,10 +15,31 @@ from adaptlab.recipes.petrov2024.settings import (
     Members,
     base,
     constant,
+    cued,
+    cued_skills,
     quick_steps,
 )
 
 Attention = Literal["causal", "bidirectional", "none"]
+CUED_SORTS = (cued(UP, FIRST_CUE), cued(DOWN, FIRST_CUE + 1))
+
+
+def cued_sorting_base(attention: Attention, *, is_quick: bool) -> Members:
+    """Return table 1's model, which sorts upwards after a cue."""
+    base = quick_sorting_base(attention) if is_quick else sorting_base(attention)
+    return _with_cues(base, cued(UP, FIRST_CUE))
+
+
+def cued_skilled_base(attention: Attention, *, is_quick: bool) -> Members:
+    """Return table 2's model, which has four skills, each after its cue."""
+    base = quick_skilled_base(attention) if is_quick else skilled_base(attention)
+    return _with_cues(base, cued_skills())
+
+
+def _with_cues(base: Members, task: Members) -> Members:
+    scored = (*CUED_SORTS, cued(DOWN, NEW_CUE))
+    evaluation = {"samples": 1000, "tasks": scored}
+    return {**base, "name": f"{base['name']}-cued", "task": task, "evaluation": evaluation}
 
 
 def sorting_base(attention: Attention = "causal", *, layers: int = 1) -> Members:

@@ -84,6 +84,7 @@ def _claims() -> tuple[Claim, ...]:
             "skills-are-called-up",
             "A prefix makes a model of one layer do any one of its tasks.",
             *(at_least(f"prefix for {name}", name, 0.8) for name in paper.SKILL_LABELS),
+            role="own",
             given=[at_most(BASE, name, 0.6) for name in paper.SKILL_LABELS],
         ),
         claim(
@@ -91,12 +92,14 @@ def _claims() -> tuple[Claim, ...]:
             "A prefix can teach a model of one layer a combination of its skills, as it teaches a "
             "model of four layers in table 3.",
             at_least(f"prefix for {COMBINED}", COMBINED, 0.7),
+            role="own",
             given=[at_most(BASE, COMBINED, 0.05)],
         ),
         claim(
             "one-layer-suffices-for-the-combination",
-            "Not claimed: one layer can do the combination, so a failure is due to the prefix.",
+            "One layer can do the combination, so a failure is due to the prefix.",
             above(f"{paper.FULL} on {COMBINED}", f"prefix for {COMBINED}", COMBINED, 0.2),
+            role="premise",
             given=[at_least(f"{paper.FULL} on {COMBINED}", COMBINED, 0.5)],
         ),
         no_new_task(
@@ -104,6 +107,7 @@ def _claims() -> tuple[Claim, ...]:
             UNKNOWN,
             trials=paper.RATES,
             base=BASE,
+            role="own",
             controls=learned_at_equal_size(
                 f"{paper.MLP_LORA} on {UNKNOWN}", f"prefix for {UNKNOWN}", UNKNOWN
             ),

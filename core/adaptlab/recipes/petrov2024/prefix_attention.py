@@ -46,6 +46,7 @@ def prefix_attention() -> Recipe:
         question="Do inputs shift attention among the rows of a longer prefix?",
         source=f"{paper.SOURCE}, appendix B and published notebook",
         versions=paper.VERSIONS,
+        stand_ins={"quick": paper.QUICK_STAND_IN},
         base_models=("skills",),
         presets={"quick": _quick(), "faithful": _faithful(), "fair": _fair()},
         tables=(_table(),),
@@ -85,6 +86,7 @@ def _claims() -> tuple[Claim, ...]:
             "prefix-is-trained",
             "The prefixes whose attention is measured do their task.",
             *trained,
+            role="premise",
             given=mixed,
         ),
         claim(

@@ -14,6 +14,8 @@ SMALL_START, STARTS = "prefix-tuning from 0.02", "prefix-tuning, 3 initial scale
 FULL, SCRATCH = "full fine-tuning", "from scratch"
 PINNED = "fine-tuning, first attention pinned"
 LORA, MLP_LORA = "LoRA", "LoRA on the MLP alone"
+FIRST_CUE, NEW_CUE = 12, 16
+"""Tokens before questions: of the four skills from 12 on, and of a task that is new."""
 RATES = 8
 PREFIX_RANGE = [5e-5, 0.5]
 """From the paper's rate to 10,000 times as much, which replaces a row of deviation 1."""
@@ -34,6 +36,7 @@ CONSTANT: Members = {"batch_size": 64, "schedule": "constant", "warmup_fraction"
 """The paper's training: AdamW at one constant rate, 64 items per step, no warm-up."""
 PATTERNS: Members = {"attention": {"samples": 4}}
 """Four items per job whose attention is stored."""
+QUICK_STAND_IN = "a four-layer decoder of width 64 trained here"
 GPU: Members = {"queue": "gpu", "max_seconds": 24 * 3600}
 """Resources for the paper's sizes and steps; users without a GPU can override them."""
 QUICK_FULL: Members = {
@@ -55,6 +58,17 @@ TASKS, TASK_LABELS = (*SKILLS, *NEW), (*SKILL_LABELS, *NEW_LABELS)
 def shorter(tasks: Iterable[Members]) -> tuple[Members, ...]:
     """Return the tasks with the questions of quick presets."""
     return tuple({**task, **QUICK_DIGITS} for task in tasks)
+
+
+def cued(task: Members, cue: int) -> Members:
+    """Return the task with a cue before its questions."""
+    return {"name": "cued", "task": task, "cue": cue}
+
+
+def cued_skills(skills: Iterable[Members] = SKILLS) -> Members:
+    """Return the mixture of the skills, each with a cue of its own."""
+    tasks = tuple(cued(task, cue) for cue, task in enumerate(skills, start=FIRST_CUE))
+    return {"name": "mixture", "tasks": tasks}
 
 
 def constant(steps: int, rate: float, decay: float = 0.1) -> Members:

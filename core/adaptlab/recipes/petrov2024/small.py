@@ -12,6 +12,7 @@ RANK = 4
 ROWS = 10 * RANK
 SCALES = [0.02, 1.0]
 STEPS = 8000
+STAND_IN = "a two-layer decoder of width 64 trained here"
 NOTE = (
     "Sizes that two cores finish in hours: width 64, questions of six digits below five, 4 "
     "pads, 5 seeds. Every method trains at a constant rate until the validation loss has not "

@@ -38,6 +38,7 @@ def suffix() -> Recipe:
         question="Can learned positions after the question do what those before it cannot?",
         source=f"{paper.SOURCE}, section 3 and discussion: stated, not measured",
         versions=paper.VERSIONS,
+        stand_ins={"quick": "two-layer decoders of widths 64 and 96 trained here"},
         base_models=(NEW, KNOWN),
         presets={"quick": _quick(), "faithful": _thorough(), "fair": _thorough()},
         tables=(_table(),),
@@ -99,9 +100,10 @@ def _claims() -> tuple[Claim, ...]:
         ),
         claim(
             "input-only-suffix-fails-too",
-            "Not claimed: virtual tokens after the question, whose rows in deeper layers depend "
+            "Virtual tokens after the question, whose rows in deeper layers depend "
             "on the question, do no better.",
             at_most(_new(INPUT), "descending", 0.01),
+            role="own",
             given=new,
             controls=learned,
         ),

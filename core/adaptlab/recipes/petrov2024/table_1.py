@@ -90,11 +90,13 @@ def _claims() -> tuple[Claim, ...]:
             "The base model sorts upwards and does not sort downwards.",
             at_least(BASE, UP, 0.85),
             at_most(BASE, DOWN, 0.01),
+            role="premise",
         ),
         claim(
             "full-fine-tuning-learns",
             "Full fine-tuning learns to sort downwards.",
             *learned,
+            role="premise",
             given=[at_most(BASE, DOWN, 0.01)],
         ),
         claim(
@@ -104,7 +106,7 @@ def _claims() -> tuple[Claim, ...]:
             "there; what remains is that it adds a bias of low rank, at this depth and size.",
             at_least(paper.PINNED, DOWN, 0.5),
             DeviationAtMost(row=paper.PINNED, value=1e-6),
-            in_paper=False,
+            role="own",
             given=[at_most(BASE, DOWN, 0.01)],
         ),
         claim(

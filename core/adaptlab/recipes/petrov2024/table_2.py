@@ -31,6 +31,7 @@ def table_2() -> Recipe:
         question="Can a prefix make a model, trained on four tasks without a cue, do one of them?",
         source=f"{paper.SOURCE}, table 2",
         versions=paper.VERSIONS,
+        stand_ins={"quick": "a one-layer decoder of width 64 trained here"},
         base_models=("skills",),
         presets={"quick": _quick(), "faithful": _faithful(), "fair": _fair()},
         tables=(_table(),),
@@ -101,6 +102,7 @@ def _claims() -> tuple[Claim, ...]:
             "requires.",
             *(at_least(MIXED, name, 0.05) for name in paper.SKILL_LABELS),
             *(at_most(MIXED, name, 0.6) for name in paper.SKILL_LABELS),
+            role="premise",
         ),
         claim(
             "relative-attention-stays",

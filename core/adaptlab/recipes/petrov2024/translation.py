@@ -41,6 +41,7 @@ def translation() -> Recipe:
         question="Can a prefix make a model that translates to German translate to Spanish?",
         source=f"{paper.SOURCE}, appendix C and discussion",
         versions=paper.VERSIONS,
+        stand_ins={"quick": paper.QUICK_STAND_IN},
         base_models=(GERMAN, BOTH),
         presets={"quick": _quick(), "faithful": _faithful(), "fair": _fair()},
         tables=(_table(),),
@@ -90,6 +91,7 @@ def _claims() -> tuple[Claim, ...]:
             "The base model remembers almost all German words, and no Spanish ones.",
             at_least("pretrained on German", GERMAN, 0.9),
             at_most("pretrained on German", SPANISH, 0.1),
+            role="premise",
         ),
         claim(
             "prefix-fails",
@@ -116,7 +118,7 @@ def _claims() -> tuple[Claim, ...]:
             "prefix-calls-up-a-known-language",
             "If the base model knows Spanish words too, a prefix elicits them.",
             at_least(f"{paper.PREFIX}, Spanish known", SPANISH, 0.8),
-            in_paper=False,
+            role="own",
             given=[at_most("pretrained on both", SPANISH, 0.7)],
         ),
     )

@@ -16,6 +16,7 @@ def compression() -> Recipe:
         question="Do the states of label words stand for whole demonstrations?",
         source=f"{paper.SOURCE}, section 4.2 and table 2",
         versions=paper.VERSIONS,
+        stand_ins=paper.STAND_INS,
         base_models=("episodes",),
         presets={
             "quick": paper.quick("wang2023-compression", {"name": CHECK}),
@@ -65,8 +66,8 @@ def _claims() -> tuple[Claim, ...]:
             CHECK,
             "labels-alone",
             "labels-more-than-line-breaks",
-            "Not tested in the paper, where label words without formatting failed: states of "
-            "label words alone keep more answers than those of the line breaks after them.",
-            in_paper=False,
+            "States of label words alone, which failed in the paper, keep more answers than those "
+            "of the line breaks after them.",
+            role="own",
         ),
     )

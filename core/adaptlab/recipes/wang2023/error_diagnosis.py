@@ -17,6 +17,7 @@ def error_diagnosis() -> Recipe:
         question="Are classes with similar keys of label words confused?",
         source=f"{paper.SOURCE}, section 4.3 and figure 6",
         versions=paper.VERSIONS,
+        stand_ins=paper.STAND_INS,
         base_models=("episodes",),
         presets={
             "quick": paper.quick("wang2023-error-diagnosis", {"name": CHECK}),

@@ -20,6 +20,7 @@ def isolation() -> Recipe:
         question="Do label words gather the demonstrations in the first layers?",
         source=f"{paper.SOURCE}, section 2.2 and figure 4",
         versions=paper.VERSIONS,
+        stand_ins=paper.STAND_INS,
         base_models=("episodes",),
         presets={
             "quick": paper.quick("wang2023-isolation", {"name": CHECK, "layers": LAYERS}),
@@ -60,16 +61,16 @@ def _claims() -> tuple[Claim, ...]:
             CHECK,
             "first-layers.separators",
             "labels-more-than-separators",
-            "Not tested in the paper: in the first layers, isolated label words change more "
+            "In the first layers, isolated label words change more "
             "answers than the separators before them.",
-            in_paper=False,
+            role="own",
         ),
         paper.on_label_words(
             CHECK,
             "first-layers.after",
             "labels-more-than-line-breaks",
-            "Not tested in the paper, which counts them as formatting: in the first layers, "
-            "isolated label words change more answers than the line breaks after them.",
-            in_paper=False,
+            "In the first layers, isolated label words change more answers than the line breaks "
+            "after them, which the paper counts as formatting.",
+            role="own",
         ),
     )

@@ -16,6 +16,7 @@ def label_attention() -> Recipe:
         question="Does the query attend to the label that it answers?",
         source=f"{paper.SOURCE}, section 2.3 and figure 5",
         versions=paper.VERSIONS,
+        stand_ins=paper.STAND_INS,
         base_models=("episodes",),
         presets={
             "quick": paper.quick("wang2023-label-attention", {"name": CHECK}),

@@ -40,6 +40,7 @@ def reweighting() -> Recipe:
         question="Do trained factors on the attention to label words improve in-context learning?",
         source=f"{paper.SOURCE}, section 4.1 and table 1",
         versions=paper.VERSIONS,
+        stand_ins=paper.STAND_INS,
         base_models=("episodes",),
         presets={"quick": _quick(), "text": _text()},
         tables=_tables(),
@@ -129,10 +130,10 @@ def _claims() -> tuple[Claim, ...]:
         claim(
             paper.VERSION,
             "reweighting-beats-lora",
-            "Not tested in the paper, which has no other method that trains: re-weighting is "
+            "Against another method that trains: re-weighting is "
             "better than LoRA of as many trained parameters, which sees no demonstrations.",
             above(REWEIGHTED, LORA, LABELS, 0.0),
-            in_paper=False,
+            role="own",
             given=[
                 *paper.USES_DEMONSTRATIONS,
                 at_least(REWEIGHTED, LABELS, 0.5),
@@ -143,10 +144,9 @@ def _claims() -> tuple[Claim, ...]:
         claim(
             paper.VERSION,
             "reweighting-balances",
-            "Not tested in the paper, which shows each class equally often: re-weighting is better "
-            "than in-context learning if one of two labels is shown twice.",
+            "Re-weighting is better than in-context learning if one of two labels is shown twice.",
             above(REWEIGHTED_THREE, THREE, paper.QUERY, 0.0),
-            in_paper=False,
+            role="own",
             given=[*paper.USES_DEMONSTRATIONS, at_least(REWEIGHTED_THREE, paper.QUERY, 0.6)],
             presets=("quick",),
         ),
@@ -167,11 +167,11 @@ def _claims_on_texts() -> tuple[Claim, ...]:
         claim(
             paper.VERSION,
             "reweighting-beats-lora-on-texts",
-            "Not tested in the paper, which has no other method that trains: re-weighting is "
+            "Against another method that trains: re-weighting is "
             "better than LoRA of at least as many trained parameters, which sees no "
             "demonstrations.",
             above(REWEIGHTED_ON_TEXTS, LORA_ON_TEXTS, REVIEWS_COLUMN, 0.0),
-            in_paper=False,
+            role="own",
             given=[
                 *used,
                 at_least(REWEIGHTED_ON_TEXTS, REVIEWS_COLUMN, 0.55),

@@ -16,6 +16,7 @@ def saliency() -> Recipe:
         question="Does information flow from the text into label words, and then to the query?",
         source=f"{paper.SOURCE}, section 2.1 and figure 3",
         versions=paper.VERSIONS,
+        stand_ins=paper.STAND_INS,
         base_models=("episodes",),
         presets={
             "quick": paper.quick("wang2023-saliency", {"name": CHECK}),

@@ -6,7 +6,7 @@ from adaptlab.recipes.claims import at_least, at_most, claim, holds
 from adaptlab.recipes.studies import SEEDS, Members, base, method, study
 from adaptlab.recipes.tables import columns, row
 from adaptlab.recipes.texts import DECODER, ON_REVIEWS, REVIEWS, decoder, reviews
-from adaptlab.reproductions.claim import Claim, PlainTest
+from adaptlab.reproductions.claim import Claim, ClaimRole, PlainTest, Preset
 from adaptlab.reproductions.needs import Need
 from adaptlab.reproductions.recipe import PublishedTable, TableRow
 from adaptlab.studies.study import StudySpec
@@ -39,6 +39,10 @@ USES_DEMONSTRATIONS: tuple[PlainTest, ...] = (
     at_most(BASE, PERMUTED, 0.6),
 )
 """Premises of every claim about label words; two ways have a chance of 50 %."""
+STAND_INS: dict[Preset, str] = {
+    "quick": "a four-layer decoder of width 32 trained here on episodes",
+    "text": "SmolLM2-135M-Instruct",
+}
 QUICK_NOTE = (
     "A decoder of four layers and width 32, pretrained here in five seeds on episodes of two "
     "classes with two demonstrations each, instead of GPT2-XL (48 layers) and GPT-J on SST-2, "
@@ -167,7 +171,7 @@ def accuracies(*further: TableRow) -> tuple[PublishedTable, ...]:
 
 
 def on_label_words(
-    check: str, report: str, name: str, text: str, *, in_paper: bool = True
+    check: str, report: str, name: str, text: str, *, role: ClaimRole = "paper"
 ) -> Claim:
     """Return a claim that a report of the check decides.
 
@@ -179,7 +183,7 @@ def on_label_words(
         name,
         text,
         holds(check, f"{check}.{report}"),
-        in_paper=in_paper,
+        role=role,
         given=[*USES_DEMONSTRATIONS, used[0]],
         on_texts=used,
     )
@@ -201,19 +205,18 @@ def in_context_claims(check: str | None = None) -> Sequence[Claim]:
         claim(
             VERSION,
             "demonstrations-are-used",
-            "Not claimed, and needed for all else: the model answers by the demonstrations, and "
-            "falls to chance if their labels are permuted.",
+            "The model answers by the demonstrations, and falls to chance if their labels are "
+            "permuted.",
             *USES_DEMONSTRATIONS,
-            in_paper=False,
+            role="premise",
             presets=("quick",),
         ),
         claim(
             VERSION,
             "in-context-learning-works",
-            "Not claimed: four demonstrations make the model answer queries whose labels it cannot "
-            "know.",
+            "Four demonstrations make the model answer queries whose labels it cannot know.",
             at_least(IN_CONTEXT, QUERY, 0.8),
-            in_paper=False,
+            role="premise",
             given=[at_most(BASE, QUERY, 0.6)],
             presets=("quick",),
         ),
@@ -224,9 +227,9 @@ def _claim_on_texts(check: str) -> Claim:
     return claim(
         VERSION,
         "demonstrations-are-used-on-texts",
-        "Not claimed, and needed for all else: with demonstrations, the model answers above "
-        "chance, and worse if their labels are permuted.",
+        "With demonstrations, the model answers above chance, and worse if their labels are "
+        "permuted.",
         *used_on_texts(check),
-        in_paper=False,
+        role="premise",
         presets=("text",),
     )

@@ -13,7 +13,7 @@ from adaptlab.recipes.texts import (
     reviews,
 )
 from adaptlab.recipes.wang2023.settings import FIXED, SAMPLES, episodes_base, wider_base
-from adaptlab.reproductions.claim import Claim
+from adaptlab.reproductions.claim import Claim, ClaimRole
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
 
@@ -45,6 +45,7 @@ def hard_prompts() -> Recipe:
         question="Which search finds the best short prompt, and which carries over?",
         source=f"{SOURCE}, text classification",
         versions={VERSION: "NeurIPS 2023"},
+        stand_ins={"quick": "a four-layer decoder trained here", "text": "SmolLM2-135M-Instruct"},
         base_models=(SOURCE_BASE, WIDER),
         presets={"quick": _quick(), "text": _text()},
         tables=(_table(),),
@@ -115,76 +116,72 @@ def _claims() -> tuple[Claim, ...]:
         ),
         _ahead(
             "pez-beats-random",
-            "Not tested in the paper: PEZ finds a better prompt than random tokens.",
+            "PEZ finds a better prompt than random tokens.",
             PEZ,
             RANDOM,
-            in_paper=False,
+            role="own",
         ),
         _ahead(
             "pez-beats-autoprompt",
-            "Not tested in the paper, which has only a variant of it by SGD: PEZ finds a better "
-            "prompt than AutoPrompt.",
+            "PEZ finds a better prompt than AutoPrompt, of which the paper has a variant by SGD.",
             PEZ,
             AUTOPROMPT,
-            in_paper=False,
+            role="own",
         ),
         _carries("fluent-pez-carries-sgd", "projected SGD", FLUENT_PEZ, SGD),
         _carries("fluent-pez-carries-fluentprompt", "FluentPrompt", FLUENT_PEZ, FLUENT),
-        _carries("pez-carries-sgd", "projected SGD", PEZ, SGD, in_paper=False),
-        _carries("pez-carries-autoprompt", "AutoPrompt", PEZ, AUTOPROMPT, in_paper=False),
+        _carries("pez-carries-sgd", "projected SGD", PEZ, SGD, role="own"),
+        _carries("pez-carries-autoprompt", "AutoPrompt", PEZ, AUTOPROMPT, role="own"),
         claim(
             VERSION,
             "pez-is-not-lost",
-            "Not claimed, and needed for all about transfer: prompts of PEZ do better on another "
-            "model than no prompt.",
+            "Prompts of PEZ do better on another model than no prompt.",
             above(PEZ, EMPTY, TRANSFERRED, 0.0),
-            in_paper=False,
+            role="premise",
             given=[at_least(PEZ, COLUMN, GUESSING)],
         ),
         claim(
             VERSION,
             "demonstrations-carry",
-            "Not claimed, as the control of transfer: two demonstrations, which take as many "
-            "tokens, teach the other model the labels.",
+            "Two demonstrations, which take as many tokens, teach the other model the labels.",
             at_least(IN_CONTEXT, TRANSFERRED, 0.8),
-            in_paper=False,
+            role="premise",
             given=[at_most(EMPTY, TRANSFERRED, GUESSING)],
         ),
         _ahead(
             "soft-beats-pez",
-            "Not claimed: rows that need not be tokens do better than those of PEZ.",
+            "Rows that need not be tokens do better than those of PEZ.",
             SOFT,
             PEZ,
-            in_paper=False,
+            role="own",
         ),
     )
 
 
-def _ahead(name: str, text: str, row: str, other: str, *, in_paper: bool = True) -> Claim:
+def _ahead(name: str, text: str, row: str, other: str, *, role: ClaimRole = "paper") -> Claim:
     """Return the claim of an order, of a method that beats guessing."""
     return claim(
         VERSION,
         name,
         text,
         above(row, other, COLUMN, 0.0),
-        in_paper=in_paper,
+        role=role,
         given=[at_least(row, COLUMN, GUESSING)],
     )
 
 
-def _carries(name: str, than: str, row: str, other: str, *, in_paper: bool = True) -> Claim:
+def _carries(name: str, than: str, row: str, other: str, *, role: ClaimRole = "paper") -> Claim:
     """Return the claim that a method's prompts do better on another model.
 
     It counts only if both do better than guessing on their own.
     """
-    paper = "" if in_paper else "Not claimed: "
     fluent = " with fluency" if row == FLUENT_PEZ else ""
     return claim(
         VERSION,
         name,
-        f"{paper}On another model, prompts of PEZ{fluent} do better than those of {than}.",
+        f"On another model, prompts of PEZ{fluent} do better than those of {than}.",
         above(row, other, TRANSFERRED, 0.0),
-        in_paper=in_paper,
+        role=role,
         given=[at_least(one, COLUMN, GUESSING) for one in (row, other)],
     )
 
