@@ -178,7 +178,7 @@ BAD: dict[str, tuple[bytes, str, str]] = {
     "NUL": (b'{"a":"\\u0000"}\n', "jsonl", "nul_character"),
     "half a pair": (b'{"a":"\\ud800"}\n', "jsonl", "lone_surrogate"),
     "not UTF-8": (b"a\n\xff\n", "csv", "not_utf8"),
-    "depth": (b"[" * 100_000, "jsonl", "not_json"),
+    "depth": (b'{"a":' * 100_000, "jsonl", "not_json"),
     "a long line": (b'{"a":"%s"}\n' % (b"x" * 2**20), "jsonl", "line_too_long"),
     "an open quote": (b'a,b\n"x,y\n' + b"x,y\n" * 2**18, "csv", "line_too_long"),
 }

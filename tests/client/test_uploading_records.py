@@ -88,6 +88,7 @@ KINDS: dict[str, tuple[str, bytes, str]] = {
     "lists": ("x.jsonl", b'["dog","Hund","perro"]\n', "words"),
     "languages": ("x.jsonl", b'\xef\xbb\xbf{"german":"a","english":"b","spanish":"c"}', "words"),
     "objects": ("x.ndjson", b'{"english":"a","german":"b"}', "records"),
+    "a list of objects": ("x.json", b'[{"text":"a","label":"b"}]', "records"),
     "no suffix": ("words", b'["dog","Hund","perro"]\n', "words"),
     "CSV": ("x.csv", b"english,german,spanish\n", "records"),
     "nothing": ("x.jsonl", b"", "records"),

@@ -75,6 +75,28 @@ def test_a_value_may_be_nearly_as_long_as_a_line():
     assert read("jsonl", b'{"a":"%s"}' % long[:-10].encode()) == [{"a": long[:-10]}]
 
 
+LISTED = (
+    '\ufeff [{"a": "é,]}\\"\\\\", "b": 1},\r\n\n{\n "a": "[", "b": true} , {"a":"","b":2.50}]\n'
+)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_one_list_of_objects_is_read_wherever_it_is_cut(size: int):
+    content = LISTED.encode()
+    pieces = [content[place : place + size] for place in range(0, len(content), size)]
+    assert [*read_with_lines(pieces, "jsonl")] == [
+        (1, {"a": 'é,]}"\\', "b": "1"}),
+        (3, {"a": "[", "b": "true"}),
+        (4, {"a": "", "b": "2.50"}),
+    ]
+
+
+def test_an_object_of_a_list_is_as_long_as_a_line_at_most():
+    pieces = [b'[{"a":"', *[b"x" * 2**18] * 6, b'"}]']
+    found = problems("jsonl", b"".join(pieces))
+    assert [*found] == ["line_too_long"]
+
+
 # What is wrong, and where
 
 WRONG: dict[str, tuple[Form, bytes, str]] = {
@@ -103,9 +125,24 @@ WRONG: dict[str, tuple[Form, bytes, str]] = {
     "an object": ("jsonl", b'{"m":{"a":1}}', "wrong_value: Line 1: the value of 'm' is an object."),
     "NaN": ("jsonl", b'{"a":NaN}', "not_json: Line 1: NaN is not JSON."),
     "broken JSON": ("jsonl", b'\n{"a":}\n', "not_json: Line 2, column 6: the line is not JSON"),
-    "a document": ("jsonl", b'[{"a":1}]\n', "not_an_object: Line 1: the line is a list, not an"),
+    "lists in lines": ("jsonl", b'["a"]\n["b"]', "not_an_object: Line 1: a member of the"),
+    "a list behind": ("jsonl", b'{"a":1}\n[1]', "not_an_object: Line 2: the line is a list, not"),
+    "an open list": ("jsonl", b'[\n{"a":1},\n{"a":2}\n', "not_json: Line 4: the list is not"),
+    "half an object": ("jsonl", b'[{"a":1},\n{"a":"2', "not_json: Line 2: the list is not JSON"),
+    "a comma more": ("jsonl", b'[{"a":1},\n]', "not_an_object: Line 2: a member of the list"),
+    "no comma": ("jsonl", b'[{"a":1}\n{"a":2}]', "not_json: Line 2: the list has '{' instead of"),
+    "behind a list": ("jsonl", b'[{"a":1}]\n{"a":2}', "not_json: Line 2: there is text behind the"),
+    "broken in a list": ("jsonl", b'[\n{"a":1},\n{"a":}\n]', "not_json: Line 3: the list is not"),
+    "NaN in a list": ("jsonl", b'[{"a":1},\n{"a":NaN}]', "not_json: Line 2: NaN is not JSON."),
+    "twice in a list": ("jsonl", b'[\n{"a":1,"a":2}]', "field_twice: Line 2: the field 'a' occurs"),
+    "Latin-1 in a list": ("jsonl", b'[{"a":"\n\xe9"}]', "not_utf8: Line 1: the byte 0xe9 is"),
+    "NUL in a list": ("jsonl", b'[{"a":"\0"}]', "nul_character: Line 1: there is a NUL"),
+    "null in a list": ("jsonl", b'[{"a":1},\n{"a":null}]', "wrong_value: Line 2: the value of"),
+    "key gone in a list": ("jsonl", b'[{"a":1,"b":2},\n{"a":1}]', "missing_field: Line 2: 'b' is"),
+    "an empty list": ("jsonl", b"[ ]", "no_records: Line 1: the file is empty."),
     "a number": ("jsonl", b"3\n", "not_an_object: Line 1: the line is a single value, not an"),
-    "depth": ("jsonl", b"[" * 100_000, "not_json: Line 1: the line is nested too deeply."),
+    "depth": ("jsonl", b'{"a":' * 100_000, "not_json: Line 1: the line is nested too deeply."),
+    "depth in a list": ("jsonl", b"[" + b'{"a":' * 100_000, "not_json: Line 1: the object is"),
     "key twice": ("jsonl", b'{"a":1,"a":2}', "field_twice: Line 1: the field 'a' occurs twice."),
     "no fields": ("jsonl", b"{}\n{}", "no_fields: Line 1: there are no fields; 1 more line has"),
     "key missing": ("jsonl", b'{"a":1,"b":2}\n{"a":1}', "missing_field: Line 2: 'b' is missing."),

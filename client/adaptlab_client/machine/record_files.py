@@ -58,8 +58,8 @@ def canonical(path: Path, form: FileForm) -> Generator[Path]:
 def kind_of(path: Path, form: FileForm | None) -> Kind:
     """Return the kind of dataset that a file holds, by its first line.
 
-    Three columns of TSV are words, unless two are usual names of fields; so are a JSON list, and an
-    object with the three languages. Everything else is records.
+    Three columns of TSV are words, unless two are usual names of fields; so are a JSON list of
+    texts, and an object with the three languages. Everything else is records.
     """
     form = form or cast("FileForm", path.suffix.lower().removeprefix("."))
     if form in ("csv", "parquet"):
@@ -74,9 +74,10 @@ def kind_of(path: Path, form: FileForm | None) -> Kind:
         value = json.loads(line)
     except (ValueError, RecursionError):
         return "records"
-    is_of_words = isinstance(value, list) or (
-        isinstance(value, dict) and value.keys() >= _LANGUAGES
-    )
+    if isinstance(value, list):
+        members = cast("list[object]", value)
+        return "records" if any(isinstance(one, dict) for one in members) else "words"
+    is_of_words = isinstance(value, dict) and value.keys() >= _LANGUAGES
     return "words" if is_of_words else "records"
 
 

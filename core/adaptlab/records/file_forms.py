@@ -12,7 +12,7 @@ LONGEST_FILE = 1024
 """Characters of the path of a file below a root."""
 FileOfServer = Annotated[str, Field(pattern="/", max_length=LONGEST_FILE)]
 """A file below a dataset root of the server: ROOT/SUB/PATH."""
-ENDS = "in .csv, .tsv, .jsonl, .ndjson or .parquet"
+ENDS = "in .csv, .tsv, .jsonl, .ndjson, .json or .parquet"
 
 
 def is_file(name: str) -> bool:
@@ -36,7 +36,8 @@ def form_of(path: PurePath, wanted: FileForm | None = None) -> FileForm:
     Raises:
         UnknownForm: the name has another end.
     """
-    suffix = path.suffix.lower().removeprefix(".").replace("ndjson", "jsonl")
+    suffix = path.suffix.lower().removeprefix(".")
+    suffix = "jsonl" if suffix in ("ndjson", "json") else suffix
     if wanted is None and suffix not in FORMS:
         raise UnknownForm(
             f"The form of {path.name!r} is not known by its name. Add --format with one of "

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from adaptlab.records.problems import NotARecord
 from adaptlab.records.record import LONGEST_LINE, MOST_RECORDS
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Line(NamedTuple):
@@ -53,7 +53,7 @@ def without_mark(lines: Iterable[Line]) -> Iterator[Line]:
     """Yield the lines, the first one without a byte order mark."""
     for line in lines:
         if line.number == 1:
-            line = line._replace(content=line.content.removeprefix(_BYTE_ORDER_MARK))
+            line = line._replace(content=line.content.removeprefix(BYTE_ORDER_MARK))
         yield line
 
 

@@ -2,11 +2,13 @@
 
 import csv
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import eq
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from adaptlab.records.checking import RecordChecker
+from adaptlab.records.json_lists import ObjectsOfList, begins_with_list
 from adaptlab.records.lines import BlankLines, Line, lines_of, text_of, without_mark
 from adaptlab.records.problems import GroupedProblems, NotARecord
 from adaptlab.records.record import LONGEST_LINE, MOST_RECORDS, Record
@@ -26,8 +28,8 @@ def read_records(pieces: Iterable[bytes], form: Form, pointer: str = "/upload") 
 
     The first line of CSV and TSV has the names of the fields. Values of CSV may be quoted, those of
     TSV may not: a quote is a character there. A line of JSON lines is an object; its numbers, true
-    and false become the text with which they are written. Blank lines and a byte order mark are
-    ignored.
+    and false become the text with which they are written. A file that begins with `[` is read as
+    one list of objects. Blank lines and a byte order mark are ignored.
 
     Args:
         pieces: the bytes of the file, cut anywhere.
@@ -46,7 +48,7 @@ def read_with_lines(
 ) -> Iterator[PlacedRecord]:
     """Yield records like `read_records`, each with its line."""
     problems, checker = GroupedProblems(pointer, "line"), RecordChecker()
-    rows, count = _ROWS[form](without_mark(lines_of(pieces)), checker), 0
+    rows, count = _rows(pieces, form, checker), 0
     while not problems.are_enough and not (problems and count > MOST_RECORDS):
         try:
             line, values = next(rows)
@@ -81,11 +83,10 @@ class _Row(NamedTuple):
 # The readers below go on after an error, which a generator cannot.
 
 
-class _JsonRows:
-    """Objects of JSON lines."""
+class _Objects(ABC):
+    """Objects of JSON, whose numbers, true and false are texts."""
 
-    def __init__(self, lines: Iterator[Line], _checker: RecordChecker) -> None:
-        self._lines, self._blank, self._number = lines, BlankLines(), 0
+    def __init__(self) -> None:
         self._decoder = json.JSONDecoder(
             object_pairs_hook=self._object,
             parse_int=str,
@@ -96,9 +97,53 @@ class _JsonRows:
     def __iter__(self) -> Iterator[_Row]:
         return self
 
+    @abstractmethod
+    def __next__(self) -> _Row: ...
+
+    @abstractmethod
+    def _refused(self, code: str, what: str, advice: str) -> NotARecord:
+        """Return the problem of the object that is decoded."""
+
     def wrong_names(self) -> NotARecord | None:
         """Return nothing: every object names its fields."""
         return None
+
+    def _object(self, pairs: list[tuple[str, object]]) -> dict[str, object]:
+        values = dict(pairs)
+        if len(values) == len(pairs):
+            return values
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise self._refused(
+            "field_twice", f"the field {twice!r} occurs twice", "Rename or remove one of them."
+        )
+
+    def _constant(self, word: str) -> None:
+        raise self._refused("not_json", f"{word} is not JSON", "Give a finite number or a text.")
+
+
+class _ListedRows(_Objects):
+    """Objects of one JSON list."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        super().__init__()
+        self._list = ObjectsOfList(pieces, self._decoder)
+        self._objects = iter(self._list)
+
+    def __next__(self) -> _Row:
+        line, values = next(self._objects)
+        return _Row(line, cast("Mapping[str, object]", values))
+
+    def _refused(self, code: str, what: str, advice: str) -> NotARecord:
+        return self._list.refused(code, what, advice)
+
+
+class _JsonRows(_Objects):
+    """Objects of JSON lines."""
+
+    def __init__(self, lines: Iterator[Line], _checker: RecordChecker) -> None:
+        super().__init__()
+        self._lines, self._blank, self._number = lines, BlankLines(), 0
 
     def __next__(self) -> _Row:
         line = next(self._lines)
@@ -124,19 +169,6 @@ class _JsonRows:
         except RecursionError:
             what, column = "the line is nested too deeply", None
         raise self._refused("not_json", what, "Write one JSON object per line.", column)
-
-    def _object(self, pairs: list[tuple[str, object]]) -> dict[str, object]:
-        values = dict(pairs)
-        if len(values) == len(pairs):
-            return values
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise self._refused(
-            "field_twice", f"the field {twice!r} occurs twice", "Rename or remove one of them."
-        )
-
-    def _constant(self, word: str) -> None:
-        raise self._refused("not_json", f"{word} is not JSON", "Give a finite number or a text.")
 
     def _refused(self, code: str, what: str, advice: str, column: int | None = None) -> NotARecord:
         return NotARecord(self._number, code, what, advice, column=column)
@@ -299,6 +331,15 @@ def _is_no_name(name: str) -> bool:
 def _shown_names(names: Sequence[str]) -> str:
     listed = ", ".join(repr(name[:40]) for name in names[:4])
     return f"{listed} …" if len(names) > 4 else listed
+
+
+def _rows(pieces: Iterable[bytes], form: Form, checker: RecordChecker) -> "_Objects | _TableRows":
+    """Return the reader of the rows of a file."""
+    if form == "jsonl":
+        is_list, pieces = begins_with_list(pieces)
+        if is_list:
+            return _ListedRows(pieces)
+    return _ROWS[form](without_mark(lines_of(pieces)), checker)
 
 
 _ROWS: Mapping[Form, Callable[[Iterator[Line], RecordChecker], "_JsonRows | _TableRows"]] = {
