@@ -159,6 +159,34 @@ def test_forms_of_published_datasets_are_read() -> None:
     assert task_document(facts, roles)["prompt"] == "{question}\n{context}\nAnswer:"
 
 
+@pytest.mark.parametrize(
+    ("records", "of_one", "field", "proposed"),
+    [
+        (600, 4, "context", "context"),
+        (600, 1, "context", None),
+        (600, 300, "context", None),  # two groups make no three splits
+        (600, 4, "remark", None),  # the name says nothing
+        (9000, 3, "User", "User"),  # more values than are counted one by one
+        (9000, 1, "User", None),
+    ],
+)
+def test_records_that_belong_together_are_proposed_as_groups(
+    records: int, of_one: int, field: str, proposed: str | None
+) -> None:
+    facts = facts_of(
+        [
+            {"question": f"Q {n}?", field: f"Text {n // of_one}.", "answer": f"a{n}"}
+            for n in range(records)
+        ]
+    )
+    roles = roles_of(facts)
+    assert roles is not None
+    task = task_document(facts, roles)
+    assert task.get("cluster") == proposed
+    by = proposed or "question"
+    assert task["splits"] == {"validation": 0.1, "test": 0.2, "by": by}
+
+
 def test_a_role_that_nobody_has_is_named() -> None:
     turns = [{"from": "tool", "value": "x"}]
     with pytest.raises(InvalidSpec, match="has a role 'tool' in message 1"):

@@ -17,6 +17,7 @@ from adaptlab.text.fitting import (
     LONGEST_ANSWER,
     Roles,
     answer_in_bytes,
+    proposed_cluster,
     proposed_metric,
     read_fields,
     task_document,
@@ -67,11 +68,12 @@ def spec_of(
         by_head: whether labels are answered by a trained head, as encoders need it.
     """
     if roles.task == "image_classification":
-        return Fit({"task": task_document(facts, roles)}, _notes_on_metric(facts, roles))
+        notes = (*_notes_on_metric(facts, roles), *_notes_on_groups(facts, roles))
+        return Fit({"task": task_document(facts, roles)}, notes)
     answer = facts.field(roles.answer)
     assert answer is not None
     whole = task_document(facts, roles, by_head=by_head)
-    notes = [*_notes_on_metric(facts, roles)]
+    notes = [*_notes_on_metric(facts, roles), *_notes_on_groups(facts, roles)]
     lengths: list[int] = []
     if roles.task == "text_classification" and not by_head:
         words = cast("Mapping[str, Mapping[str, str]]", whole["label"])["words"]
@@ -175,6 +177,17 @@ def _tokens_of_chat(
         "longest": longest,
         "answer": min(answer_in_bytes(figures), LONGEST_ANSWER, longest - MULTIPLE),
     }
+
+
+def _notes_on_groups(facts: RecordsFacts, roles: Roles) -> tuple[str, ...]:
+    """Return why a field that groups records is proposed, if one is."""
+    cluster = proposed_cluster(facts, roles)
+    if cluster is None:
+        return ()
+    return (
+        f"Several records have one {cluster!r}, so they are not independent. The task has "
+        f"`cluster: {cluster}`: splits keep such records together, and intervals count by group.",
+    )
 
 
 def _notes_on_metric(facts: RecordsFacts, roles: Roles) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from adaptlab.records.buckets import BUCKETS
 from adaptlab.records.facts import (
     MOST_CONFUSED,
     MOST_WORDS,
@@ -41,6 +42,14 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
     "text1": ("text2",),
 }
 """Usual names of a text that the model reads, and of those that belong to it."""
+GROUPS = (
+    *("document", "document_id", "doc_id", "article", "article_id", "title", "context", "passage"),
+    *("paragraph", "user", "user_id", "author", "patient", "patient_id", "speaker", "session"),
+    *("session_id", "thread", "thread_id", "conversation_id"),
+)
+"""Usual names of a field that groups records, the largest groups first."""
+LEAST_GROUP, FEWEST_GROUPS = 1.5, 30
+"""Records of a group on average, and groups, from which they are proposed: splits need some."""
 Proposed = Literal["macro_f1", "token_f1", "perplexity"]
 UNBALANCED = 2
 """Records of the most common label per record of the rarest, above which macro-F1 is proposed."""
@@ -146,12 +155,44 @@ def task_document(
         task["answer"] = {"field": roles.answer}
     if metric := proposed_metric(facts, roles):
         task["metric"] = metric
+    if cluster := proposed_cluster(facts, roles):
+        task["cluster"] = cluster
     task["splits"] = (
         {"field": roles.split}
         if roles.split
-        else {"validation": 0.1, "test": 0.2, "by": roles.text}
+        else {"validation": 0.1, "test": 0.2, "by": cluster or roles.text}
     )
     return task
+
+
+def proposed_cluster(facts: RecordsFacts, roles: Roles) -> str | None:
+    """Return the field that groups records by its name and values, if any.
+
+    Splits of the file are kept, and may separate groups, so that none is proposed beside them.
+    """
+    if roles.split:
+        return None
+    fields = {field.name.lower(): field for field in facts.fields}
+    for name in GROUPS:
+        field = fields.get(name)
+        if field is None or field.name == roles.answer:
+            continue
+        size = _group_size(field, facts.records)
+        if size >= LEAST_GROUP and facts.records >= FEWEST_GROUPS * size:
+            return field.name
+    return None
+
+
+def _group_size(field: FieldFacts, records: int) -> float:
+    """Return the mean size of a record's group.
+
+    Unless values are counted, it follows from the buckets: of n records in groups of g, in B
+    buckets, the sum of squared counts is n² / B + n g.
+    """
+    if field.values is not None:
+        return sum(entry.count**2 for entry in field.values) / records
+    squares = sum(count**2 for count in field.buckets)
+    return (squares - records**2 / BUCKETS) / records
 
 
 def proposed_metric(facts: RecordsFacts, roles: Roles) -> Proposed | None:
