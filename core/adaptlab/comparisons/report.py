@@ -5,7 +5,7 @@ render it.
 """
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
@@ -73,6 +73,7 @@ def report_of(
     moved: dict[str, float],
     why: str | None = None,
     warnings: Sequence[str] = (),
+    seen: Mapping[str, tuple[int, int, str]] | None = None,
 ) -> Report:
     """Return the report of one cell.
 
@@ -82,6 +83,7 @@ def report_of(
         moved: the largest deviation of attention by row, where it was recorded.
         why: the diagnosis in one sentence, if there is one.
         warnings: sentences to read before the rows, the most important first.
+        seen: failing and all seeds in other jobs, and the family of their models, by row.
     """
     titles = row_titles([row.method for row in cell.rows])
     leader = next((row for row in cell.rows if row.label == cell.leader), None)
@@ -100,7 +102,7 @@ def report_of(
         ),
         marks=tuple(_mark_lines(cell, marks)),
         why=why,
-        notes=tuple(_notes(comparison, cell, warnings))[:MOST_NOTES],
+        notes=tuple(_notes(comparison, cell, warnings, seen or {}))[:MOST_NOTES],
     )
 
 
@@ -216,17 +218,35 @@ def _mark_lines(cell: ComparisonCell, marks: dict[str, str]) -> Iterator[str]:
         yield f"{mark} {listed(labels)} compute one function on this model and count once."
 
 
-def _notes(comparison: Comparison, cell: ComparisonCell, warnings: Sequence[str]) -> Iterator[str]:
+def _notes(
+    comparison: Comparison,
+    cell: ComparisonCell,
+    warnings: Sequence[str],
+    seen: Mapping[str, tuple[int, int, str]],
+) -> Iterator[str]:
     yield from warnings
     if comparison.voided:
         return
+    told = _seen(cell, seen)
     sound = (row for row in cell.rows if row.is_candidate and not row.failing.failing)
     if seeds := min((row.failing.seeds for row in sound), default=0):
         rate = unseen_failure_rate(seeds, comparison.level)
-        yield (
+        told = (
             f"With {counted(seeds, 'seed')}, up to {percent(rate, 0)} of other seeds may fail "
-            "although none here did."
+            f"although none here did. {told}"
         )
+    if told:
+        yield told.rstrip()
+
+
+def _seen(cell: ComparisonCell, seen: Mapping[str, tuple[int, int, str]]) -> str:
+    """Return what other jobs showed of the leader, as a sentence, if anything."""
+    row = next((row for row in cell.rows if row.label == cell.leader), None)
+    if row is None or row.label not in seen:
+        return ""
+    failing, seeds, family = seen[row.label]
+    name = RowNames(cell.rows).of(row.label)
+    return f"In other jobs here, {name} failed on {failing:,} of {seeds:,} seeds ({family})."
 
 
 TITLE_WIDTH = 20

@@ -186,13 +186,26 @@ def metric_columns(metric: MethodMetric | None) -> dict[str, str | float | None]
     }
 
 
+class SeenSeeds(Value):
+    """Earlier seeds of the method in row `label` on models of one family.
+
+    They are those of other jobs of the project, on any task. One failed if it diverged or did not
+    beat the floor of its task.
+    """
+
+    label: str
+    family: str
+    failing: int
+    seeds: int
+
+
 class TableComparison(Value):
     """The methods on one task and base model.
 
     `comparison` is None until something is scored. `controls` are trainings for the diagnoses,
     which are not compared. `carried` has the scores on other base models. `metrics` has the task's
-    metric of every method if it is not the share of right items. `reports` has one report per cell
-    of the comparison.
+    metric of every method if it is not the share of right items. `seen` has what the project saw of
+    the methods in other jobs. `reports` has one report per cell of the comparison.
     """
 
     base_model: str
@@ -205,6 +218,7 @@ class TableComparison(Value):
     controls: tuple[ComparedMethod, ...] = ()
     carried: tuple[MethodCarried, ...] = ()
     metrics: tuple[MethodMetric, ...] = ()
+    seen: tuple[SeenSeeds, ...] = ()
     reports: tuple[Report, ...] = ()
 
 
@@ -234,8 +248,9 @@ def with_reports(table: TableComparison) -> TableComparison:
     moved = {one.label: one.moved for one in table.methods if one.moved is not None}
     notes = tuple(_short_notes(table))
     why = {cell.budget: _why(table, {row.label for row in cell.rows}) for cell in comparison.cells}
+    seen = {one.label: (one.failing, one.seeds, one.family) for one in table.seen}
     reports = tuple(
-        report_of(comparison, cell, moved=moved, why=why[cell.budget], warnings=notes)
+        report_of(comparison, cell, moved=moved, why=why[cell.budget], warnings=notes, seen=seen)
         for cell in comparison.cells
     )
     return table.model_copy(update={"reports": reports})

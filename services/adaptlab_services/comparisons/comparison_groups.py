@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from adaptlab.comparisons.scores import task_labels
-from adaptlab.comparisons.table_comparison import MissingScores
+from adaptlab.comparisons.table_comparison import MissingScores, SeenSeeds
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.method import METHODS
 from adaptlab.plugins.sizing import PARAMETERS, TOKENS, BudgetAxis
@@ -24,7 +24,8 @@ MOST_PAIRS = 1_000
 class ComparedTable:
     """The rows for one task and base model, and the cells without a row.
 
-    `answers` are those of the study's question by budget, if it has one.
+    `answers` are those of the study's question by budget, if it has one. `seen` is what the project
+    saw of its methods in other jobs.
     """
 
     base_model: str
@@ -33,6 +34,7 @@ class ComparedTable:
     skipped: tuple[MissingScores, ...] = ()
     axis: BudgetAxis = PARAMETERS
     answers: tuple[tuple[int, str], ...] = ()
+    seen: tuple[SeenSeeds, ...] = ()
 
     def scores(self) -> tuple[Scores, ...]:
         """Return the scores of the rows that have any, if one was scored on items."""

@@ -42,6 +42,7 @@ from adaptlab_services.comparisons.comparison_rows import (
     missing_scores,
     unread_warnings,
 )
+from adaptlab_services.comparisons.seen_seeds import with_seen
 from adaptlab_services.errors import NotFound
 from adaptlab_services.results.scored_jobs import ScoredJob, scored_jobs
 from adaptlab_services.studies import studies
@@ -81,7 +82,8 @@ class StudyQuestion:
     def read(self, session: Session) -> ReadTables:
         """Read all measurements; raises `NotFound`."""
         view = studies.get(session, self.study)
-        return ReadTables(_name(view), tables_of_study(session, view), self.strictness)
+        tables = with_seen(session, tables_of_study(session, view))
+        return ReadTables(_name(view), tables, self.strictness)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ class JobsQuestion:
                 raise NotFound("job", job_id)
         grouped = tables_of_jobs(tuple(jobs.values()))
         check_pairs(grouped)
-        return ReadTables(None, grouped, self.strictness)
+        return ReadTables(None, with_seen(session, grouped), self.strictness)
 
 
 Question = StudyQuestion | JobsQuestion
@@ -252,6 +254,7 @@ def compared_table(table: ComparedTable, strictness: Strictness) -> TableCompari
         controls=tuple(map(compared_method, controls)),
         carried=tuple(one for row in table.rows for one in carried(row)),
         metrics=tuple(one for one in metrics if one is not None),
+        seen=table.seen,
     )
     return with_reports(found)
 
