@@ -161,7 +161,7 @@ def test_a_page_has_the_findings_and_each_control_once(
     page = shared_invoke("recipes", "report", published, "-o", "markdown").stdout
     assert "| **reproduced** |" in page
     assert re.search(r"4 claims of the paper: \d reproduced", page)
-    assert "2 claims needed beforehand: 2 holds" in page
+    assert "2 claims needed beforehand: 2 hold" in page
     assert_each_control_is_written_once(page, said["claims"])
 
 

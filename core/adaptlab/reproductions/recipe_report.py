@@ -38,6 +38,7 @@ REPEATED: dict[ClaimFinding, str] = {
 """Findings on claims of the paper, at settings that its readers would accept."""
 FOUND: dict[ClaimFinding, str] = {**REPEATED, "holds": "holds", "fails": "does not hold"}
 """Findings on all others."""
+PLURALS = {"holds": "hold", "does not hold": "do not hold"}
 CellState = Literal["measured", "partly_measured", "not_measured", "absent"]
 
 
@@ -149,7 +150,10 @@ class RecipeReport(Value):
         if not verdicts:
             return ""
         words = Counter(map(self.words_of, verdicts))
-        found = ", ".join(f"{count} {word}" for word, count in words.items())
+        found = ", ".join(
+            f"{count} {word if count == 1 else PLURALS.get(word, word)}"
+            for word, count in words.items()
+        )
         return f"{counted(len(verdicts), 'claim')} {name}{where}: {found}."
 
 

@@ -27,6 +27,7 @@ def capacity() -> Recipe:
         question="How many more completions can a soft token start than a hard one?",
         source=f"{paper.SOURCE}, section 3 and published notebook",
         versions=paper.VERSIONS,
+        stand_ins=dict.fromkeys(("quick", "faithful", "fair"), "small decoders trained here"),
         base_models=(TOKENS, WORDS),
         presets={
             "quick": _study(

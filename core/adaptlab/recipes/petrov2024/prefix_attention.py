@@ -46,7 +46,11 @@ def prefix_attention() -> Recipe:
         question="Do inputs shift attention among the rows of a longer prefix?",
         source=f"{paper.SOURCE}, appendix B and published notebook",
         versions=paper.VERSIONS,
-        stand_ins={"quick": paper.QUICK_STAND_IN},
+        stand_ins={
+            "quick": paper.QUICK_STAND_IN,
+            "faithful": "a decoder of GPT-2's size trained here",
+            "fair": "a four-layer decoder of width 256 trained here",
+        },
         base_models=("skills",),
         presets={"quick": _quick(), "faithful": _faithful(), "fair": _fair()},
         tables=(_table(),),
