@@ -59,7 +59,7 @@ def at_most(row: str, column: str, value: float) -> ScoreAtMost:
 
 
 def at_floor(row: str, column: str, within: float = 0.02) -> ScoreAtMost:
-    """Return the test that the row scores no more than `within` above the floor."""
+    """Return the test that the row is at most `within` above the floor."""
     return ScoreAtMost(row=row, column=column, value=within, above_floor=True)
 
 

@@ -69,7 +69,7 @@ class Mixture(DigitTask):
         return max((self.questions().alphabet - 1, *self.cues())) + 1
 
     def why_no_input(self, tokens: Sequence[int]) -> str | None:
-        """Return why the tokens are not a question, which they never are with cues."""
+        """Return why tokens are not a question; with cues, they never are."""
         if not self.cues():
             return super().why_no_input(tokens)
         return "An input of this mixture has the cue of a task. Name that task instead."

@@ -111,7 +111,7 @@ def _diverged(
 
 
 def _seeds(session: Session, own: Sequence[UUID], kinds: set[Kind]) -> Sequence[DatabaseRow[Any]]:
-    """Return the chosen trials of seeds with their scores, and the base's alone."""
+    """Return the chosen trials of seeds, with scores and the base's."""
     task = Job.resolved_spec["task"].label("task")
     adapted, base = aliased(Evaluation), aliased(Evaluation)
 

@@ -1,4 +1,4 @@
-"""Old skills, called up by their cues, after a new task: stated in the paper, not measured."""
+"""Old skills, called up by cues, after a new task: stated, not measured."""
 
 from adaptlab.recipes.claims import above, at_least, at_most
 from adaptlab.recipes.petrov2024 import settings as paper
