@@ -498,7 +498,7 @@ def test_the_floor_of_a_task_that_is_not_installed_is_not_known() -> None:
 
 
 def test_seeds_that_were_added_after_a_look_cost_confidence() -> None:
-    """5 even seeds against 5: the lead is shown at 2.5 %, and not at half of that."""
+    """The lead is shown at 2.5 %, and not at a quarter of that."""
     full, prefix = (30, 34, 38, 42, 46), (24, 26, 28, 30, 31)
     first = on_descending(*full, method="full")
     test = ScoreAbove(row="full", column="descending", other="prefix", by=0.0)

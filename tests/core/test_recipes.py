@@ -70,7 +70,7 @@ def test_a_recipe_has_a_name_that_finds_it_and_presets_with_notes(recipe: Recipe
 
 
 def test_no_failure_is_claimed_below_what_a_constant_answer_scores(recipe: Recipe) -> None:
-    """Always answering 2 has 5.8 % of short histograms right, which no method can undercut."""
+    """Always answering 2 has 5.8 % of short histograms right."""
     floors = {}
     for preset in recipe.presets.values():
         for choice in (*preset.tasks, *preset.evaluation.tasks):

@@ -174,7 +174,7 @@ def test_a_report_per_budget_is_written_once(five_seeds: StudyComparison) -> Non
 def test_the_risk_names_what_other_jobs_of_the_project_have_seen(
     sessions: Sessions, ada: Principal
 ) -> None:
-    """Of 15 earlier seeds of LoRA, five stay at the base alone and five diverge."""
+    """Of 15 seeds of LoRA, five stay at the base alone and five diverge."""
     create(sessions, ada, seeds=5)
     run_all(sessions, as_known)
     assert "In other jobs" not in str(only_table(compared(sessions)).reports)

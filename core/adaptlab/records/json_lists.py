@@ -17,7 +17,7 @@ _ADVICE = "Give one list of JSON objects, or one object per line without a list.
 
 
 def begins_with_list(pieces: Iterable[bytes]) -> tuple[bool, Iterator[bytes]]:
-    """Return True if the first character of a file opens a list, and all pieces.
+    """Return True if a file begins with a list, and all of its pieces.
 
     A byte order mark and spaces before it do not count.
     """
@@ -49,7 +49,7 @@ class ObjectsOfList:
         self._is_whole = False
 
     def __iter__(self) -> Iterator[tuple[int, object]]:
-        """Yield lines and objects; raise `NotARecord` where the list ends otherwise."""
+        """Yield lines and objects; raise `NotARecord` for another list."""
         self._expect("[")
         if self._next() != "]":
             yield self._object()

@@ -19,7 +19,7 @@ Weight = Annotated[float, Field(gt=0, le=1e6)]
 
 @TASKS.register("mixture")
 class Mixture(DigitTask):
-    """Ask questions of several `tasks`, without a cue to the task unless they are `cued`.
+    """Ask questions of several `tasks`, without a cue unless they are `cued`.
 
     The task of an item is drawn with probabilities proportional to `weights`, which are equal by
     default. It depends only on the item's number, seed and split. An item is correct if the answer

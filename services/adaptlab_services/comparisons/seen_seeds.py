@@ -1,4 +1,4 @@
-"""Earlier seeds of the compared methods: how many were trained, and how many failed."""
+"""Seeds of the compared methods in other jobs, and how many failed."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
