@@ -91,8 +91,6 @@ def _run(comparison: StudyComparison, runs: Sequence[Run]) -> Iterator[str]:
     yield f"on {runs[0].begin:%-d %B %Y}, {wall / 60:.1f} minutes from the first claim to the last"
     yield f"result. {'; '.join(machines)}."
     yield from _settings(comparison)
-    for warning in comparison.warnings:
-        yield f"\n**Warning** ({warning.task}): {warning.text}"
 
 
 def _machine(run: Run) -> str:

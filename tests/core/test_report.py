@@ -41,6 +41,13 @@ def test_the_headline_is_a_sentence_for_a_paper() -> None:
     )
 
 
+def test_many_methods_with_one_figure_have_it_once() -> None:
+    names = ("prefix_tuning", "soft_prompt", "attention_bias", "frozen")
+    others = [row(name, ZERO, key) for key, name in enumerate(names, 3)]
+    _, report = found(row("lora", [0.97, 0.98, 0.99, 0.95, 0.98], 2), *others)
+    assert report.headline.endswith("is the best; 4 methods (0.0 %) fail.")
+
+
 def test_rows_are_in_the_order_of_the_best_set_with_one_tag_each() -> None:
     _, report = demo()
     assert [(line.label, line.tag, line.seeds_ok) for line in report.rows] == [

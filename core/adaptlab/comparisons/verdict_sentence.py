@@ -193,7 +193,8 @@ class _Sentences:
 
     def _range(self, rows: Sequence[SentenceRow]) -> str:
         ordered = sorted(rows, key=lambda row: row.score.mean)
-        return f"{self._figure(ordered[0])} to {self._figure(ordered[-1])}"
+        ends = dict.fromkeys((self._figure(ordered[0]), self._figure(ordered[-1])))
+        return " to ".join(ends)
 
     def _listed(self, rows: Sequence[SentenceRow]) -> str:
         if len(rows) > MOST_LEADING:
