@@ -760,7 +760,7 @@ def test_more_jobs_are_not_more_statements(sessions: Sessions, ada: Principal) -
     run_all(sessions, as_known)
     with statements(sessions) as many:
         compared(sessions)
-    assert len(many) == len(few) <= 14
+    assert len(many) == len(few) <= 12
 
 
 def test_seeds_on_an_imported_base_are_said_to_show_this_base_only(

@@ -18,6 +18,7 @@ from adaptlab.specs.spec import Choice
 from adaptlab.statistics.failing import floor_of
 from adaptlab_db.tables import Evaluation, Job, Replicate
 from adaptlab_services.comparisons.comparison_groups import ComparedTable
+from adaptlab_services.results.scored_jobs import ScoredJob
 
 MOST_JOBS = 500
 """The newest jobs with methods of a table whose seeds are counted."""
@@ -34,38 +35,40 @@ def with_seen(session: Session, tables: Sequence[ComparedTable]) -> tuple[Compar
 
 
 def _seen(session: Session, table: ComparedTable) -> Iterator[SeenSeeds]:
+    kinds = {row.label: kind for row in table.rows if (kind := _kind(row.jobs[0])) is not None}
     own = [job.id for row in table.rows for job in row.jobs]
-    kinds = _kinds(session, own)
-    counts = _counts(session, own, set(kinds.values()))
-    for row in table.rows:
-        kind = kinds.get(row.jobs[0].id)
-        if kind is not None and (failed := counts.get(kind)):
-            yield SeenSeeds(label=row.label, family=kind[1], failing=sum(failed), seeds=len(failed))
+    if not kinds:
+        return
+    failed = _failed(_seeds(session, own, set(kinds.values())))
+    for label, kind in kinds.items():
+        if seen := failed.get(kind):
+            yield SeenSeeds(label=label, family=kind[1], failing=sum(seen), seeds=len(seen))
 
 
-def _kinds(session: Session, job_ids: Sequence[UUID]) -> dict[UUID, Kind]:
-    rows = session.execute(select(Job.id, Job.method, Job.family).where(Job.id.in_(job_ids)))
-    return {job: (method, family) for job, method, family in rows if method is not None}
+def _kind(job: ScoredJob) -> Kind | None:
+    method = job.spec.method
+    return None if method is None else (str(method["name"]), str(job.spec.family["name"]))
 
 
-def _counts(session: Session, own: Sequence[UUID], kinds: set[Kind]) -> Mapping[Kind, list[bool]]:
+def _failed(seeds: Sequence[DatabaseRow[Any]]) -> Mapping[Kind, list[bool]]:
     """Return for every seen seed whether it failed, by method and family."""
     floors: dict[str, tuple[float, float] | None] = {}
     failed: dict[Kind, list[bool]] = defaultdict(list)
-    for seed in _seeds(session, own, kinds) if kinds else ():
+    for seed in seeds:
+        kind = (seed.method, seed.family)
+        if seed.state == "failed":  # all of its seeds diverged
+            failed[kind] += [True] * seed.seeds
+            continue
         task = str(seed.task)
         if task not in floors:
             floors[task] = _floors(seed.task)
         known = floors[task]
         if seed.status == "diverged":
-            failed[seed.method, seed.family].append(True)
+            failed[kind].append(True)
         elif known is not None and seed.total is not None:
             alone = None if seed.alone is None else seed.alone / seed.total
             floor = floor_of(known[0], (), alone, known[1])
-            is_ok = seed.correct / seed.total >= floor.works_from(seed.total)
-            failed[seed.method, seed.family].append(not is_ok)
-    for kind, seeds in _diverged(session, own, kinds) if kinds else ():
-        failed[kind] += [True] * seeds
+            failed[kind].append(seed.correct / seed.total < floor.works_from(seed.total))
     return failed
 
 
@@ -97,22 +100,11 @@ def _all_diverged() -> ColumnElement[bool]:
     return (Job.state == "failed") & (Job.reason == "diverged")
 
 
-def _diverged(
-    session: Session, own: Sequence[UUID], kinds: set[Kind]
-) -> Iterator[tuple[Kind, int]]:
-    """Yield the number of seeds of jobs of which all diverged."""
-    seeds = func.sum(func.jsonb_array_length(Job.resolved_spec["seeds"]))
-    rows = session.execute(
-        select(Job.method, Job.family, seeds)
-        .where(Job.id.in_(_others(own, kinds)), _all_diverged())
-        .group_by(Job.method, Job.family)
-    )
-    yield from (((method, family), count) for method, family, count in rows if method)
-
-
 def _seeds(session: Session, own: Sequence[UUID], kinds: set[Kind]) -> Sequence[DatabaseRow[Any]]:
-    """Return the chosen trials of seeds, with scores and the base's."""
-    task = Job.resolved_spec["task"].label("task")
+    """Return the chosen trials of seeds, with scores and the base's.
+
+    A job of which all seeds diverged has one row without them.
+    """
     adapted, base = aliased(Evaluation), aliased(Evaluation)
 
     def on_own_task(scored: type[Evaluation], *, attached: bool) -> ColumnElement[bool]:
@@ -126,11 +118,21 @@ def _seeds(session: Session, own: Sequence[UUID], kinds: set[Kind]) -> Sequence[
             scored.task == Job.resolved_spec["task"],
         )
 
+    chosen = and_(
+        Replicate.job_id == Job.id,
+        Replicate.attempt == Job.attempt,
+        Replicate.selected,
+        Job.state == "succeeded",
+    )
     return session.execute(
-        select(Job.method, Job.family, task, Replicate.status, adapted.correct, adapted.total)
-        .add_columns(base.correct.label("alone"))
-        .join(Replicate, (Replicate.job_id == Job.id) & (Replicate.attempt == Job.attempt))
+        select(Job.method, Job.family, Job.state, Replicate.status, adapted.correct, adapted.total)
+        .add_columns(
+            Job.resolved_spec["task"].label("task"),
+            func.jsonb_array_length(Job.resolved_spec["seeds"]).label("seeds"),
+            base.correct.label("alone"),
+        )
+        .outerjoin(Replicate, chosen)
         .outerjoin(adapted, on_own_task(adapted, attached=True))
         .outerjoin(base, on_own_task(base, attached=False))
-        .where(Job.id.in_(_others(own, kinds)), Job.state == "succeeded", Replicate.selected)
+        .where(Job.id.in_(_others(own, kinds)))
     ).all()
