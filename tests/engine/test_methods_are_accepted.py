@@ -1,0 +1,58 @@
+"""A whole run of every method, held against what the server accepts."""
+
+from pathlib import Path
+
+import pytest
+from tests.engine.making import Remembering, made_base
+
+from adaptlab.engine.run import run
+from adaptlab.measurements.reports import Expected
+from adaptlab.measurements.results import ReplicatesDecided
+from adaptlab.plugins.method import METHODS
+from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.spec import AdaptSpec, PretrainSpec
+
+BASE = {
+    "name": "base",
+    "family": {"name": "minigpt", "layers": 1, "heads": 2, "width": 16},
+    "task": {"name": "episodes"},
+    "training": {"steps": 3, "batch_size": 4},
+    "evaluation": {"samples": 10},
+    "seeds": 2,
+}
+QUERY = {"name": "episodes", "shots": 0, "labels": "fixed", "map_seed": 1}
+NEEDS_CLASSES = "head_only"  # a head is trained on texts or images: tests/engine/test_heads.py
+GIVEN = {
+    "combine": {"parts": [{"name": "prefix_tuning", "length": 2}, {"name": "lora", "rank": 1}]},
+    "exhaustive": {"length": 1},
+}
+ONE_TRIAL = {"frozen", "in_context", "random_prompt", "exhaustive"}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[BaseModelFacts, tuple[Path, ...]]:
+    return made_base(PretrainSpec.model_validate(BASE), tmp_path_factory.mktemp("base"))
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS.names() if name != NEEDS_CLASSES])
+def test_what_a_method_reports_is_accepted(
+    name: str, base: tuple[BaseModelFacts, tuple[Path, ...]], tmp_path: Path
+) -> None:
+    facts, files = base
+    method = METHODS.get(name).model_validate({"name": name, **GIVEN.get(name, {})})
+    method = method.smallest() if method.size_is_free() else method
+    job = {
+        "base_model": "base",
+        "task": QUERY,
+        "method": method.model_dump(mode="json"),
+        "training": {"steps": 2, "batch_size": 4},
+        "tuning": {} if name in ONE_TRIAL else {"trials": 2, "validation_samples": 16},
+        "evaluation": {"samples": 16},
+        "seeds": 2,
+    }
+    spec = resolve(AdaptSpec.model_validate(job), facts)
+    seen = Remembering()
+    run(spec, files, tmp_path, seen)
+    assert Expected.of(spec).problems(seen.events) == ()
+    (decided,) = seen.of(ReplicatesDecided)
+    assert sum(one.selected for one in decided.replicates) == 2
