@@ -34,7 +34,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "jobs replicates": ("adaptlab jobs replicates $JOB",),
     "jobs attempts": ("adaptlab jobs attempts $JOB",),
     "studies new": (
-        "adaptlab studies new reviews.csv --base new --methods lora,prefix_tuning --seeds 3 --yes",
+        "adaptlab studies new reviews.csv --base new --methods lora,prefix_tuning --seeds 5 --yes",
         "adaptlab studies new --task sort_descending --base tiny-sort --yes",
     ),
     "studies create": (

@@ -41,7 +41,9 @@ NameArgument = Annotated[
 OtherArgument = Annotated[str, typer.Argument(metavar="PROJECT", help="Name of the project.")]
 FileArgument = Annotated[
     Path,
-    typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="CSV, TSV, JSONL, Parquet."),
+    typer.Argument(
+        metavar="FILE", exists=True, dir_okay=False, help="CSV, TSV, JSON, JSONL or Parquet."
+    ),
 ]
 
 
@@ -119,7 +121,7 @@ def upload(
         typer.Argument(
             metavar="FILE",
             exists=True,
-            help="CSV, TSV, JSONL or Parquet; a folder of images or an .npz.",
+            help="CSV, TSV, JSON, JSONL or Parquet; a folder of images or an .npz.",
         ),
     ],
     kind: Annotated[

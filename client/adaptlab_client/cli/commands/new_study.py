@@ -80,7 +80,7 @@ def new(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="FILE", exists=True, dir_okay=False, help="CSV, TSV, JSONL or Parquet."
+            metavar="FILE", exists=True, dir_okay=False, help="CSV, TSV, JSON, JSONL or Parquet."
         ),
     ] = None,
     task: Annotated[
