@@ -1,6 +1,7 @@
 """Records from Parquet, written by DuckDB and by arro3."""
 
 import json
+import random
 from pathlib import Path
 
 import duckdb
@@ -10,6 +11,7 @@ from arro3.io import write_parquet
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.records.parquet import read_parquet
+from adaptlab.records.parquet_footer import rows_of
 
 
 def written(path: Path, query: str) -> Path:
@@ -97,6 +99,44 @@ def test_a_file_has_rows_and_usable_columns(tmp_path: Path):
     assert detail.startswith("no_records: Row 1: the file has no rows.")
     (detail,) = refusal(written(tmp_path / "names", 'select 1 as "{a}"'))
     assert detail.startswith("bad_field_name: Columns of the file: the name of field 1, '{a}',")
+
+
+def test_a_file_with_too_many_rows_is_refused_before_any_is_read(tmp_path: Path):
+    path = written(tmp_path / "many", "select i % 3 as label from range(2000001) t(i)")
+    assert rows_of(path) == 2_000_001
+    with pytest.raises(InvalidSpec, match="has 2,000,001 rows, more than 2,000,000"):
+        next(read_parquet(path))
+
+
+@pytest.mark.parametrize("rows", [1, 127, 20_000])
+def test_the_footer_tells_the_rows_whoever_wrote_it(rows: int, tmp_path: Path):
+    query = (
+        f"select i as n, [{{'a': i, 'b': ['x']}}] as nested, i > 2 as yes from range({rows}) t(i)"
+    )
+    assert rows_of(written(tmp_path / "duckdb", query)) == rows
+    labels = Array(["pos"] * rows, type=DataType.string())
+    write_parquet(RecordBatch.from_pydict({"label": labels}), tmp_path / "arro3")
+    assert rows_of(tmp_path / "arro3") == rows
+
+
+def test_a_footer_that_is_none_tells_nothing(tmp_path: Path):
+    """Every byte of the footer is damaged once, and bytes are drawn at random."""
+    whole = written(tmp_path / "whole", "select i as n, 'x' as t from range(9) t(i)").read_bytes()
+    draw = random.Random(3)
+    length = int.from_bytes(whole[-8:-4], "little")
+    footers = [draw.randbytes(draw.randrange(1, 200)) for _ in range(300)]
+    start = len(whole) - 8 - length
+    for place in range(length):
+        changed = bytearray(whole[start:-8])
+        changed[place] ^= 1 << draw.randrange(8)
+        footers.append(bytes(changed))
+    footers += [b"\x1c" * 5000, b"\x19\xfc" + b"\xff" * 12, b""]
+    for footer in footers:
+        (tmp_path / "odd").write_bytes(
+            whole[:start] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+        )
+        found = rows_of(tmp_path / "odd")
+        assert found is None or found >= 0
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path):

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, cast
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.records.checking import RecordChecker
+from adaptlab.records.parquet_footer import rows_of
 from adaptlab.records.parquet_values import as_value, class_names
 from adaptlab.records.problems import GroupedProblems, NotARecord
 from adaptlab.records.reading import PlacedRecord
+from adaptlab.records.record import MOST_RECORDS
 
 if TYPE_CHECKING:
     from arro3.core import Array, RecordBatch
@@ -81,6 +83,10 @@ def _batches(path: Path, pointer: str) -> "Iterator[RecordBatch]":
     if not _has_footer(path):
         detail = "The file is not Parquet, or its end is missing. Write or download it again."
         raise InvalidSpec(Problem(pointer, "not_parquet", detail))
+    rows = rows_of(path)
+    if rows is not None and rows > MOST_RECORDS:
+        detail = f"The file has {rows:,} rows, more than {MOST_RECORDS:,}. Give fewer."
+        raise InvalidSpec(Problem(pointer, "wrong_number_of_records", detail))
     from arro3.io import read_parquet as batches_of  # 20 MB, for Parquet only
 
     try:
