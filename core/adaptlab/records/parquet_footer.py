@@ -1,7 +1,7 @@
-"""The number of rows in the footer of a Parquet file, which arro3 does not tell.
+"""The number of rows in the footer of a Parquet file.
 
-The footer is a struct in Thrift's compact protocol: version, schema, number of rows and more
-(Apache Parquet, `parquet.thrift`, `FileMetaData`).
+arro3 does not tell it. The footer is a struct in Thrift's compact protocol: version, schema, number
+of rows and more (Apache Parquet, `parquet.thrift`, `FileMetaData`).
 """
 
 from collections.abc import Mapping
