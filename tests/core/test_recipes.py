@@ -44,7 +44,7 @@ from adaptlab.reproductions.recipe import (
     chosen,
 )
 from adaptlab.reproductions.recipe_report import RecipeReport, recipe_report
-from adaptlab.reproductions.recipe_results import Measured, floor_on
+from adaptlab.reproductions.recipe_results import Measured
 from adaptlab.reproductions.recipe_study import (
     RecipeRequest,
     departures,
@@ -54,6 +54,7 @@ from adaptlab.reproductions.recipe_study import (
 )
 from adaptlab.reproductions.task_matching import agrees
 from adaptlab.specs.spec import ResourcesSpec
+from adaptlab.specs.task_floor import task_floor
 from adaptlab.studies.study import StudyMethod, StudySpec
 
 
@@ -76,7 +77,7 @@ def test_no_failure_is_claimed_below_what_a_constant_answer_scores(recipe: Recip
         for choice in (*preset.tasks, *preset.evaluation.tasks):
             if choice.name in ("double_histogram", "cued", "mixture", "sort_descending"):
                 task = choice.model_dump(mode="json")
-                floors[choice.name, str(task)] = (task, floor_on(task) or 0.0)
+                floors[choice.name, str(task)] = (task, task_floor(task) or 0.0)
     for test in recipe.tests():
         if not isinstance(test, ScoreAtMost) or test.above_floor:
             continue

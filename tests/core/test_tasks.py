@@ -136,8 +136,8 @@ def test_a_cue_is_no_token_of_questions_or_answers():
 def test_a_cued_task_reads_one_token_more_and_leaves_room_for_another_cue():
     task = resolve_task(Choice.model_validate({"name": "cued", "task": "copy", "cue": 11}), "/task")
     assert (task.input_length(), task.target_length(), task.vocabulary()) == (11, 10, 13)
-    assert task.why_no_input([11, *range(8), 0, 0]) is None
-    wrong = task.why_no_input([10, *range(8), 0, 0])
+    assert task.input_error([11, *range(8), 0, 0]) is None
+    wrong = task.input_error([10, *range(8), 0, 0])
     assert wrong is not None
     assert "the cue 11 and then 10 tokens, each below 8" in wrong
     mixture = resolve_task(
@@ -150,7 +150,7 @@ def test_a_cued_task_reads_one_token_more_and_leaves_room_for_another_cue():
         ),
         "/task",
     )
-    assert mixture.why_no_input([10, *range(8), 0, 0]) is not None
+    assert mixture.input_error([10, *range(8), 0, 0]) is not None
 
 
 def test_an_unknown_task_inside_lists_those_there_are():

@@ -272,6 +272,19 @@ class Remembering:
         return [event for event in self.events if isinstance(event, kind)]
 
 
+def episodes_base(folder: Path, layers: int = 1) -> tuple[BaseModelFacts, tuple[Path, ...]]:
+    """Pretrain two replicates of a tiny model on episodes; return its files."""
+    document = {
+        "name": "base",
+        "family": {"name": "minigpt", "layers": layers, "heads": 2, "width": 16},
+        "task": {"name": "episodes"},
+        "training": {"steps": 3, "batch_size": 4},
+        "evaluation": {"samples": 10},
+        "seeds": 2,
+    }
+    return made_base(PretrainSpec.model_validate(document), folder)
+
+
 def made_base(
     spec: PretrainSpec, folder: Path, observer: Remembering | None = None
 ) -> tuple[BaseModelFacts, tuple[Path, ...]]:

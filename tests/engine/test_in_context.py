@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from tests.engine.judging import outcomes
-from tests.engine.making import Remembering, base_tensors, made_base
+from tests.engine.making import Remembering, base_tensors, episodes_base
 from tests.texts import (
     CLASSIFICATION,
     COMPLETION,
@@ -36,7 +36,7 @@ from adaptlab.plugins.family import Family
 from adaptlab.specs.cost import work
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import ResolvedAdapt
-from adaptlab.specs.spec import AdaptSpec, PretrainSpec
+from adaptlab.specs.spec import AdaptSpec
 from adaptlab.text.tokeniser import Tokeniser, read_tokeniser
 
 QUERY = {"name": "episodes", "shots": 0, "labels": "fixed", "map_seed": 1}
@@ -235,20 +235,8 @@ def test_a_text_is_begun_once(data: Stored):
 # Jobs
 
 
-def made(folder: Path) -> tuple[BaseModelFacts, tuple[Path, ...]]:
-    document = {
-        "name": "base",
-        "family": {"name": "minigpt", "layers": 2, "heads": 2, "width": 16},
-        "task": {"name": "episodes"},
-        "training": {"steps": 3, "batch_size": 4},
-        "evaluation": {"samples": 10},
-        "seeds": 2,
-    }
-    return made_base(PretrainSpec.model_validate(document), folder)
-
-
 def test_each_replicate_of_a_stack_answers_as_it_would_alone(tmp_path: Path):
-    facts, files = made(tmp_path)
+    facts, files = episodes_base(tmp_path, layers=2)
 
     def scored(**changes: Any) -> tuple[dict[tuple[int, str, bool], str], Remembering]:
         document = {

@@ -3,23 +3,15 @@
 from pathlib import Path
 
 import pytest
-from tests.engine.making import Remembering, made_base
+from tests.engine.making import Remembering, episodes_base
 
 from adaptlab.engine.run import run
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import ReplicatesDecided
 from adaptlab.plugins.method import METHODS
 from adaptlab.specs.resolve import BaseModelFacts, resolve
-from adaptlab.specs.spec import AdaptSpec, PretrainSpec
+from adaptlab.specs.spec import AdaptSpec
 
-BASE = {
-    "name": "base",
-    "family": {"name": "minigpt", "layers": 1, "heads": 2, "width": 16},
-    "task": {"name": "episodes"},
-    "training": {"steps": 3, "batch_size": 4},
-    "evaluation": {"samples": 10},
-    "seeds": 2,
-}
 QUERY = {"name": "episodes", "shots": 0, "labels": "fixed", "map_seed": 1}
 NEEDS_CLASSES = "head_only"  # a head is trained on texts or images: tests/engine/test_heads.py
 GIVEN = {
@@ -31,7 +23,7 @@ ONE_TRIAL = {"frozen", "in_context", "random_prompt", "exhaustive"}
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[BaseModelFacts, tuple[Path, ...]]:
-    return made_base(PretrainSpec.model_validate(BASE), tmp_path_factory.mktemp("base"))
+    return episodes_base(tmp_path_factory.mktemp("base"))
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS.names() if name != NEEDS_CLASSES])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from tests.engine.judging import outcomes
-from tests.engine.making import Remembering, base_tensors, made_base
+from tests.engine.making import Remembering, base_tensors, episodes_base
 from tests.texts import CLASSIFICATION, COMPLETION, Stored, reviews, stored, without
 from torch import Tensor
 
@@ -24,7 +24,7 @@ from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import Evaluated, ReplicatesDecided
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import ResolvedAdapt
-from adaptlab.specs.spec import AdaptSpec, PretrainSpec
+from adaptlab.specs.spec import AdaptSpec
 
 QUERY = {"name": "episodes", "shots": 0, "labels": "fixed", "map_seed": 1}
 NEAREST = {"name": "in_context", "demonstrations": 3, "choice": "nearest"}
@@ -153,15 +153,7 @@ def test_texts_have_the_nearest_training_records(task: Mapping[str, Any], data: 
 
 
 def test_a_job_reports_no_demonstrations_of_a_seed(tmp_path: Path):
-    document = {
-        "name": "base",
-        "family": {"name": "minigpt", "layers": 1, "heads": 2, "width": 16},
-        "task": {"name": "episodes"},
-        "training": {"steps": 3, "batch_size": 4},
-        "evaluation": {"samples": 10},
-        "seeds": 2,
-    }
-    facts, files = made_base(PretrainSpec.model_validate(document), tmp_path)
+    facts, files = episodes_base(tmp_path)
 
     def scored(**changes: Any) -> dict[int, str]:
         job = {"base_model": "base", "task": QUERY, "method": NEAREST, "training": {"steps": 1}}

@@ -18,7 +18,7 @@ from tests.pages.visitors import Visitor, in_every_window
 from tests.reproducing import Run, as_published, run_all
 
 from adaptlab.reproductions.claim_tests import ClaimFinding
-from adaptlab.reproductions.recipe_report import FOUND, REPEATED
+from adaptlab.reproductions.recipe_report import FINDING_WORDS, REPRODUCTION_WORDS
 from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.studies.study import StudyExtension
@@ -39,8 +39,8 @@ ONE_LINE = 48
 
 def test_every_finding_has_a_mark_and_words() -> None:
     every = set(get_args(ClaimFinding))
-    assert MARKS.keys() == REPEATED.keys() == FOUND.keys() == every
-    assert len(set(REPEATED.values())) == len(set(FOUND.values())) == len(every)
+    assert MARKS.keys() == REPRODUCTION_WORDS.keys() == FINDING_WORDS.keys() == every
+    assert len(set(REPRODUCTION_WORDS.values())) == len(set(FINDING_WORDS.values())) == len(every)
 
 
 def learning_prefix(spec: ResolvedSpec) -> Run:

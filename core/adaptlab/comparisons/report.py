@@ -5,7 +5,7 @@ render it.
 """
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
@@ -47,6 +47,19 @@ class ReportRow(Value):
     moved: float | None = None
 
 
+class SeenSeeds(Value):
+    """Earlier seeds of the method in row `label` on models of one family.
+
+    They are those of other jobs of the project, on any task. One failed if it diverged or did not
+    beat the floor of its task.
+    """
+
+    label: str
+    family: str
+    failing: int
+    seeds: int
+
+
 class Report(Value):
     """What is found at one budget.
 
@@ -73,7 +86,7 @@ def report_of(
     moved: dict[str, float],
     why: str | None = None,
     warnings: Sequence[str] = (),
-    seen: Mapping[str, tuple[int, int, str]] | None = None,
+    seen: Sequence[SeenSeeds] = (),
 ) -> Report:
     """Return the report of one cell.
 
@@ -83,7 +96,7 @@ def report_of(
         moved: the largest deviation of attention by row, where it was recorded.
         why: the diagnosis in one sentence, if there is one.
         warnings: sentences to read before the rows, the most important first.
-        seen: failing and all seeds in other jobs, and the family of their models, by row.
+        seen: the seeds of other jobs by row.
     """
     titles = row_titles([row.method for row in cell.rows])
     leader = next((row for row in cell.rows if row.label == cell.leader), None)
@@ -102,7 +115,7 @@ def report_of(
         ),
         marks=tuple(_mark_lines(cell, marks)),
         why=why,
-        notes=tuple(_notes(comparison, cell, warnings, seen or {}))[:MOST_NOTES],
+        notes=tuple(_notes(comparison, cell, warnings, seen))[:MOST_NOTES],
     )
 
 
@@ -222,31 +235,36 @@ def _notes(
     comparison: Comparison,
     cell: ComparisonCell,
     warnings: Sequence[str],
-    seen: Mapping[str, tuple[int, int, str]],
+    seen: Sequence[SeenSeeds],
 ) -> Iterator[str]:
     yield from warnings
     if comparison.voided:
         return
-    told = _seen(cell, seen)
+    sentences = [*_unseen(comparison, cell), *_elsewhere(cell, seen)]
+    if sentences:
+        yield " ".join(sentences)
+
+
+def _unseen(comparison: Comparison, cell: ComparisonCell) -> Iterator[str]:
+    """Yield how many seeds may fail unseen, if a candidate has no failing one."""
     sound = (row for row in cell.rows if row.is_candidate and not row.failing.failing)
     if seeds := min((row.failing.seeds for row in sound), default=0):
         rate = unseen_failure_rate(seeds, comparison.level)
-        told = (
+        yield (
             f"With {counted(seeds, 'seed')}, up to {percent(rate, 0)} of other seeds may fail "
-            f"although none here did. {told}"
+            "although none here did."
         )
-    if told:
-        yield told.rstrip()
 
 
-def _seen(cell: ComparisonCell, seen: Mapping[str, tuple[int, int, str]]) -> str:
-    """Return what other jobs showed of the leader, as a sentence, if anything."""
-    row = next((row for row in cell.rows if row.label == cell.leader), None)
-    if row is None or row.label not in seen:
-        return ""
-    failing, seeds, family = seen[row.label]
-    name = RowNames(cell.rows).of(row.label)
-    return f"In other jobs here, {name} failed on {failing:,} of {seeds:,} seeds ({family})."
+def _elsewhere(cell: ComparisonCell, seen: Sequence[SeenSeeds]) -> Iterator[str]:
+    """Yield how often the leader failed in other jobs, if it was seen there."""
+    for other in seen:
+        if other.label == cell.leader:
+            name = RowNames(cell.rows).of(other.label)
+            yield (
+                f"In other jobs here, {name} failed on {other.failing:,} of {other.seeds:,} seeds "
+                f"({other.family})."
+            )
 
 
 TITLE_WIDTH = 20

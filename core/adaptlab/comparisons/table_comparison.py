@@ -10,7 +10,7 @@ from adaptlab.comparisons.comparison import Comparison
 from adaptlab.comparisons.comparison_warnings import WarningKind
 from adaptlab.comparisons.diagnosis import Diagnosis
 from adaptlab.comparisons.diagnosis_next import HIGHEST_RATE
-from adaptlab.comparisons.report import Report, report_of
+from adaptlab.comparisons.report import Report, SeenSeeds, report_of
 from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence
 from adaptlab.comparisons.scores import ScoreChange
 from adaptlab.figures import listed
@@ -186,19 +186,6 @@ def metric_columns(metric: MethodMetric | None) -> dict[str, str | float | None]
     }
 
 
-class SeenSeeds(Value):
-    """Earlier seeds of the method in row `label` on models of one family.
-
-    They are those of other jobs of the project, on any task. One failed if it diverged or did not
-    beat the floor of its task.
-    """
-
-    label: str
-    family: str
-    failing: int
-    seeds: int
-
-
 class TableComparison(Value):
     """The methods on one task and base model.
 
@@ -248,9 +235,15 @@ def with_reports(table: TableComparison) -> TableComparison:
     moved = {one.label: one.moved for one in table.methods if one.moved is not None}
     notes = tuple(_short_notes(table))
     why = {cell.budget: _why(table, {row.label for row in cell.rows}) for cell in comparison.cells}
-    seen = {one.label: (one.failing, one.seeds, one.family) for one in table.seen}
     reports = tuple(
-        report_of(comparison, cell, moved=moved, why=why[cell.budget], warnings=notes, seen=seen)
+        report_of(
+            comparison,
+            cell,
+            moved=moved,
+            why=why[cell.budget],
+            warnings=notes,
+            seen=table.seen,
+        )
         for cell in comparison.cells
     )
     return table.model_copy(update={"reports": reports})

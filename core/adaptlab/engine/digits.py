@@ -79,13 +79,13 @@ def _questions(task: DigitTask, split: Split, seeds: Tensor, index: Tensor) -> T
 
 def _with_cues(task: DigitTask, questions: Tensor, draws: Tensor) -> Tensor:
     """Return the questions with the cues of their tasks before them."""
-    if task.name not in ENGINE_CUES.names():
+    if not task.cues():
         return questions
     return torch.cat([ENGINE_CUES.get(task.name)(task, draws), questions], -1)
 
 
 def _answered(task: DigitTask, inputs: Tensor, draws: Tensor) -> Items:
-    questions = inputs[..., task.input_length() - task.questions().length :]
+    questions = inputs[..., 1:] if task.cues() else inputs
     targets = answer_to(task, questions, draws)
     tokens = torch.cat([inputs, targets[..., :-1]], -1)
     return Items(tokens, targets, counted_targets(task, targets, draws))

@@ -29,7 +29,7 @@ answer.
 
 
 Cue = Callable[[Any, Tensor], Tensor]
-"""From a task and draws [...] to the tokens before the question [..., C], C the length of cues."""
+"""From a task with cues and draws [...] to the token before each question [..., 1]."""
 
 Questions = Callable[[Any, torch.device], Tensor]
 """From a task and a device to all its questions [W, input_length]."""

@@ -43,7 +43,7 @@ def inner_problems(
             detail = f"{task.name} mixes several tasks; name one of them here."
             problems.append(Problem(f"{pointer}/name", "nested_mixture", detail))
         elif task.cues() and not with_cues:
-            detail = "A cue stands before a whole question, not inside. Name the task without it."
+            detail = "A cue comes before a whole question. Name the inner task without its cue."
             problems.append(Problem(f"{pointer}/name", "nested_cue", detail))
         problems += [
             replace(problem, pointer=pointer + problem.pointer) for problem in task.problems()

@@ -44,8 +44,8 @@ class Task(Value, ABC):
     def input_length(self) -> int:
         """Return the number of tokens of a question."""
 
-    def why_no_input(self, tokens: Sequence[int]) -> str | None:
-        """Return why the tokens are not a question of the task, if so."""
+    def input_error(self, tokens: Sequence[int]) -> str | None:
+        """Return the reason why tokens are no question, None if they are one."""
         if len(tokens) == self.input_length() and max(tokens) < self.input_alphabet():
             return None
         return (

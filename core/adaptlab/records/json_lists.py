@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from adaptlab.records.lines import BYTE_ORDER_MARK
+from adaptlab.records.lines import BYTE_ORDER_MARK, NUL_ADVICE, UTF8_ADVICE
 from adaptlab.records.problems import NotARecord
 from adaptlab.records.record import LONGEST_LINE
 
@@ -129,8 +129,7 @@ class ObjectsOfList:
             text = self._bytes.decode(piece or b"", final=self._is_whole)
         except UnicodeDecodeError as error:
             what = f"the byte 0x{error.object[error.start]:02x} is not UTF-8"
-            raise self.refused("not_utf8", what, "Save the file as UTF-8.") from error
+            raise self.refused("not_utf8", what, UTF8_ADVICE) from error
         if "\0" in text:
-            advice = "Remove it. If the file is UTF-16, save it as UTF-8."
-            raise self.refused("nul_character", "there is a NUL byte", advice)
+            raise self.refused("nul_character", "there is a NUL byte", NUL_ADVICE)
         self._text, self._place = self._text[self._place :] + text, 0

@@ -7,6 +7,8 @@ from adaptlab.records.problems import NotARecord
 from adaptlab.records.record import LONGEST_LINE, MOST_RECORDS
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+UTF8_ADVICE = "Save the file as UTF-8."
+NUL_ADVICE = "Remove it. If the file is UTF-16, save it as UTF-8."
 
 
 class Line(NamedTuple):
@@ -101,7 +103,7 @@ def text_of(line: Line) -> str:
             line.number,
             "nul_character",
             "there is a NUL byte",
-            "Remove it. If the file is UTF-16, save it as UTF-8.",
+            NUL_ADVICE,
             column=line.content.index(b"\0") + 1,
         )
     try:
@@ -111,6 +113,6 @@ def text_of(line: Line) -> str:
             line.number,
             "not_utf8",
             f"the byte 0x{line.content[error.start]:02x} is not UTF-8",
-            "Save the file as UTF-8.",
+            UTF8_ADVICE,
             column=len(line.content[: error.start].decode()) + 1,
         ) from error

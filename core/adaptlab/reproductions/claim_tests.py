@@ -29,11 +29,11 @@ from adaptlab.reproductions.recipe_results import (
     TrialScore,
     because,
     cell_of,
-    floor_on,
     row_of,
     stands_for,
 )
 from adaptlab.reproductions.rest import unrest
+from adaptlab.specs.task_floor import task_floor
 from adaptlab.statistics import (
     Interval,
     Scores,
@@ -231,7 +231,7 @@ def _every_trial(test: EveryTrialAtMost, row: MeasuredRow) -> Decision:
     scored = [trial for trial in row.trials if trial.correct is not None]
     if not scored:
         return _not_measured(f"no trial of {test.row} has a score yet{because(row.missing)}")
-    limit = _limit(test, None if row.task is None else floor_on(row.task))
+    limit = _limit(test, None if row.task is None else task_floor(row.task))
     if limit is None:
         return _not_measured(f"the floor of the task of {test.row} is not known")
     best, level = max(scored, key=_share), _level(row)

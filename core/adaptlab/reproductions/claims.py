@@ -36,7 +36,7 @@ from adaptlab.reproductions.recipe_results import (
     row_of,
 )
 
-MOST_TOLD = 2
+MOST_SHOWN = 2
 """Tests of a claim whose evidence is given in full."""
 
 
@@ -159,23 +159,23 @@ def decide(test: ClaimTest, recipe: Recipe, measured: Measured) -> Decision:
     if not isinstance(test, AllOf):
         return decisions[0]
     finding = _joint([decision.finding for decision in decisions])
-    return Decision(finding=finding, evidence="; ".join(_told(decisions)) + ".")
+    return Decision(finding=finding, evidence="; ".join(_evidence(decisions)) + ".")
 
 
-def _told(decisions: Sequence[Decision]) -> Iterator[str]:
+def _evidence(decisions: Sequence[Decision]) -> Iterator[str]:
     """Yield the evidence of several tests: all of a few, else what decides.
 
     A reason that several tests share is given once.
     """
     reasons = {one.evidence.removesuffix("."): one.finding == "holds" for one in decisions}
-    if len(reasons) <= MOST_TOLD:
+    if len(reasons) <= MOST_SHOWN:
         yield from reasons
         return
     held = sum(one.finding == "holds" for one in decisions)
     yield f"{held} of {len(decisions)} tests hold"
     deciding = [text for text, holds in reasons.items() if not holds] or list(reasons)[:1]
-    yield from deciding[:MOST_TOLD]
-    if held < len(decisions) and (more := len(deciding) - MOST_TOLD) > 0:
+    yield from deciding[:MOST_SHOWN]
+    if held < len(decisions) and (more := len(deciding) - MOST_SHOWN) > 0:
         yield f"and {more} more"
 
 

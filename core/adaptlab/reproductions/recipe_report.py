@@ -28,7 +28,7 @@ from adaptlab.reproductions.recipe_results import (
 from adaptlab.statistics import Interval, Scores, mean_interval
 from adaptlab.values import Value
 
-REPEATED: dict[ClaimFinding, str] = {
+REPRODUCTION_WORDS: dict[ClaimFinding, str] = {
     "holds": "reproduced",
     "fails": "not reproduced",
     "reversed": "reversed",
@@ -36,7 +36,11 @@ REPEATED: dict[ClaimFinding, str] = {
     "not_measured": "not measured",
 }
 """Findings on claims of the paper, at settings that its readers would accept."""
-FOUND: dict[ClaimFinding, str] = {**REPEATED, "holds": "holds", "fails": "does not hold"}
+FINDING_WORDS: dict[ClaimFinding, str] = {
+    **REPRODUCTION_WORDS,
+    "holds": "holds",
+    "fails": "does not hold",
+}
 """Findings on all others."""
 PLURALS = {"holds": "hold", "does not hold": "do not hold"}
 CellState = Literal["measured", "partly_measured", "not_measured", "absent"]
@@ -132,8 +136,8 @@ class RecipeReport(Value):
         Only a claim of the paper can be reproduced, and only at settings that its readers would
         accept.
         """
-        is_repeated = verdict.role == "paper" and self.stand_in is None
-        return (REPEATED if is_repeated else FOUND)[verdict.finding]
+        is_reproduction = verdict.role == "paper" and self.stand_in is None
+        return (REPRODUCTION_WORDS if is_reproduction else FINDING_WORDS)[verdict.finding]
 
     def summary(self) -> str:
         """Return how many claims of the paper, premises and own claims hold."""

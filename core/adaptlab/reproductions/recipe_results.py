@@ -3,15 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from adaptlab.errors import InvalidSpec
 from adaptlab.measurements.results import ReplicateStatus
 from adaptlab.measurements.theory_report import Check
-from adaptlab.plugins.task import TASKS
 from adaptlab.reproductions.claim import RowSelector
 from adaptlab.reproductions.recipe import Recipe
 from adaptlab.reproductions.task_matching import TaskConfiguration, agrees
-from adaptlab.specs.resolve import configured
-from adaptlab.specs.spec import Choice
+from adaptlab.specs.task_floor import task_floor
 from adaptlab.statistics import Scores
 
 
@@ -143,21 +140,8 @@ class MeasuredCell:
 
     def floor(self) -> float | None:
         """Return the accuracy on the scored items that needs no skill."""
-        floor = floor_on(self.task)
+        floor = task_floor(self.task)
         return None if floor is None else max(floor, self.scores.majority or 0.0)
-
-
-def floor_on(task: TaskConfiguration) -> float | None:
-    """Return the better of guessing and the best constant answer to a task.
-
-    The result is None if the task is not installed.
-    """
-    try:
-        choice = Choice.model_validate(task)
-        made = configured(TASKS.get(choice.name, "/name"), choice, "")
-    except InvalidSpec:
-        return None
-    return max(made.chance(), made.constant_answer())
 
 
 def cell_of(recipe: Recipe, measured: Measured, label: str, column: str) -> MeasuredCell | Missing:

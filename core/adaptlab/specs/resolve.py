@@ -724,7 +724,7 @@ def _attention(
     if attention and isinstance(task, TextTask | ImageTask):
         _check_recorded(attention, task)
     for index, tokens in enumerate(attention.inputs if attention else ()):
-        if detail := task.why_no_input(tokens):
+        if detail := task.input_error(tokens):
             pointer = f"/capture/attention/inputs/{index}"
             raise InvalidSpec(Problem(pointer, "not_an_input", detail))
     return attention

@@ -67,9 +67,9 @@ class Cued(DigitTask):
         """Return the number of tokens up to the cue."""
         return self.cue + 1
 
-    def why_no_input(self, tokens: Sequence[int]) -> str | None:
-        """Return why the tokens are not the cue and a question, if so."""
-        if tokens[0] == self.cue and self.task.why_no_input(tokens[1:]) is None:
+    def input_error(self, tokens: Sequence[int]) -> str | None:
+        """Return the reason why tokens are no question with this cue, if any."""
+        if tokens[0] == self.cue and self.task.input_error(tokens[1:]) is None:
             return None
         return (
             f"An input of this task has the cue {self.cue} and then {self.task.input_length()} "

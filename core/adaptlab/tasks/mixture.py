@@ -68,10 +68,10 @@ class Mixture(DigitTask):
     def input_alphabet(self) -> int:
         return max((self.questions().alphabet - 1, *self.cues())) + 1
 
-    def why_no_input(self, tokens: Sequence[int]) -> str | None:
-        """Return why tokens are not a question; with cues, they never are."""
+    def input_error(self, tokens: Sequence[int]) -> str | None:
+        """Return the reason why tokens are no question; with cues, none are."""
         if not self.cues():
-            return super().why_no_input(tokens)
+            return super().input_error(tokens)
         return "An input of this mixture has the cue of a task. Name that task instead."
 
     def questions(self) -> QuestionLaw:
@@ -177,7 +177,7 @@ class Mixture(DigitTask):
                 detail = "Other tasks of this mixture have a cue. Give one to all or to none."
                 yield Problem(f"/tasks/{index}", "tasks_differ", detail)
             elif cue and cue in cues[:index]:
-                detail = f"An earlier task has the cue {cue[0]}, so it tells nothing. Use another."
+                detail = f"An earlier task has the cue {cue[0]}, too. Give every task its own."
                 yield Problem(f"/tasks/{index}/cue", "tasks_differ", detail)
 
 

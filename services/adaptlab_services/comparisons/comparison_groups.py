@@ -6,8 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from adaptlab.comparisons.report import SeenSeeds
 from adaptlab.comparisons.scores import task_labels
-from adaptlab.comparisons.table_comparison import MissingScores, SeenSeeds
+from adaptlab.comparisons.table_comparison import MissingScores
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.method import METHODS
 from adaptlab.plugins.sizing import PARAMETERS, TOKENS, BudgetAxis

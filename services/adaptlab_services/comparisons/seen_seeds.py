@@ -10,11 +10,8 @@ from sqlalchemy import ColumnElement, ScalarSelect, and_, func, select, tuple_
 from sqlalchemy import Row as DatabaseRow
 from sqlalchemy.orm import Session, aliased
 
-from adaptlab.comparisons.table_comparison import SeenSeeds
-from adaptlab.errors import InvalidSpec
-from adaptlab.plugins.task import TASKS
-from adaptlab.specs.resolve import configured
-from adaptlab.specs.spec import Choice
+from adaptlab.comparisons.report import SeenSeeds
+from adaptlab.specs.task_floor import task_floor
 from adaptlab.statistics.failing import floor_of
 from adaptlab_db.tables import Evaluation, Job, Replicate
 from adaptlab_services.comparisons.comparison_groups import ComparedTable
@@ -52,7 +49,7 @@ def _kind(job: ScoredJob) -> Kind | None:
 
 def _failed(seeds: Sequence[DatabaseRow[Any]]) -> Mapping[Kind, list[bool]]:
     """Return for every seen seed whether it failed, by method and family."""
-    floors: dict[str, tuple[float, float] | None] = {}
+    floors: dict[str, float | None] = {}
     failed: dict[Kind, list[bool]] = defaultdict(list)
     for seed in seeds:
         kind = (seed.method, seed.family)
@@ -61,25 +58,15 @@ def _failed(seeds: Sequence[DatabaseRow[Any]]) -> Mapping[Kind, list[bool]]:
             continue
         task = str(seed.task)
         if task not in floors:
-            floors[task] = _floors(seed.task)
-        known = floors[task]
+            floors[task] = task_floor(seed.task)
+        floor = floors[task]
         if seed.status == "diverged":
             failed[kind].append(True)
-        elif known is not None and seed.total is not None:
+        elif floor is not None and seed.total is not None:
             alone = None if seed.alone is None else seed.alone / seed.total
-            floor = floor_of(known[0], (), alone, known[1])
-            failed[kind].append(seed.correct / seed.total < floor.works_from(seed.total))
+            works_from = floor_of(floor, (), alone).works_from(seed.total)
+            failed[kind].append(seed.correct / seed.total < works_from)
     return failed
-
-
-def _floors(task: Mapping[str, object]) -> tuple[float, float] | None:
-    """Return chance and the best constant answer; None if not installed."""
-    try:
-        choice = Choice.model_validate(task)
-        made = configured(TASKS.get(choice.name, "/name"), choice, "")
-    except InvalidSpec:
-        return None
-    return made.chance(), made.constant_answer()
 
 
 def _others(own: Sequence[UUID], kinds: set[Kind]) -> ScalarSelect[UUID]:

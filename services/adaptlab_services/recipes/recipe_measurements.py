@@ -4,7 +4,6 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from uuid import UUID
 
 from sqlalchemy.orm import Session
@@ -26,7 +25,6 @@ from adaptlab_answers.studies import StudyBase, StudyCell, StudyCheckView, Study
 from adaptlab_services.results.scored_jobs import ScoredJob, adapted_scores, scored_jobs
 
 LONGEST_ERROR = 200
-NEVER = datetime.max.replace(tzinfo=UTC)
 Place = tuple[str, str, str, int]
 """A cell: base model, task, method and budget."""
 
@@ -150,8 +148,8 @@ def _looks(jobs: Sequence[ScoredJob]) -> int:
     A job that was created after others had ended has seeds that were added once those were seen.
     """
     looks, seen_at = 1, None
-    for job in sorted(jobs, key=lambda one: one.created or NEVER):
-        if seen_at is not None and job.created is not None and job.created >= seen_at:
+    for job in sorted(jobs, key=lambda job: job.created):
+        if seen_at is not None and job.created >= seen_at:
             looks, seen_at = looks + 1, None
         if job.ended is not None:
             seen_at = job.ended if seen_at is None else min(seen_at, job.ended)

@@ -82,9 +82,9 @@ class ScoredJob:
     base_alone: tuple[float, ...]
     carried: Mapping[str, tuple[TaskScore, ...]]
     deviations: Mapping[int, float]
+    created: datetime
+    ended: datetime | None
     seconds: float | None = None
-    created: datetime | None = None
-    ended: datetime | None = None
 
     @cached_property
     def resolved(self) -> Resolved | UnreadSpec:

@@ -33,9 +33,7 @@ def counted(task: Mixture, targets: Tensor, draws: Tensor) -> Tensor | None:
 
 @ENGINE_CUES.register("mixture")
 def cue(task: Mixture, draws: Tensor) -> Tensor:
-    """Return the cue of each item's own task, of length 0 without cues."""
-    if not task.cues():
-        return draws.new_empty((*draws.shape, 0))
+    """Return the cue of each item's own task."""
     return torch.tensor(task.cues(), device=draws.device)[drawn_tasks(task, draws)].unsqueeze(-1)
 
 

@@ -7,11 +7,7 @@ hidden at the input and filled in at all positions at once.
 from adaptlab.recipes.claims import above, at_least, at_most, holds
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import claim, never
-from adaptlab.recipes.petrov2024.one_layer import (
-    CUED_SORTS,
-    cued_skilled_base,
-    cued_sorting_base,
-)
+from adaptlab.recipes.petrov2024.one_layer import CUED, cued_skilled_base, cued_sorting_base
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.studies import study
 from adaptlab.recipes.tables import columns, row
@@ -23,8 +19,7 @@ STUDY = "petrov2024-bidirectional"
 NEW, KNOWN = "ascending", "skills"
 UP, DOWN = paper.ORDERS
 ASKED = "descending, new cue"
-TASK = paper.cued(paper.DOWN, paper.NEW_CUE)
-SCORED = (*CUED_SORTS, TASK)
+TASK = CUED[-1]
 SORTS_UP, HAS_SKILLS = "pretrained on ascending", "pretrained on four skills"
 CHECKS: tuple[Members, ...] = ({"name": "relative_attention", "of": paper.PREFIX},)
 
@@ -61,7 +56,7 @@ def _table() -> PublishedTable:
     return PublishedTable(
         title="Sorting downwards with bidirectional attention",
         source="not published",
-        columns=columns((*paper.ORDERS, ASKED), SCORED),
+        columns=columns((*paper.ORDERS, ASKED), CUED),
         rows=(
             row(SORTS_UP),
             row(f"{paper.FULL}, new task", of=paper.FULL, on=NEW),
@@ -131,7 +126,7 @@ def _quick() -> StudySpec:
             paper.full(**paper.one_rate({"learning_rate": 1e-3})),
         ),
         budget=256,
-        scored=SCORED,
+        scored=CUED,
         samples=1000,
         training=paper.quick_steps(2400, schedule="constant", warmup_fraction=0.0),
         tuning=paper.rates(paper.RATES),
@@ -147,7 +142,7 @@ def _thorough() -> StudySpec:
         tasks=[TASK],
         methods=(paper.prefix(1, tuning=paper.WIDE), paper.full()),
         budget=256,
-        scored=SCORED,
+        scored=CUED,
         resources=paper.GPU,
         training=paper.equal_steps(30_000),
         tuning=paper.rates(paper.RATES),

@@ -4,7 +4,6 @@ from adaptlab.recipes.claims import above, at_least, at_most
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024 import small
 from adaptlab.recipes.petrov2024.claims import claim
-from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.studies import study
 from adaptlab.recipes.tables import columns, row
 from adaptlab.reproductions.claim import Claim, PlainTest
@@ -110,7 +109,7 @@ def _learned(*methods: str) -> tuple[PlainTest, ...]:
 def _quick() -> StudySpec:
     return study(
         STUDY,
-        bases=[_with_cues(small.base(2), SMALL_TASKS)],
+        bases=[paper.with_cues(small.base(2), SMALL_TASKS[0], SMALL_TASKS)],
         tasks=SMALL_TASKS[1:],
         methods=(
             small.prefix(small.ROWS, label=paper.PREFIX),
@@ -128,7 +127,7 @@ def _quick() -> StudySpec:
 def _thorough() -> StudySpec:
     return study(
         STUDY,
-        bases=[_with_cues(paper.skills_base(), TASKS)],
+        bases=[paper.with_cues(paper.skills_base(), TASKS[0], TASKS)],
         tasks=TASKS[1:],
         methods=(paper.prefix(10, tuning=paper.WIDE), paper.mlp_lora(), paper.full()),
         budget=10_240,
@@ -137,8 +136,3 @@ def _thorough() -> StudySpec:
         training=paper.equal_steps(50_000),
         tuning={"trials": paper.RATES},
     )
-
-
-def _with_cues(base: Members, tasks: tuple[Members, ...]) -> Members:
-    evaluation = {"samples": 1000, "tasks": tasks}
-    return {**base, "name": f"{base['name']}-cued", "task": tasks[0], "evaluation": evaluation}

@@ -18,28 +18,24 @@ from adaptlab.recipes.petrov2024.settings import (
     cued,
     cued_skills,
     quick_steps,
+    with_cues,
 )
 
 Attention = Literal["causal", "bidirectional", "none"]
-CUED_SORTS = (cued(UP, FIRST_CUE), cued(DOWN, FIRST_CUE + 1))
+CUED = (cued(UP, FIRST_CUE), cued(DOWN, FIRST_CUE + 1), cued(DOWN, NEW_CUE))
+"""Both orders after their own cues, and the second after one that no model saw."""
 
 
 def cued_sorting_base(attention: Attention, *, is_quick: bool) -> Members:
     """Return table 1's model, which sorts upwards after a cue."""
     base = quick_sorting_base(attention) if is_quick else sorting_base(attention)
-    return _with_cues(base, cued(UP, FIRST_CUE))
+    return with_cues(base, cued(UP, FIRST_CUE), CUED)
 
 
 def cued_skilled_base(attention: Attention, *, is_quick: bool) -> Members:
     """Return table 2's model, which has four skills, each after its cue."""
     base = quick_skilled_base(attention) if is_quick else skilled_base(attention)
-    return _with_cues(base, cued_skills())
-
-
-def _with_cues(base: Members, task: Members) -> Members:
-    scored = (*CUED_SORTS, cued(DOWN, NEW_CUE))
-    evaluation = {"samples": 1000, "tasks": scored}
-    return {**base, "name": f"{base['name']}-cued", "task": task, "evaluation": evaluation}
+    return with_cues(base, cued_skills(), CUED)
 
 
 def sorting_base(attention: Attention = "causal", *, layers: int = 1) -> Members:

@@ -71,6 +71,12 @@ def cued_skills(skills: Iterable[Members] = SKILLS) -> Members:
     return {"name": "mixture", "tasks": tasks}
 
 
+def with_cues(base: Members, task: Members, scored: Iterable[Members]) -> Members:
+    """Return the base model, pretrained on a cued task instead."""
+    evaluation = {"samples": 1000, "tasks": tuple(scored)}
+    return {**base, "name": f"{base['name']}-cued", "task": task, "evaluation": evaluation}
+
+
 def constant(steps: int, rate: float, decay: float = 0.1) -> Members:
     """Return the paper's training at one constant rate, with its weight decay."""
     return {**CONSTANT, "steps": steps, "learning_rate": rate, "weight_decay": decay}
