@@ -187,6 +187,25 @@ def test_records_that_belong_together_are_proposed_as_groups(
     assert task["splits"] == {"validation": 0.1, "test": 0.2, "by": by}
 
 
+def test_no_groups_are_proposed_beside_the_splits_of_a_file() -> None:
+    splits = ("train", "validation", "test")
+    rows = [
+        {
+            "question": f"Q {n}?",
+            "context": f"T {n // 4}.",
+            "answer": f"a{n}",
+            "split": splits[n % 3],
+        }
+        for n in range(600)
+    ]
+    facts = facts_of(rows)
+    roles = roles_of(facts)
+    assert roles is not None
+    task = task_document(facts, roles)
+    assert "cluster" not in task
+    assert task["splits"] == {"field": "split"}
+
+
 def test_a_role_that_nobody_has_is_named() -> None:
     turns = [{"from": "tool", "value": "x"}]
     with pytest.raises(InvalidSpec, match="has a role 'tool' in message 1"):

@@ -5,6 +5,7 @@ from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import (
     ENOUGH_BASES,
@@ -23,6 +24,7 @@ from tests.making import (
     a_made_up_ledger,
     a_pretrain_document,
     a_principal,
+    a_project,
     an_adapt_spec,
 )
 from tests.watching import statements
@@ -35,6 +37,7 @@ from adaptlab.errors import InvalidSpec
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.studies.study import StudyExtension
 from adaptlab_answers.comparisons import JobComparison, StudyComparison
+from adaptlab_db.tables import Job
 from adaptlab_services.comparisons import comparisons
 from adaptlab_services.comparisons.comparisons import Strictness
 from adaptlab_services.errors import NotFound
@@ -191,6 +194,21 @@ def test_the_risk_names_what_other_jobs_of_the_project_have_seen(
     assert "frozen" not in seen
     note = table.reports[0].notes[-1]
     assert note.endswith("In other jobs here, LoRA failed on 10 of 15 seeds (minigpt).")
+
+
+def test_seeds_of_other_projects_are_not_told(sessions: Sessions, ada: Principal) -> None:
+    create(sessions, ada, seeds=5)
+    run_all(sessions, as_known)
+    small = {"trainable_parameters": 32}
+    job = {"method": LORA, "seeds": 5, "budget": small}
+    submit(sessions, ada, **job, training={"steps": 8})
+    elsewhere = submit(sessions, ada, **job, training={"steps": 9})
+    with sessions.begin() as session:
+        moved = update(Job).where(Job.id == elsewhere)
+        session.execute(moved.values(project_id=a_project(session, "another")))
+    run_all(sessions, as_known)
+    seen = {one.label: one.seeds for one in only_table(compared(sessions)).seen}
+    assert seen == {"lora at 32": 5, "lora at 64": 5}
 
 
 def test_verdicts_have_the_margin_and_the_comparisons_they_correct_for(
