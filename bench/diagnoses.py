@@ -73,9 +73,9 @@ def _of_seeds(count: int) -> Change:
 def _with_trials(row: MeasuredRow, trials: Sequence[TrialEvidence]) -> MeasuredRow:
     best: dict[int, float] = {}
     for one in trials:
-        best[one.seed] = max(best.get(one.seed, 0.0), one.accuracy or 0.0)
+        best[one.seed] = max(best.get(one.seed, 0.0), one.score or 0.0)
     mean = math.fsum(best.values()) / len(best)
-    return replace(row, trials=tuple(trials), test_accuracy=mean)
+    return replace(row, trials=tuple(trials), score=mean)
 
 
 def _real(stored: Stored) -> Iterator[Case]:
@@ -91,7 +91,7 @@ def _real(stored: Stored) -> Iterator[Case]:
         ("all", WIDE),
     ):
         case = _changed(elicited, f"skill known, rates {name}", "optimisation", _of_rates(*rates))
-        left = next(row.test_accuracy for row in case.rows if row.label == SUBJECT)
+        left = next(row.score for row in case.rows if row.label == SUBJECT)
         yield replace(case, truth="none") if left >= SUCCEEDS_FROM else case
     for name in ("sort_descending", "double_histogram"):
         table = _table(stored, "ascending", name)
@@ -128,7 +128,7 @@ def _table(stored: Stored, base: str, task: str) -> tuple[MeasuredRow, ...]:
             steps=one.steps,
             schedule=one.schedule,
             trials=one.trials,
-            test_accuracy=one.test_accuracy,
+            score=one.score,
         )
         for one in stored.runs
         if (one.base, one.task) == (base, task)
@@ -171,7 +171,7 @@ def _trials(law: Law, salt: str) -> tuple[TrialEvidence, ...]:
                     learning_rate=rate,
                     final_loss=None if rate > law.diverges else 0.02 if is_lucky else loss,
                     half_loss=loss + law.half,
-                    accuracy=0.97 if is_lucky else law.accuracy,
+                    score=0.97 if is_lucky else law.accuracy,
                 )
             )
     return tuple(found)

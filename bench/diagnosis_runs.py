@@ -67,7 +67,7 @@ class Measured(Value):
     steps: int
     schedule: Schedule
     trials: tuple[TrialEvidence, ...]
-    test_accuracy: float
+    score: float
     moved: float | None
 
 
@@ -195,7 +195,7 @@ def _runs(
             started = time.monotonic()
             one = _measured(base, name + suffix, resolve(spec, facts), files)
             print(base, one.task, one.run, one.parameters, _curve(one.trials), end=" ")
-            print(f"{one.test_accuracy:.1%} {time.monotonic() - started:.0f} s", flush=True)
+            print(f"{one.score:.1%} {time.monotonic() - started:.0f} s", flush=True)
             yield one
 
 
@@ -237,7 +237,7 @@ def _measured(base: str, name: str, spec: ResolvedAdapt, files: tuple[Path, ...]
         steps=spec.training.steps,
         schedule=spec.training.schedule,
         trials=trial_evidence(ended, halves),
-        test_accuracy=sum(one.accuracy for one in own) / len(own),
+        score=sum(one.accuracy for one in own) / len(own),
         moved=max(moved, default=None),
     )
 

@@ -220,12 +220,13 @@ def _judged_by_metric(case: Case, rows: Sequence[Scores], cell: ComparisonCell) 
             found["limits missed"] += not row.low <= truths[row.label] <= row.high
     metric = METRICS.get(name)
     scaled = {label: float(metric.scaled(np.array(value))) for label, value in truths.items()}
-    for row in order.rows:
-        if row.difference_low is not None and row.difference_high is not None:
-            by = scaled[row.label] - scaled[order.leader]
-            found["leader"] += 1
-            found["leader missed"] += not row.difference_low <= by <= row.difference_high
-            break
+    against = [row.against_best for row in cell.rows if row.against_best is not None]
+    for kind, pairs in (("leader", against), ("differences", [one.pair for one in cell.verdicts])):
+        for pair in pairs[:1]:
+            by = scaled[pair.first] - scaled[pair.second]
+            found[kind] += 1
+            found[f"{kind} missed"] += not pair.low <= by <= pair.high
+    found["falsely ordered"] += any(_is_false(case, one) for one in cell.verdicts)
     first, second = (metric.scaled(np.array(row.measured)) for row in rows[:2])
     found["t"] += _is_t(first, second)
     return found

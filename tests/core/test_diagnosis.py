@@ -18,6 +18,7 @@ from adaptlab.comparisons.diagnosis_evidence import (
     TrialEvidence,
     trial_evidence,
 )
+from adaptlab.plugins.metric import METRICS
 from adaptlab.studies.study import StudyExtension
 from adaptlab.tasks.filter_less_than_first import FilterLessThanFirst
 from adaptlab.tasks.sort_descending import SortDescending
@@ -44,7 +45,7 @@ def trials(
             learning_rate=rate,
             final_loss=loss + more,
             half_loss=loss + more if half is None else half,
-            accuracy=accuracy,
+            score=accuracy,
         )
         for seed in range(seeds)
         for trial, (rate, more) in enumerate((extra or dict.fromkeys(RATES, 0.0)).items())
@@ -54,14 +55,14 @@ def trials(
 REFERENCE = MethodEvidence(
     method="full_finetuning",
     trials=trials(0.02, 0.99),
-    test_accuracy=0.99,
+    score=0.99,
     parameters=9000,
     steps=1000,
 )
 STUCK = MethodEvidence(
     method="prefix_tuning",
     trials=trials(1.4, 0.0, extra=BRACKETED),
-    test_accuracy=0.001,
+    score=0.001,
     parameters=512,
     steps=1000,
     schedule="constant",
@@ -75,8 +76,8 @@ STUCK = MethodEvidence(
 )
 TWICE = STUCK.model_copy(update={"method": "twice", "steps": 2000})
 LARGER = STUCK.model_copy(update={"method": "larger", "parameters": 1024})
-PINNED = REFERENCE.model_copy(update={"method": "pinned_finetuning", "test_accuracy": 0.0})
-RIVAL = REFERENCE.model_copy(update={"method": "lora", "test_accuracy": 0.9, "parameters": 512})
+PINNED = REFERENCE.model_copy(update={"method": "pinned_finetuning", "score": 0.0})
+RIVAL = REFERENCE.model_copy(update={"method": "lora", "score": 0.9, "parameters": 512})
 BOUND_ALIKE = RIVAL.model_copy(
     update={"method": "soft_prompt", "restriction": "it only adds a bias"}
 )
@@ -85,7 +86,9 @@ LEARNED_BASE = BaseEvidence(accuracy=0.98, chance=0.0)
 
 def found(**changes: Any) -> Diagnosis:
     """The diagnosis of a method stuck out of reach, with evidence replaced."""
-    subject = STUCK.model_copy(update=changes.pop("subject", {}))
+    subject = changes.pop("subject", {})
+    if not isinstance(subject, MethodEvidence):
+        subject = STUCK.model_copy(update=subject)
     evidence = Evidence(
         subject=subject,
         reference=REFERENCE,
@@ -95,14 +98,14 @@ def found(**changes: Any) -> Diagnosis:
         others=(RIVAL,),
         base=LEARNED_BASE,
         chance_loss=CHANCE,
-        chance_accuracy=8.0**-10,
+        chance_score=8.0**-10,
         counted_length=10,
     )
     return diagnose(evidence.model_copy(update=changes))
 
 
 def learned(method: MethodEvidence) -> MethodEvidence:
-    return method.model_copy(update={"test_accuracy": 0.9})
+    return method.model_copy(update={"score": 0.9})
 
 
 def at_rates(method: MethodEvidence, *rates: float) -> MethodEvidence:
@@ -142,7 +145,7 @@ def test_reach_is_one_sentence_with_its_facts_and_what_would_refute_it():
 
 def test_where_the_pinned_reference_succeeds_attention_explains_nothing():
     reasons = found(pinned=learned(PINNED)).reasons
-    assert any(one.endswith("failure: without one, 90.0 % are right.") for one in reasons)
+    assert any(one.endswith("failure: without one, fine-tuning scores 90.0 %.") for one in reasons)
     assert "What remains: it only adds a bias." in reasons
 
 
@@ -183,7 +186,7 @@ def test_without_one_of_its_grounds_reach_is_not_concluded(changes: dict[str, An
     [
         ({"base": BaseEvidence(accuracy=0.42, chance=0.0)}, "only 42.0 % on its own tasks"),
         ({"base": None}, "the base model was not scored on its own tasks"),
-        ({"others": (RIVAL.model_copy(update={"test_accuracy": 0.1}),)},
+        ({"others": (RIVAL.model_copy(update={"score": 0.1}),)},
          "tried and failed: another method of at most 512 parameters"),
         ({"others": (RIVAL, BOUND_ALIKE)}, "restriction succeeds: soft prompt scores 90.0 %"),
         ({"durations": (TWICE.model_copy(update={"trials": trials(0.9, 0.0)}),)},
@@ -217,8 +220,8 @@ def test_a_base_without_tasks_of_its_own_has_no_score_that_could_be_missing():
 @pytest.mark.parametrize(("score", "floor"), [(0.017, 0.0), (0.0594, 0.0594), (0.6, 0.6)])
 def test_no_score_at_the_floor_is_called_learned(score: float, floor: float):
     """Prefix-tuning once "learned" 1.7 % where fine-tuning had 3.0 %."""
-    failing = REFERENCE.model_copy(update={"test_accuracy": max(0.03, floor)})
-    subject = {"test_accuracy": score}
+    failing = REFERENCE.model_copy(update={"score": max(0.03, floor)})
+    subject = {"score": score}
     changes = {"reference": failing, "others": (), "pinned": None, "base_alone": floor}
     diagnosis = found(subject=subject, **changes)
     assert diagnosis.cause == "undecided"
@@ -288,7 +291,7 @@ def test_a_size_that_the_method_does_not_have_is_not_proposed():
 
 
 def test_one_rate_that_succeeds_makes_it_optimisation():
-    lucky = STUCK.trials[1].model_copy(update={"final_loss": 0.03, "accuracy": 0.97})
+    lucky = STUCK.trials[1].model_copy(update={"final_loss": 0.03, "score": 0.97})
     diagnosis = found(subject={"trials": (*STUCK.trials[:1], lucky, *STUCK.trials[2:])})
     assert diagnosis.cause == "optimisation"
     assert diagnosis.text == (
@@ -297,7 +300,7 @@ def test_one_rate_that_succeeds_makes_it_optimisation():
 
 
 def test_held_out_items_that_one_trial_guessed_at_a_high_loss_are_no_success():
-    lucky = STUCK.trials[1].model_copy(update={"accuracy": 0.6})
+    lucky = STUCK.trials[1].model_copy(update={"score": 0.6})
     diagnosis = found(subject={"trials": (*STUCK.trials[:1], lucky, *STUCK.trials[2:])})
     assert diagnosis.cause == "undecided"
     assert "because a single trial of many scores 60.0 %" in diagnosis.text
@@ -320,14 +323,14 @@ def test_what_succeeds_elsewhere_makes_it_optimisation(changes: dict[str, Any], 
 
 
 def test_trained_well_and_tested_badly_is_generalisation():
-    diagnosis = found(subject={"trials": trials(0.03, 0.02), "test_accuracy": 0.02})
+    diagnosis = found(subject={"trials": trials(0.03, 0.02), "score": 0.02})
     assert diagnosis.cause == "generalisation"
     assert "12 of 12 trials learn their training items: losses of 0.03" in str(diagnosis.reasons)
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_few_seeds_that_overfit_decide_nothing(seeds: int):
-    diagnosis = found(subject={"trials": trials(0.03, 0.02, seeds=seeds), "test_accuracy": 0.02})
+    diagnosis = found(subject={"trials": trials(0.03, 0.02, seeds=seeds), "score": 0.02})
     assert diagnosis.cause == "undecided"
 
 
@@ -344,11 +347,11 @@ def test_a_low_loss_of_short_answers_is_that_of_as_many_tokens_as_count():
     low = 0.02 + math.log(2) / (1 + 9 * 7 / 16)  # of 9 digits each is below the first in 7/16
     guesses = {
         "chance_loss": task.chance_loss(),
-        "chance_accuracy": task.chance(),
+        "chance_score": task.chance(),
         "counted_length": task.counted_length(),
     }
     of_loss = {
-        loss: found(subject={"trials": trials(loss, 0.02), "test_accuracy": 0.02}, **guesses)
+        loss: found(subject={"trials": trials(loss, 0.02), "score": 0.02}, **guesses)
         for loss in (low - 0.01, low + 0.01)
     }
     assert [one.cause == "generalisation" for one in of_loss.values()] == [True, False]
@@ -356,7 +359,7 @@ def test_a_low_loss_of_short_answers_is_that_of_as_many_tokens_as_count():
 
 
 def test_a_method_that_learned_the_task_needs_no_diagnosis():
-    subject = {"test_accuracy": 0.93, "trials": trials(0.1, 0.93)}
+    subject = {"score": 0.93, "trials": trials(0.1, 0.93)}
     assert found(subject=subject).cause == "none"
 
 
@@ -379,10 +382,44 @@ def test_replicates_become_evidence():
     one = a_replicate(3, seed=1, final_loss=0.5)
     lost = one.model_copy(update={"status": "diverged", "replicate": 4, "validation_accuracy": 0.2})
     kept, gone = trial_evidence([one, lost], {3: 0.9}, {3: 0.4})
-    assert (kept.final_loss, kept.half_loss, kept.accuracy) == (0.5, 0.9, 0.4)
-    assert (gone.final_loss, gone.half_loss, gone.accuracy) == (None, None, 0.2)
+    assert (kept.final_loss, kept.half_loss, kept.score) == (0.5, 0.9, 0.4)
+    assert (gone.final_loss, gone.half_loss, gone.score) == (None, None, 0.2)
     assert trial_evidence([one.model_copy(update={"status": "eliminated"})]) == ()
 
 
 def test_the_loss_of_guessing_is_the_log_of_the_alphabet():
     assert SortDescending(alphabet=8, length=10).chance_loss() == pytest.approx(math.log(8))
+
+
+def by_perplexity(method: MethodEvidence, value: float) -> MethodEvidence:
+    """The method with this perplexity in the test and in all of its trials."""
+    score = METRICS.get("perplexity").as_score(value)
+    trials = tuple(one.model_copy(update={"score": score}) for one in method.trials)
+    return method.model_copy(update={"score": score, "trials": trials})
+
+
+def test_by_a_perplexity_the_floor_and_its_words_are_those_of_the_perplexity():
+    """No method gets near a perplexity of 1, and all answers are wrong."""
+    scored = {
+        "metric": "perplexity",
+        "chance_score": METRICS.get("perplexity").as_score(40.0),
+        "subject": by_perplexity(STUCK, 39.0),
+        "reference": by_perplexity(REFERENCE, 12.0),
+        "pinned": by_perplexity(PINNED, 38.5),
+        "sizes": (by_perplexity(LARGER, 38.8),),
+        "durations": (by_perplexity(TWICE, 38.9),),
+        "others": (by_perplexity(RIVAL, 14.0),),
+    }
+    diagnosis = found(**scored)
+    assert diagnosis.cause == "reach"
+    assert diagnosis.text == (
+        "Not reached here by prefix-tuning: 0 of 36 trials below 38.8, while LoRA scores 14 with "
+        "512 parameters."
+    )
+    assert diagnosis.refuted_by.startswith("A trial of prefix-tuning below 21.91 on held-out")
+    assert "The floor, which needs no training, is 40." in diagnosis.reasons
+    near = found(**{**scored, "reference": by_perplexity(REFERENCE, 36.0), "others": ()})
+    assert near.text == (
+        "Cannot be decided here, because no method learns the task: full fine-tuning scores 36, "
+        "and the floor is 40."
+    )

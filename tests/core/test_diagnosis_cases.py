@@ -73,7 +73,7 @@ class Law:
             learning_rate=rate,
             final_loss=None if rate > self.diverges else loss,
             half_loss=loss + 0.1,
-            accuracy=self.high if learned else low,
+            score=self.high if learned else low,
         )
 
 
@@ -127,7 +127,7 @@ class World:
         )
         best: dict[int, float] = {}
         for one in trials:
-            right = 0.0 if one.final_loss is None else one.accuracy or 0.0
+            right = 0.0 if one.final_loss is None else one.score or 0.0
             best[one.seed] = max(best.get(one.seed, 0.0), right)
         schedule = given.pop("schedule", "cosine")
         score = sum(best.values()) / len(best)

@@ -38,7 +38,7 @@ def row(
     schedule: Schedule = "constant",
     is_control: bool = False,
 ) -> MeasuredRow:
-    trial = TrialEvidence(seed=0, trial=0, learning_rate=0.1, final_loss=1.0, accuracy=accuracy)
+    trial = TrialEvidence(seed=0, trial=0, learning_rate=0.1, final_loss=1.0, score=accuracy)
     return MeasuredRow(
         label=label,
         method=by_name(METHODS, method),
@@ -46,7 +46,7 @@ def row(
         steps=steps,
         schedule=schedule,
         trials=(trial,),
-        test_accuracy=accuracy,
+        score=accuracy,
         is_control=is_control,
     )
 
@@ -69,7 +69,7 @@ def test_with_one_layer_prefix_and_soft_prompt_are_one_piece_of_evidence():
     found = by_label(row("prefix", PREFIX), row("prompt", PROMPT, 0.9))
     (one,) = found.values()
     assert (one.subject.method, one.equivalent) == ("prefix", ("prompt",))
-    assert [trial.accuracy for trial in one.subject.trials] == [0.0, 0.9]
+    assert [trial.score for trial in one.subject.trials] == [0.0, 0.9]
     # Each was diagnosed on its own: "reach" for the one and "none" for the other.
     diagnosis = diagnose(one.model_copy(update={"chance_loss": 9.0}))
     assert (diagnosis.cause, diagnosis.equivalent) == ("optimisation", ("prompt",))

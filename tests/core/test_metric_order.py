@@ -52,25 +52,50 @@ def test_the_lowest_perplexity_is_the_best_and_the_headline_is_about_it_alone() 
         "LoRA (5.01) is the best by perplexity on these items; prefix-tuning (8.96) and IA3 (5.25) "
         "are behind."
     )
-    order = cell.by_metric
-    assert order is not None
-    by_label = {one.label: one for one in order.rows}
-    difference = by_label["prefix_tuning at 8"].difference
-    assert difference == pytest.approx(-math.log(8.96 / 5.01), abs=1e-2)
+    prefix, _, lora = cell.rows
+    assert prefix.against_best is not None
+    assert prefix.against_best.difference == pytest.approx(-math.log(8.96 / 5.01), abs=1e-2)
+    assert lora.against_best is None
+
+
+def test_pairs_are_about_the_metric_and_not_about_right_items() -> None:
+    """Half of the items are right with every method."""
+    by_perplexity = cell_of(row("lora", LORA), row("prefix_tuning", PREFIX)).verdicts
+    assert [(one.finding, one.reason) for one in by_perplexity] == [("better", "test")]
+    assert "LoRA at 8 is better than prefix-tuning at 8 (×0.559, 95 % interval ×0.5" in (
+        by_perplexity[0].text
+    )
+    shares = [[value / 20 for value in of] for of in (PREFIX, LORA)]
+    by_share = cell_of(row("lora", shares[0], "chrf"), row("ia3", shares[1], "chrf")).verdicts
+    assert by_share[0].text.startswith("LoRA at 8 is better than IA3 at 8 (+19.7 points, 95 % ")
+
+
+def test_methods_of_one_perplexity_differ_by_less_than_a_part_of_it() -> None:
+    close = [value * 1.001 for value in LORA]
+    (verdict,) = cell_of(row("lora", LORA), row("ia3", close)).verdicts
+    assert verdict.reason == "within_margin"
+    assert "they differ by less than 1 % (×0.999" in verdict.text
+
+
+def test_a_row_without_the_metric_is_in_no_pair() -> None:
+    plain = row("ia3", IA3).model_copy(update={"metric": None, "measured": ()})
+    cell = cell_of(row("lora", LORA), plain, row("prefix_tuning", PREFIX))
+    pairs = [(one.pair.first, one.pair.second) for one in cell.verdicts]
+    assert pairs == [("lora at 8", "prefix_tuning at 8")]
+    assert cell.best == ("lora at 8",)
 
 
 def test_limits_are_at_the_level_that_was_asked_for() -> None:
     methods = [row("ia3", IA3), row("lora", LORA)]
     widths = []
     for level in (0.8, 0.99):
-        order = compare("text_completion", methods, level=level).cells[0].by_metric
-        assert order is not None
-        of_ia3 = order.rows[0]
+        (cell,) = compare("text_completion", methods, level=level).cells
+        assert cell.by_metric is not None
+        of_ia3, pair = cell.by_metric.rows[0], cell.rows[0].against_best
         assert of_ia3.low is not None
         assert of_ia3.high is not None
-        assert of_ia3.difference_low is not None
-        assert of_ia3.difference_high is not None
-        widths.append((of_ia3.high - of_ia3.low, of_ia3.difference_high - of_ia3.difference_low))
+        assert pair is not None
+        widths.append((of_ia3.high - of_ia3.low, pair.high - pair.low))
     assert all(wide > narrow for narrow, wide in zip(*widths, strict=True))
 
 
@@ -176,13 +201,11 @@ def test_a_difference_from_a_leader_among_many_is_wider() -> None:
     alike = [row(name, LORA) for name in ("lora", "bitfit", "dora", "vera", "attention_bias")]
     widths = []
     for others in (alike[:1], alike):
-        order = cell_of(*others, row("ia3", [1.01 * value for value in LORA])).by_metric
-        assert order is not None
-        assert len(order.best) == len(others) + 1
-        last = order.rows[-1]
-        assert last.difference_low is not None
-        assert last.difference_high is not None
-        widths.append(last.difference_high - last.difference_low)
+        cell = cell_of(*others, row("ia3", [1.01 * value for value in reversed(LORA)]))
+        assert len(cell.best) == len(others) + 1
+        pair = cell.rows[-1].against_best
+        assert pair is not None
+        widths.append(pair.high - pair.low)
     assert widths[1] > 1.3 * widths[0]
 
 

@@ -295,7 +295,7 @@ def test_a_prefix_that_every_control_speaks_against_does_not_reach_the_task(
         "Not reached here by prefix-tuning at 32: 0 of 84 trials above 5.0 %, while LoRA at 64 "
         "scores 100.0 %."
     )
-    assert any(one.endswith("without one, 55.0 % are right.") for one in prefix.reasons)
+    assert any(one.endswith("without one, fine-tuning scores 55.0 %.") for one in prefix.reasons)
     # No larger size was measured of the larger one.
     larger = found["prefix_tuning at 64"]
     assert (larger.cause, larger.missing) == (
@@ -480,7 +480,7 @@ def test_a_sweep_whose_best_rate_is_at_an_end_is_warned_of(
     [
         (Run(right=4, loss=1.3), "undecided", "3 measurements are missing"),
         (Run(right=80, loss=0.8), "undecided", "learns only a part of the task"),
-        (Run(right=4, loss=0.02), "generalisation", "but only 1.0 % of new ones are right"),
+        (Run(right=4, loss=0.02), "generalisation", "but scores only 1.0 % on new ones"),
         (Run(right=4, loss=1.3, validation=0.9), "optimisation", "9 of 9 trials do"),
     ],
 )

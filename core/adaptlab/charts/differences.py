@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from adaptlab.charts.frame import PALETTES, Chart, Json, Palette, Theme, frame
 from adaptlab.comparisons.comparison import ComparisonCell
 from adaptlab.comparisons.verdict import Verdict
+from adaptlab.plugins.metric import metric_named
 from adaptlab.statistics import PairedDifference
 from adaptlab.wording import shortened
 
@@ -53,22 +54,25 @@ def pairwise_differences(
         raise ValueError("No two methods of this cell can be compared.")
     palette = PALETTES[theme]
     ordered = sorted(cell.verdicts, key=lambda verdict: _ORDER[verdict.finding])
-    rows: list[Json] = [*_rows(ordered, cell)]
+    metric = metric_named(ordered[0].pair.metric)
+    unit = "points of accuracy" if metric is None else metric.axis_title
+    per_axis = 100.0 if metric is None else metric.per_axis
+    rows: list[Json] = [*_rows(ordered, cell, per_axis)]
     return {
         **frame(title, palette),
         "width": width,
         "height": ROW * len(rows),
-        "description": f"Differences of {len(rows)} pairs of methods, in points of accuracy.",
+        "description": f"Differences of {len(rows)} pairs of methods, in {unit}.",
         "layer": [
             _stripes(len(rows), palette),
-            *_ground(margin, palette),
-            *_intervals(rows, palette),
+            *_ground(per_axis * margin, palette),
+            *_intervals(rows, palette, unit),
             *_names(rows, palette),
         ],
     }
 
 
-def _rows(verdicts: Sequence[Verdict], cell: ComparisonCell) -> Iterator[Chart]:
+def _rows(verdicts: Sequence[Verdict], cell: ComparisonCell, per_axis: float) -> Iterator[Chart]:
     names = {row.label: row.method for row in cell.rows}
     for number, verdict in enumerate(verdicts):
         pair = better_first(verdict)
@@ -77,9 +81,9 @@ def _rows(verdicts: Sequence[Verdict], cell: ComparisonCell) -> Iterator[Chart]:
         yield {
             "number": number,
             "pair": f"{first}  −  {second}",
-            "difference": 100 * pair.difference,
-            "low": 100 * pair.low,
-            "high": 100 * pair.high,
+            "difference": per_axis * pair.difference,
+            "low": per_axis * pair.low,
+            "high": per_axis * pair.high,
             "finding": FINDINGS[_ORDER[verdict.finding]],
         }
 
@@ -103,7 +107,7 @@ def _ground(margin: float, palette: Palette) -> list[Json]:
     if margin == 0:
         return [zero]
     band: Chart = {
-        "data": {"values": [{"from": -100 * margin, "to": 100 * margin}]},
+        "data": {"values": [{"from": -margin, "to": margin}]},
         "mark": {"type": "rect", "color": palette.text, "opacity": 0.1},
         "encoding": {
             **high,
@@ -114,9 +118,9 @@ def _ground(margin: float, palette: Palette) -> list[Json]:
     return [band, zero]
 
 
-def _intervals(rows: list[Json], palette: Palette) -> list[Json]:
+def _intervals(rows: list[Json], palette: Palette, unit: str) -> list[Json]:
     shared: Chart = {"y": _y(len(rows)), "color": _finding(palette)}
-    low: Chart = {"x": _x("low"), "x2": {"field": "high"}, **shared}
+    low: Chart = {"x": _x("low", unit), "x2": {"field": "high"}, **shared}
     point: Chart = {"type": "point", "filled": True, "size": 85, "opacity": 1, "yOffset": 8}
     shapes: list[Json] = ["circle", "square", "diamond"]
     return [
@@ -129,7 +133,7 @@ def _intervals(rows: list[Json], palette: Palette) -> list[Json]:
             "data": {"values": rows},
             "mark": point,
             "encoding": {
-                "x": _x("difference"),
+                "x": _x("difference", unit),
                 **shared,
                 "shape": {**_finding(palette), "scale": {**_domain(), "range": shapes}},
                 "tooltip": _tooltip(),
@@ -154,11 +158,11 @@ def _finding(palette: Palette) -> Chart:
     }
 
 
-def _x(field: str) -> Chart:
+def _x(field: str, unit: str) -> Chart:
     return {
         "field": field,
         "type": "quantitative",
-        "title": "first minus second, points of accuracy",
+        "title": f"first minus second, {unit}",
         "axis": {"gridOpacity": 0.4, "tickCount": 5},
     }
 

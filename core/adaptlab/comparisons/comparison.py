@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from adaptlab.comparisons.comparability import SettingDifference
 from adaptlab.comparisons.comparison_warnings import ComparisonWarning, comparison_warnings
-from adaptlab.comparisons.metric_order import MetricOrder, metric_order
+from adaptlab.comparisons.metric_order import MetricOrder, metric_order, own_sample
 from adaptlab.comparisons.row_pairs import can_pair, comparable_pairs
 from adaptlab.comparisons.standing import Standing, standing_of
 from adaptlab.comparisons.verdict import LEAST_SEEDS, Shown, Verdict, verdicts
@@ -37,7 +37,6 @@ from adaptlab.statistics.leads import ERROR, lead
 from adaptlab.statistics.more_seeds import more_seeds
 from adaptlab.statistics.pairs import PairedDifference, paired_difference
 from adaptlab.statistics.ranks import RankInterval, rank_intervals
-from adaptlab.statistics.samples import sample_of
 from adaptlab.statistics.scores import Scores
 from adaptlab.values import Value
 
@@ -241,7 +240,7 @@ class _Table:
         self.voided = voided
         self.is_silent = is_silent
         self.counting = Remembered()
-        self.samples = {row.label: sample_of(row, self.counting) for row in rows}
+        self.samples = {row.label: own_sample(row, self.counting) for row in rows}
         self.lead = functools.cache(lead)
         self._intervals: dict[str, Interval] = {}
         self._pairs: dict[tuple[str, str, float], PairedDifference] = {}
@@ -278,7 +277,7 @@ class _Table:
         key = (first.label, second.label, level)
         if key not in self._pairs:
             self._pairs[key] = paired_difference(
-                first, second, level, lambda row: self.samples[row.label]
+                first, second, level, lambda row: self.samples[row.label], first.metric
             )
         return self._pairs[key]
 
@@ -295,15 +294,13 @@ class _Cell:
         self.table = table
         self.budget = budget
         self.rows = [row for row in table.rows if _in_cell(row, budget)]
+        self.measured = _measured_alike(self.rows)
         self.same = _same_function(self.rows)
         eligible = [row for row in self.rows if self._is_eligible(row)]
         alone = [row for row in eligible if row.label not in self.same]
-        self.candidates = {row.label: table.samples[row.label] for row in alone}
-        others = {row.label: table.samples[row.label] for row in self.rows}
-        self.set = BestSet(self.candidates, others, table.lead)
-        self.order = None
-        if not table.is_silent:
-            self.order = metric_order(self.rows, [*self.candidates], table.level)
+        samples = {row.label: table.samples[row.label] for row in self.measured}
+        self.candidates = {row.label: samples[row.label] for row in alone if row in self.measured}
+        self.set = BestSet(self.candidates, samples, table.lead)
 
     def _is_eligible(self, row: Scores) -> bool:
         """Return True unless the row is a reference beyond the budget."""
@@ -313,20 +310,24 @@ class _Cell:
     @cached_property
     def leader(self) -> str | None:
         """The method of the best set with the highest typical score."""
-        if self.table.is_silent:
+        return None if self.table.is_silent else self.set.leader
+
+    @cached_property
+    def order(self) -> MetricOrder | None:
+        """The order by the task's metric; None without one."""
+        if self.table.is_silent or not self.candidates or self.measured[0].metric is None:
             return None
-        return self.set.leader if self.order is None else self.order.leader
+        return metric_order(self.measured, self.set, self.table.samples, self.table.level)
 
     @cached_property
     def best(self) -> tuple[str, ...]:
         """The labels that may be the best, equal functions included."""
         if self.table.is_silent:
             return ()
-        alone = self.set.best if self.order is None else self.order.best
         return tuple(
             row.label
             for row in self.rows
-            if self._is_eligible(row) and self.same.get(row.label, row.label) in alone
+            if self._is_eligible(row) and self.same.get(row.label, row.label) in self.set.best
         )
 
     def found(self, unlearned_bases: int) -> ComparisonCell:
@@ -399,12 +400,8 @@ class _Cell:
         of_candidates = [row for row in rows if row.label in self.candidates]
         if self.table.is_silent or all(row.failing.ok == 0 for row in of_candidates):
             return None
-        open_ones = [label for label in self.candidates if label in self.best]
-        if self.order is not None:
-            return self.order.more_seeds
-        if len(open_ones) < 2:
-            return None
-        return more_seeds([self.candidates[label] for label in open_ones], self.set.tail)
+        open_ones = [sample for label, sample in self.candidates.items() if label in self.best]
+        return more_seeds(open_ones, self.set.tail) if len(open_ones) > 1 else None
 
     def _chosen(self, rows: Sequence[ComparisonRow]) -> ChosenBest | None:
         label = named_best(rows, self.best, self.leader)
@@ -412,6 +409,11 @@ class _Cell:
             return None
         among = [row for row in self.rows if row.label in self.candidates]
         return corrected_choice(among, label, self.table.level, self.table.counting)
+
+
+def _measured_alike(rows: Sequence[Scores]) -> list[Scores]:
+    """Return the rows with the task's metric, all if there is none."""
+    return [row for row in rows if row.metric is not None] or [*rows]
 
 
 def _same_function(rows: Sequence[Scores]) -> dict[str, str]:

@@ -79,7 +79,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     """Return the cause of a failure, by the first rule that applies.
 
     1. *undecided*: no method learns the task, so nothing shows that it can be learned here.
-    2. *none*: its test accuracy, above the floor, is at least half of the best method's, and half
+    2. *none*: its test score, above the floor, is at least half of the best method's, and half
        of its seeds succeed.
     3. *optimisation*: some trials have learned the task on held-out items; or the same
        configuration has with other rates, steps or schedules, or at a smaller size; or its score
@@ -94,7 +94,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         return _not_learnable(evidence)
     subject, good = evidence.subject, successes(evidence, [evidence.subject])
     half = 2 * len({one.seed for one in good}) >= len(seeds_of(subject)) or not good
-    if has_learned(evidence, subject.test_accuracy) and half:
+    if has_learned(evidence, subject.score) and half:
         return _answer(evidence, "none", learned_in_words(evidence))
     if good and not is_luck(evidence, good):
         refuted = "Seeds that all fail when these trials are run again would refute this."
@@ -104,8 +104,9 @@ def diagnose(evidence: Evidence) -> Diagnosis:
 
 def _not_learnable(evidence: Evidence) -> Diagnosis:
     """Return the diagnosis where no method has learned the task."""
-    best, floor = best_known(evidence), percent(evidence.floor)
-    because = f"no method learns the task: {score_in_words(best)}, and the floor is {floor}"
+    best = score_in_words(evidence, best_known(evidence))
+    floor = evidence.figure(evidence.floor)
+    because = f"no method learns the task: {best}, and the floor is {floor}"
     if evidence.reference is None and (run := proposal(evidence)) is not None:
         missing = "a reference such as full fine-tuning, to show that the task can be learned"
         return _open(evidence, (missing, *_missing(evidence)), run)
@@ -140,7 +141,7 @@ def _limit(evidence: Evidence) -> Diagnosis:
     """Return that the method, or its size, is the limit."""
     refuted = refutation_in_words(evidence)
     for larger in larger_sizes(evidence):
-        if has_learned(evidence, larger.test_accuracy):
+        if has_learned(evidence, larger.score):
             return _answer(evidence, "size", too_small_in_words(evidence, larger), refuted)
     return _answer(evidence, "reach", not_reached_in_words(evidence), refuted)
 
@@ -153,7 +154,7 @@ def _that_succeed_elsewhere(evidence: Evidence) -> Iterator[MethodEvidence]:
     smaller = (one for one in evidence.sizes if one.parameters <= evidence.subject.parameters)
     for other in (*evidence.durations, *smaller):
         good = successes(evidence, [other])
-        if has_learned(evidence, other.test_accuracy) or len(good) > 1:
+        if has_learned(evidence, other.score) or len(good) > 1:
             yield other
 
 
@@ -165,14 +166,14 @@ def _stops(evidence: Evidence) -> Iterator[str]:
     if evidence.base_has_tasks and evidence.base is None:
         yield "the base model was not scored on its own tasks"
     for other in others_that_succeed(evidence, is_bound_alike=True):
-        yield f"a method with the same restriction succeeds: {score_in_words(other)}"
+        yield f"a method with the same restriction succeeds: {score_in_words(evidence, other)}"
 
 
 def _doubts(evidence: Evidence) -> Iterator[str]:
     """Yield measurements that speak against a limit of the method."""
     subject = evidence.subject
     if good := successes(evidence, evidence.same):
-        yield f"a single trial of many scores {percent(good[0].accuracy or 0)}"
+        yield f"a single trial of many scores {evidence.figure(good[0].score or 0)}"
     if low := low_trials(evidence):
         trials = counted(len(subject.trials), "trial")
         yield f"{len(low)} of {trials} learn their training items, and not those held out"
@@ -190,7 +191,7 @@ def _missing(evidence: Evidence) -> Iterator[str]:
         yield f"{LEAST_SEEDS} seeds that did not diverge"
     if longest(evidence) is None:
         yield "twice the steps over three powers of ten of learning rates"
-    grows = any(has_learned(evidence, one.test_accuracy) for one in larger_sizes(evidence))
+    grows = any(has_learned(evidence, one.score) for one in larger_sizes(evidence))
     if can_grow(subject) and not grows and not larger_sizes_trained_as_well(evidence):
         yield "a larger size, with the same steps and rates"
     if not others_that_succeed(evidence) and not grows:

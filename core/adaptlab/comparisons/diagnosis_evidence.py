@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from adaptlab.figures import percent
 from adaptlab.measurements.results import ReplicateResult
+from adaptlab.plugins.metric import Metric, metric_named
 from adaptlab.values import Value
 
 Schedule = Literal["cosine", "constant"]
@@ -13,7 +15,7 @@ class TrialEvidence(Value):
     """The result of one trial of one seed.
 
     Losses are means of the training loss in nats. `half_loss` is the loss half way through the
-    training, None if it was not kept. A diverged trial has no final loss. `accuracy` is on held-out
+    training, None if it was not kept. A diverged trial has no final loss. `score` is on held-out
     items: of the validation split or, if the trial was not scored there, of the test split; None if
     it was scored on neither.
     """
@@ -23,13 +25,13 @@ class TrialEvidence(Value):
     learning_rate: float
     final_loss: float | None
     half_loss: float | None = None
-    accuracy: float | None = None
+    score: float | None = None
 
 
 class MethodEvidence(Value):
     """The measurements of one method on one task, over all seeds and trials.
 
-    `test_accuracy` is the mean over the chosen replicates. `configuration` is the resolved method,
+    `score` is the mean over the chosen replicates. `configuration` is the resolved method,
     for controls of it; `larger` is the method at about twice the size, empty if there is none, and
     `rival` another method of its size that can change attention. `pins_attention` is True if the
     method cannot change the first layer's relative attention, `grows` if it has larger sizes.
@@ -41,7 +43,7 @@ class MethodEvidence(Value):
 
     method: str
     trials: tuple[TrialEvidence, ...]
-    test_accuracy: float
+    score: float
     parameters: int = 0
     steps: int = 0
     schedule: Schedule = "cosine"
@@ -73,11 +75,12 @@ class Evidence(Value):
     same function, whose trials are among the subject's. `base` is None if the base was not scored
     on all of its own tasks. `base_has_tasks` is False if it has none: the base was imported, or the
     subject does not start from it. `chance_loss` (nats) is that of uniform guessing, and
-    `chance_accuracy` what needs no skill: guessing, the most common answer among the scored items
-    and the best constant answer. `base_alone` is the accuracy of the base model alone, None if it
-    was not measured. `counted_length` is the mean number of answer tokens over which a loss is
-    averaged (`Task.counted_length`). `present` are the labels of all trainings that were asked for,
-    of which `running` have not ended.
+    `chance_score` what needs no skill: guessing, the most common answer among the scored items and
+    the best constant answer. `base_alone` is the score of the base model alone, None if it was not
+    measured. Scores are the shares of right items or, in a table by a `metric`, its values on a
+    scale from 0, the worst, to 1, the best (`Metric.as_score`). `counted_length` is the mean number
+    of answer tokens over which a loss is averaged (`Task.counted_length`). `present` are the labels
+    of all trainings that were asked for, of which `running` have not ended.
     """
 
     subject: MethodEvidence
@@ -91,15 +94,21 @@ class Evidence(Value):
     base_has_tasks: bool = True
     base_alone: float | None = None
     chance_loss: float
-    chance_accuracy: float
+    chance_score: float
+    metric: str | None = None
     counted_length: float
     present: frozenset[str] = frozenset()
     running: frozenset[str] = frozenset()
 
     @property
     def floor(self) -> float:
-        """The accuracy that a method has to beat before anything is said of it."""
-        return max(self.chance_accuracy, self.base_alone or 0.0)
+        """The score that a method has to beat before anything is said of it."""
+        return max(self.chance_score, self.base_alone or 0.0)
+
+    def figure(self, score: float) -> str:
+        """Return a score as text: in per cent, or as a value of the metric."""
+        metric = metric_named(self.metric)
+        return percent(score) if metric is None else metric.figure(metric.of_score(score))
 
     @property
     def same(self) -> tuple[MethodEvidence, ...]:
@@ -110,14 +119,15 @@ class Evidence(Value):
 def trial_evidence(
     replicates: Sequence[ReplicateResult],
     half_losses: Mapping[int, float] | None = None,
-    test_accuracies: Mapping[int, float] | None = None,
+    test_scores: Mapping[int, float] | None = None,
+    metric: Metric | None = None,
 ) -> tuple[TrialEvidence, ...]:
     """Return the evidence from the replicates of a job.
 
     The mappings are by replicate number. A trial that was eliminated at a rung was not trained to
-    the end, so it is left out.
+    the end, so it is left out. Scores are the shares of right items, or those of a `metric`.
     """
-    halves, tests = half_losses or {}, test_accuracies or {}
+    halves, tests = half_losses or {}, test_scores or {}
     return tuple(
         TrialEvidence(
             seed=one.seed,
@@ -125,10 +135,16 @@ def trial_evidence(
             learning_rate=one.learning_rate,
             final_loss=None if one.status == "diverged" else one.final_loss,
             half_loss=halves.get(one.replicate),
-            accuracy=tests.get(one.replicate)
-            if one.validation_accuracy is None
-            else one.validation_accuracy,
+            score=tests.get(one.replicate) if held_out is None else held_out,
         )
         for one in replicates
+        for held_out in (_held_out(one, metric),)
         if one.status != "eliminated"
     )
+
+
+def _held_out(one: ReplicateResult, metric: Metric | None) -> float | None:
+    """Return the score of a trial on the validation split."""
+    if metric is None:
+        return one.validation_accuracy
+    return None if one.validation_metric is None else metric.as_score(one.validation_metric)

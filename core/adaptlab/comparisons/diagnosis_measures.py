@@ -12,6 +12,7 @@ from adaptlab.comparisons.diagnosis_evidence import (
     MethodEvidence,
     TrialEvidence,
 )
+from adaptlab.plugins.metric import metric_named
 
 HIGHEST_RATE = 10.0
 """The highest learning rate that a spec accepts."""
@@ -53,38 +54,42 @@ def best_known(evidence: Evidence) -> MethodEvidence:
     known = (evidence.reference, evidence.pinned, *evidence.others, *evidence.sizes)
     return max(
         (evidence.subject, *evidence.durations, *(one for one in known if one is not None)),
-        key=lambda one: one.test_accuracy,
+        key=lambda one: one.score,
     )
 
 
 def task_is_learnable(evidence: Evidence) -> bool:
-    """Return True if some method is half way from the floor to 1."""
-    floor = evidence.floor
-    return best_known(evidence).test_accuracy - floor >= SUCCEEDS_FROM * (1 - floor)
+    """Return True if some method is half way from the floor to 1.
+
+    By a metric whose best value few tasks allow, a part of the way is enough.
+    """
+    floor, metric = evidence.floor, metric_named(evidence.metric)
+    way = SUCCEEDS_FROM if metric is None else metric.learnable_from
+    return best_known(evidence).score - floor >= way * (1 - floor)
 
 
 def success_bar(evidence: Evidence) -> float:
-    """Return the accuracy from which a method has learned the task."""
+    """Return the score from which a method has learned the task."""
     floor = evidence.floor
-    return floor + SUCCEEDS_FROM * (best_known(evidence).test_accuracy - floor)
+    return floor + SUCCEEDS_FROM * (best_known(evidence).score - floor)
 
 
-def has_learned(evidence: Evidence, accuracy: float) -> bool:
-    """Return True if a method of this accuracy has learned the task."""
-    return task_is_learnable(evidence) and accuracy >= success_bar(evidence)
+def has_learned(evidence: Evidence, score: float) -> bool:
+    """Return True if a method of this score has learned the task."""
+    return task_is_learnable(evidence) and score >= success_bar(evidence)
 
 
 def has_learned_partly(evidence: Evidence) -> bool:
     """Return True if the subject is clearly better than the floor."""
     floor = evidence.floor
-    return evidence.subject.test_accuracy - floor >= LEARNS_A_PART_FROM * (1 - floor)
+    return evidence.subject.score - floor >= LEARNS_A_PART_FROM * (1 - floor)
 
 
 def successes(evidence: Evidence, methods: Iterable[MethodEvidence]) -> list[TrialEvidence]:
     """Return the trials that have learned the task on held-out items."""
     bar = success_bar(evidence) if task_is_learnable(evidence) else math.inf
     every = (trial for method in methods for trial in method.trials)
-    return [one for one in every if one.accuracy is not None and one.accuracy >= bar]
+    return [one for one in every if one.score is not None and one.score >= bar]
 
 
 def is_luck(evidence: Evidence, good: Sequence[TrialEvidence]) -> bool:
@@ -145,16 +150,16 @@ def rises_with_steps(evidence: Evidence) -> tuple[MethodEvidence, MethodEvidence
         return None
     short = [one for one in evidence.same if TWICE * one.steps <= long.steps]
     before = max(short, key=mean_best)
-    gain = best_known(evidence).test_accuracy - evidence.floor
+    gain = best_known(evidence).score - evidence.floor
     is_rising = mean_best(long) - mean_best(before) > STILL_RISING * gain
     return (before, long) if is_rising else None
 
 
 def mean_best(method: MethodEvidence) -> float:
-    """Return the mean over seeds of the best held-out accuracy."""
+    """Return the mean over seeds of the best held-out score."""
     best: dict[int, float] = {}
     for one in method.trials:
-        best[one.seed] = max(best.get(one.seed, 0.0), one.accuracy or 0.0)
+        best[one.seed] = max(best.get(one.seed, 0.0), one.score or 0.0)
     return math.fsum(best.values()) / len(best) if best else 0.0
 
 
@@ -244,7 +249,7 @@ def others_that_succeed(
         one
         for one in evidence.others
         if 0 < one.parameters <= budget
-        and has_learned(evidence, one.test_accuracy)
+        and has_learned(evidence, one.score)
         and is_bound_alike == (one.restriction == subject.restriction != "")
     ]
 
@@ -255,7 +260,7 @@ def pinned_decides(evidence: Evidence) -> bool:
     Success does. Failing does if it has the seeds, steps and rates of the reference.
     """
     pinned, reference = evidence.pinned, evidence.reference
-    if pinned is None or has_learned(evidence, pinned.test_accuracy):
+    if pinned is None or has_learned(evidence, pinned.score):
         return pinned is not None
     model = reference or pinned
     has_seeds = len(ended_seeds(pinned)) >= LEAST_SEEDS
@@ -340,7 +345,7 @@ def loss_of(one: TrialEvidence | None) -> float:
     return math.inf if one is None or one.final_loss is None else one.final_loss
 
 
-def highest_accuracy(methods: Sequence[MethodEvidence]) -> float:
-    """Return the best held-out accuracy of any trial, or the best score."""
-    trials = [trial.accuracy or 0.0 for one in methods for trial in one.trials]
-    return max(*trials, *(one.test_accuracy for one in methods), 0.0)
+def highest_score(methods: Sequence[MethodEvidence]) -> float:
+    """Return the best held-out score of any trial, or the best score."""
+    trials = [trial.score or 0.0 for one in methods for trial in one.trials]
+    return max(*trials, *(one.score for one in methods), 0.0)

@@ -33,7 +33,7 @@ class MeasuredRow:
     steps: int
     schedule: Schedule
     trials: tuple[TrialEvidence, ...]
-    test_accuracy: float
+    score: float
     is_control: bool = False
     seconds: float | None = None
 
@@ -56,16 +56,16 @@ class Piece:
 
     @property
     def first(self) -> MeasuredRow:
-        """The least accurate row, whose failure is to be explained."""
-        return min(self.rows, key=lambda row: row.test_accuracy)
+        """The row with the lowest score, whose failure is to be explained."""
+        return min(self.rows, key=lambda row: row.score)
 
     def evidence(self) -> MethodEvidence:
-        """Return the trials of all rows with the accuracy of the first."""
+        """Return the trials of all rows with the score of the first."""
         row = self.first
         return MethodEvidence(
             method=row.label,
             trials=tuple(trial for one in self.rows for trial in one.trials),
-            test_accuracy=row.test_accuracy,
+            score=row.score,
             parameters=row.parameters,
             steps=row.steps,
             schedule=row.schedule,
@@ -132,10 +132,11 @@ def _is_same_piece(first: MeasuredRow, then: MeasuredRow) -> bool:
 class Place:
     """What all rows of a table have in common.
 
-    `chance` is the accuracy on the scored items that needs no skill, as in their comparison, and
-    `alone` that of the base model alone. `base` and `base_has_tasks` are as in `Evidence`: an
-    imported base was pretrained on none of our tasks. `present` and `running` are labels of all
-    trainings that were asked for, and of those that have not ended.
+    `chance` is the score on the scored items that needs no skill, as in their comparison, and
+    `alone` that of the base model alone. Scores are those of `metric`, if there is one. `base` and
+    `base_has_tasks` are as in `Evidence`: an imported base was pretrained on none of our tasks.
+    `present` and `running` are labels of all trainings that were asked for, and of those that have
+    not ended.
     """
 
     task: Task
@@ -145,6 +146,7 @@ class Place:
     alone: float | None = None
     present: frozenset[str] = frozenset()
     running: frozenset[str] = frozenset()
+    metric: str | None = None
 
 
 def evidence(
@@ -172,7 +174,8 @@ def evidence(
             base_has_tasks=place.base_has_tasks and first.method.starts_from_base,
             base_alone=place.alone,
             chance_loss=place.task.chance_loss(),
-            chance_accuracy=place.chance,
+            chance_score=place.chance,
+            metric=place.metric,
             counted_length=place.task.counted_length(),
             present=place.present,
             running=place.running,

@@ -6,7 +6,7 @@ from adaptlab.comparisons.diagnosis_evidence import Evidence, MethodEvidence, Tr
 from adaptlab.comparisons.diagnosis_measures import (
     best_known,
     has_learned,
-    highest_accuracy,
+    highest_score,
     larger_sizes_trained_as_well,
     loss_of,
     low_loss,
@@ -20,7 +20,8 @@ from adaptlab.comparisons.diagnosis_measures import (
     successes,
 )
 from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence
-from adaptlab.figures import counted, percent
+from adaptlab.figures import counted
+from adaptlab.plugins.metric import lowest_is_best
 
 WHOLE_FROM = 0.8
 """A method has learned the task, and not only half of it, at this share of the best gain."""
@@ -39,11 +40,11 @@ def learned_in_words(evidence: Evidence) -> str:
     seeds = seeds_of(subject)
     learned = {one.seed for one in successes(evidence, [subject])}
     on = f" on {len(learned)} of {counted(len(seeds), 'seed')}" if learned < seeds else ""
-    against = "" if best is subject else f"; {score_in_words(best)}"
-    whole = evidence.floor + WHOLE_FROM * (best.test_accuracy - evidence.floor)
-    is_whole = subject.test_accuracy >= whole or on
+    against = "" if best is subject else f"; {score_in_words(evidence, best)}"
+    whole = evidence.floor + WHOLE_FROM * (best.score - evidence.floor)
+    is_whole = subject.score >= whole or on
     learns = "has learned the task" if is_whole else "learns at least half of the task"
-    return f"{named(evidence)} {learns}{on}: {percent(subject.test_accuracy)}{against}."
+    return f"{named(evidence)} {learns}{on}: {evidence.figure(subject.score)}{against}."
 
 
 def seeds_in_words(evidence: Evidence, good: Sequence[TrialEvidence]) -> str:
@@ -63,7 +64,7 @@ def elsewhere_in_words(evidence: Evidence, other: MethodEvidence) -> str:
     rates, good = rates_of(subject), successes(evidence, [other])
     inside = [one for one in good if rates[0] <= one.learning_rate <= rates[-1]]
     if good and not inside:
-        best = max(good, key=lambda one: one.accuracy or 0.0).learning_rate
+        best = max(good, key=lambda one: one.score or 0.0).learning_rate
         how = (
             f"a rate of {best:g} instead of {rates[0]:g} to {rates[-1]:g}, in {other.steps:,} steps"
         )
@@ -74,11 +75,11 @@ def elsewhere_in_words(evidence: Evidence, other: MethodEvidence) -> str:
         how = f"{other.steps:,} instead of {subject.steps:,} steps{at}"
     else:
         how = f"a {other.schedule} instead of a {subject.schedule} schedule"
-    is_sure = has_learned(evidence, other.test_accuracy)
+    is_sure = has_learned(evidence, other.score)
     trials = f"{len(good)} of {counted(len(other.trials), 'trial')}"
     return (
         f"{named(evidence)} learns the task with {how}: "
-        f"{percent(other.test_accuracy) if is_sure else trials}."
+        f"{evidence.figure(other.score) if is_sure else trials}."
     )
 
 
@@ -87,16 +88,16 @@ def rises_in_words(evidence: Evidence, short: MethodEvidence, long: MethodEviden
     rates = rates_of(long)
     return (
         f"{named(evidence)} is not trained to its end: its score rises from "
-        f"{percent(mean_best(short))} to {percent(mean_best(long))} with {long.steps:,} steps at "
-        f"rates {rates[0]:g} to {rates[-1]:g}."
+        f"{evidence.figure(mean_best(short))} to {evidence.figure(mean_best(long))} with "
+        f"{long.steps:,} steps at rates {rates[0]:g} to {rates[-1]:g}."
     )
 
 
 def overfits_in_words(evidence: Evidence) -> str:
     """Return the finding of a method that fails on new items alone."""
     return (
-        f"{named(evidence)} learns its training items, but only "
-        f"{percent(evidence.subject.test_accuracy)} of new ones are right."
+        f"{named(evidence)} learns its training items, but scores only "
+        f"{evidence.figure(evidence.subject.score)} on new ones."
     )
 
 
@@ -104,29 +105,38 @@ def not_reached_in_words(evidence: Evidence) -> str:
     """Return the finding of a method that fails wherever it was trained."""
     tried = (*evidence.same, *larger_sizes_trained_as_well(evidence))
     count = sum(len(one.trials) for one in tried)
-    other = max(others_that_succeed(evidence), key=lambda one: one.test_accuracy)
+    other = max(others_that_succeed(evidence), key=lambda one: one.score)
     return (
         f"Not reached here by {_lowered(named(evidence), evidence)}: 0 of "
-        f"{counted(count, 'trial')} above {percent(highest_accuracy(tried))}, while "
-        f"{score_in_words(other)}{_size(other)}."
+        f"{counted(count, 'trial')} {_beyond(evidence)} {evidence.figure(highest_score(tried))}, "
+        f"while {score_in_words(evidence, other)}{_size(other)}."
     )
 
 
 def too_small_in_words(evidence: Evidence, larger: MethodEvidence) -> str:
     """Return the finding of a method that succeeds at a larger size alone."""
-    subject, most = evidence.subject, highest_accuracy(evidence.same)
+    subject, most = evidence.subject, highest_score(evidence.same)
     return (
-        f"{named(evidence)} is too small for the task: {percent(larger.test_accuracy)} with "
-        f"{larger.parameters:,} parameters, at most {percent(most)} with {subject.parameters:,}."
+        f"{named(evidence)} is too small for the task: {evidence.figure(larger.score)} with "
+        f"{larger.parameters:,} parameters, at {_most(evidence)} {evidence.figure(most)} with "
+        f"{subject.parameters:,}."
     )
 
 
 def refutation_in_words(evidence: Evidence) -> str:
     """Return what would refute that the task is not reached."""
     return (
-        f"A trial of {method_in_sentence(evidence.subject.method)} above "
-        f"{percent(success_bar(evidence))} on held-out items would refute this."
+        f"A trial of {method_in_sentence(evidence.subject.method)} {_beyond(evidence)} "
+        f"{evidence.figure(success_bar(evidence))} on held-out items would refute this."
     )
+
+
+def _beyond(evidence: Evidence) -> str:
+    return "below" if lowest_is_best(evidence.metric) else "above"
+
+
+def _most(evidence: Evidence) -> str:
+    return "least" if lowest_is_best(evidence.metric) else "most"
 
 
 def _lowered(name: str, evidence: Evidence) -> str:
@@ -134,9 +144,9 @@ def _lowered(name: str, evidence: Evidence) -> str:
     return method_in_sentence(evidence.subject.method) + name.removeprefix(first)
 
 
-def score_in_words(method: MethodEvidence) -> str:
+def score_in_words(evidence: Evidence, method: MethodEvidence) -> str:
     """Return the score of a method as a clause."""
-    return f"{method_in_sentence(method.method)} scores {percent(method.test_accuracy)}"
+    return f"{method_in_sentence(method.method)} scores {evidence.figure(method.score)}"
 
 
 def _size(method: MethodEvidence) -> str:
@@ -145,9 +155,9 @@ def _size(method: MethodEvidence) -> str:
     return "" if method.method.endswith(f" at {count}") else f" with {count} parameters"
 
 
-def _score(method: MethodEvidence) -> str:
+def _score(evidence: Evidence, method: MethodEvidence) -> str:
     name = first_in_sentence(method.method)
-    return f"{name}{_size(method)} scores {percent(method.test_accuracy)} on the test items."
+    return f"{name}{_size(method)} scores {evidence.figure(method.score)} on the test items."
 
 
 def facts(evidence: Evidence) -> tuple[str, ...]:
@@ -156,26 +166,27 @@ def facts(evidence: Evidence) -> tuple[str, ...]:
     others = [one for one in (evidence.reference, best) if one is not None]
     shown = {one.method: one for one in (evidence.subject, *others)}
     return (
-        *map(_score, shown.values()),
-        f"The floor, which needs no training, is {percent(evidence.floor)}.",
-        *map(_trials, evidence.same),
-        *(_trials(one, f"{one.parameters:,} parameters, ") for one in evidence.sizes),
+        *(_score(evidence, one) for one in shown.values()),
+        f"The floor, which needs no training, is {evidence.figure(evidence.floor)}.",
+        *(_trials(evidence, one) for one in evidence.same),
+        *(_trials(evidence, one, f"{one.parameters:,} parameters, ") for one in evidence.sizes),
         *_training_items(evidence),
         *_rival(evidence),
         *_pinned(evidence),
     )
 
 
-def _trials(method: MethodEvidence, size: str = "") -> str:
+def _trials(evidence: Evidence, method: MethodEvidence, size: str = "") -> str:
     rates = rates_of(method)
     span = f"{rates[0]:g} to {rates[-1]:g}" if len(rates) > 1 else f"{rates[0]:g}"
-    best = highest_accuracy([method])
+    best = highest_score([method])
     lost = sum(one.final_loss is None for one in method.trials)
     diverged = f", {lost} diverged" if lost else ""
     return (
         f"{size}{method.steps:,} steps, rates {span}, "
         f"{counted(len(seeds_of(method)), 'seed')}: best of "
-        f"{counted(len(method.trials), 'trial')} {percent(best)} on held-out items{diverged}."
+        f"{counted(len(method.trials), 'trial')} {evidence.figure(best)} on held-out "
+        f"items{diverged}."
     )
 
 
@@ -191,7 +202,7 @@ def _training_items(evidence: Evidence) -> Iterator[str]:
 
 def _rival(evidence: Evidence) -> Iterator[str]:
     if others := others_that_succeed(evidence):
-        yield _score(max(others, key=lambda one: one.test_accuracy))
+        yield _score(evidence, max(others, key=lambda one: one.score))
 
 
 def _pinned(evidence: Evidence) -> Iterator[str]:
@@ -199,11 +210,11 @@ def _pinned(evidence: Evidence) -> Iterator[str]:
     subject, pinned = evidence.subject, evidence.pinned
     if pinned is None or not subject.pins_attention:
         return
-    score = percent(pinned.test_accuracy)
-    if has_learned(evidence, pinned.test_accuracy):
+    score = evidence.figure(pinned.score)
+    if has_learned(evidence, pinned.score):
         yield (
             "A need for a new attention pattern in the first layer does not explain the failure: "
-            f"without one, {score} are right."
+            f"without one, fine-tuning scores {score}."
         )
         if subject.restriction:
             yield f"What remains: {subject.restriction}."

@@ -13,7 +13,7 @@ from adaptlab.comparisons.metric_order import MetricRow
 from adaptlab.comparisons.row_names import RowNames, row_titles
 from adaptlab.comparisons.standing import Standing
 from adaptlab.figures import counted, limited_points, listed, percent
-from adaptlab.plugins.metric import METRICS, Metric, lowest_is_best
+from adaptlab.plugins.metric import METRICS, lowest_is_best
 from adaptlab.plugins.sizing import PARAMETERS, in_units
 from adaptlab.statistics.intervals import unseen_failure_rate
 from adaptlab.values import Value
@@ -200,17 +200,10 @@ def _rounded(share: float) -> str:
 def _difference(row: ComparisonRow, cell: ComparisonCell) -> str:
     if row.label == cell.leader:
         return "leader"
-    measured, order = _measured(row, cell), cell.by_metric
-    if measured is not None and order is not None:
-        return _metric_difference(measured, METRICS.get(order.metric))
     if (pair := row.against_best) is None:
         return ""
-    return limited_points(pair.difference, pair.low, pair.high)
-
-
-def _metric_difference(row: MetricRow, metric: Metric) -> str:
-    by, low, high = row.difference, row.difference_low, row.difference_high
-    return "" if by is None or low is None or high is None else metric.difference(by, low, high)
+    limited = limited_points if pair.metric is None else METRICS.get(pair.metric).difference
+    return limited(pair.difference, pair.low, pair.high)
 
 
 def _marks(cell: ComparisonCell) -> dict[str, str]:

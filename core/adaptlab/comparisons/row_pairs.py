@@ -8,8 +8,9 @@ from adaptlab.statistics.scores import Scores
 
 
 def can_pair(first: Scores, second: Scores) -> bool:
-    """Return True if the rows have equal items and a seed in common."""
-    return first.items == second.items and bool(shared_seeds(first, second))
+    """Return True if the rows have equal items, one metric and a shared seed."""
+    is_alike = (first.items, first.metric) == (second.items, second.metric)
+    return is_alike and bool(shared_seeds(first, second))
 
 
 def comparable_pairs(rows: Sequence[Scores]) -> list[tuple[Scores, Scores]]:

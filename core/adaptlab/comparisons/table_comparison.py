@@ -160,8 +160,8 @@ class MethodCarried(Value):
 class MethodMetric(Value):
     """Another metric of the method in row `label` than the compared score.
 
-    `mean` is that of the scored seeds, with Student's interval over them, which covers other seeds
-    on the same items; None for one seed.
+    `mean` is that of the scored seeds, with the limits of a typical seed on new items; None for one
+    seed.
     """
 
     method: str

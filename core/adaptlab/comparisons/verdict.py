@@ -7,6 +7,7 @@ from pydantic import Field
 
 from adaptlab.comparisons.row_names import method_in_sentence
 from adaptlab.figures import counted, points
+from adaptlab.plugins.metric import METRICS, is_share
 from adaptlab.statistics.leads import ERROR, FEWEST_SEEDS
 from adaptlab.statistics.pairs import PairedDifference, Probability, holm
 from adaptlab.values import Value
@@ -94,7 +95,8 @@ def _clause(pair: PairedDifference, finding: Finding, reason: Reason, margin: fl
         case "test":
             return f"{first} is {finding} than {second}"
         case "within_margin":
-            return f"{first} and {second} {alike(margin)}"
+            alike = less_than(margin, pair.metric)
+            return f"{first} and {second} cannot be told apart: they {alike}"
         case "few_seeds":
             return (
                 f"The order of {first} and {second} is not known with "
@@ -104,21 +106,25 @@ def _clause(pair: PairedDifference, finding: Finding, reason: Reason, margin: fl
             return f"The order of {first} and {second} is not known"
 
 
-def alike(margin: float, unit: str | None = None) -> str:
-    """Return what is said of two methods that differ by less than a margin.
-
-    It is in points, or in the given unit.
-    """
-    unit = unit or ("point" if margin == 0.01 else "points")
-    return f"cannot be told apart: they differ by less than {100 * margin:g} {unit}"
+def less_than(margin: float, metric: str | None = None) -> str:
+    """Return the margin as words: "differ by less than 1 point"."""
+    unit = "points" if metric is None else METRICS.get(metric).step
+    unit = "point" if unit == "points" and margin == 0.01 else unit
+    return f"differ by less than {100 * margin:g} {unit}"
 
 
 def _numbers(pair: PairedDifference, corrected: float | None, comparisons: int) -> str:
-    figures = f"{points(pair.difference)} points, {_limits(pair)}"
+    unit = " points" if is_share(pair.metric) else ""
+    figures = f"{_by(pair, pair.difference)}{unit}, {_limits(pair)}"
     if corrected is not None:
         figures += f"; p = {corrected:.2g}, corrected for {counted(comparisons, 'comparison')}"
     return f"{figures}; {counted(pair.seeds, 'seed')}, {pair.items:,} items"
 
 
 def _limits(pair: PairedDifference) -> str:
-    return f"{100 * pair.level:g} % interval {points(pair.low)} to {points(pair.high)}"
+    low, high = (_by(pair, end) for end in pair.ends)
+    return f"{100 * pair.level:g} % interval {low} to {high}"
+
+
+def _by(pair: PairedDifference, difference: float) -> str:
+    return points(difference) if pair.metric is None else METRICS.get(pair.metric).by(difference)

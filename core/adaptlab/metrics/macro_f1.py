@@ -28,6 +28,7 @@ class MacroF1(Metric):
         "the mean F1 score of all labels, each of the same weight, for tasks with 2 to 32 labels"
     )
     needs: ClassVar[Needs] = "labels"
+    learnable_from: ClassVar[float] = 0.5
     columns: ClassVar[int] = 2
 
     def summed(self, statistics: "NDArray[np.float64]") -> "NDArray[np.float64]":

@@ -36,6 +36,9 @@ class Perplexity(Metric):
     columns: ClassVar[int] = 2
     limits: ClassVar[tuple[float, float]] = (1.0, LARGEST_PERPLEXITY)
     lower_is_better: ClassVar[bool] = True
+    step: ClassVar[str] = "%"
+    axis: ClassVar[str] = "nats per token"
+    per_axis: ClassVar[float] = 1.0
 
     def of_sums(self, sums: "NDArray[np.float64]") -> "NDArray[np.float64]":
         import numpy as np
@@ -57,6 +60,9 @@ class Perplexity(Metric):
     def difference(self, by: float, low: float, high: float) -> str:
         middle, least, most = map(self.unscaled, (by, high, low))
         return f"×{middle:.3g} ({least:.3g} to {most:.3g})"
+
+    def by(self, difference: float) -> str:
+        return f"×{self.unscaled(difference):.3g}"
 
     def of_earlier(
         self, task: Mapping[str, object], confusion: Counts | None, loss: float | None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from adaptlab.figures import limited_points, percent
+from adaptlab.figures import limited_points, percent, points
 from adaptlab.plugins.registry import Registry
 
 if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
@@ -41,6 +41,11 @@ class Metric(ABC):
             `of_answer` returns.
         limits: the least and the largest value. Those of a share are 0 and 1.
         lower_is_better: true if the lowest value is the best.
+        learnable_from: the part of the way from the floor to the best value from which the best
+            method has learned a task. It is small, because few texts allow a perfect value.
+        step: the unit of a margin between two methods.
+        axis: the unit of differences on the scale of tests, in charts.
+        per_axis: units of the axis per unit of that scale.
     """
 
     name: ClassVar[str]
@@ -50,6 +55,10 @@ class Metric(ABC):
     columns: ClassVar[int]
     limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
     lower_is_better: ClassVar[bool] = False
+    learnable_from: ClassVar[float] = 0.1
+    step: ClassVar[str] = "points"
+    axis: ClassVar[str] = "points"
+    per_axis: ClassVar[float] = 100.0
 
     @abstractmethod
     def of_sums(self, sums: "NDArray[np.float64]") -> "NDArray[np.float64]":
@@ -116,6 +125,36 @@ class Metric(ABC):
     def difference(self, by: float, low: float, high: float) -> str:
         """Return a difference on that scale with its limits as text."""
         return limited_points(by, low, high)
+
+    def by(self, difference: float) -> str:
+        """Return a difference on that scale as text, without a unit."""
+        return points(difference)
+
+    def as_score(self, value: float) -> float:
+        """Return a value as a score from 0, the worst, to 1, the best."""
+        worst, best = self._ends
+        return (self._on_scale(value) - worst) / (best - worst)
+
+    def of_score(self, score: float) -> float:
+        """Return the value of a score from 0, the worst, to 1, the best."""
+        worst, best = self._ends
+        return self.unscaled(worst + score * (best - worst))
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        """The worst and the best value on the scale of tests."""
+        low, high = sorted(map(self._on_scale, self.limits))
+        return low, high
+
+    def _on_scale(self, value: float) -> float:
+        import numpy as np
+
+        return float(self.scaled(np.array(value)))
+
+    @property
+    def axis_title(self) -> str:
+        """The unit of differences in charts."""
+        return f"{self.axis} of {self.in_sentence}" if self.is_share else self.axis
 
     @property
     def is_share(self) -> bool:

@@ -1,10 +1,12 @@
 """Two methods on the same items: their difference, and the test of it."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
+from adaptlab.plugins.metric import is_share, lowest_is_best
 from adaptlab.statistics.leads import two_part_tail
 from adaptlab.statistics.samples import Sample, item_variance, sample_of
 from adaptlab.statistics.scores import Scores
@@ -22,11 +24,12 @@ class PairedDifference(Value):
     """The difference of `first` minus `second` on the same items.
 
     `difference` is that of the mean scores over shared seeds, as a share of items (0.01 is one
-    point). `low` and `high` limit the difference of a typical seed on new items at confidence
-    `level`, for this pair alone (`typical.typical_limits`). `p_value` is that of Welch's test over
-    seeds and items, two-sided and uncorrected; None with one seed. `seeds` are those that both
-    have. `seed_part` is the part of the difference's variance that more seeds reduce, and
-    `item_part` the part that they do not.
+    point). In a table by another `metric` it is on the scale of its tests, where more is better:
+    points of a share, or nats per token of a perplexity. `low` and `high` limit the difference of a
+    typical seed on new items at confidence `level`, for this pair alone (`typical.typical_limits`).
+    `p_value` is that of Welch's test over seeds and items, two-sided and uncorrected; None with one
+    seed. `seeds` are those that both have. `seed_part` is the part of the difference's variance
+    that more seeds reduce, and `item_part` the part that they do not.
     """
 
     first: str
@@ -40,6 +43,12 @@ class PairedDifference(Value):
     items: int
     seed_part: float
     item_part: float
+    metric: str | None = None
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The limits in the order of the metric's values."""
+        return (self.high, self.low) if lowest_is_best(self.metric) else (self.low, self.high)
 
 
 def paired_difference(
@@ -47,6 +56,7 @@ def paired_difference(
     second: Scores,
     level: float = 0.95,
     sampling: Callable[[Scores], Sample] = sample_of,
+    metric: str | None = None,
 ) -> PairedDifference:
     """Return the difference of two methods, with its limits.
 
@@ -55,6 +65,7 @@ def paired_difference(
         second: those of the second, on the same items.
         level: the confidence of the limits.
         sampling: returns a method's sample; pass one that remembers if a method is in many pairs.
+        metric: the metric of the samples if it is not the share of right items.
 
     Raises:
         ValueError: the numbers of items differ.
@@ -76,12 +87,14 @@ def paired_difference(
         difference = ours.mean - theirs.mean
         limits = unshared_limits(ours, theirs, level)
         seed_part = ours.of_mean + theirs.of_mean
+    largest = 1.0 if is_share(metric) else math.inf
     return PairedDifference(
         first=first.label,
         second=second.label,
+        metric=metric,
         difference=difference,
-        low=max(-1.0, min(limits[0], difference)),
-        high=min(1.0, max(limits[1], difference)),
+        low=max(-largest, min(limits[0], difference)),
+        high=min(largest, max(limits[1], difference)),
         level=level,
         p_value=_p_value(ours, theirs, items),
         seeds=len(shared),

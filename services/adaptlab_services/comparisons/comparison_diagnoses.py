@@ -3,13 +3,16 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from adaptlab.comparisons.comparison import Comparison
 from adaptlab.comparisons.diagnosis import diagnose
 from adaptlab.comparisons.diagnosis_evidence import BaseEvidence
 from adaptlab.comparisons.diagnosis_rows import Place, base_evidence, evidence
+from adaptlab.comparisons.metric_order import MetricOrder
 from adaptlab.comparisons.table_comparison import MethodDiagnosis
+from adaptlab.plugins.metric import METRICS, metric_named
 from adaptlab.plugins.task import Task
 from adaptlab.specs.resolved import ResolvedAdapt
 from adaptlab_db.job_states import TERMINAL_STATES
@@ -30,7 +33,8 @@ def diagnoses(
     if place is None:
         return
     by_label = {row.label: row for row in _once(scored)}
-    measured = [m for row in by_label.values() if (m := measured_row(row)) is not None]
+    metric = metric_named(place.metric)
+    measured = [m for row in by_label.values() if (m := measured_row(row, metric)) is not None]
     for case in evidence(measured, None if reference is None else reference.label, place):
         diagnosis = diagnose(case)
         labels = (diagnosis.method, *diagnosis.equivalent)
@@ -48,7 +52,7 @@ def _place(rows: Sequence[Row], scored: Sequence[Row], comparison: Comparison) -
     if task is None:
         return None
     running = (row for row in rows if any(job.state not in TERMINAL_STATES for job in row.jobs))
-    return Place(
+    place = Place(
         task=task,
         chance=max(comparison.chance, task.constant_answer()),
         base=_base(scored),
@@ -57,6 +61,16 @@ def _place(rows: Sequence[Row], scored: Sequence[Row], comparison: Comparison) -
         present=frozenset(row.method for row in rows),
         running=frozenset(row.method for row in running),
     )
+    orders = (cell.by_metric for cell in comparison.cells)
+    order = next((one for one in orders if one is not None and one.floor is not None), None)
+    return place if order is None else _by_metric(place, order)
+
+
+def _by_metric(place: Place, order: MetricOrder) -> Place:
+    """Return the place of a table by a metric; its floor includes the base."""
+    assert order.floor is not None
+    chance = METRICS.get(order.metric).as_score(order.floor.value)
+    return replace(place, metric=order.metric, chance=chance, alone=None)
 
 
 def _once(scored: Sequence[Row]) -> Iterator[Row]:

@@ -13,6 +13,7 @@ from adaptlab.comparisons.comparability import ComparedJob
 from adaptlab.comparisons.comparison_warnings import ComparisonWarning, imported_base
 from adaptlab.comparisons.diagnosis_evidence import trial_evidence
 from adaptlab.comparisons.diagnosis_rows import MeasuredRow, repeated_rows
+from adaptlab.comparisons.metric_order import metric_row, own_sample
 from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence
 from adaptlab.comparisons.scores import score_changes
 from adaptlab.comparisons.table_comparison import (
@@ -26,11 +27,10 @@ from adaptlab.comparisons.table_comparison import (
 )
 from adaptlab.measurements.results import Evaluation
 from adaptlab.plugins.method import Passes, methods_without_base
-from adaptlab.plugins.metric import METRICS
+from adaptlab.plugins.metric import Metric
 from adaptlab.specs.resolve import model_shape
 from adaptlab.specs.resolved import ResolvedAdapt, UnreadSpec
 from adaptlab.statistics import Scores, floor_of, scores_of
-from adaptlab.statistics.confusions import mean_over_seeds
 from adaptlab.statistics.scores import measured_metric, nothing_right
 from adaptlab.studies.study_plan import Role
 from adaptlab_services.results.scored_jobs import ScoredJob
@@ -264,13 +264,14 @@ def compared_jobs(rows: Sequence[Row]) -> tuple[ComparedJob, ...]:
     )
 
 
-def measured_row(row: Row) -> MeasuredRow | None:
-    """Return the row for a diagnosis.
+def measured_row(row: Row, metric: Metric | None = None) -> MeasuredRow | None:
+    """Return the row for a diagnosis, with scores by a metric if given.
 
     None if it has no scores, was not trained here, or a plug-in is not installed.
     """
-    spec, accuracies = row.jobs[0].resolved, [e.accuracy for e in row.evaluations()]
-    if not isinstance(spec, ResolvedAdapt) or not spec.trains or not accuracies:
+    spec = row.jobs[0].resolved
+    scores = [_held_out(evaluation, metric) for evaluation in row.evaluations()]
+    if not isinstance(spec, ResolvedAdapt) or not spec.trains or not scores:
         return None
     return MeasuredRow(
         label=row.label,
@@ -284,13 +285,22 @@ def measured_row(row: Row) -> MeasuredRow | None:
             for trial in trial_evidence(
                 job.replicates,
                 job.half_losses,
-                {e.replicate: e.accuracy for e in job.evaluations},
+                {e.replicate: _held_out(e, metric) for e in job.evaluations},
+                metric,
             )
         ),
-        test_accuracy=math.fsum(accuracies) / len(accuracies),
+        score=math.fsum(scores) / len(scores),
         is_control=row.role == "control",
         seconds=_seconds_per_step(row),
     )
+
+
+def _held_out(evaluation: Evaluation, metric: Metric | None) -> float:
+    """Return the accuracy, or the score by a metric; 0 if it was not measured."""
+    if metric is None:
+        return evaluation.accuracy
+    value = measured_metric(metric.name, evaluation)
+    return 0.0 if value is None else metric.as_score(value)
 
 
 def _seconds_per_step(row: Row) -> float | None:
@@ -331,8 +341,11 @@ def forgetting(row: Row) -> MethodForgetting | None:
     return MethodForgetting(method=row.method, label=row.label, budget=row.budget, changes=changes)
 
 
-def metric(row: Row) -> MethodMetric | None:
-    """Return the task's metric of a row, None if it is the compared score."""
+def metric(row: Row, level: float) -> MethodMetric | None:
+    """Return the task's metric of a row, None if it is the compared score.
+
+    Limits are those of a typical seed at this level, None if not all seeds have the metric.
+    """
     if (name := row.metric) is None:
         return None
     by_seed = sorted(row.evaluations(), key=lambda one: one.seed)
@@ -340,15 +353,17 @@ def metric(row: Row) -> MethodMetric | None:
     values = [(seed, value) for seed, value in measured if value is not None]
     if not values:
         return None
-    figures = mean_over_seeds([value for _, value in values], limits=METRICS.get(name).limits)
+    scores = row.scores()
+    has_all = scores is not None and scores.metric is not None
+    limits = metric_row(scores, own_sample(scores), level) if scores and has_all else None
     return MethodMetric(
         method=row.method,
         label=row.label,
         budget=row.budget,
         metric=name,
-        mean=figures.mean,
-        low=figures.low,
-        high=figures.high,
+        mean=math.fsum(value for _, value in values) / len(values),
+        low=limits and limits.low,
+        high=limits and limits.high,
         seed_scores=tuple(SeedScore(seed=seed, score=value) for seed, value in values),
     )
 

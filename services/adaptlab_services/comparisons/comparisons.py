@@ -242,7 +242,7 @@ def compared_table(table: ComparedTable, strictness: Strictness) -> TableCompari
     comparison = _comparison(table, reference, strictness)
     missing = [gap for row in table.rows for gap in missing_scores(row)]
     forgotten = (forgetting(row) for row in table.rows)
-    metrics = (metric(row) for row in table.rows)
+    metrics = (metric(row, strictness.level) for row in table.rows)
     found = TableComparison(
         base_model=table.base_model,
         task=table.task,

@@ -12,10 +12,11 @@ from pydantic import BaseModel
 
 from adaptlab.comparisons.report import moved_text
 from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence, row_title
+from adaptlab.comparisons.verdict import less_than
 from adaptlab.errors import AdaptlabError, UnknownName
 from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.method import METHODS
-from adaptlab.plugins.metric import is_share
+from adaptlab.plugins.metric import METRICS, is_share
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.sizing import LIMITED, BudgetAxis, in_units
@@ -70,6 +71,11 @@ def points(change: float) -> str:
     shown = 100 * change
     text = f"{shown:+.1f}" if abs(shown) >= 0.1 else f"{shown:+.2g}"
     return text.replace("-", "\N{MINUS SIGN}")
+
+
+def difference(change: float, metric: str | None) -> str:
+    """Format a difference of scores, or of a metric on the scale of its tests."""
+    return points(change) if is_share(metric) else METRICS.get(str(metric)).by(change)
 
 
 def share(progress: Progress, *, succeeded: bool = False) -> str:
@@ -236,6 +242,8 @@ def page_filters() -> dict[str, Callable[..., object]]:
         "percent": percent,
         "bare_percent": bare_percent,
         "points": points,
+        "difference": difference,
+        "less_than": less_than,
         "share": share,
         "metric": metric,
         "significant": significant,
