@@ -44,7 +44,7 @@ LOCK := $(UV) pip compile -q pyproject.toml --extra server --universal -p 3.11 -
 	--no-header -c constraints.txt --generate-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup helm demo test walk kernels check generate bench sbom offline lint types imports drift audit
+.PHONY: help setup helm demo test test-all long walk kernels check generate bench sbom offline lint types imports drift audit
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -60,8 +60,15 @@ demo: setup ## Run a small real study, leave the server running (EXIT=1 stops it
 	$(VENV)/bin/adaptlab demo $(if $(EXIT),--exit) $(if $(DATA_DIR),--data-dir "$(DATA_DIR)") \
 		$(if $(PORT),--port $(PORT)) $(if $(TASK),--task $(TASK))
 
-test: setup ## Run the whole test suite (ARGS=… goes to pytest)
-	$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
+PYTEST := $(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+
+test: setup ## Test every promise once, in 8 minutes on two cores (ARGS=… goes to pytest)
+	$(PYTEST) --part short $(ARGS)
+
+test-all: test long kernels ## Test everything, in 25 minutes
+
+long: setup
+	$(PYTEST) --part long $(ARGS)
 
 walk: setup ## Write the pictures of docs/tutorial/a-walk.md
 	WALK_FOLDER=docs/images/walk $(PY) -m pytest -q tests/pages/test_walk.py
@@ -72,7 +79,7 @@ OTHER_KERNELS := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE
 NOT_OF_KERNELS := allocator digits early_stopping forgetting halving resume tasks
 
 kernels: setup ## Run the tests of engine and theory as on a processor without AVX
-	$(OTHER_KERNELS) $(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder \
+	$(OTHER_KERNELS) $(PYTEST) \
 		$(NOT_OF_KERNELS:%=--ignore=tests/engine/test_%.py) $(ARGS) tests/engine tests/theory
 
 check: lint types imports drift audit ## Lint, types, import contracts, drift of generated files, audit

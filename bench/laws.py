@@ -106,6 +106,18 @@ def diverging(high: float, lost: float, deviation: float = 0.005) -> Law:
     )
 
 
+def chosen(mean: float, deviation: float, trials: int, validation: int) -> Law:
+    """The best of some trials of a seed, by so many validation items."""
+
+    def draw(generator: Generator, number: int) -> NDArray[np.float64]:
+        scores = np.clip(generator.normal(mean, deviation, (number, trials)), 0, 1)
+        noise = np.sqrt(scores * (1 - scores) / validation)
+        measured = scores + noise * generator.standard_normal((number, trials))
+        return scores[np.arange(number), measured.argmax(axis=1)]
+
+    return Law(f"{mean:g} ± {deviation:g}, {trials} trials, {validation} items", draw)
+
+
 @dataclass(frozen=True, slots=True)
 class Items:
     """Test items: their number, the share of agreement of seeds, and clusters.

@@ -27,6 +27,7 @@ from bench.laws import (
     Items,
     Law,
     beta,
+    chosen,
     difference,
     diverging,
     heavy,
@@ -83,6 +84,7 @@ def cases() -> Iterator[Case]:
     yield from unlike()
     yield from of_items()
     yield from of_metrics()
+    yield from of_trials()
 
 
 def equal() -> Iterator[Case]:
@@ -147,6 +149,17 @@ def of_metrics() -> Iterator[Case]:
             )
         laws = (normal(0.9, 0.03), *(normal(0.8, 0.03),) * 5)
         yield Case(f"{metric.title}: best of six", laws, Items(metric=metric.name), (5, 10))
+
+
+def of_trials() -> Iterator[Case]:
+    """Yield tables whose seeds choose among trials, of equal or unequal number."""
+    for validation in (50, 500):
+        name = f"six equal, best of 6 trials on {validation} items"
+        yield Case(name, (chosen(0.7, 0.1, 6, validation),) * 6)
+    trials = (12, 6, 6, 3, 1, 1)
+    yield Case("12, 6, 6, 3, 1 and 1 trials", tuple(chosen(0.7, 0.1, n, 200) for n in trials))
+    alike = (chosen(0.75, 0.05, 6, 50), *(chosen(0.75, 0.05, n, 500) for n in (6, 1, 1)))
+    yield Case("50 against 500 validation items", alike)
 
 
 def powerful() -> Iterator[Case]:

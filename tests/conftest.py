@@ -26,6 +26,7 @@ from tests.making import a_base_model, a_made_up_ledger
 from tests.shapes import begin_module, begin_test, check_shapes
 from tests.shared import shared_database_url, shared_sessions, shared_settings
 from tests.sharing import FilesAndFolders
+from tests.sorting import keep_part, pytest_addoption
 from tests.standstills import (
     pytest_runtest_protocol,
     pytest_runtest_setup,
@@ -43,6 +44,7 @@ from adaptlab_stack.servers import Servers, embedded_servers
 
 # Found here by pytest.
 __all__ = [
+    "pytest_addoption",
     "pytest_runtest_protocol",
     "pytest_runtest_setup",
     "pytest_sessionfinish",
@@ -127,8 +129,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesAn
     return FilesAndFolders(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run slow folders first, so that none starts when the rest is done."""
+    keep_part(config, items)
     order = {name: number for number, name in enumerate(SLOW_FOLDERS)}
     items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
 

@@ -160,6 +160,7 @@ def test_everybody_in_a_project_reads_all_of_it_and_nothing_of_others(
     assert anonymous.get(crossed, headers=header).status_code == 404
 
 
+@pytest.mark.long("every door for every role", but=1)
 @pytest.mark.parametrize("role", ROLES)
 def test_what_others_share_is_read_and_not_changed(
     anonymous: TestClient, sessions: Sessions, theirs: Things, role: str

@@ -114,6 +114,7 @@ PRESENTED: dict[str, Callable[[Sessions], str]] = {
 }
 
 
+@pytest.mark.long("every door for every role", but=2)
 @pytest.mark.parametrize("what", PRESENTED)
 def test_nothing_opens_without_a_token_of_use(
     anonymous: TestClient, sessions: Sessions, what: str
@@ -151,6 +152,7 @@ ALLOWED = {
 }
 
 
+@pytest.mark.long("every door for every role", but=2)
 @pytest.mark.parametrize("role", ALLOWED)
 def test_a_weak_token_opens_what_its_role_may(
     anonymous: TestClient, sessions: Sessions, role: str
@@ -171,6 +173,7 @@ def test_a_weak_token_opens_what_its_role_may(
             assert answer.status_code not in (401, 403), (role, method, path, answer.text)
 
 
+@pytest.mark.long("every door for every role")
 def test_the_first_admin_may_call_everything(api: TestClient) -> None:
     for method, path, _ in closed(api):
         if path != "/logout":

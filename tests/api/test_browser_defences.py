@@ -95,6 +95,7 @@ def test_a_cookie_that_could_be_planted_opens_nothing_under_tls(
         assert planted.status_code == 401
 
 
+@pytest.mark.long("every door for every role", but=1)
 def test_every_answer_says_what_a_browser_may_do_with_it(
     signed_in: TestClient, settings: Settings, sessions: sessionmaker[Session]
 ) -> None:

@@ -204,6 +204,7 @@ def test_tables_are_the_same_as_parquet(
         assert shown == [{k: v.removeprefix("'") for k, v in row.items()} for row in expected]
 
 
+@pytest.mark.long("long trainings")
 def test_the_same_decision_has_the_same_bytes(api: TestClient, sessions: Sessions) -> None:
     a_study(api, sessions, budgets=[64])
     first = api.get(PLACE)

@@ -190,6 +190,7 @@ def test_words_that_were_uploaded_are_the_same_dataset(api: TestClient) -> None:
     assert from_upload(LINES, api, name="canonical").json()["digest"] == DIGEST
 
 
+@pytest.mark.long("large uploads and slow clients")
 def test_more_words_than_a_body_may_have_come_as_an_upload(api: TestClient) -> None:
     """As many as a dataset may have, of which no two share an English word."""
     words = ("".join(chr(97 + int(digit)) for digit in f"{n:06d}") for n in range(100_000))

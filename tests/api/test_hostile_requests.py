@@ -141,6 +141,7 @@ def test_bodies_of_another_kind(
             assert answer.status_code == 415, (one.path, headers)
 
 
+@pytest.mark.long("many bad inputs")
 def test_parameters(
     api: TestClient, operations: list[Operation], known: dict[str, str], log: io.StringIO
 ) -> None:
@@ -232,6 +233,7 @@ HEADERS = {
 }
 
 
+@pytest.mark.long("many bad inputs")
 def test_headers(
     api: TestClient, operations: list[Operation], known: dict[str, str], log: io.StringIO
 ) -> None:

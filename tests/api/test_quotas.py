@@ -47,6 +47,7 @@ def forget_counts(sessions: Sessions) -> None:
         session.execute(text("UPDATE usage_counts SET counted_until = '2020-01-01Z'"))
 
 
+@pytest.mark.long("long trainings")
 def test_hours_of_a_queue_are_refused_when_they_are_used_up(
     settings: Settings, token: str, sessions: Sessions
 ) -> None:

@@ -176,6 +176,7 @@ def test_followers_and_waiters_hold_no_connection(
             assert last["event"] == "cancelled"
 
 
+@pytest.mark.long("large uploads and slow clients", but=1)
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_the_server_stops_while_streams_are_open(
     settings: Settings, token: str, tmp_path: Path, ledger: DatabaseLedger, how: int
@@ -256,6 +257,7 @@ HEAD = (
 )
 
 
+@pytest.mark.long("large uploads and slow clients")
 def test_a_body_over_the_limit_is_refused_before_it_is_held(loaded_server: Running) -> None:
     server = loaded_server
     assert server.client.post("/v1/jobs", json=an_adapt_document()).status_code == 422
@@ -279,6 +281,7 @@ def test_what_is_hardly_http_is_refused(server: Running) -> None:
     assert server.client.get("/healthz").status_code == 200
 
 
+@pytest.mark.long("large uploads and slow clients")
 def test_memory_stays_small(
     loaded_server: Running, ledger: DatabaseLedger, sessions: Sessions
 ) -> None:
@@ -311,6 +314,7 @@ def test_memory_stays_small(
         assert f"/{library}/" not in maps, library
 
 
+@pytest.mark.long("large uploads and slow clients")
 def test_an_uploaded_model_is_never_whole_in_memory(loaded_server: Running, tmp_path: Path) -> None:
     folder, server = a_model_folder(tmp_path / "llama"), loaded_server
     config = json.loads((folder / "config.json").read_text())

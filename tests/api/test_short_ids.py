@@ -26,6 +26,7 @@ def jobs(api: TestClient, sessions: Sessions) -> list[str]:
     return [job["id"] for job in api.get("/v1/jobs?filter=kind=adapt").json()["data"]]
 
 
+@pytest.mark.long("every door for every role", but=4)
 @pytest.mark.parametrize("part", [slice(8), slice(-8, None), slice(12), slice(-17, None)])
 @pytest.mark.parametrize("below", ["", "/evaluations", "/events", "/attention", "/metrics"])
 def test_a_part_of_an_id_is_enough(
@@ -72,6 +73,7 @@ def test_an_ambiguous_id_lists_the_candidates(
     assert api.get("/v1/jobs/0000aaaa").json()["id"] == str(ids[0])
 
 
+@pytest.mark.long("every door for every role", but=1)
 @pytest.mark.parametrize("text", ["abc", "nobody", "00000000", "%25%25%25%25", "____"])
 def test_what_is_no_id_of_a_job_is_not_found(api: TestClient, jobs: list[str], text: str) -> None:
     assert api.get(f"/v1/jobs/{text}").status_code == 404

@@ -65,6 +65,7 @@ def server(settings: Settings, token: str, log: Path, nursery: Nursery) -> Itera
         yield running
 
 
+@pytest.mark.long("large uploads and slow clients")
 def test_an_attack_is_not_noticed_by_others(settings: Settings, token: str, log: Path) -> None:
     # In a thread of its own: Playwright leaves a loop running in that of the tests.
     with a_server(settings, token, log, HURRIED_LITTLE) as server, ThreadPoolExecutor(1) as own:
@@ -229,6 +230,7 @@ def test_answers_that_nobody_takes_are_given_up_to_the_last_byte(
             time.sleep(0.1)  # between two looks; the loop ends by what it waits for
 
 
+@pytest.mark.long("ablation of a defence")
 def test_without_the_defence_they_stay(
     settings: Settings, token: str, log: Path, nursery: Nursery
 ) -> None:

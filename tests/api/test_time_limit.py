@@ -92,6 +92,7 @@ def test_the_clock_runs_from_the_last_byte_of_the_body() -> None:
     assert status(TimeLimit(sleeping, 1), pauses=[0]) == 503
 
 
+@pytest.mark.long("large uploads and slow clients")
 def test_a_new_dataset_has_ten_times_as_long() -> None:
     hasty = TimeLimit(sleeping, 0.5)
     assert status(hasty, [0], "POST /v1/datasets") == 200

@@ -207,6 +207,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.long("large uploads and slow clients", but=1)
 @pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_tokeniser_neither_hangs_nor_fills_the_api(
     api: TestClient, folder: Path, content: bytes

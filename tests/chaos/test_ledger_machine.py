@@ -45,6 +45,7 @@ def run(sessions: Sessions, folder: Path, *, phases: tuple[Phase, ...] = tuple(P
     run_state_machine_as_test(Machine, settings=how)
 
 
+@pytest.mark.long("chaos at length")
 @pytest.mark.slow
 @pytest.mark.timeout(600 if EXAMPLES < 100 else 8 * 3600)
 def test_jobs_are_what_the_model_says_whatever_the_order(sessions: Sessions, tmp_path: Path):

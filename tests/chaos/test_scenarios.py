@@ -32,6 +32,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.long("chaos at length", but=2)
 @every_scenario
 def test_nothing_is_lost_and_nothing_done_twice(scenario: Scenario, lab: Lab, folder: Path):
     outcome = run(lab, scenario, JOBS, SEED, folder)
@@ -39,6 +40,7 @@ def test_nothing_is_lost_and_nothing_done_twice(scenario: Scenario, lab: Lab, fo
     assert outcome.attempts >= outcome.jobs
 
 
+@pytest.mark.long("chaos at length", but=1)
 @pytest.mark.parametrize(
     "scenario",
     [one for one in SCENARIOS if one.name not in LONG_TO_CATCH],

@@ -327,6 +327,7 @@ def places(document: Any) -> list[tuple[Any, Any]]:
 OTHERWISE = (None, 0, -1, 2**63, 1e308, "", "lora", [], {}, True, [1], {"a": 1}, 0.5)
 
 
+@pytest.mark.long("many bad inputs", but=1)
 @pytest.mark.parametrize("member", ["claim.json", "evidence.json", "specs/study.json"])
 def test_whatever_is_changed_somewhere_is_found(bundle: Path, member: str) -> None:
     """Random changes with a fixed seed are refused, by the member's name."""
@@ -549,6 +550,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object]]] = {
 }
 
 
+@pytest.mark.long("many bad inputs", but=5)
 @pytest.mark.parametrize("what", BROKEN)
 def test_what_is_no_bundle_is_refused_with_the_member(bundle: Path, what: str) -> None:
     named, break_it = BROKEN[what]

@@ -71,12 +71,14 @@ def test_commands_and_options_need_no_server(nobody: dict[str, str]) -> None:
     assert offered("adaptlab completion ", nobody) == ["bash", "zsh", "fish"]
 
 
+@pytest.mark.long("walks through commands and documents")
 def test_without_a_server_nothing_is_offered_and_nothing_said(nobody: dict[str, str]) -> None:
     assert offered("adaptlab jobs show ", nobody) == []
     gone = nobody | {"ADAPTLAB_URL": "http://127.0.0.1:9", "ADAPTLAB_TOKEN": "al_none"}
     assert offered("adaptlab studies wait ", gone) == []
 
 
+@pytest.mark.long("walks through commands and documents")
 def test_ids_and_names_come_from_the_server(
     address: Address, client: Client, sessions: Sessions
 ) -> None:

@@ -271,6 +271,7 @@ def test_the_examples_are_true_and_reach_every_operation(
     assert there - reached == set(NO_COMMAND), "an operation that no command asks for"
 
 
+@pytest.mark.long("walks through commands and documents")
 def test_every_look_can_be_had_in_every_format(
     invoke: Invoke, variables: dict[str, dict[str, str]]
 ) -> None:

@@ -34,6 +34,7 @@ def base(sessions: Sessions) -> None:
         a_base_model(session, contents=ENOUGH_BASES)
 
 
+@pytest.mark.long("walks through commands and documents")
 def test_a_study_is_run_waited_for_and_compared(
     client: Client, sessions: Sessions, base: None, tmp_path: Path
 ) -> None:

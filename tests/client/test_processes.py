@@ -74,6 +74,7 @@ def test_a_pipe_that_is_closed_early_is_no_fault(address: Address, sessions: Ses
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.long("walks through commands and documents", but=1)
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_terminal_without_unicode_gets_escapes(
     address: Address, sessions: Sessions, encoding: str

@@ -97,6 +97,7 @@ def test_a_script_submits_waits_is_requeued_and_fetches(
     assert len((folder / f"scores-{job.id}.csv").read_text().splitlines()) == 5
 
 
+@pytest.mark.long("real Slurm")
 def test_a_script_ends_as_its_job_and_is_not_requeued_for_nothing(
     folder: Path, address: Address, sessions: Sessions
 ) -> None:
@@ -114,6 +115,7 @@ def test_a_script_ends_as_its_job_and_is_not_requeued_for_nothing(
     assert not (folder / "scontrol.log").exists()
 
 
+@pytest.mark.long("real Slurm")
 def test_a_number_that_another_cluster_gave_as_well_is_another_job(
     folder: Path, address: Address, client: Client, sessions: Sessions
 ) -> None:
@@ -125,6 +127,7 @@ def test_a_number_that_another_cluster_gave_as_well_is_another_job(
     assert len([*client.jobs.list(filter="kind = adapt")]) == 2
 
 
+@pytest.mark.long("real Slurm")
 def test_an_element_of_an_array_has_a_job_of_its_own(
     folder: Path, address: Address, client: Client, sessions: Sessions
 ) -> None:

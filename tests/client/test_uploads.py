@@ -105,6 +105,7 @@ def test_a_file_that_changes_meanwhile_is_not_kept(
         assert session.scalars(select(Upload)).all() == []
 
 
+@pytest.mark.long("large uploads and slow clients")
 def test_what_is_too_large_is_told(client: Client, tmp_path: Path) -> None:
     sparse = tmp_path / "sparse"
     with sparse.open("wb") as file:
@@ -113,6 +114,7 @@ def test_what_is_too_large_is_told(client: Client, tmp_path: Path) -> None:
         client.uploads.send(sparse)
 
 
+@pytest.mark.long("large uploads and slow clients")
 def test_more_words_than_a_body_may_have(client: Client, invoke: Invoke, tmp_path: Path) -> None:
     words = ["".join(chr(97 + int(digit)) for digit in f"{n:05d}") for n in range(30_000)]
     triples = [(word, word[::-1] * 4, word * 4) for word in words]

@@ -53,6 +53,7 @@ def keys_of(value: object) -> set[str]:
     return {k for v in value for k in keys_of(v)} if isinstance(value, list) else set()
 
 
+@pytest.mark.long("every combination", but=1)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("shapes", [[(19, 19, 0)], [(19, 19, 0), (19, 19, 1)], [(40, 60, 10)] * 4])
 def test_attention_of_any_shape_and_number_is_drawn(

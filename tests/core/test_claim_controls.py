@@ -188,6 +188,7 @@ def reproduced(recipe: Recipe, measured: Measured) -> list[str]:
     return [f"{one.claim} {one.wording}" for one in found if one.finding == "holds"]
 
 
+@pytest.mark.long("recipes", but=6)
 @pytest.mark.parametrize("invention", ["zero", "one", "chance"])
 def test_nothing_is_reproduced_by_invented_scores(recipe: Recipe, invention: str) -> None:
     scores = {
@@ -274,6 +275,7 @@ def without(test: PlainTest, scores: dict[Cell, float]) -> dict[Cell, float]:
     return {**scores, (test.row, test.column): 0.0 if isinstance(test, ScoreAtLeast) else 1.0}
 
 
+@pytest.mark.long("recipes", but=4)
 def test_every_control_is_needed(recipe: Recipe) -> None:
     """A claim is reproduced on ideal scores only with all of its controls.
 

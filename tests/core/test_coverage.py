@@ -24,6 +24,7 @@ def total(name: str, seeds: int) -> Counter[str]:
     return found
 
 
+@pytest.mark.long("many simulated studies", but=1)
 @pytest.mark.parametrize(
     ("name", "seeds"),
     [

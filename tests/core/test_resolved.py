@@ -185,6 +185,7 @@ REGISTRIES = {"family": FAMILIES, "task": TASKS, "method": METHODS, "checks": TH
 PLUG_INS = [(member, name) for member, one in REGISTRIES.items() for name in one.names()]
 
 
+@pytest.mark.long("every combination", but=10)
 @pytest.mark.parametrize(("member", "name"), PLUG_INS)
 @settings(max_examples=10)
 @given(data=st.data())

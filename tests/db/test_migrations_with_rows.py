@@ -74,6 +74,7 @@ def content(url: str) -> Content:
         )
 
 
+@pytest.mark.long("every migration path")
 def test_jobs_in_every_state_are_migrated_from_and_to_every_revision(
     empty_database_url: str,
 ) -> None:
@@ -104,6 +105,7 @@ def test_jobs_in_every_state_are_migrated_from_and_to_every_revision(
     assert drift(url) == []
 
 
+@pytest.mark.long("every migration path", but=1)
 @pytest.mark.parametrize("revision", ["0001", "0004", "0011"])
 def test_ended_jobs_are_guarded_after_every_direction(
     empty_database_url: str, revision: str
@@ -117,6 +119,7 @@ def test_ended_jobs_are_guarded_after_every_direction(
     refuses_changes(empty_database_url, revision)
 
 
+@pytest.mark.long("every migration path", but=1)
 @pytest.mark.parametrize("revision", ["0001", "0023"])
 def test_numbers_of_specs_are_those_of_the_jobs_there_and_of_new_ones(
     empty_database_url: str, revision: str
@@ -184,6 +187,7 @@ def kinds(url: str, column: str = "kind") -> list[tuple[str, object]]:
         return connection.execute(query.encode()).fetchall()
 
 
+@pytest.mark.long("every migration path")
 def test_token_f1_stays_in_every_direction(empty_database_url: str) -> None:
     url = empty_database_url
     upgrade(url, "0051")
@@ -203,6 +207,7 @@ def test_token_f1_stays_in_every_direction(empty_database_url: str) -> None:
         assert back.fetchall() == [(0.75, *count)]
 
 
+@pytest.mark.long("every migration path")
 def test_words_stay_in_every_direction_and_records_where_they_can_be_described(
     empty_database_url: str,
 ) -> None:

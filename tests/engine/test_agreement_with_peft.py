@@ -117,6 +117,7 @@ LORAS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long("every combination", but="each")
 @both_precisions
 @every_model
 @pytest.mark.parametrize("options", LORAS.values(), ids=LORAS)

@@ -40,6 +40,7 @@ def measured() -> tuple[int, int, int]:
     return plain, kept, returned
 
 
+@pytest.mark.long("every kernel")
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
 def test_a_block_that_was_freed_is_used_again_and_can_be_handed_back():
     plain, kept, returned = measured()

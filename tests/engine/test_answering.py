@@ -85,6 +85,7 @@ def test_an_answer_to_a_text_is_the_expected_one_where_it_is_right(
     assert Expected.of(spec).problems(told.events) == ()
 
 
+@pytest.mark.long("every combination", but=1)
 @pytest.mark.parametrize("name", DIGITS)
 def test_an_answer_in_tokens_is_the_expected_one_where_it_is_right(
     name: str, tmp_path: Path
@@ -234,6 +235,7 @@ def test_an_adaptation_answers_twice(method: str, tmp_path: Path) -> None:
     assert (by_place[0, 0, False] == by_place[0, 0, True]) == (method == "frozen")
 
 
+@pytest.mark.long("every combination", but=2)
 @pytest.mark.parametrize("family", [*SMALL_OF_EACH, "bert"])
 def test_every_family_answers_as_it_is_scored(family: str, tmp_path: Path) -> None:
     made = bert(12, 2, 16) if family == "bert" else SMALL_OF_EACH[family]

@@ -142,6 +142,7 @@ def test_validation_is_calibrated_and_its_loss_is_not(name: str, data_of: dict[s
     assert torch.equal(read.tokens, plain_read.tokens)
 
 
+@pytest.mark.long("every combination", but=1)
 @pytest.mark.parametrize("name", TASKS)
 def test_scores_do_not_depend_on_how_many_items_pass_together(
     name: str, data_of: dict[str, Stored], monkeypatch: pytest.MonkeyPatch
@@ -205,6 +206,7 @@ def trained(data: Stored, folder: Path) -> tuple[Plan, dict[str, torch.Tensor]]:
     return plan, {n: torch.stack([f[n].to(plan.dtype) for f in files]) for n in files[0]}
 
 
+@pytest.mark.long("long trainings")
 def test_a_strong_preference_for_one_word_is_removed(data_of: dict[str, Stored], tmp_path: Path):
     data = data_of["signs"]
     plan, tensors = trained(data, tmp_path)

@@ -5,6 +5,7 @@ The base has many tokens. The tiny version runs from end to end.
 
 from pathlib import Path
 
+import pytest
 from tests.core.planning import pretrained
 from tests.engine.making import Remembering, made_base
 
@@ -15,6 +16,8 @@ from adaptlab.reproductions.recipe_study import recipe_named
 from adaptlab.specs.resolve import family_shape, resolve
 from adaptlab.specs.resolve_theory import resolve_theory
 from adaptlab.specs.spec import PretrainSpec, TheorySpec
+
+pytestmark = pytest.mark.long("recipes")
 
 NAME = "petrov2024/capacity"
 LENGTH = 10

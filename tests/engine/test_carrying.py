@@ -119,6 +119,7 @@ def bits(evaluation: Evaluation) -> list[bool]:
     return [bool(bit) for bit in np.unpackbits(packed)[: evaluation.total]]
 
 
+@pytest.mark.long("long trainings", but=1)
 @pytest.mark.parametrize(
     "method",
     [
@@ -160,6 +161,7 @@ def test_a_prompt_is_scored_as_its_tokens_before_the_question_of_the_other_base(
             assert bits(evaluation) == [a == b for a, b in zip(given, right, strict=True)]
 
 
+@pytest.mark.long("long trainings", but=1)
 @pytest.mark.parametrize("method", ["frozen", "in_context"])
 def test_what_is_no_prompt_is_scored_as_by_a_job_on_the_other_base(
     method: str, bases: tuple[Made, Made], tmp_path: Path

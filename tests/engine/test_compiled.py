@@ -39,6 +39,7 @@ from adaptlab.errors import KernelsMissing
 from adaptlab.measurements.results import CheckpointWritten, Started
 
 
+@pytest.mark.long("every kernel", but=1)
 @pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("dtype", DIGITS)
 def test_gelu_and_its_slope_are_right_at_every_number_of_bfloat16(dtype: torch.dtype):
@@ -248,6 +249,7 @@ def test_without_being_asked_for_nothing_is_compiled(tmp_path: Path):
     assert not observer.of(Started)[0].environment.compiled
 
 
+@pytest.mark.long("every kernel")
 @pytest.mark.usefixtures("kernels")
 def test_kernels_of_another_dtype_are_compiled_when_they_are_asked_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -285,6 +287,7 @@ def test_a_compiler_that_fails_is_never_passed_over(monkeypatch: pytest.MonkeyPa
         compile_kernels()
 
 
+@pytest.mark.long("every kernel")
 @pytest.mark.usefixtures("kernels")
 def test_a_compilation_that_fails_once_is_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     another = tmp_path / "another"

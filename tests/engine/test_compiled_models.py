@@ -78,6 +78,7 @@ def agree(plan_of: Callable[[str], Plan], groups: int, step: int | None = None) 
     return losses
 
 
+@pytest.mark.long("every kernel", but="each")
 @pytest.mark.parametrize("name", TRAINED)
 @pytest.mark.parametrize(("family", "groups", "by_token"), PLACES)
 def test_losses_and_gradients_are_those_of_torch(

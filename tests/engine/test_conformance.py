@@ -139,6 +139,7 @@ def test_the_solved_size_is_the_largest_within_the_budget(name: str, budget: int
         assert trainable_parameters(larger, shape) > budget
 
 
+@pytest.mark.long("every combination", but="each")
 @trained_pair
 def test_detaching_restores_the_base(name: str, family: str):
     plan = adaptation(configured(name), family=SMALL[family])
@@ -150,6 +151,7 @@ def test_detaching_restores_the_base(name: str, family: str):
     assert not torch.allclose(model.logits(made.tokens, slice(None)), plain)
 
 
+@pytest.mark.long("every combination", but="each")
 @every_pair
 def test_a_replicate_in_a_stack_trains_as_it_would_alone(name: str, family: str, tmp_path: Path):
     """Of two seeds with two trials each, as replicates 0 to 3.
@@ -180,6 +182,7 @@ def test_a_replicate_in_a_stack_trains_as_it_would_alone(name: str, family: str,
         assert torch.allclose(stacked.flat[replicate], alone.flat[0], rtol=0, atol=1e-8)
 
 
+@pytest.mark.long("every combination", but="each")
 @smooth_pair
 def test_gradients_agree_with_finite_differences(name: str, family: str):
     plan = adaptation(configured(name), family=TINY[family])
@@ -196,6 +199,7 @@ def test_gradients_agree_with_finite_differences(name: str, family: str):
     assert torch.autograd.gradcheck(loss, tensors, fast_mode=True)
 
 
+@pytest.mark.long("every combination", but="each")
 @every_pair
 def test_the_claim_about_first_layer_attention_holds(name: str, family: str):
     plan = adaptation(configured(name), family=SMALL[family])
@@ -216,6 +220,7 @@ def test_the_claim_about_first_layer_attention_holds(name: str, family: str):
         assert deeper > 1e-5, "the honest statement is: not in one layer, never: not at all"
 
 
+@pytest.mark.long("every combination", but="each")
 @every_pair
 def test_a_checkpoint_comes_back_as_it_was(name: str, family: str, tmp_path: Path):
     plan = adaptation(configured(name), family=SMALL[family])
@@ -290,6 +295,7 @@ def test_in_one_layer_a_prefix_row_is_a_virtual_token(family: str):
     assert torch.allclose(found, expected, rtol=0, atol=1e-12)
 
 
+@pytest.mark.long("every combination", but="each")
 @every_pair
 @pytest.mark.parametrize("groups", [1, 2])
 def test_shared_items_give_what_repeated_items_give(name: str, family: str, groups: int):

@@ -88,6 +88,7 @@ def unstopped(spec: SpecWithWeights, tmp_path_factory: pytest.TempPathFactory):
     return completed(spec, tmp_path_factory.mktemp("unstopped"))
 
 
+@pytest.mark.long("long trainings", but=1)
 @pytest.mark.parametrize("min_delta", [0.0, 0.02])
 def test_every_replicate_stops_when_its_own_loss_says_so(
     spec: SpecWithWeights,
@@ -199,6 +200,7 @@ def in_float32(spec: SpecWithWeights, limit: int | None) -> ResolvedAdapt:
     return changed(spec[0], early_stopping=RULE, precision="float32", batch_size=items)
 
 
+@pytest.mark.long("long trainings", but=1)
 @pytest.mark.parametrize(("step", "limit"), [(2, None), (13, 1), (31, None), (47, None)])
 def test_a_break_leaves_no_trace(
     spec: SpecWithWeights, unbroken: Unbroken, step: int, limit: int | None, tmp_path: Path

@@ -18,6 +18,7 @@ from adaptlab.specs.spec import AdaptSpec, PretrainSpec
 TASK = {"name": "sort_ascending", "length": 4, "alphabet": 5}
 
 
+@pytest.mark.long("every combination", but=1)
 @pytest.mark.parametrize("name", FAMILIES.names())
 def test_a_family_learns_and_is_adapted(name: str, tmp_path: Path):
     family = {k: v for k, v in SMALL_OF_EACH[name].model_dump().items() if v is not None}

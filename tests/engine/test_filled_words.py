@@ -204,6 +204,7 @@ def test_calibration_subtracts_the_score_behind_the_empty_prompt(
     assert changed > 0, "calibration that changes nothing would show nothing"
 
 
+@pytest.mark.long("every combination", but=4)
 @pytest.mark.parametrize(
     ("name", "method"), each_method_on("bert", "modernbert", more=("head_only",)), ids=str
 )
@@ -296,6 +297,7 @@ def test_items_of_full_length_have_the_same_choices(
     assert (found - short.token_losses(model.answers(short)).sum(-1)).abs().max() < 1e-9
 
 
+@pytest.mark.long("long trainings")
 def test_words_are_learned_and_reported(
     data: Stored, folder_of: Callable[[str], PlacedFolder], tmp_path: Path
 ):

@@ -29,6 +29,7 @@ OWN_PASSES = ("formal", "transformers")
 FAMILIES = [name for name in SMALL_OF_EACH if name not in OWN_PASSES]
 
 
+@pytest.mark.long("every combination", but="each")
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("name", [*ANYWHERE, *VARIANTS])
 @pytest.mark.parametrize("groups", [1, 2])

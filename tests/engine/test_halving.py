@@ -216,6 +216,7 @@ BREAKS = [
 """Selection, step and limit on memory. Selection matters at rungs only, after 10 and 20 steps."""
 
 
+@pytest.mark.long("long trainings", but=1)
 @pytest.mark.parametrize(("selection", "step", "limit"), BREAKS)
 def test_a_break_leaves_no_trace(
     spec: SpecWithWeights,

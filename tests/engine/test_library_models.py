@@ -163,6 +163,7 @@ def test_trained_weights_replace_those_of_the_library_also_where_two_are_one(
     assert (found[0] - found[1]).abs().max() > 0.05
 
 
+@pytest.mark.long("every combination", but="each")
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in ENCODERS])
 @pytest.mark.parametrize(
     "method",

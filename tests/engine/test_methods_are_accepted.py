@@ -26,6 +26,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[BaseModelFacts, tupl
     return episodes_base(tmp_path_factory.mktemp("base"))
 
 
+@pytest.mark.long("every combination", but=5)
 @pytest.mark.parametrize("name", [name for name in METHODS.names() if name != NEEDS_CLASSES])
 def test_what_a_method_reports_is_accepted(
     name: str, base: tuple[BaseModelFacts, tuple[Path, ...]], tmp_path: Path

@@ -49,6 +49,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
     return skewed_base(folder, LABELS, records, 60)
 
 
+@pytest.mark.long("long trainings")
 def test_accuracy_and_macro_f1_choose_different_rates(
     data: Stored, base: Base, tmp_path: Path
 ) -> None:

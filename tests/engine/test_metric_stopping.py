@@ -93,6 +93,7 @@ def expected(
     return end, best
 
 
+@pytest.mark.long("long trainings", but=1)
 @pytest.mark.parametrize("min_delta", [0.0, 0.01])
 @pytest.mark.parametrize(
     ("task", "metric"), [(LABELS, "macro_f1"), (WORDS, "token_f1")], ids=lambda one: str(one)[:9]
@@ -122,6 +123,7 @@ def test_a_replicate_ends_and_keeps_by_the_metric_of_the_task(
     assert without_ties != steps, "the metric alone would have stopped likewise"
 
 
+@pytest.mark.long("long trainings")
 @pytest.mark.parametrize(
     ("task", "metric"),
     [(LABELS, "accuracy"), (WORDS, "exact_match"), (WORDS, "perplexity")],

@@ -101,6 +101,7 @@ def test_training_reads_the_right_choice_alone(data: Stored):
         assert joined([*read, int(last)]) in right
 
 
+@pytest.mark.long("long trainings")
 def test_a_model_learns_to_choose_and_shows_the_records_own_choices(data: Stored, tmp_path: Path):
     training = {"steps": 120, "batch_size": 16, "learning_rate": 0.01}
     attention = {"attention": {"samples": 5}}

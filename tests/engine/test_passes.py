@@ -77,6 +77,7 @@ def live_tensors() -> int:
     return sum(type(thing) in (Tensor, torch.nn.Parameter) for thing in gc.get_objects())
 
 
+@pytest.mark.long("long trainings", but=1)
 @pytest.mark.parametrize("method", [LORA, EVERYTHING], ids=lambda m: m["name"])
 def test_a_training_leaves_no_tensor_behind(method: dict[str, object], tmp_path: Path):
     train(planned(method), tmp_path, memory_bytes=2**30)  # what is made once is made by now

@@ -61,6 +61,7 @@ MODELS = {
 }
 
 
+@pytest.mark.long("every combination", but="each")
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("chosen", METHODS)
 def test_what_was_exported_comes_back(name: str, chosen: str, tmp_path: Path):

@@ -32,6 +32,7 @@ MODELS: dict[str, Callable[[], PreTrainedModel]] = {
 }
 
 
+@pytest.mark.long("every combination", but="each")
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("chosen", METHODS)
 def test_peft_computes_what_we_do(name: str, chosen: str, tmp_path: Path):

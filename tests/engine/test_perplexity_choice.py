@@ -74,6 +74,7 @@ def last_points(told: Remembering, name: str) -> dict[int, float | None]:
     return {point.replicate: point.value for point in points if point.name == name}
 
 
+@pytest.mark.long("long trainings")
 @pytest.mark.parametrize("selection", ["per_seed", "pooled"])
 def test_exact_match_and_perplexity_choose_different_rates(
     data: Stored, base: Base, selection: str, tmp_path: Path
@@ -102,6 +103,7 @@ def test_exact_match_and_perplexity_choose_different_rates(
     assert chosen == {"exact_match": {KEEPS}, "perplexity": {LEARNS}}
 
 
+@pytest.mark.long("long trainings", but=1)
 @pytest.mark.parametrize("selection", ["per_seed", "pooled"])
 def test_rungs_keep_the_lowest_perplexity(
     data: Stored, base: Base, selection: str, tmp_path: Path

@@ -98,6 +98,7 @@ def test_a_pass_in_bfloat16_has_the_gradient_of_its_float32_weights(parts: int):
         assert torch.allclose(found, exact, rtol=0.1, atol=0.02 * float(exact.abs().max()))
 
 
+@pytest.mark.long("long trainings")
 def test_pretraining_in_bfloat16_ends_about_where_float32_does(tmp_path: Path):
     ends: dict[str, list[float]] = {}
     for precision in ("float32", "bfloat16"):

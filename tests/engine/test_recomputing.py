@@ -64,6 +64,7 @@ def one_pass(plan: Plan, base: dict[str, Tensor], replicates: int = 4) -> Pass:
     return passes(plan, base, range(replicates), flat, owned.decays, replicates)[0][0]
 
 
+@pytest.mark.long("every combination", but="each")
 @pytest.mark.parametrize(("name", "family"), [pair for pair in PAIRS if pair[1] != "formal"])
 def test_gradients_are_the_same_to_the_last_bit(name: str, family: str):
     plan = planned(FAMILIES[family], sized(name).model_dump(mode="json"))

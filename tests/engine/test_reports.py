@@ -73,6 +73,7 @@ def check_adaptation(folder: Path, base: dict[str, Any], **changes: Any) -> list
     return seen.events
 
 
+@pytest.mark.long("every combination", but=4)
 @pytest.mark.parametrize("method", ANYWHERE)
 def test_every_method_reports_what_is_expected(tmp_path: Path, method: str) -> None:
     budget = {"trainable_parameters": 400} if METHODS.get(method).size_knob else {}
@@ -87,6 +88,7 @@ def test_every_method_reports_what_is_expected(tmp_path: Path, method: str) -> N
     assert any(isinstance(event, AttentionCaptured) for event in events)
 
 
+@pytest.mark.long("every combination", but=3)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("method", ["prefix_tuning", "soft_prompt", "bitfit"])
 def test_every_family_reports_what_is_expected(tmp_path: Path, family: str, method: str) -> None:
@@ -96,6 +98,7 @@ def test_every_family_reports_what_is_expected(tmp_path: Path, family: str, meth
     check_adaptation(tmp_path, base, method={"name": method}, budget=budget, **capture)
 
 
+@pytest.mark.long("every combination", but=2)
 @pytest.mark.parametrize("training", TRAININGS.values(), ids=TRAININGS)
 def test_every_kind_of_training_reports_what_is_expected(
     tmp_path: Path, training: dict[str, Any]

@@ -67,6 +67,7 @@ def test_registered_functions_are_checked() -> None:
     assert "strict" in forward
 
 
+@pytest.mark.long("long trainings")
 def test_an_installation_checks_nothing_and_needs_no_checker() -> None:
     command = [sys.executable, "-c", WITHOUT_TESTS]
     answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)

@@ -84,6 +84,7 @@ def recorded(
     return spec, watching
 
 
+@pytest.mark.long("every combination", but=2)
 @pytest.mark.parametrize(("name", "task"), CASES)
 def test_a_map_is_what_the_library_says_of_each_text_alone(
     name: str,
@@ -143,6 +144,7 @@ def test_learned_positions_stand_before_every_text(
             assert (rows[..., :learned].sum(-1) > 0).all()
 
 
+@pytest.mark.long("every combination", but=2)
 @pytest.mark.parametrize(("name", "task"), CASES)
 def test_words_and_answers_are_those_of_the_shown_items(
     name: str,

@@ -79,6 +79,7 @@ def adapted(plan: Plan, folder: PlacedFolder) -> Model:
     return Model(plan, base, trained)
 
 
+@pytest.mark.long("every combination", but="each")
 @pytest.mark.parametrize(
     ("name", "method"), each_method_on("bert-alone", "modernbert", "qwen3"), ids=str
 )

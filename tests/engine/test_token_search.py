@@ -75,6 +75,7 @@ def test_exhaustive_search_finds_the_optimum(tmp_path: Path):
     assert losses.min(0).values.lt(losses.median(0).values).all()
 
 
+@pytest.mark.long("long trainings", but=1)
 @pytest.mark.parametrize("name", ["pez", "autoprompt_sgd", "autoprompt"])
 def test_no_search_beats_the_optimum_and_most_come_near(name: str, tmp_path: Path):
     method = {**SEARCHES[name], **({"candidates": 7} if name == "autoprompt" else {})}
@@ -166,6 +167,7 @@ def test_autoprompt_exchanges_one_token_for_the_best_candidate(tmp_path: Path):
         assert ends[replicate].tolist() in expected
 
 
+@pytest.mark.long("long trainings", but=1)
 @every_search
 def test_a_break_leaves_no_trace(method: dict[str, Any], bases: tuple[Path, ...], tmp_path: Path):
     spec = plan_of(method, training={**TRAINING, "precision": "float32"}).spec

@@ -37,6 +37,7 @@ ADDING = sorted(
 )
 
 
+@pytest.mark.long("every combination", but="each")
 @pytest.mark.parametrize("name", ADDING)
 @pytest.mark.parametrize("make", [gpt2, llama], ids=["gpt2", "llama"])
 def test_a_method_does_the_same_to_both(

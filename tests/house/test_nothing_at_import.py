@@ -3,6 +3,8 @@
 import json
 from collections.abc import Callable
 
+import pytest
+
 HOUSE = (
     "adaptlab",
     "adaptlab_answers",
@@ -57,6 +59,7 @@ def test_no_module_holds_a_live_object_or_starts_a_thread(
     assert found["threads"] == 0
 
 
+@pytest.mark.long("tests of tests")
 def test_a_live_object_at_module_level_is_found(fresh_python: Callable[[str], str]) -> None:
     module = """
 bad = types.ModuleType("bad")

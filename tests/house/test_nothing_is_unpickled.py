@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long("tests of tests")
+
 FOLDERS = (
     *("answers", "api", "bench", "client", "core", "db", "examples"),
     *("services", "stack", "worker"),

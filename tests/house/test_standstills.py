@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from tests.standstills import LONG, Watch
 
+pytestmark = pytest.mark.long("tests of tests")
+
 HOOKS = """
 from tests.standstills import (
     pytest_runtest_protocol, pytest_runtest_setup, pytest_sessionfinish, pytest_terminal_summary

@@ -53,6 +53,7 @@ def test_no_module_loads_torch(loaded: Mapping[str, list[str]], package: str) ->
     assert loaded[package] == []
 
 
+@pytest.mark.long("tests of tests")
 def test_the_probe_sees_torch_where_it_is(fresh_python: Callable[[str], str]) -> None:
     packages = ("adaptlab.plugins", "adaptlab.engine")
     found = heavy_modules(fresh_python, packages)

@@ -282,6 +282,7 @@ UNSOUND: dict[str, dict[str, object]] = {
 """Columns of maps that an earlier version believed and kept."""
 
 
+@pytest.mark.long("many bad inputs", but=2)
 @pytest.mark.parametrize("columns", UNSOUND.values(), ids=UNSOUND)
 def test_a_map_that_was_believed_before_is_not_drawn(
     visitor: TestClient, job: str, sessions: Sessions, columns: dict[str, object]

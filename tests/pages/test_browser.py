@@ -10,7 +10,7 @@ from tests.watching import until
 
 from adaptlab_services.lifecycle.claims import Claim
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long("browser walks")]
 CUT = """
 [...document.querySelectorAll(".scroll")]
   .filter((box) => box.scrollWidth > box.clientWidth + 1)

@@ -25,6 +25,7 @@ def signed_in(settings: Settings, token: str) -> Iterator[TestClient]:
         yield client
 
 
+@pytest.mark.long("browser walks")
 @pytest.mark.browser
 def test_a_filter_narrows_the_list_down(visitor: Visitor, worker: MadeUpWorker):
     some_jobs(worker)
@@ -43,6 +44,7 @@ def test_a_filter_narrows_the_list_down(visitor: Visitor, worker: MadeUpWorker):
     expect(visitor.page.get_by_text("No matching jobs")).to_be_visible()
 
 
+@pytest.mark.long("browser walks")
 @pytest.mark.browser
 @pytest.mark.parametrize("window", [WIDE, NARROW], ids=["wide", "narrow"])
 def test_a_mistake_is_marked_where_it_is(

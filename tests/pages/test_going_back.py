@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 from tests.pages.made_up import MadeUpWorker
 from tests.pages.visitors import PATIENCE, WIDE, Visitor, unfold
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600), pytest.mark.long("browser walks")]
 BUDGET = "Trainable parameters"
 
 

@@ -25,7 +25,7 @@ from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.people import tokens
 from adaptlab_services.people.tokens import Principal
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600), pytest.mark.long("browser walks")]
 Sessions = sessionmaker[Session]
 LABELS_OF_A_JOB = 32
 SHOWN = [text[:120] for text in TEXTS if re.fullmatch(SHOWABLE, text[:120])]

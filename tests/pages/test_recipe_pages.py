@@ -170,6 +170,7 @@ def test_a_study_of_no_recipe_has_no_such_section(reader: TestClient, sessions: 
     assert 'id="report"' not in reader.get(f"/studies/{study.name}").text
 
 
+@pytest.mark.long("browser walks")
 @pytest.mark.browser
 def test_nothing_overflows(visitor: Visitor, sessions: Sessions) -> None:
     measured(sessions)
@@ -187,6 +188,7 @@ def test_nothing_overflows(visitor: Visitor, sessions: Sessions) -> None:
             assert max(heights) < ONE_LINE, path
 
 
+@pytest.mark.long("browser walks")
 @pytest.mark.browser
 def test_a_recipe_is_run_with_the_keyboard(visitor: Visitor) -> None:
     visitor.page.remove_listener("dialog", visitor.note_dialog)

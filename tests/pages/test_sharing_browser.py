@@ -14,7 +14,7 @@ from tests.pages.visitors import Visitor, a_visitor, overflows_nowhere
 from adaptlab_answers.studies import StudyView
 from adaptlab_services.people import tokens
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long("browser walks")]
 Sessions = sessionmaker[Session]
 
 

@@ -21,7 +21,7 @@ from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long("browser walks")]
 Sessions = sessionmaker[Session]
 
 

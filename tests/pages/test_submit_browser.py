@@ -21,7 +21,7 @@ from tests.pages.visitors import (
 
 from adaptlab_services.people import tokens
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600), pytest.mark.long("browser walks")]
 Sessions = sessionmaker[Session]
 BUDGET = "Trainable parameters"
 MOST_TABS = 80

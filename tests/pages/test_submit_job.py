@@ -112,6 +112,7 @@ def test_sent_twice_it_is_made_once_and_changed_it_is_another(
     assert count_jobs(sessions) == before + 3
 
 
+@pytest.mark.long("many bad inputs", but=6)
 @pytest.mark.parametrize(
     ("pointer", "text", "said"),
     [
@@ -196,6 +197,7 @@ def test_two_ways_to_say_the_budget_are_one_too_many(admin: TestClient) -> None:
     assert "only one of" in forms.fault_at(page, BUDGET)
 
 
+@pytest.mark.long("every combination", but=4)
 @pytest.mark.parametrize("method", METHODS.names())
 def test_every_method_has_its_knobs(admin: TestClient, method: str) -> None:
     page = previewed(admin, {"/method/name": method})

@@ -90,6 +90,7 @@ def test_sent_twice_it_is_made_once(admin: TestClient, sessions: Sessions) -> No
     assert counted(sessions) == after
 
 
+@pytest.mark.long("many bad inputs", but=4)
 @pytest.mark.parametrize(
     ("pointer", "text", "said"),
     [
@@ -144,6 +145,7 @@ def test_what_does_not_fit_is_left_out_and_the_budget_that_it_needs_is_a_button(
     assert forms.fields_of(page)["/budgets"] == ["16, 64, 32"]
 
 
+@pytest.mark.long("many bad inputs", but=2)
 @pytest.mark.parametrize(
     "members",
     [

@@ -221,6 +221,7 @@ def test_a_long_list_is_walked(admin: TestClient, sessions: Sessions) -> None:
     assert admin.get("/tokens?page_token=x").status_code == 400
 
 
+@pytest.mark.long("browser walks")
 @pytest.mark.browser
 def test_in_a_browser_a_token_is_made_copied_and_revoked(
     visitor: Visitor, sessions: Sessions

@@ -28,6 +28,8 @@ from adaptlab_services.people import tokens
 from adaptlab_services.people.tokens import create_token
 from adaptlab_services.settings import Settings
 
+pytestmark = pytest.mark.long("browser walks")
+
 Sessions = sessionmaker[Session]
 ROOT = Path(__file__).parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial" / "a-walk.md"

@@ -198,6 +198,7 @@ def test_jobs_of_other_projects_are_neither_named_nor_counted(
     assert "cpu 0 0 1" in shown(client)
 
 
+@pytest.mark.long("browser walks")
 @pytest.mark.browser
 def test_in_a_browser_it_follows_what_happens_and_nothing_overflows(
     visitor: Visitor, worker: MadeUpWorker, sessions: Sessions

@@ -7,6 +7,7 @@ import torch
 from tests.security import mutate_safetensors
 
 
+@pytest.mark.long("many bad inputs")
 def test_mutated_files_are_refused_or_read_as_they_are(tmp_path: Path) -> None:
     found = mutate_safetensors.run(510, 20261122, tmp_path)
     assert found.outcomes.total() == 510

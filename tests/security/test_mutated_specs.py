@@ -19,6 +19,7 @@ def client(settings: Settings, sessions: sessionmaker[Session]) -> Iterator[Test
         yield client
 
 
+@pytest.mark.long("many bad inputs")
 def test_mutated_specs_are_accepted_or_refused(client: TestClient) -> None:
     found = mutate_specs.run(client, 300, 20261122)
     assert found.faults == []

@@ -19,6 +19,7 @@ def client(settings: Settings, sessions: sessionmaker[Session]) -> Iterator[Test
         yield client
 
 
+@pytest.mark.long("many bad inputs")
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_every_operation_answers_as_it_is_described(client: TestClient) -> None:

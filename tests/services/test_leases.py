@@ -432,6 +432,7 @@ def test_a_heartbeat_that_meets_a_reaper_finds_the_lease_lost(
             heartbeat.result()
 
 
+@pytest.mark.long("chaos at length")
 @pytest.mark.usefixtures("patient_locks")
 @only_beside_the_database
 def test_reapers_and_heartbeats_at_random_never_disagree(

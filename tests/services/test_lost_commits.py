@@ -71,6 +71,7 @@ def forget_the_claim(sessions: Sessions, job_id: UUID) -> None:
 # --- what was committed is forgotten --------------------------------------------------------------
 
 
+@pytest.mark.long("chaos at length", but=1)
 @pytest.mark.parametrize("write", WRITES)
 def test_two_attempts_of_one_number_are_told_apart(
     sessions: Sessions, ledger: DatabaseLedger, job_id: UUID, write: str

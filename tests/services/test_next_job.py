@@ -99,6 +99,7 @@ def rank(session: Session, job_id: UUID | None) -> tuple[int, int] | None:
     return job.priority, session.scalars(mine).one()
 
 
+@pytest.mark.long("every combination", but=2)
 @pytest.mark.parametrize("most_running", [None, 4])
 @pytest.mark.parametrize("seed", range(4))
 def test_it_is_the_one_that_sorting_all_of_them_gives(

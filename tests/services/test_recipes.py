@@ -258,6 +258,7 @@ def test_a_study_of_no_recipe_has_no_report(sessions: Sessions) -> None:
         report(sessions, "nobody")
 
 
+@pytest.mark.long("recipes")
 def test_a_report_takes_no_more_queries_for_more_jobs(sessions: Sessions) -> None:
     small, large = create(sessions), create(sessions, preset="fair")
     run_all(sessions, as_published)

@@ -22,6 +22,8 @@ from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.recipes import recipe_studies, recipes
 from adaptlab_services.studies.studies import Rules
 
+pytestmark = pytest.mark.long("recipes")
+
 Sessions = sessionmaker[Session]
 PROMPTS = "wen2023/hard-prompts"
 TEXTS = [

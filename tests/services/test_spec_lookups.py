@@ -69,6 +69,7 @@ def having(filter_text: str, joins: Joins) -> Select[UUID]:
     return joins.onto(select(Job.id)).where(holds)
 
 
+@pytest.mark.long("every combination", but=5)
 @pytest.mark.parametrize("filter_text", FILTERS)
 def test_a_lookup_finds_what_reading_every_job_finds(jobs: Session, filter_text: str) -> None:
     looked_up = set(jobs.scalars(having(filter_text, Joins(jobs))))

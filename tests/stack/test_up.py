@@ -191,6 +191,7 @@ def test_a_killed_part_comes_back(shared: Stack, eventually: Eventually):
     eventually(lambda: set(shared.processes) == ALL, 60)
 
 
+@pytest.mark.long("chaos at length")
 def test_a_drained_stack_serves_without_workers(
     tmp_path: Path, stand_in_up: tuple[str, ...], initialised_at: InitialisedAt
 ):
@@ -209,6 +210,7 @@ def test_a_drained_stack_serves_without_workers(
         assert stack.processes.keys() == before.keys(), "a reload starts them again"
 
 
+@pytest.mark.long("chaos at length")
 def test_a_reload_takes_up_settings_without_a_refused_request(
     tmp_path: Path, stand_in_up: tuple[str, ...], initialised_at: InitialisedAt
 ):
@@ -270,6 +272,7 @@ def test_a_server_of_an_earlier_version_is_not_sent_requests(tmp_path: Path):
             request(directory.root, DRAIN_SIGNAL, 60)
 
 
+@pytest.mark.long("chaos at length")
 def test_two_stacks_live_side_by_side_and_one_has_the_port_that_it_wants(
     tmp_path: Path, stand_in_up: tuple[str, ...], initialised_at: InitialisedAt, shared: Stack
 ):
@@ -367,6 +370,7 @@ def test_addresses_are_those_that_answer_here():
     assert url_of("lab.example", 80) == "http://lab.example:80"
 
 
+@pytest.mark.long("chaos at length")
 def test_a_failed_preparation_is_explained_and_leaves_nothing(
     tmp_path: Path, stand_in_up: tuple[str, ...], initialised_at: InitialisedAt
 ):
@@ -382,6 +386,7 @@ def test_a_failed_preparation_is_explained_and_leaves_nothing(
         pass
 
 
+@pytest.mark.long("chaos at length")
 def test_a_signal_during_the_start_ends_it(
     tmp_path: Path,
     stand_in_up: tuple[str, ...],
@@ -420,6 +425,7 @@ def test_given_servers_replace_the_embedded_ones(
     psycopg.connect(empty_database_url.replace("+psycopg", "")).close()
 
 
+@pytest.mark.long("chaos at length")
 def test_a_stack_dies_with_the_process_that_started_it(
     tmp_path: Path,
     stand_in_up: tuple[str, ...],
@@ -451,6 +457,7 @@ def test_the_command_explains_itself():
     assert all(name in plain for name in ("--data-dir", "--port", "--host", "--workers"))
 
 
+@pytest.mark.long("chaos at length")
 def test_a_full_disk_ends_nothing_and_is_waited_for(
     small_disk: Path,
     stand_in_up: tuple[str, ...],

@@ -141,6 +141,7 @@ def test_permuted_labels_are_the_same_in_another_order(check: Isolation) -> None
     assert torch.equal(shown.tokens[rest], permuted.tokens[rest])
 
 
+@pytest.mark.long("every combination", but=1)
 @pytest.mark.parametrize("kind", ["labels", "random", "separators", "after"])
 def test_scores_are_those_of_a_plain_model_whose_rows_see_only_themselves(
     short: Isolation, kind: str
@@ -260,6 +261,7 @@ def a_job(dataset: Stored, family: str) -> tuple[BaseModelFacts, PretrainSpec]:
     return facts, spec
 
 
+@pytest.mark.long("long trainings")
 def test_a_job_measures_every_set_of_demonstrations_on_every_replicate(
     dataset: Stored, tmp_path: Path
 ) -> None:

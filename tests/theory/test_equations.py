@@ -44,6 +44,7 @@ BOTH_HOLD = {
 }
 
 
+@pytest.mark.long("every combination", but="each")
 @every_base
 @pytest.mark.parametrize("length", [1, 2, 7])
 @pytest.mark.parametrize("side", ["input", "key_value"])

@@ -32,6 +32,7 @@ def a_base(family: Family | None = None, **changes: int) -> FrozenBase:
     return random_base(family.resolved(TASK.vocabulary(), TASK.sequence_length()), 3)
 
 
+@pytest.mark.long("every combination", but=2)
 @pytest.mark.parametrize("layers", [(0,), (1, 2), (3,)], ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_scores_are_those_of_a_plain_model_whose_rows_see_only_themselves(
@@ -207,6 +208,7 @@ def test_one_replicate_of_three_decides_no_order(monkeypatch: pytest.MonkeyPatch
     assert low <= 0 < high, "undecided, not the opposite"
 
 
+@pytest.mark.long("every combination", but=2)
 @pytest.mark.parametrize(
     ("family", "options", "fault"),
     [

@@ -16,6 +16,8 @@ from adaptlab.theory.observation import FrozenBase, random_base
 from adaptlab.theory.subject import Subject
 from adaptlab.theory_checks.label_attention import LabelAttention
 
+pytestmark = pytest.mark.long("recipes")
+
 TASK = Episodes(kinds=4, ways=3)
 LAYERS, HEADS = 3, 2
 

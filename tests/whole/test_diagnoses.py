@@ -8,6 +8,8 @@ import pytest
 from adaptlab.comparisons.diagnosis import Diagnosis
 from adaptlab_client import Client
 
+pytestmark = pytest.mark.long("long trainings")
+
 DIGITS = {"length": 4, "alphabet": 5}
 UP, DOWN = ({"name": f"sort_{order}ending", **DIGITS} for order in ("asc", "desc"))
 BASE = {

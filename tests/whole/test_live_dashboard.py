@@ -15,7 +15,7 @@ from tests.pages.visitors import ONCE_OR_MORE, PATIENCE, Visitor, a_visitor
 from adaptlab_client import Client
 from adaptlab_stack.stack import Stack
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(900), pytest.mark.long("browser walks")]
 
 TASK = {"length": 4, "alphabet": 4, "few_distinct": False}
 BASE = {

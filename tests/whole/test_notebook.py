@@ -16,6 +16,8 @@ import pytest
 
 from adaptlab_stack.stack import Stack
 
+pytestmark = pytest.mark.long("walks through commands and documents")
+
 pytest.importorskip("ipykernel", reason="ipykernel is not installed; `make setup` does")
 pytest.importorskip("nbclient", reason="nbclient is not installed; `make setup` does")
 EXAMPLES = Path(__file__).parents[2] / "examples"

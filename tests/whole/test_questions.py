@@ -1,5 +1,6 @@
 """A study that plans its own runs, on the whole stack."""
 
+import pytest
 from tests.whole.conftest import command
 from tests.whole.small_bases import TASK, a_small_base
 
@@ -22,6 +23,7 @@ STUDY = {
 }
 
 
+@pytest.mark.long("long trainings")
 def test_it_ends_by_itself_and_every_decision_is_the_same_again(
     stack: Stack, client: Client
 ) -> None:

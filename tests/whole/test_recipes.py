@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
 from tests.whole.conftest import command
 
 from adaptlab_stack.stack import Stack
+
+pytestmark = pytest.mark.long("recipes")
 
 THEOREMS = "petrov2024/theorems"
 

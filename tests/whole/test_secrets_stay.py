@@ -190,6 +190,7 @@ PLACES: dict[str, Callable[[Stack], dict[str, str]]] = {
 }
 
 
+@pytest.mark.long("chaos at length")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("place", PLACES)
 def test_no_secret_is_found_outside_its_place(

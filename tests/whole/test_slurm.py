@@ -14,7 +14,7 @@ from tests.whole.slurm_of_one_node import Slurm, missing_programs, slurm_in
 from adaptlab_client import Client
 from adaptlab_stack.stack import Stack
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.long("real Slurm")]
 Eventually = Callable[[Callable[[], bool]], None]
 
 

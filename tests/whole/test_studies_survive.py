@@ -14,6 +14,8 @@ from tests.whole.conftest import PATIENCE, a_folder
 from adaptlab_client import Client
 from adaptlab_stack.stack import Stack
 
+pytestmark = pytest.mark.long("chaos at length")
+
 OWN_SERVERS = {
     "ADAPTLAB_DATABASE_URL": None,
     "ADAPTLAB_BROKER_URL": None,

@@ -2,11 +2,14 @@
 
 import json
 
+import pytest
 from tests.whole.conftest import command
 from tests.whole.small_bases import TASK, a_small_base
 
 from adaptlab_client import Client
 from adaptlab_stack.stack import Stack
+
+pytestmark = pytest.mark.long("recipes")
 
 
 def test_the_theorems_hold_in_a_job(stack: Stack) -> None:

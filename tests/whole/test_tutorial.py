@@ -65,6 +65,7 @@ def shrink(path: Path) -> None:
     path.write_text(yaml.safe_dump(spec))
 
 
+@pytest.mark.long("walks through commands and documents", but=1)
 @pytest.mark.parametrize("study", STUDIES, ids=lambda path: path.stem)
 def test_the_examples_can_be_planned(study: Path, folder: Path):
     plan = f".venv/bin/adaptlab studies create examples/studies/{study.name} --validate-only"
@@ -93,6 +94,7 @@ def followed(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Followed
     return Followed(folder, [run(command, folder) for command in commands()])
 
 
+@pytest.mark.long("walks through commands and documents")
 def test_the_commands_in_their_order_plan_run_compare_and_extend_the_study(followed: Followed):
     assert len(followed.printed) == 7
     plan, result, failed, compared, extension, *_ = followed.printed

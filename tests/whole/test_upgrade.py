@@ -15,6 +15,8 @@ from tests.whole.conftest import PATIENCE, a_folder
 from adaptlab_client import Client, JobView
 from adaptlab_stack.stack import stop
 
+pytestmark = pytest.mark.long("every migration path")
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/how-to/upgrade.md").read_text()
 LEAVE, START, CHECK, GO_BACK = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)

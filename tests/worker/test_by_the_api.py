@@ -175,6 +175,7 @@ def a_token_file(server: Running, job_id: UUID, folder: Path) -> Path:
     return file
 
 
+@pytest.mark.long("chaos at length")
 def test_a_job_whose_worker_is_killed_goes_on_with_one_that_may_have_it_alone(
     server: Running, cluster: Cluster, sessions: Sessions, watched: Watched, tmp_path: Path
 ) -> None:
@@ -206,6 +207,7 @@ def test_a_job_whose_worker_is_killed_goes_on_with_one_that_may_have_it_alone(
             assert session.scalars(mine).one() > 0, table.__tablename__
 
 
+@pytest.mark.long("chaos at length")
 def test_an_uploaded_model_reaches_workers_that_can_read_no_folder(
     cluster: Cluster, server: Running, sessions: Sessions, watched: Watched, tmp_path: Path
 ) -> None:

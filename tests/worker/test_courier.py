@@ -2,6 +2,7 @@
 
 import threading
 
+import pytest
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_job, a_pretrain_spec
 from tests.receiving import SECRET, a_webhook, later, outcomes, receiving
@@ -11,6 +12,7 @@ Sessions = sessionmaker[Session]
 OPEN = {"ADAPTLAB_WEBHOOK_NETWORKS": "127.0.0.0/8", "ADAPTLAB_WEBHOOK_HTTP": "allowed"}
 
 
+@pytest.mark.long("chaos at length")
 def test_a_message_of_a_worker_that_was_killed_comes_again_with_its_id(
     sessions: Sessions, processes: Processes
 ) -> None:

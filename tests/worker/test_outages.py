@@ -202,6 +202,7 @@ def test_a_short_outage_costs_nothing(
     assert points(sessions, claim) == [1, 2, 3, 4]
 
 
+@pytest.mark.long("chaos at length")
 def test_an_outage_while_a_run_begins_costs_no_attempt(
     ledger: Unsteady,
     trainer: TrainerProcess,
@@ -247,6 +248,7 @@ def test_an_outage_longer_than_the_lease_is_waited_through(
     assert points(sessions, claim) == [1, 2, 3, 4]
 
 
+@pytest.mark.long("chaos at length")
 def test_an_outage_is_not_waited_through_for_ever(
     ledger: Unsteady,
     claim: Claim,
@@ -388,6 +390,7 @@ def test_results_that_the_disk_does_not_give_back_are_no_success(
     assert "FileNotFoundError" in recorder.failure
 
 
+@pytest.mark.long("chaos at length")
 def test_a_run_is_cancelled_though_its_results_cannot_be_stored(
     ledger: Unsteady,
     claim: Claim,

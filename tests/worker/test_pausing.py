@@ -4,6 +4,7 @@ from contextlib import suppress
 from typing import Literal
 from uuid import UUID
 
+import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_job, a_pretrain_spec, a_principal
@@ -40,6 +41,7 @@ def results(sessions: Sessions, job_id: UUID) -> tuple[list[str], list[tuple[obj
         return digests, [tuple(row) for row in session.execute(points)]
 
 
+@pytest.mark.long("chaos at length")
 def test_a_paused_job_goes_on_exactly_when_it_is_resumed(
     processes: Processes, sessions: Sessions, watched: Watched
 ) -> None:

@@ -76,6 +76,7 @@ def test_a_run_that_got_stuck_is_ended_and_tried_again(
     assert "ADAPTLAB_STALL_SECONDS" in str(job.error)
 
 
+@pytest.mark.long("ablation of a defence")
 def test_without_the_timer_it_would_be_kept_as_long_as_it_lives(
     processes: Processes, sessions: Sessions, watched: Watched
 ) -> None:
@@ -165,6 +166,7 @@ def test_a_trainer_ends_by_itself_when_its_worker_falls_silent(control: Control)
         assert process.wait(PATIENCE) == 0  # though the pipe is open, and its parent lives
 
 
+@pytest.mark.long("ablation of a defence")
 def test_a_trainer_that_waits_for_no_word_would_go_on(control: Control) -> None:
     with a_trainer(control, silence=3600) as (process, _), pytest.raises(subprocess.TimeoutExpired):
         process.wait(1.5)
@@ -187,6 +189,7 @@ def test_a_worker_that_lives_says_so_even_when_it_has_nothing_to_do(
         trainer.close()
 
 
+@pytest.mark.long("chaos at length", but=1)
 @pytest.mark.parametrize(("self_fence", "outlives"), [("strict", False), ("ride_through", True)])
 def test_the_trainer_of_a_frozen_worker_ends_before_the_lease_if_the_run_is_strict(
     processes: Processes,
@@ -222,6 +225,7 @@ def test_the_alarm_of_a_strict_run_rings_though_the_interpreter_never_lets_go(
         assert process.wait(PATIENCE) == -signal.SIGALRM
 
 
+@pytest.mark.long("ablation of a defence")
 def test_by_its_threads_alone_such_a_trainer_would_go_on(control: Control) -> None:
     with spoken_to(control, silence=2, runner="seized") as (process, pipe, silent):
         pipe.send_bytes(frame_of(a_run(control)))
@@ -255,6 +259,7 @@ def a_run(control: Control, until: float | None = None) -> RunRequest:
 # --- a database that is away ----------------------------------------------------------------------
 
 
+@pytest.mark.long("chaos at length", but=1)
 @pytest.mark.parametrize(("ride_through", "goes_on"), [("900", True), ("0", False)])
 def test_an_outage_longer_than_the_lease_costs_a_running_job_nothing(
     processes: Processes,

@@ -4,6 +4,7 @@ import signal
 from typing import Any
 from uuid import UUID
 
+import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.job_rows import attempts
@@ -20,6 +21,8 @@ from tests.worker.conftest import (
 from adaptlab.specs.spec import AdaptSpec, PretrainSpec
 from adaptlab_db.tables import Evaluation, ItemOutcome
 from adaptlab_services.jobs import jobs
+
+pytestmark = pytest.mark.long("chaos at length")
 
 Sessions = sessionmaker[Session]
 TASK = {"name": "sort_ascending", "length": 3, "alphabet": 4}

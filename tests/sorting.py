@@ -1,0 +1,67 @@
+"""Sort tests into those of `make test` and those left to `make test-all`.
+
+`@pytest.mark.long("why")` leaves a test to `make test-all`. With `but=3` the first three of its
+cases stay in `make test`, and with `but="each"` so many that every value of every parameter is in
+one of them (each-choice coverage, Ammann and Offutt 1994).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+import pytest
+
+PARTS = ("short", "long")
+EACH = "each"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--part`, by which the Makefile chooses."""
+    parser.addoption("--part", choices=PARTS, help="run the short or the long tests alone")
+
+
+def keep_part(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests of the other part, if one was asked for."""
+    part = config.getoption("--part")
+    if part is None:
+        return
+    long = {id(item) for item in long_tests(items)}
+    other = [item for item in items if (id(item) in long) == (part == "short")]
+    config.hook.pytest_deselected(items=other)
+    items[:] = [item for item in items if (id(item) in long) == (part == "long")]
+
+
+def long_tests(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
+    """Yield the tests that are left to `make test-all`."""
+    cases: dict[tuple[object, str], list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("long") is not None:
+            cases[item.parent, getattr(item, "originalname", item.name)].append(item)
+    for of_one in cases.values():
+        kept = {id(item) for item in _kept(of_one)}
+        yield from (item for item in of_one if id(item) not in kept)
+
+
+def _kept(cases: Sequence[pytest.Item]) -> Sequence[pytest.Item]:
+    marker = cases[0].get_closest_marker("long")
+    assert marker is not None
+    but = marker.kwargs.get("but", 0)
+    return _with_each(cases) if but == EACH else cases[:but]
+
+
+def _with_each(cases: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return few cases that have every value of every parameter."""
+    values = {id(item): set(_values(item)) for item in cases}
+    missing = set().union(*values.values())
+    kept: list[pytest.Item] = []
+    while missing:
+        best = max(cases, key=lambda item: len(values[id(item)] & missing))
+        missing -= values[id(best)]
+        kept.append(best)
+    return kept
+
+
+def _values(item: pytest.Item) -> Iterator[tuple[str, object]]:
+    """Yield the parameters of a case with their values, or their numbers."""
+    spec = getattr(item, "callspec", None)
+    for name, value in spec.params.items() if spec else ():
+        yield name, value if isinstance(value, str | int | float) else spec.indices[name]
