@@ -47,8 +47,8 @@ def test_pages_have_the_metric_beside_the_score(
     page = words_of(reader, "/studies/texts")
     assert "Trained Token F1 % 95 %" in page
     assert "Macro-F1" in page
-    assert "77.0 % 72.0 % to 82.0 %, seeds only" in page
-    assert "33.3 % 33.3 % to 33.3 %, seeds only" in page
+    assert "77.0 % 72.0 % to 82.0 %" in page
+    assert "33.3 % 33.3 % to 33.3 %" in page
     page = words_of(reader, f"/jobs/{job}")
     assert "77.0 % 72.0 % to 82.0 % –" in page
 
