@@ -6,6 +6,9 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
+FRAGMENT = re.compile(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)")
+HEADING = re.compile(r"^#{1,6} (.+?)\s*$", re.MULTILINE)
+CODE = re.compile(r"```.*?```", re.DOTALL)
 DECISION = re.compile(r"\d{4}-[a-z0-9-]+\.md")
 
 
@@ -27,6 +30,37 @@ def broken_links(document: Path, absent: AbstractSet[Path] = frozenset()) -> lis
         for target in targets
         if not (place := (document.parent / target).resolve()).exists() and place not in absent
     ]
+
+
+def anchor_of(heading: str) -> str:
+    """The fragment by which a heading is linked."""
+    text = re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", heading).replace("`", "").lower()
+    return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+
+
+def broken_fragments(document: Path) -> list[str]:
+    """The links of one document that name no heading of a page."""
+    broken: list[str] = []
+    for link, fragment in FRAGMENT.findall(document.read_text()):
+        page = document.parent / link if link else document
+        if page.suffix == ".md" and page.exists():
+            headings = HEADING.findall(CODE.sub("", page.read_text()))
+            if fragment not in map(anchor_of, headings):
+                broken.append(f"{link}#{fragment}")
+    return broken
+
+
+def test_every_fragment_names_a_heading(repository: Path) -> None:
+    absent = generated(repository)
+    found = [page for page in documents(repository) if page not in absent]
+    broken = {str(page.relative_to(repository)): broken_fragments(page) for page in found}
+    assert {page: links for page, links in broken.items() if links} == {}
+
+
+def test_a_broken_fragment_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A `part`: two\n\n[here](#a-part-two), [there](page.md#gone)\n")
+    assert broken_fragments(page) == ["page.md#gone"]
 
 
 def test_every_relative_link_leads_to_a_file(repository: Path) -> None:
