@@ -1,4 +1,4 @@
-"""Run benchmarks: `python -m bench [NAME …]` updates `docs/benchmarks.md`."""
+"""Run benchmarks: `python -m bench [NAME …]` updates `bench/figures.md`."""
 
 import argparse
 import sys
@@ -34,13 +34,6 @@ MEASUREMENTS: Mapping[str, tuple[str, Callable[[], Section]]] = {
 }
 """Benchmarks by name, with the title of their section, in document order."""
 
-BY_HAND = (
-    "A recipe from end to end",
-    "Texts on a published encoder",
-    "Answers from many jobs, before and after",
-)
-"""Titles of sections that no benchmark here measures, written by hand."""
-
 
 def main(arguments: Sequence[str]) -> int:
     """Run the named benchmarks, or all; replace their sections."""
@@ -58,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
             print(section.about)
         elif not asked.dry:
             measured = [title for title, _ in MEASUREMENTS.values()]
-            figures.write([section], where, [*measured, *BY_HAND])
+            figures.write([section], where, measured)
         print(f"{name} took {time.monotonic() - started:.0f} s", flush=True)
     return 0
 

@@ -8,7 +8,7 @@ import functools
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -40,16 +40,13 @@ from bench.laws import (
     typical_metric,
     wins,
 )
+from bench.verdict_summary import Line, summary
 
 TITLE = "Verdicts"
 STUDIES = 400
 PROCESSES = 2
 DOCUMENT = Path(__file__).parent.parent / "docs" / "reference" / "simulations.md"
 BEGIN, END = "<!-- grid -->", "<!-- end of grid -->"
-HEAD = (
-    "| case | seeds | best lost | pair falsely ordered | one left | paired t | limits missed | "
-    "differences missed | against leader missed | chosen missed | in the set |"
-)
 FEWEST = 20
 """A share of fewer cases is left out."""
 EQUAL = 0.002
@@ -174,6 +171,14 @@ def powerful() -> Iterator[Case]:
     yield Case("97 and four at 0", (normal(0.97, 0.02), *(normal(0.0, 0.0),) * 4))
 
 
+KINDS: Mapping[str, Callable[[], Iterator[Case]]] = {
+    "equal methods": equal,
+    "unequal or failing": unlike,
+    "few or grouped items": of_items,
+    "other metrics": of_metrics,
+}
+
+
 @functools.cache
 def cases_by_name() -> Mapping[str, Case]:
     """Return all cases; laws cannot be sent to other processes."""
@@ -282,7 +287,7 @@ def simulated(case: Case, seeds: int, studies: int, pool: ProcessPoolExecutor) -
 
 
 def lines(studies: int, word: str = "") -> Iterator[tuple[str, int, tuple[str, ...]]]:
-    """Yield a case, its seeds and its shares, in the order of `HEAD`."""
+    """Yield a case, its seeds and its shares, the methods in the set last."""
     with ProcessPoolExecutor(PROCESSES) as pool:
         for case in cases_by_name().values():
             for seeds in case.seeds if word in case.name else ():
@@ -301,10 +306,14 @@ def lines(studies: int, word: str = "") -> Iterator[tuple[str, int, tuple[str, .
 
 
 def measure() -> Section:
-    """Simulate the grid and write its table into the page of simulations."""
-    rows = [f"| {name} | {seeds} | {' | '.join(texts)} |" for name, seeds, texts in lines(STUDIES)]
-    table = "\n".join([HEAD, "| --- | ---: |" + " ---: |" * 9, *rows])
-    text = f"{STUDIES} studies per line.\n\n{table}"
+    """Simulate the grid and write its summary into the page of simulations."""
+    every = [Line(*line) for line in lines(STUDIES)]
+    kinds = {
+        kind: [line for line in every if line.name in {case.name for case in some()}]
+        for kind, some in KINDS.items()
+    }
+    powerful_lines = [line for line in every if line.name in {one.name for one in powerful()}]
+    text = f"{STUDIES} studies per case.\n\n{summary(kinds, powerful_lines)}"
     before, _, rest = DOCUMENT.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     DOCUMENT.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")

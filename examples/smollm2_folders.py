@@ -6,7 +6,7 @@
 `smollm2` is the published SmolLM2-135M-Instruct, restored from a 4-bit file. `smollm2-reviews` is
 the same model after further training on longer sentences of film reviews, without their labels.
 `short-polarity.csv` has the 530 shortest of 4,000 labelled sentences of film reviews. See
-docs/results/real-prompts/README.md. It takes about four minutes on one core.
+docs/results/real-prompts.md. It takes about four minutes on one core.
 """
 
 import csv

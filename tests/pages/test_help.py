@@ -92,6 +92,15 @@ def test_a_document_is_shown_with_its_links_and_without_html() -> None:
     assert "<img" not in str(document_page("README.md")["text"])
 
 
+def test_pages_written_from_the_code_are_shown_without_a_file() -> None:
+    page = document_page("reference/commands.md")
+    assert page["title"] == "Reference: the command line"
+    assert "adaptlab jobs submit" in str(page["text"])
+    calls = str(document_page("reference/client-calls.md")["text"])
+    assert 'href="/documents/reference/client.md"' in calls
+    assert "client.jobs.wait" in calls
+
+
 @pytest.mark.parametrize("name", ["../pyproject.toml", "/etc/passwd", "how-to", ""])
 def test_only_documents_are_shown(name: str) -> None:
     with pytest.raises(NotFound):

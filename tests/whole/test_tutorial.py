@@ -33,8 +33,6 @@ def prepare(folder: Path, stack: Stack) -> Path:
     (folder / ".adaptlab").symlink_to(stack.data_dir)
     (folder / ".venv").symlink_to(Path(sys.prefix))
     (folder / "examples/studies").mkdir(parents=True)
-    script = "examples/write_results.py"
-    (folder / script).write_text((ROOT / script).read_text())
     for study in STUDIES:
         (folder / "examples/studies" / study.name).write_text(study.read_text())
     return folder
@@ -109,20 +107,19 @@ def test_the_written_page_has_a_row_for_each_score_and_its_pictures(followed: Fo
     folder = followed.folder
     rows = list(csv.DictReader((folder / "mixture.csv").read_text().splitlines()))
     assert len(rows) == 2 * 2 * 3
-    page = (folder / "mixture.md").read_text()
-    assert page.startswith("# My results\n")
-    assert "Seeds 0, 1, 2, 3, 4; steps 2; batch 32; trials per seed 2." in page
-    lines = [line.split() for line in page.splitlines()]
+    page = (folder / "mixture/decision.md").read_text()
+    lines = [line.replace("|", " ").split() for line in page.splitlines()]
     for row in rows:
         figures = {f"{int(row['parameters']):,}", f"{100 * float(row['score']):.1f}"}
         assert any(figures <= set(line) for line in lines), row
-    pictures = re.findall(r"\]\((.*?\.svg)\)", page)
-    assert len(pictures) == 2 * (1 + 2)
-    assert all((folder / name).read_text().startswith("<svg") for name in pictures)
+    pictures = list((folder / "mixture/plots").glob("*.svg"))
+    assert len(pictures) >= 2 * (1 + 2)
+    assert all(picture.read_text().startswith("<svg") for picture in pictures)
 
 
-def test_the_page_is_the_same_when_it_is_written_again(followed: Followed):
+def test_the_bundle_is_valid_and_its_text_the_same_when_written_again(followed: Followed):
     folder = followed.folder
-    page = (folder / "mixture.md").read_text()
-    run(".venv/bin/python examples/write_results.py mixture mixture.md", folder)
-    assert (folder / "mixture.md").read_text() == page
+    assert "the bundle is valid" in followed.printed[-1]
+    run(".venv/bin/adaptlab bundle check mixture.zip --render again", folder)
+    page = (folder / "mixture/decision.md").read_text()
+    assert (folder / "again/decision.md").read_text() == page

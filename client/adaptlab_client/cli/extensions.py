@@ -25,10 +25,13 @@ EXTRAS = {
 def extensions() -> dict[str, EntryPoint]:
     """Return the usable commands of other packages, without loading them."""
     return {
-        point.name: point
-        for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)
-        if not missing_requirements(_extra(point))
+        point.name: point for point in every_extension() if not missing_requirements(_extra(point))
     }
+
+
+def every_extension() -> list[EntryPoint]:
+    """Return all commands of other packages, with those whose extra is missing."""
+    return sorted(entry_points(group=GROUP), key=lambda point: point.name)
 
 
 def load(point: EntryPoint) -> typer.Typer:

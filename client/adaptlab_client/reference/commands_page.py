@@ -3,6 +3,7 @@
 import ast
 import inspect
 from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import typer
 
 from adaptlab_client.cli import exits
 from adaptlab_client.cli.examples import EXAMPLES
-from adaptlab_client.cli.extensions import extensions, load
+from adaptlab_client.cli.exits import UsageError
+from adaptlab_client.cli.extensions import every_extension, load, summary
 from adaptlab_client.cli.main import application
 
 # Typer keeps the types of contexts, commands and parameters private, so they are `Any` below.
@@ -43,9 +45,9 @@ is the default. Where a command has other formats than these five, its parameter
 Text from other users is safe to print: control characters are made visible, and a csv cell that a
 spreadsheet would read as a formula gets a leading quote.
 
-The server is that of `--url`, else of ADAPTLAB_URL, else the one started in this folder or a parent
-folder, else the one of the last `adaptlab login`. The token is that of ADAPTLAB_TOKEN, else the
-one that `adaptlab login` stored. Ctrl-C ends only the wait of a command: jobs and studies go on.
+Server address, in order: `--url`, ADAPTLAB_URL, the server started in this folder or a parent
+folder, the server of the last `adaptlab login`. Token, in order: ADAPTLAB_TOKEN, the token that
+`adaptlab login` stored. Ctrl-C ends only the wait of a command; jobs and studies continue.
 
 `eval "$(adaptlab completion bash)"` completes commands and options in the shell, and ids and names
 if a server answers. Use the same with zsh, and `adaptlab completion fish | source` for fish.
@@ -64,10 +66,20 @@ def commands_page() -> str:
         "## Commands that come with extras\n\n`api`, `beat` and `migrate` come with "
         "`adaptlab[server]`, `worker` with `adaptlab[worker]`, the others with `adaptlab[stack]`.\n"
     )
-    for name, point in extensions().items():
-        command: Any = typer.main.get_command(load(point))
-        parts.append(_command(command, context, name, 3))
+    parts += [_extension(point, context) for point in every_extension()]
     return "\n".join(parts)
+
+
+def _extension(point: EntryPoint, above: Any) -> str:
+    """Return the section on a command.
+
+    It has one line where the command's extra is not installed.
+    """
+    try:
+        command: Any = typer.main.get_command(load(point))
+    except UsageError:
+        return f"### adaptlab {point.name}\n\n{summary(point)}\n"
+    return _command(command, above, point.name, 3)
 
 
 def _exit_codes() -> str:

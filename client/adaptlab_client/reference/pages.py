@@ -6,4 +6,4 @@ from adaptlab_client.reference.commands_page import commands_page
 
 def written() -> dict[str, str]:
     """Return the text of every page, by file name."""
-    return {"client.md": client_page(), "commands.md": commands_page()}
+    return {"client-calls.md": client_page(), "commands.md": commands_page()}

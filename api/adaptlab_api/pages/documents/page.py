@@ -15,7 +15,7 @@ def document_page(name: str) -> dict[str, object]:
     """Return the values of the template; raise `NotFound`."""
     if name not in documents():
         raise NotFound("document", name)
-    text = documents()[name].read_text(encoding="utf-8")
+    text = documents()[name]()
     return {"title": title_of(name), "text": Markup(_html(text, name))}  # noqa: S704 - escaped there
 
 

@@ -1,13 +1,15 @@
 """Help on pages: documents, their purpose in a line, and terms explained.
 
-The texts are those of `docs/`, which is part of the installed package.
+The texts are those of `docs/`, which is part of the installed package, and of functions that
+packages name as entry points: pages written from the code.
 """
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
+from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from markupsafe import Markup, escape
 from adaptlab.plugins.metric import Metric
 
 GLOSSARY = "glossary.md"
+GENERATED = "adaptlab.documents"
+"""The entry points of generated documents, named by their paths below `docs/`."""
 _TERM = re.compile(r"^\*\*(?P<name>[^*]+)\*\*: (?P<means>.+?)(?=\n\n|\Z)", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 
@@ -86,25 +90,35 @@ PURPOSES: Mapping[str, Purpose] = {
 
 
 @cache
-def documents() -> Mapping[str, Path]:
-    """Return the file of every document by its path below `docs/`."""
+def documents() -> Mapping[str, Callable[[], str]]:
+    """Return the readers of all documents by their paths below `docs/`."""
     folder = Path(str(files("adaptlab_api") / "documents"))
     if not folder.is_dir():  # an installation that is edited in place
         folder = Path(__file__).parents[4] / "docs"
-    return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*.md"))}
+    readers = {
+        path.relative_to(folder).as_posix(): partial(path.read_text, encoding="utf-8")
+        for path in sorted(folder.rglob("*.md"))
+    }
+    return {**readers, **{p.name: partial(_written, p) for p in entry_points(group=GENERATED)}}
+
+
+@cache
+def _written(point: EntryPoint) -> str:
+    """Return a page written from the code, which takes a second or two."""
+    write: Callable[[], str] = point.load()
+    return write()
 
 
 @cache
 def title_of(name: str) -> str:
     """Return the first heading of a document."""
-    with documents()[name].open(encoding="utf-8") as lines:
-        return next(lines).lstrip("# ").strip()
+    return documents()[name]().partition("\n")[0].lstrip("# ").strip()
 
 
 @cache
 def glossary() -> Mapping[str, str]:
     """Return the meanings of terms, as plain text."""
-    terms = _TERM.finditer(documents()[GLOSSARY].read_text(encoding="utf-8"))
+    terms = _TERM.finditer(documents()[GLOSSARY]())
     return {
         found["name"]: _LINK.sub(r"\1", " ".join(found["means"].split())).replace("`", "")
         for found in terms
