@@ -207,6 +207,7 @@ def test_what_has_no_name_is_told_so_where_it_is_missing(api: TestClient) -> Non
         assert "'None'" not in str(faults), what
 
 
+@pytest.mark.long("many bad inputs")
 def test_very_many_faults_are_answered_with_few(api: TestClient) -> None:
     body = document(capture={"attention": {"inputs": [["x"] * 100_000]}})
     assert len(post(api, body)["errors"]) <= 100

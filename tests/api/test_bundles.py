@@ -232,6 +232,7 @@ def test_a_study_that_runs_has_no_bundle(api: TestClient, sessions: Sessions) ->
     assert api.get("/v1/studies/nobody/bundle").status_code == 404
 
 
+@pytest.mark.long("walks through commands and documents")
 def test_a_decision_without_some_jobs_is_partial(
     api: TestClient, sessions: Sessions, tmp_path: Path
 ) -> None:
@@ -274,6 +275,7 @@ def test_a_stranger_has_no_bundle(
         assert answer.status_code == 404, answer.text
 
 
+@pytest.mark.long("long trainings")
 def test_jobs_are_read_some_at_a_time(
     api: TestClient, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:

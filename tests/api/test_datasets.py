@@ -139,6 +139,7 @@ BAD: dict[str, Any] = {
 }
 
 
+@pytest.mark.long("many bad inputs", but=8)
 @pytest.mark.parametrize("changes", BAD.values(), ids=BAD)
 def test_nothing_else_is_taken_for_words(
     api: TestClient, sessions: Sessions, changes: Mapping[str, Any]

@@ -184,6 +184,7 @@ BAD: dict[str, tuple[bytes, str, str]] = {
 }
 
 
+@pytest.mark.long("many bad inputs", but=5)
 @pytest.mark.parametrize(("content", "form", "code"), BAD.values(), ids=BAD)
 def test_something_else_is_refused_and_leaves_nothing(
     api: TestClient, sessions: Sessions, content: bytes, form: str, code: str

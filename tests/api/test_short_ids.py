@@ -26,7 +26,7 @@ def jobs(api: TestClient, sessions: Sessions) -> list[str]:
     return [job["id"] for job in api.get("/v1/jobs?filter=kind=adapt").json()["data"]]
 
 
-@pytest.mark.long("every door for every role", but=4)
+@pytest.mark.long("every door for every role", but=2)
 @pytest.mark.parametrize("part", [slice(8), slice(-8, None), slice(12), slice(-17, None)])
 @pytest.mark.parametrize("below", ["", "/evaluations", "/events", "/attention", "/metrics"])
 def test_a_part_of_an_id_is_enough(

@@ -190,6 +190,7 @@ def test_a_wait_holds_no_turn(
         assert {one.result(60).status_code for one in waiting} == {200}
 
 
+@pytest.mark.long("large uploads and slow clients")
 def test_who_waits_for_plots_to_be_drawn_holds_no_thread(
     settings: Settings,
     token: str,

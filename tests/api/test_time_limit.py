@@ -45,6 +45,7 @@ def frozen(
             passage.thaw()
 
 
+@pytest.mark.long("chaos at length")
 def test_a_database_that_stands_still_is_answered_with_503_and_a_time(
     frozen: tuple[Passage, Running],
 ) -> None:

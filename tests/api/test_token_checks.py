@@ -235,6 +235,7 @@ def filling(lab: TestClient, folder: Path) -> Path:
     return place
 
 
+@pytest.mark.long("many bad inputs", but=2)
 @pytest.mark.parametrize(
     ("members", "code"),
     [

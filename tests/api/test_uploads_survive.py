@@ -70,6 +70,7 @@ def killed_at(module: str, name: str, call: int) -> str:
     return KILLED.format(module=module, name=name, call=call)
 
 
+@pytest.mark.long("large uploads and slow clients", but=1)
 @pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
 def test_an_upload_outlives_its_server(
     settings: Settings,

@@ -52,6 +52,7 @@ def test_jobs_are_what_the_model_says_whatever_the_order(sessions: Sessions, tmp
     run(sessions, tmp_path)
 
 
+@pytest.mark.long("tests of tests")
 def test_the_machine_finds_a_missing_fence(
     sessions: Sessions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

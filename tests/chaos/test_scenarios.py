@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.mark.long("chaos at length", but=2)
+@pytest.mark.long("chaos at length", but=1)
 @every_scenario
 def test_nothing_is_lost_and_nothing_done_twice(scenario: Scenario, lab: Lab, folder: Path):
     outcome = run(lab, scenario, JOBS, SEED, folder)

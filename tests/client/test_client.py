@@ -271,6 +271,7 @@ def a_tuned_job(client: Client, sessions: sessionmaker[Session], folder: Path) -
     return str(job.id)
 
 
+@pytest.mark.long("walks through commands and documents")
 def test_a_picture_of_a_tuned_job_is_of_the_first_recorded_seed(
     client: Client, sessions: sessionmaker[Session], base: None, invoke: Invoke, tmp_path: Path
 ) -> None:

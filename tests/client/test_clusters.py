@@ -36,6 +36,7 @@ def run_of(spec: ResolvedSpec) -> Run:
     return Run(right=ITEMS // 2, figures=lambda _: figures)
 
 
+@pytest.mark.long("walks through commands and documents")
 def test_intervals_count_groups_and_not_their_items(
     client: Client, sessions: sessionmaker[Session], tmp_path: Path
 ) -> None:

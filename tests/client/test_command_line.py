@@ -114,6 +114,7 @@ def test_what_is_no_spec_is_a_usage_fault(invoke: Invoke, given: bytes) -> None:
     assert done.stderr.startswith("adaptlab: ")
 
 
+@pytest.mark.long("every combination", but=5)
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -398,6 +399,7 @@ def adaptlab(
     )
 
 
+@pytest.mark.long("walks through commands and documents")
 def test_a_process_leaves_with_the_documented_codes(
     address: Address, sessions: sessionmaker[Session], tmp_path: Path
 ) -> None:

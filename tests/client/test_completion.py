@@ -60,6 +60,7 @@ def nobody(tmp_path: Path) -> dict[str, str]:
     return {"HOME": str(tmp_path), "ADAPTLAB_DATA_DIR": str(tmp_path)}
 
 
+@pytest.mark.long("walks through commands and documents")
 def test_commands_and_options_need_no_server(nobody: dict[str, str]) -> None:
     assert offered("adaptlab jo", nobody) == ["jobs"]
     assert {"submit", "list", "wait"} <= set(offered("adaptlab jobs ", nobody))

@@ -46,6 +46,7 @@ def without_torch(client: Client | Exception, home: Path) -> dict[str, Finding]:
     return {one.check: one for one in there}
 
 
+@pytest.mark.long("walks through commands and documents")
 def test_a_machine_in_order_is_told_what_it_has(invoke: Invoke, tmp_path: Path) -> None:
     options = ("--output", "json", "--scratch", str(tmp_path))
     done = invoke("doctor", *options, XDG_CONFIG_HOME=str(tmp_path))

@@ -23,6 +23,7 @@ def environment(address: Address | None, **more: str) -> dict[str, str]:
     return plain | (address.environment if address else {}) | more
 
 
+@pytest.mark.long("walks through commands and documents", but=1)
 @pytest.mark.parametrize("kind", ["jobs", "studies"])
 def test_ctrl_c_ends_the_waiting_and_nothing_else(
     address: Address, client: Client, sessions: Sessions, kind: str
@@ -74,7 +75,7 @@ def test_a_pipe_that_is_closed_early_is_no_fault(address: Address, sessions: Ses
     assert (done.returncode, done.stderr) == (141, "")
 
 
-@pytest.mark.long("walks through commands and documents", but=1)
+@pytest.mark.long("walks through commands and documents")
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_terminal_without_unicode_gets_escapes(
     address: Address, sessions: Sessions, encoding: str
@@ -141,6 +142,7 @@ def test_studies_are_waited_for_together(
     assert "second" in late.stderr
 
 
+@pytest.mark.long("walks through commands and documents", but=1)
 @pytest.mark.parametrize(
     "url",
     ["http://127.0.0.1:9", "ftp://127.0.0.1", "nonsense", "http://[::1", "http://no host"],

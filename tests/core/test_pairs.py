@@ -96,6 +96,7 @@ def test_identical_outcomes_are_no_proof_of_sameness() -> None:
     assert found.low == -found.high < 0
 
 
+@pytest.mark.long("every combination", but=1)
 @pytest.mark.parametrize("count", [1, 2, 15, 60])
 def test_holms_correction_is_that_of_statsmodels(count: int) -> None:
     p_values = np.random.Generator(np.random.Philox(key=count)).random(count) ** 4

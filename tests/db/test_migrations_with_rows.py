@@ -162,6 +162,7 @@ def refuses_changes(url: str, revision: str) -> None:
         )
 
 
+@pytest.mark.long("every migration path")
 def test_what_the_newest_revision_holds_is_taken_back_to_the_first_one(
     empty_database_url: str,
 ) -> None:

@@ -202,6 +202,7 @@ def test_items_say_which_record_they_are(data: Stored, tmp_path: Path) -> None:
     assert len({item.line for item in shown.items}) == SHOWN
 
 
+@pytest.mark.long("long trainings")
 def test_nothing_is_computed_for_no_items(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("adaptlab.engine.answering.item_texts", None)
     spec = resolved(DIGITS["sort"], evaluation={"samples": 40, "shown": 0})
@@ -209,12 +210,14 @@ def test_nothing_is_computed_for_no_items(tmp_path: Path, monkeypatch: pytest.Mo
     assert not [event for event in told.events if isinstance(event, ItemsShown | AnswersGiven)]
 
 
+@pytest.mark.long("long trainings")
 def test_there_are_no_more_items_than_are_scored(tmp_path: Path) -> None:
     spec = resolved(DIGITS["sort"], evaluation={"samples": 7, "shown": 30})
     (shown,) = ran(spec, tmp_path).of(ItemsShown)
     assert len(shown.items) == 7
 
 
+@pytest.mark.long("long trainings", but=1)
 @pytest.mark.parametrize("method", ["frozen", "lora", "soft_prompt"])
 def test_an_adaptation_answers_twice(method: str, tmp_path: Path) -> None:
     facts, paths = made_base(pretraining(), tmp_path)

@@ -93,6 +93,7 @@ def texts_by_hand(name: str, record: Mapping[str, str]) -> tuple[str, str, list[
     return f"{record['question']}. It is", ". It is", words
 
 
+@pytest.mark.long("every combination", but=3)
 @pytest.mark.parametrize("attached", [True, False], ids=["adapted", "base"])
 @pytest.mark.parametrize("name", TASKS)
 def test_scores_and_answers_are_those_of_the_formula(

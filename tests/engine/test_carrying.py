@@ -119,7 +119,7 @@ def bits(evaluation: Evaluation) -> list[bool]:
     return [bool(bit) for bit in np.unpackbits(packed)[: evaluation.total]]
 
 
-@pytest.mark.long("long trainings", but=1)
+@pytest.mark.long("long trainings")
 @pytest.mark.parametrize(
     "method",
     [

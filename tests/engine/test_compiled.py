@@ -39,7 +39,7 @@ from adaptlab.errors import KernelsMissing
 from adaptlab.measurements.results import CheckpointWritten, Started
 
 
-@pytest.mark.long("every kernel", but=1)
+@pytest.mark.long("every kernel")
 @pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("dtype", DIGITS)
 def test_gelu_and_its_slope_are_right_at_every_number_of_bfloat16(dtype: torch.dtype):

@@ -118,6 +118,7 @@ def weights_of(observer: Remembering) -> dict[int, dict[str, Tensor]]:
     return {w.checkpoint.replicate: load_file(w.path) for w in observer.of(CheckpointWritten)}
 
 
+@pytest.mark.long("long trainings", but=1)
 @pytest.mark.parametrize("trial", [0, 2, 3])
 def test_the_weights_are_those_of_the_best_validation(
     spec: SpecWithWeights, unstopped: Remembering, trial: int, tmp_path: Path

@@ -82,6 +82,7 @@ def by_place(evaluations: list[Evaluation], *, attached: bool) -> dict[tuple[int
     }
 
 
+@pytest.mark.long("long trainings", but=1)
 @pytest.mark.parametrize("attention", ATTENTION)
 def test_detached_scores_are_those_of_the_base_itself(
     trained_bases: Mapping[str, Bases], attention: str, tmp_path: Path

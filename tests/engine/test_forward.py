@@ -170,7 +170,7 @@ METHODS = (
 )
 
 
-@pytest.mark.long("every combination", but="each")
+@pytest.mark.long("every combination", but=30)
 @pytest.mark.parametrize("family", FAMILIES, ids=["two-layers", "one-layer", "no-norm"])
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m["name"])
 @pytest.mark.parametrize("groups", [1, 2])

@@ -153,6 +153,7 @@ def expected_ends(unhalved: Remembering, selection: str) -> dict[int, int]:
     return ends
 
 
+@pytest.mark.long("long trainings", but=1)
 @pytest.mark.parametrize("selection", ["per_seed", "pooled"])
 def test_the_best_half_by_validation_accuracy_goes_on(
     halved: Halved, unhalved: Remembering, selection: str

@@ -113,6 +113,7 @@ def test_two_lanes_give_what_one_thread_gives(
     assert torch.allclose(side_by_side, alone, rtol=0, atol=1e-10)
 
 
+@pytest.mark.long("every combination", but=4)
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m["name"])
 @pytest.mark.parametrize(("seeds", "accumulation"), [(1, 1), (3, 1), (1, 3)])
 def test_lanes_that_share_the_items_give_what_one_thread_gives(

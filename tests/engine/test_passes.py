@@ -215,6 +215,7 @@ def kept_for_backward(plan: Plan, scratch: Path, memory_bytes: int | None) -> tu
     return kept.most, training
 
 
+@pytest.mark.long("long trainings")
 def test_a_limit_on_memory_divides_the_replicates_and_less_is_held(tmp_path: Path):
     plan = planned(LORA, trials=4)
     free, training = kept_for_backward(plan, tmp_path, None)

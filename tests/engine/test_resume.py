@@ -43,6 +43,7 @@ def broken_off(folder: Path, step: int, resume: Path | None = None) -> tuple[Rem
     return observer, saved.path
 
 
+@pytest.mark.long("long trainings", but=1)
 @pytest.mark.parametrize("steps", [(1, 16, 101, 399), (2, 15, 17, 398)])
 def test_weights_scores_and_curve_are_those_of_the_unbroken_run(
     unbroken: Remembering, tmp_path: Path, steps: tuple[int, ...]

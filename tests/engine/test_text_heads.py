@@ -185,6 +185,7 @@ def test_classes_are_shown_as_they_are_scored(
     assert Expected.of(spec).problems(watching.events) == ()
 
 
+@pytest.mark.long("every combination", but=3)
 @pytest.mark.parametrize("method", METHODS, ids=str)
 def test_the_head_is_part_of_what_is_declared_allocated_and_stored(
     method: str | dict[str, object],
@@ -267,6 +268,7 @@ def test_a_replicate_in_a_stack_has_the_gradient_of_the_replicate_alone(
             assert (together[replicate] - part[0]).abs().max() < 1e-12
 
 
+@pytest.mark.long("long trainings")
 def test_a_head_learns_what_the_words_of_a_text_say(
     data: Stored, folder_of: Callable[[str], PlacedFolder], tmp_path: Path
 ):

@@ -90,6 +90,7 @@ def value_of(evaluation: Evaluation) -> float:
     return measure.value
 
 
+@pytest.mark.long("long trainings")
 def test_a_pretraining_measures_it(base: tuple[Resolved, Remembering]) -> None:
     spec, told = base
     measured = check(spec, told)

@@ -50,6 +50,7 @@ print(json.dumps({{
 """
 
 
+@pytest.mark.long("every combination")
 def test_no_module_holds_a_live_object_or_starts_a_thread(
     fresh_python: Callable[[str], str],
 ) -> None:

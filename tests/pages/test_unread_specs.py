@@ -121,6 +121,7 @@ def test_jobs_without_their_plug_in_are_compared_with_a_warning_and_without_a_di
     assert all(",unread," in line for line in lines), lines
 
 
+@pytest.mark.long("every combination", but=1)
 @pytest.mark.usefixtures("study")
 def test_a_study_without_a_plug_in_is_compared_shown_and_bundled(
     visitor: TestClient, missing_plug_in: str

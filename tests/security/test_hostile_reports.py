@@ -70,6 +70,7 @@ def counts(sessions: Sessions) -> list[int]:
         return [session.scalar(select(func.count()).select_from(t)) or 0 for t in RESULTS]
 
 
+@pytest.mark.long("many bad inputs", but=1)
 def test_a_false_report_is_refused_by_its_place_and_changes_nothing(
     sessions: Sessions, ledger: Ledger, claim: Claim
 ) -> None:

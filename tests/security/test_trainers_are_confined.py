@@ -184,6 +184,7 @@ def test_the_network_is_open_only_where_that_was_asked_for(*, network: bool) -> 
     assert json.loads(tried.stdout) == {"AF_INET": told, "AF_INET6": told}
 
 
+@pytest.mark.long("long trainings")
 @needs_linux
 def test_the_cache_of_weights_is_as_large_as_configured(settings: Settings) -> None:
     options = slot_options(settings.model_copy(update={"cache_bytes": 7}), slots=1, runner=None)

@@ -172,6 +172,7 @@ def successes(outcomes: Outcomes, *targets: Path, besides: tuple[str, ...] = ())
     ]
 
 
+@pytest.mark.long("every combination", but=1)
 @needs_file_rules
 @pytest.mark.parametrize("user", ["auto", "same"])
 def test_a_run_reaches_its_own_files_and_no_others(attacked: Scene, user: str) -> None:

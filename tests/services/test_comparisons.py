@@ -357,6 +357,7 @@ def test_a_control_that_failed_is_not_asked_for_again(sessions: Sessions, ada: P
     assert last.text.startswith("Cannot be decided here, because this was tried and failed: twice")
 
 
+@pytest.mark.long("every combination")
 def test_every_proposal_plans_jobs(sessions: Sessions, ada: Principal) -> None:
     create(sessions, ada, methods="all")
     run_all(sessions, as_known)
@@ -448,6 +449,7 @@ def test_a_base_that_was_not_scored_on_its_own_task_leaves_reach_open(
     assert prefix.next_run is None
 
 
+@pytest.mark.long("every combination", but=1)
 @pytest.mark.parametrize(
     ("above", "expected"),
     [

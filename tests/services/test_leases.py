@@ -314,6 +314,7 @@ def test_a_worker_that_lost_its_lease_changes_nothing(
     assert (row.event_sequence, attempts(sessions, job_id)) == before
 
 
+@pytest.mark.long("ablation of a defence", but=1)
 @pytest.mark.parametrize("write", [write for write in WRITES if write != "put_artifact"])
 def test_without_the_fencing_token_a_stale_write_is_accepted(
     sessions: Sessions, ledger: DatabaseLedger, write: str, monkeypatch: pytest.MonkeyPatch

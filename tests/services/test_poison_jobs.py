@@ -147,6 +147,7 @@ def test_a_job_that_was_to_pause_is_paused_when_it_is_killed(
     assert paused.pause_requested_at is None
 
 
+@pytest.mark.long("chaos at length")
 def test_no_job_is_killed_more_than_fifty_times(
     luck: Luck, sessions: Sessions, job_id: UUID
 ) -> None:

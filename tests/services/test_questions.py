@@ -154,6 +154,7 @@ class TestAnswering:
         with pytest.raises(Conflict, match="chose its own"):
             bundles.frozen(sessions, ComparisonRuns(sessions), str(study.id), AS_USUAL)
 
+    @pytest.mark.long("long trainings")
     def test_equal_methods_are_given_up_before_the_limit(
         self, sessions: Sessions, ada: Principal
     ) -> None:
@@ -172,6 +173,7 @@ class TestAnswering:
 
 
 class TestLength:
+    @pytest.mark.long("long trainings")
     def test_all_are_trained_for_longer_while_a_loss_falls(
         self, sessions: Sessions, ada: Principal
     ) -> None:
@@ -199,6 +201,7 @@ class TestLength:
         assert (table.times_longer, table.answered) == (1, True)
         assert {one.label for one in table.methods if one.falls} == {"full_finetuning"}
 
+    @pytest.mark.long("long trainings")
     def test_the_limit_of_length_is_kept(self, sessions: Sessions, ada: Principal) -> None:
         study = create(sessions, ada, question={"at_most": {"seeds": 12, "times_longer": 3}})
         play(sessions, lambda spec: falling(spec, until=10_000))

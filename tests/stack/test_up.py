@@ -234,6 +234,7 @@ def test_a_reload_takes_up_settings_without_a_refused_request(
         assert "ADAPTLAB_BROKER_URL has changed, which takes effect after" in stack.log("up")
 
 
+@pytest.mark.long("chaos at length", but=1)
 @pytest.mark.parametrize(
     ("lines", "told"),
     [

@@ -115,6 +115,7 @@ def test_a_diverging_job_fails_with_its_reason_and_keeps_its_curve(client: Clien
     assert values[-1] is None
 
 
+@pytest.mark.long("walks through commands and documents")
 def test_the_command_line_finds_its_server(stack: Stack, adapted: JobView, tmp_path: Path):
     submitted = command(
         stack, "jobs", "submit", "-", "--wait", "--output", "id", stdin=json.dumps(ADAPT)

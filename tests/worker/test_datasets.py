@@ -1,5 +1,6 @@
 """A worker with the real engine fetches the words that a job's tasks ask."""
 
+import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_pretrain_document, a_principal
@@ -19,6 +20,7 @@ WORDS = (
 )
 
 
+@pytest.mark.long("long trainings")
 def test_uploaded_words_are_learned(sessions: sessionmaker[Session], processes: Processes) -> None:
     task = {"name": "word_translation", "dataset": "animals"}
     document = a_pretrain_document(
