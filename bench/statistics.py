@@ -77,11 +77,8 @@ class Case:
 
 def cases() -> Iterator[Case]:
     """Yield the cases in which something could be said falsely."""
-    yield from equal()
-    yield from unlike()
-    yield from of_items()
-    yield from of_metrics()
-    yield from of_trials()
+    for of_kind in KINDS.values():
+        yield from of_kind()
 
 
 def equal() -> Iterator[Case]:
@@ -176,6 +173,7 @@ KINDS: Mapping[str, Callable[[], Iterator[Case]]] = {
     "unequal or failing": unlike,
     "few or grouped items": of_items,
     "other metrics": of_metrics,
+    "chosen among trials": of_trials,
 }
 
 
