@@ -146,7 +146,7 @@ def of_metrics() -> Iterator[Case]:
 
 
 def of_trials() -> Iterator[Case]:
-    """Yield tables whose seeds choose among trials, of equal or unequal number."""
+    """Yield tables whose seeds choose among equally or unequally many trials."""
     for validation in (50, 500):
         name = f"six equal, best of 6 trials on {validation} items"
         yield Case(name, (chosen(0.7, 0.1, 6, validation),) * 6)

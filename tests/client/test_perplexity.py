@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import statistics
 import zipfile
 from pathlib import Path
 
@@ -22,7 +23,9 @@ from adaptlab_services.studies.question_plans import plan_due
 
 Sessions = sessionmaker[Session]
 MEAN = PERPLEXITY + 1
-REACH = student_quantile(2, 0.975) / math.sqrt(3)
+NATS = [math.log(PERPLEXITY + seed) for seed in range(3)]
+REACH = student_quantile(2, 0.975) * statistics.stdev(NATS) / math.sqrt(3)
+LOW, HIGH = (math.exp(statistics.fmean(NATS) + side * REACH) for side in (-1, 1))
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +46,7 @@ def test_a_comparison_has_it_by_method_and_seed(shared_client: Client, study: st
             (seed, pytest.approx(PERPLEXITY + seed)) for seed in range(3)
         ]
         assert one.mean == pytest.approx(MEAN)
-        assert (one.low, one.high) == pytest.approx((MEAN - REACH, MEAN + REACH))
+        assert (one.low, one.high) == pytest.approx((LOW, HIGH))
     assert [[t.validation_metric for t in m.sweep] for m in table.methods] == [[5.0, 4.0]] * 2
 
 
@@ -57,7 +60,7 @@ def test_csv_and_bundle_have_it(shared_client: Client, study: str, tmp_path: Pat
         assert [line["metric"] for line in lines] == ["perplexity"] * 2
         for line in lines:
             assert float(line["metric_mean"]) == pytest.approx(MEAN)
-            assert float(line["metric_low"]) == pytest.approx(MEAN - REACH)
+            assert float(line["metric_low"]) == pytest.approx(LOW)
 
 
 def test_the_command_line_says_that_lower_is_better(shared_invoke: Invoke, study: str) -> None:

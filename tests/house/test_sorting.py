@@ -1,4 +1,4 @@
-"""Every part of the product is tested by `make test`, and why a test is long."""
+"""`make test` has tests of every part, and what it leaves has a reason."""
 
 import ast
 import re
@@ -86,7 +86,7 @@ def trees(repository: Path) -> Iterator[ast.Module]:
 
 
 def last_words(part: str) -> tuple[str, str]:
-    """The name of a package's last part, and its noun: `item_answers`, `answers`."""
+    """The name of a last part, and its noun: `item_answers`, `answers`."""
     name = part.rpartition(".")[2]
     return name, name.rpartition("_")[2]
 

@@ -37,7 +37,7 @@ def words_of(reader: TestClient, path: str) -> str:
 def test_pages_have_it_beside_the_score(reader: TestClient, job: str) -> None:
     page = words_of(reader, "/studies/texts")
     assert "lower is better Per seed" in page
-    assert "6 3.52 to 8.48" in page
+    assert "6 3.91 to 9.03" in page
     assert "600.0 %" not in page
     page = words_of(reader, f"/jobs/{job}")
     assert ", lower is better 6 3.52 to 8.48 1e+30" in page, "the base's is not finite"
