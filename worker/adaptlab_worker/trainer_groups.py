@@ -2,6 +2,10 @@
 
 It limits what a run's processes use together: memory, shared memory and files in memory included,
 and their number. Without a delegated group, the limits of `confinement` hold for each process.
+
+The packages on the registry (`cgroupspy`, `cgroup-utils`, `libcgroup`, last released in 2019 to
+2024) were considered: a group is a folder with six small files. systemd would have to be asked by
+D-Bus, which containers lack.
 """
 
 import errno
