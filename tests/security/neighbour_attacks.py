@@ -1,4 +1,4 @@
-"""Attacks of one process on others, by their process ids: what came of each.
+"""Attacks of one process on others, by their process ids.
 
 As a program, `python -m tests.security.neighbour_attacks USER PID …` becomes that user first and
 has no other defence, neither a filter of system calls nor Landlock. As a stand-in for the engine,

@@ -171,7 +171,7 @@ def test_only_the_owner_of_a_group_moves_processes_without_rules_for_files(
     user: int | None,
     outcome: str,
 ) -> None:
-    """Users are a defence of their own; a run that is root without rules leaves its group."""
+    """Users are a defence too; root without rules leaves its group."""
     runs_as = user and TrainerUser(f"user {user}", user, user, "/nonexistent", passes=True)
     without_file_rules.setattr(trainer_user, "trainer_user", lambda *_: runs_as)
     options = options_of(folder, "auto", group)

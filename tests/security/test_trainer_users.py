@@ -64,7 +64,7 @@ def _ancestors(folder: Path) -> Iterator[int]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 @pytest.mark.parametrize("slots", [(2,), (1, 1)], ids=["of a worker", "of two workers"])
 def test_trainers_of_two_slots_are_two_users(processes: Processes, slots: tuple[int, ...]) -> None:
-    """Also those of two workers with one data folder, as of `adaptlab up --workers 2`."""
+    """Also of two workers of a data folder, as in `up --workers 2`."""
     runner = ("--runner", "tests.security.confined_runs:look_about")
     environment = {"ADAPTLAB_TRAINER_USER": "auto"}
     workers = [

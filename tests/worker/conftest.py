@@ -137,7 +137,7 @@ class Processes:
 
 @pytest.fixture
 def group() -> Iterator[Path]:
-    """A real control group of version 2, without processes; removed with its children."""
+    """A real control group of version 2, without processes."""
     usable = [path for path in HIERARCHIES if os.access(path / "cgroup.procs", os.W_OK)]
     if not usable:
         pytest.skip("no control group of version 2 can be made here")

@@ -127,7 +127,7 @@ def test_a_trainer_is_in_its_group_before_it_is_ready_and_the_group_ends_with_it
 
 @pytest.fixture
 def controller(group: Path) -> Iterator[str]:
-    """A controller that the group has: memory, else any that the machine leaves it."""
+    """A controller of the group: memory, else any that it can have."""
     present = sorted(controllers(group), key=lambda name: name != "memory")
     unused = sorted(controllers(group.parent))
     if present:
