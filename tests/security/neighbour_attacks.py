@@ -31,7 +31,7 @@ def attack(given: Given) -> None:
 
 
 def attempts_on(processes: list[int]) -> dict[str, str]:
-    """Try to signal, limit, slow down and pin each process, without an effect on it."""
+    """Try to signal, limit, slow down, pin and read each process."""
     return {
         f"{name} {process}": _outcome(lambda deed=deed, process=process: deed(process))
         for process in processes

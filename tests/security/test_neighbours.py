@@ -57,7 +57,7 @@ def user_of(process: int) -> int:
 
 
 def attempts_as(user: int, victim: int) -> Outcomes:
-    """What a process of that user can do to another one, by the kernel's rules for users."""
+    """What a process of that user, without other defences, can do."""
     command = [sys.executable, "-m", "tests.security.neighbour_attacks", str(user), str(victim)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
@@ -81,7 +81,7 @@ def test_a_run_of_the_same_user_could_end_and_slow_down_its_neighbour() -> None:
 
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that trainers of all users can pass, with one for their reports."""
+    """A folder that trainers of all users can pass, for reports."""
     folder = Path(tempfile.mkdtemp(prefix="adaptlab-neighbours-"))
     folder.chmod(0o755)
     control = folder / "control"
