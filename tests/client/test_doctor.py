@@ -19,6 +19,7 @@ from adaptlab_client.machine.doctor import (
     examine,
     of_clock,
     of_compiler,
+    of_control_group,
     of_expiry,
     of_rights,
 )
@@ -54,8 +55,8 @@ def test_a_machine_in_order_is_told_what_it_has(invoke: Invoke, tmp_path: Path) 
     found = {one["check"]: one for one in json.loads(done.stdout)}
     assert list(found) == [
         *("log-in file", "server", "clock", "database"),
-        *("token", "versions", "expiry", "workers", "trainers", "disk", "torch"),
-        "compiler",
+        *("token", "versions", "expiry", "workers", "trainers"),
+        *("control group", "disk", "torch", "compiler"),
     ]
     states = {check: one["state"] for check, one in found.items() if check not in OF_THE_MACHINE}
     assert states == dict.fromkeys(states, "ok") | {"workers": "warn"}
@@ -77,7 +78,8 @@ def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:
     found = without_torch(gone, tmp_path)
     assert found["server"].state == "fail"
     assert "http://127.0.0.1:1" in found["server"].found
-    assert set(found) == {"log-in file", "server", "trainers"}, "nothing else can be asked"
+    of_the_machine = {"log-in file", "server", "trainers", "control group"}
+    assert set(found) == of_the_machine, "nothing else can be asked"
     nowhere = without_torch(NoServer("Set ADAPTLAB_URL."), tmp_path)
     assert nowhere["server"].next_step == "Set ADAPTLAB_URL."
 
@@ -157,6 +159,11 @@ def test_a_kernel_that_cannot_confine_trainers_is_warned_of(
     found = without_torch(NoServer("Set ADAPTLAB_URL."), tmp_path)["trainers"]
     assert (found.state, "lacks Landlock" in found.found) == ("warn", True)
     assert found.next_step
+
+
+def test_a_delegated_control_group_is_reported() -> None:
+    assert "each of its processes" in of_control_group(None).found
+    assert "/lab.service is delegated" in of_control_group(Path("/sys/fs/cgroup/lab.service")).found
 
 
 def test_what_the_server_removes_by_itself_is_listed() -> None:

@@ -28,6 +28,12 @@ EVERYTHING: dict[str, Any] = {
     "images": {"server": {"repository": "server", "tag": "1"}, "pullSecrets": [{"name": "mine"}]},
     "secretSettings": {"ADAPTLAB_S3_SECRET_ACCESS_KEY": "s3-secret"},
 }
+RESTRICTED: dict[str, Any] = {"trainers": {"separateUsers": False}, "gpuWorker": {"replicas": 1}}
+BASELINE = {
+    *("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD"),
+    *("NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"),
+}
+"""Capabilities that a pod may add under the Pod Security Standard `baseline`."""
 MISTAKEN: dict[str, Any] = {"worker": {"replica": 2}}
 Objects = dict[tuple[str, str], dict[str, Any]]
 
@@ -39,7 +45,7 @@ def chart(repository: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def answers(chart: Path, repository: Path) -> list[dict[str, Any]]:
-    """Complaints and objects for each of three sets of values."""
+    """Complaints and objects for each of four sets of values."""
     python = repository / ".venv" / "helm" / "bin" / "python"
     if not python.exists():
         missing = "Helm's library is not installed; run `make helm`."
@@ -48,7 +54,7 @@ def answers(chart: Path, repository: Path) -> list[dict[str, Any]]:
         pytest.skip(missing)
     done = subprocess.run(
         [python, HERE / "render_chart.py", chart],
-        input=json.dumps([BUNDLED, EVERYTHING, MISTAKEN]),
+        input=json.dumps([BUNDLED, EVERYTHING, RESTRICTED, MISTAKEN]),
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -67,6 +73,11 @@ def bundled(answers: list[dict[str, Any]]) -> Objects:
 @pytest.fixture(scope="module")
 def everything(answers: list[dict[str, Any]]) -> Objects:
     return objects_of(answers[1])
+
+
+@pytest.fixture(scope="module")
+def restricted(answers: list[dict[str, Any]]) -> Objects:
+    return objects_of(answers[2])
 
 
 def pod_of(one: dict[str, Any]) -> dict[str, Any]:
@@ -93,9 +104,9 @@ def workloads(objects: Objects) -> list[dict[str, Any]]:
 def test_the_chart_is_linted_and_every_object_fits_the_schemas(
     answers: list[dict[str, Any]],
 ) -> None:
-    for answer in answers[:2]:
+    for answer in answers[:3]:
         assert (answer["lint"], answer["invalid"]) == ([], [])
-    assert "replica" in answers[2]["refused"]
+    assert "replica" in answers[3]["refused"]
 
 
 def test_there_is_an_object_for_each_part(bundled: Objects, everything: Objects) -> None:
@@ -159,17 +170,40 @@ def test_passwords_are_keys_of_the_secret_and_the_page_names_each(
     assert all(one["kind"] != "Secret" for one in [*bundled.values(), *everything.values()])
 
 
-def test_pods_have_no_privilege(bundled: Objects, everything: Objects) -> None:
-    for one in [*workloads(bundled), *workloads(everything)]:
+def is_worker(one: dict[str, Any]) -> bool:
+    return "worker" in one["metadata"]["name"]
+
+
+def test_pods_have_no_privilege(bundled: Objects, everything: Objects, restricted: Objects) -> None:
+    """As the Pod Security Standard `restricted` asks for."""
+    others = [one for one in [*workloads(bundled), *workloads(everything)] if not is_worker(one)]
+    for one in [*others, *workloads(restricted)]:
         pod, container = pod_of(one), container_of(one)
         assert pod["automountServiceAccountToken"] is False
         assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] > 0
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
         }
+
+
+def test_workers_can_give_trainers_users_of_their_own_under_baseline(
+    bundled: Objects, everything: Objects
+) -> None:
+    workers = [one for one in [*workloads(bundled), *workloads(everything)] if is_worker(one)]
+    assert len(workers) == 3
+    for one in workers:
+        pod, container = pod_of(one)["securityContext"], container_of(one)["securityContext"]
+        assert (pod["runAsUser"], pod["runAsNonRoot"], pod["fsGroup"]) == (0, False, 10001)
+        assert pod["seccompProfile"] == {"type": "RuntimeDefault"}
+        capabilities = container["capabilities"]
+        assert capabilities["drop"] == ["ALL"]
+        assert {"CHOWN", "SETGID", "SETPCAP", "SETUID"} <= set(capabilities["add"]) <= BASELINE
+        assert container["allowPrivilegeEscalation"] is False
+        assert container["readOnlyRootFilesystem"] is True
 
 
 def test_the_api_is_probed_and_a_worker_has_time_to_save(everything: Objects) -> None:

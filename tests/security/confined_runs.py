@@ -173,3 +173,15 @@ def share(given: Given) -> None:
             held.append(shared)
     while True:
         time.sleep(1)
+
+
+@runner
+def multiply(given: Given) -> None:
+    """Takes memory in eight processes, none of which has too much."""
+    for _ in range(8):
+        if os.fork() == 0:
+            held = bytearray(b"x" * (256 * MIB))
+            while held:
+                time.sleep(1)
+    while True:
+        time.sleep(1)

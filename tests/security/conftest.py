@@ -1,6 +1,15 @@
 """Real workers and the application, as their own tests start them."""
 
 from tests.api.conftest import anonymous, api, token
-from tests.worker.conftest import control, processes, watched, worker_nursery
+from tests.worker.conftest import control, group, processes, watched, worker_nursery
 
-__all__ = ["anonymous", "api", "control", "processes", "token", "watched", "worker_nursery"]
+__all__ = [
+    "anonymous",
+    "api",
+    "control",
+    "group",
+    "processes",
+    "token",
+    "watched",
+    "worker_nursery",
+]

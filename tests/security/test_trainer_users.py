@@ -62,20 +62,18 @@ def _ancestors(folder: Path) -> Iterator[int]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_trainers_of_two_slots_are_two_users(
-    processes: Processes,
-) -> None:
-    worker = processes.start(
-        "worker",
-        "--slots",
-        "2",
-        "--runner",
-        "tests.security.confined_runs:look_about",
-        environment={"ADAPTLAB_TRAINER_USER": "auto"},
-    )
+@pytest.mark.parametrize("slots", [(2,), (1, 1)], ids=["of a worker", "of two workers"])
+def test_trainers_of_two_slots_are_two_users(processes: Processes, slots: tuple[int, ...]) -> None:
+    """Also of two workers of a data folder, as in `up --workers 2`."""
+    runner = ("--runner", "tests.security.confined_runs:look_about")
+    environment = {"ADAPTLAB_TRAINER_USER": "auto"}
+    workers = [
+        processes.start("worker", "--slots", str(count), *runner, environment=environment)
+        for count in slots
+    ]
 
     def are_two() -> bool:
-        users = users_of_trainers(worker.pid)
-        return len(users) == 2 and users <= set(TRAINER_USERS)
+        users = [user for worker in workers for user in users_of_trainers(worker.pid)]
+        return len(users) == len(set(users)) == 2 and set(users) <= set(TRAINER_USERS)
 
     until(are_two, "two trainers of two users")

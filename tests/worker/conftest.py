@@ -31,6 +31,7 @@ from adaptlab_worker.slot import Slot, SlotOptions
 from adaptlab_worker.trainer_process import TrainerOptions
 
 ROOT = Path(__file__).parents[2]
+HIERARCHIES = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
 PATIENCE = 240.0  # seconds for what takes one or two on a quiet machine
 LEFT_ALONE = {"ADAPTLAB_LEASE_SECONDS": "4", "ADAPTLAB_REAPER_ARM_SECONDS": "3600"}
 """Of a worker whose jobs go to another soon, and not before: it takes back nothing itself."""
@@ -132,6 +133,20 @@ class Processes:
             "ADAPTLAB_SWEEP_SECONDS": "1",
             "ADAPTLAB_TOKEN": "al_secret",
         }
+
+
+@pytest.fixture
+def group() -> Iterator[Path]:
+    """A real control group of version 2, without processes."""
+    usable = [path for path in HIERARCHIES if os.access(path / "cgroup.procs", os.W_OK)]
+    if not usable:
+        pytest.skip("no control group of version 2 can be made here")
+    path = usable[0] / f"adaptlab-test-{os.getpid()}"
+    path.mkdir()
+    yield path
+    for child in (*path.iterdir(), path):
+        if child.is_dir():
+            child.rmdir()
 
 
 @pytest.fixture

@@ -124,3 +124,11 @@ def test_a_cached_file_that_somebody_wrote_to_is_fetched_again(tmp_path: Path) -
     cache.place(sha256, source.fetch, tmp_path / "two")
     assert (tmp_path / "two").read_bytes() == b"weights"
     assert source.requests == 2
+
+
+def test_slots_of_all_workers_have_numbers_of_their_own(tmp_path: Path) -> None:
+    first, second = Scratch(tmp_path), Scratch(tmp_path)
+    assert [first.free_number(), second.free_number(), first.free_number()] == [0, 1, 2]
+    first.close()
+    assert [second.free_number(), second.free_number()] == [0, 2], "free again"
+    second.close()

@@ -1,8 +1,8 @@
 """Confinement of a trainer: resources, privileges, network.
 
 A trainer holds no secrets; this is for the case that a file or a library makes it run unintended
-code. cgroups were considered: they do more, but need a delegated group, which a container, a Slurm
-step or a plain account rarely has. The limits here need no permission.
+code. The limits here need no permission. Those of a control group do more, but need a delegated
+one (`trainer_groups`), which a container, a Slurm step or a plain account rarely has.
 """
 
 import ctypes
@@ -32,6 +32,8 @@ CAP_DAC_READ_SEARCH = 2
 CAPABILITY_VERSION_3 = 0x20080522  # <linux/capability.h>
 LAST_CAPABILITY = Path("/proc/sys/kernel/cap_last_cap")
 CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
+MEMBERS = "cgroup.procs"
+"""The file of a control group that lists its processes; one that is written there enters it."""
 OWN_ONLY = 0o077  # no other user can read its files
 
 log = logging.getLogger(__name__)
@@ -56,7 +58,7 @@ class Limits(Value):
     the largest file that it may write; `network` allows the network, `connections` allows sockets
     of the machine itself, and `shared_memory` memory that it shares without a file. `files` are the
     files that it may open, None for all that its user may; `runs_as` is the user that it becomes,
-    None for the same.
+    None for the same; `group` is the folder of the control group that it enters, None for none.
     """
 
     memory_bytes: int
@@ -68,6 +70,7 @@ class Limits(Value):
     shared_memory: bool = False
     files: FileRules | None = None
     runs_as: RunsAs | None = None
+    group: str | None = None
 
 
 def machine_memory() -> int:
@@ -85,8 +88,10 @@ def confine(limits: Limits) -> None:
     Call it before threads start.
 
     Raises:
-        OSError: the kernel refuses the change of user or the rules for files.
+        OSError: the kernel refuses the control group, the change of user or the rules for files.
     """
+    if limits.group is not None:
+        Path(limits.group, MEMBERS).write_text("0")  # this process
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, limits.file_bytes)
     _limit(resource.RLIMIT_NOFILE, limits.open_files)

@@ -40,6 +40,8 @@ OWN_THREADS = "/proc/self/task"
 """Written by CUDA to name its threads; a process that may not finds no GPU."""
 CARDS = ("nvidia*", "nvidia-caps", "dri", "kfd", "dxg", "davinci*")
 LISTS_OF_FOLDERS = ("PYTHONPATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH")
+IMPORT_OF_ENGINE = "import adaptlab.engine.run"
+READABLE_BY_ALL = 0o022  # umask
 FOLDERS = ("CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "HIP_PATH", "VIRTUAL_ENV", "PYTHONPYCACHEPREFIX")
 
 log = logging.getLogger(__name__)
@@ -130,13 +132,16 @@ def _around(path: Path, closed: set[Path]) -> Iterator[Path]:
 def keep_compiled_python() -> None:
     """Compile torch's modules to byte code if the installer did not.
 
-    Trainers cannot write there, and each would compile them again, for three seconds.
+    Trainers cannot write there, and each would compile them again, for three seconds. They may be
+    other users, so everybody can read the byte code.
     """
     spec = importlib.util.find_spec("torch")
     if sys.dont_write_bytecode or spec is None or spec.origin is None:
         return
     compiled = Path(importlib.util.cache_from_source(spec.origin))
-    if compiled.exists() or not os.access(Path(spec.origin).parent, os.W_OK):
+    # A Path would raise an error where another user's byte code is closed.
+    if os.path.exists(compiled) or not os.access(Path(spec.origin).parent, os.W_OK):  # noqa: PTH110
         return
     log.info("torch is compiled to byte code once, for all trainers")
-    subprocess.run([sys.executable, "-c", "import adaptlab.engine.run"], check=False, cwd="/")
+    command = [sys.executable, "-c", IMPORT_OF_ENGINE]
+    subprocess.run(command, check=False, cwd="/", umask=READABLE_BY_ALL)

@@ -27,7 +27,10 @@ log = logging.getLogger(__name__)
 
 
 def _of_slot(options: SlotOptions, number: int) -> SlotOptions:
-    """Return the options of one slot, whose trainers have a user of their own."""
+    """Return the options of a slot, whose trainers have a user of their own.
+
+    `number` is that of no other slot of the workers with this scratch folder.
+    """
     user = user_of_slot(options.trainer.user, number)
     return replace(options, trainer=replace(options.trainer, user=user))
 
@@ -74,7 +77,7 @@ class Launcher:
                 ledger,
                 self._worker_id,
                 ring,
-                _of_slot(options, number),
+                _of_slot(options, self._scratch.free_number()),
                 self._scratch,
                 cache,
                 room,

@@ -9,6 +9,18 @@ ROOT = Path("/")
 _COUNT = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 
 
+def kills_in(path: Path) -> int | None:
+    """Return the count of memory kills in a file of the kernel.
+
+    None if it cannot be read or has none.
+    """
+    try:
+        match = _COUNT.search(path.read_text())
+    except OSError:
+        return None
+    return int(match.group(1)) if match else None
+
+
 class MemoryKills:
     """The kernel's count of processes killed because memory ran out.
 
@@ -38,14 +50,8 @@ class MemoryKills:
 
     def _count(self) -> int:
         """Return the count in the first readable file that has one; else 0."""
-        for path in self._files():
-            try:
-                match = _COUNT.search(path.read_text())
-            except OSError:
-                continue
-            if match:
-                return int(match.group(1))
-        return 0
+        counts = map(kills_in, self._files())
+        return next((count for count in counts if count is not None), 0)
 
     def _files(self) -> Iterator[Path]:
         groups = self._root / "sys/fs/cgroup"

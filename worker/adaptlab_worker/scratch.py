@@ -2,6 +2,7 @@
 
 import fcntl
 import hashlib
+import itertools
 import logging
 import os
 import shutil
@@ -84,15 +85,34 @@ class Scratch:
             self._lock: IO[bytes] = _lock_file(self._own).open("ab")
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             self._remove_abandoned()
+        self._numbers: list[IO[bytes]] = []
 
     def slot(self, name: str) -> SlotFolders:
         """Return the folders of a slot, removed together with the worker's."""
         return SlotFolders(self._own / name)
 
+    def free_number(self) -> int:
+        """Return the lowest number that no slot of any worker below the root has.
+
+        It is free again after `close`, or when the worker has ended.
+        """
+        return next(filter(self._takes_number, itertools.count()))
+
+    def _takes_number(self, number: int) -> bool:
+        lock = (self._root / f"slot-{number}.lock").open("ab")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            return False
+        self._numbers.append(lock)
+        return True
+
     def close(self) -> None:
-        """Remove this worker's folders."""
+        """Remove this worker's folders, and free the numbers of its slots."""
         _remove(self._own)
-        self._lock.close()
+        for lock in (self._lock, *self._numbers):
+            lock.close()
 
     def _remove_abandoned(self) -> None:
         for lock_path in self._root.glob("worker-*.lock"):

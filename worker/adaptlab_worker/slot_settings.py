@@ -17,6 +17,7 @@ from adaptlab_worker.landlock import version
 from adaptlab_worker.patience import Patience
 from adaptlab_worker.slot import SlotOptions
 from adaptlab_worker.system_calls import can_refuse
+from adaptlab_worker.trainer_groups import TrainerGroups, trainer_groups
 from adaptlab_worker.trainer_process import MULTI_PROCESS_SERVICE, TrainerOptions
 from adaptlab_worker.trainer_user import TrainerUser, user_and_roots
 
@@ -89,13 +90,15 @@ def _trainer_options(
         )
     keep_compiled_python()
     _say_what_slows()
-    _say_what_confines(user, limits)
+    groups = trainer_groups(os.getpid())
+    _say_what_confines(user, limits, groups)
     options = TrainerOptions(
         threads=threads,
         runner=runner,
         limits=limits,
         user=user,
         passed_on=settings.trainer_environment,
+        groups=groups,
     )
     return options, roots
 
@@ -130,7 +133,9 @@ def _say_what_slows() -> None:
         )
 
 
-def _say_what_confines(user: TrainerUser | None, limits: Limits) -> None:
+def _say_what_confines(
+    user: TrainerUser | None, limits: Limits, groups: TrainerGroups | None
+) -> None:
     """Log the confinement of trainers; warn of what the kernel lacks."""
     if not can_refuse():
         log.warning(
@@ -148,6 +153,12 @@ def _say_what_confines(user: TrainerUser | None, limits: Limits) -> None:
         _name_of(user),
         limits.memory_bytes // 2**20,
         "the" if limits.network or not can_refuse() else "no",
+    )
+    log.info(
+        "the limit of memory holds for %s",
+        "each process of a trainer, as no control group is delegated to this worker"
+        if groups is None
+        else f"all processes of a trainer together, by control groups in {groups.folder}",
     )
 
 

@@ -34,6 +34,7 @@ from adaptlab_worker.protocol import (
 from adaptlab_worker.scratch import SlotFolders
 from adaptlab_worker.shared_memory import SharedMemoryWatch
 from adaptlab_worker.system_calls import can_refuse
+from adaptlab_worker.trainer_groups import TrainerGroup, TrainerGroups
 from adaptlab_worker.trainer_output import TrainerOutput
 from adaptlab_worker.trainer_user import TrainerUser
 from adaptlab_worker.wake import Wake
@@ -77,6 +78,7 @@ class TrainerOptions:
         user: the user as which it runs; None for the worker's.
         passed_on: further environment variables to pass on.
         memory_kills: the kernel's count of processes killed because memory ran out.
+        groups: the place of their control groups; None for none.
     """
 
     threads: int | None = None
@@ -87,6 +89,7 @@ class TrainerOptions:
     user: TrainerUser | None = None
     passed_on: tuple[str, ...] = ()
     memory_kills: MemoryKills = field(default_factory=MemoryKills)
+    groups: TrainerGroups | None = None
 
 
 class TrainerProcess:
@@ -116,9 +119,10 @@ class TrainerProcess:
         self._size_when_ready = 0
         self.is_ready = False
         self._output = TrainerOutput()
+        self._control_group = options.groups and options.groups.create(options.limits)
         with theirs:
             self._process = subprocess.Popen(
-                _command(theirs.fileno(), options, self._folders),
+                _command(theirs.fileno(), options, self._folders, self._control_group),
                 stdin=subprocess.DEVNULL,
                 stdout=self._output.writable,
                 stderr=self._output.writable,
@@ -247,6 +251,8 @@ class TrainerProcess:
         self._closed.set()
         self._sharing.close()
         self.kill()
+        if self._control_group is not None:
+            self._control_group.remove()
         self._pulse.join(timeout=1)
         self._output.close()
         self._pipe.close()
@@ -281,6 +287,8 @@ class TrainerProcess:
             return TrainerGone("closed its pipe")
         if self._sharing.excess is not None:
             return self._shared_too_much(self._sharing.excess)
+        if self._control_group is not None and self._control_group.ran_out_of_memory():
+            return self._used_too_much()
         if status < 0:
             return TrainerGone(f"was killed by {signal.Signals(-status).name}", by_signal=-status)
         return TrainerGone(f"exited with status {status}")
@@ -291,6 +299,15 @@ class TrainerProcess:
             f"shared {size // 2**20:,} MiB of memory between its processes, and the limit for all "
             f"of its memory is {most // 2**20:,} MiB (ADAPTLAB_TRAINER_MEMORY_BYTES). Make the job "
             "smaller, or raise the limit. The trainer was ended",
+            exceeded_memory=True,
+        )
+
+    def _used_too_much(self) -> TrainerGone:
+        most = self._options.limits.memory_bytes
+        return TrainerGone(
+            f"was killed with all of its processes, because together they needed more than the "
+            f"{most // 2**20:,} MiB of memory that they may use (ADAPTLAB_TRAINER_MEMORY_BYTES), "
+            "or than the machine had. Make the job smaller, or raise the limit. It was ended",
             exceeded_memory=True,
         )
 
@@ -336,9 +353,13 @@ def resident_bytes(pid: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _limits(options: TrainerOptions, folders: SlotFolders) -> Limits:
-    """Return the limits of one trainer, with its user and its slot's folders."""
+def _limits(
+    options: TrainerOptions, folders: SlotFolders, control_group: TrainerGroup | None
+) -> Limits:
+    """Return the limits of one trainer, with its user, group and folders."""
     changes: dict[str, Any] = {}
+    if control_group is not None:
+        changes["group"] = str(control_group.path)
     user, files = options.user, options.limits.files
     if user is not None and user.user != os.geteuid():
         changes["runs_as"] = RunsAs(user=user.user, group=user.group, passes=user.passes)
@@ -353,9 +374,14 @@ def _limits(options: TrainerOptions, folders: SlotFolders) -> Limits:
     return options.limits.model_copy(update=changes)
 
 
-def _command(descriptor: int, options: TrainerOptions, folders: SlotFolders) -> list[str]:
+def _command(
+    descriptor: int,
+    options: TrainerOptions,
+    folders: SlotFolders,
+    control_group: TrainerGroup | None,
+) -> list[str]:
     named = [options.runner] if options.runner else []
-    limits = _limits(options, folders).model_dump_json()
+    limits = _limits(options, folders, control_group).model_dump_json()
     confined = ["-m", "adaptlab_worker.confined", limits]
     trainer = ["adaptlab_worker.trainer", str(descriptor), str(os.getpid())]
     return [sys.executable, *confined, *trainer, str(options.silence_seconds), *named]

@@ -60,7 +60,7 @@ def trainer_user(
 
 
 def user_of_slot(user: TrainerUser | None, slot: int) -> TrainerUser | None:
-    """Return the user of one slot's trainers.
+    """Return the user of one slot's trainers, by the slot's number.
 
     Those with a dedicated id have one for each slot: processes of one user can send one another
     signals (before Linux 6.12) and share what the kernel counts by user.

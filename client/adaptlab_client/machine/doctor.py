@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from adaptlab.c_compiler import COMPILERS, WHAT_IT_COSTS, c_compiler
+from adaptlab.control_groups import delegated_group
 from adaptlab.values import Value
 from adaptlab_answers.people import Me
 from adaptlab_answers.server import Expiry
@@ -64,6 +65,7 @@ def examine(
     yield _log_in_file(environment)
     yield from _of_server(connect)
     yield _trainers()
+    yield of_control_group(delegated_group())
     yield _disk(scratch)
     torch = torch_here()
     yield _torch(torch)
@@ -223,6 +225,17 @@ def _trainers() -> Finding:
     found = "this kernel lacks Landlock: a worker's trainers can access all files of their user"
     step = "Use Linux 5.13 or newer with Landlock enabled, or run the worker in its own container."
     return _warn("trainers", found, step)
+
+
+def of_control_group(delegated: Path | None) -> Finding:
+    """Return whether the slots of a worker could have control groups."""
+    if delegated is None:
+        found = (
+            "none is delegated here: a trainer's limit of memory holds for each of its processes"
+        )
+    else:
+        found = f"{delegated} is delegated: slots get groups, which limit memory and processes"
+    return _ok("control group", found)
 
 
 def _torch(torch: Torch | None) -> Finding:

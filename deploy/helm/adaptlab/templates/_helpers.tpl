@@ -32,16 +32,32 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end }}
 
+{{- /* Root with few capabilities, all of which the Pod Security Standard `baseline` allows, so that each slot's trainers
+       have a user of their own, without any. */ -}}
+{{- define "adaptlab.workerContainer" -}}
+{{- if .Values.trainers.separateUsers -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+    add: [CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETPCAP, SETUID]
+{{- else -}}
+{{- include "adaptlab.container" . -}}
+{{- end }}
+{{- end }}
+
+{{- /* Users of a pod; call with (list $ user). Volumes of root's pods have the group of the images' user. */ -}}
 {{- define "adaptlab.pod" -}}
 {{- $root := index . 0 -}}
 {{- $user := index . 1 -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:
-  runAsNonRoot: true
+  runAsNonRoot: {{ ne (int $user) 0 }}
   runAsUser: {{ $user }}
   runAsGroup: {{ $user }}
-  fsGroup: {{ $user }}
+  fsGroup: {{ $user | default 10001 }}
   seccompProfile: {type: RuntimeDefault}
 {{- with $root.Values.images.pullSecrets }}
 imagePullSecrets:
