@@ -44,7 +44,7 @@ LOCK := $(UV) pip compile -q pyproject.toml --extra server --universal -p 3.11 -
 	--no-header -c constraints.txt --generate-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup helm demo test test-all long walk kernels check generate bench sbom offline lint types imports drift audit
+.PHONY: help setup helm demo test test-all long kernels check generate bench sbom offline lint types imports drift audit
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -69,9 +69,6 @@ test-all: test long kernels ## Test everything, in 25 minutes
 
 long: setup
 	$(PYTEST) --part long $(ARGS)
-
-walk: setup ## Write the pictures of docs/tutorial/a-walk.md
-	WALK_FOLDER=docs/images/walk $(PY) -m pytest -q tests/pages/test_walk.py
 
 # Sums are added in another order on another processor, so what holds only here must fail here too.
 # Left out are the files that repeat a computation with the same kernels, or compute with integers.
