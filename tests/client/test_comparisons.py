@@ -161,10 +161,10 @@ def test_a_comparison_at_the_command_line(invoke: Invoke, study: str) -> None:
     assert invoke("compare", study, "-o", "csv").stdout.startswith("base_model,task,budget,")
     everything = " ".join(invoke("compare", study, "--all-pairs").stdout.split())
     for text in (
-        "the frozen base is worse than full fine-tuning (-100.0 points",
+        "The frozen base is worse than full fine-tuning (-100.0 points",
         "Undecided why prefix-tuning at 32 fails: 3 measurements are missing.",
         '{"name": "pinned_finetuning", ',
-        "Mean over all seeds, with failures that none showed",
+        "Right items over all seeds, with failures that none showed",
     ):
         assert text in everything, text
         assert text not in short

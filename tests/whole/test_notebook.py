@@ -81,7 +81,7 @@ def test_the_notebook_answers_the_question(stack: Stack, tmp_path: Path) -> None
     for name in ("scores", "heads"):
         assert "<table" in said[name], name
     assert said["verdicts"].count('"- ') >= 11
-    assert "Cannot be decided here, because no method learns the task" in said["diagnosis"]
+    assert "cannot be decided here, because no method learns the task" in said["diagnosis"]
     assert "(2, 1, 1, " in said["array"]
     assert "valid: True" in said["freeze"]
     assert (tmp_path / "which-method.zip").is_file()

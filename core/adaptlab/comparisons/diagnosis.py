@@ -209,16 +209,23 @@ def _open(evidence: Evidence, missing: tuple[str, ...], run: Proposal | None) ->
         return _answer(evidence, "undecided", text, missing=missing)
     if run is None:
         return _stopped(evidence, f"this was tried and failed: {missing[0]}", missing)
-    partly = " learns only a part of the task" if has_learned_partly(evidence) else " fails"
-    name = method_in_sentence(evidence.subject.method)
     are = "is" if len(missing) == 1 else "are"
-    text = f"Undecided why {name}{partly}: {counted(len(missing), 'measurement')} {are} missing."
+    text = (
+        f"Undecided why {_failure_in_words(evidence)}: "
+        f"{counted(len(missing), 'measurement')} {are} missing."
+    )
     return _answer(evidence, "undecided", text, missing=missing, run=run)
 
 
 def _stopped(evidence: Evidence, because: str, missing: tuple[str, ...] = ()) -> Diagnosis:
-    text = f"Cannot be decided here, because {because}."
+    text = f"Why {_failure_in_words(evidence)} cannot be decided here, because {because}."
     return _answer(evidence, "undecided", text, missing=missing)
+
+
+def _failure_in_words(evidence: Evidence) -> str:
+    """Return the subject with its failure, as a clause."""
+    partly = "learns only a part of the task" if has_learned_partly(evidence) else "fails"
+    return f"{method_in_sentence(evidence.subject.method)} {partly}"
 
 
 def _answer(

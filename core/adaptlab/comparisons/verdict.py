@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from adaptlab.comparisons.row_names import method_in_sentence
+from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence
 from adaptlab.figures import counted, points
 from adaptlab.plugins.metric import METRICS, is_share
 from adaptlab.statistics.leads import ERROR, FEWEST_SEEDS
@@ -91,12 +91,13 @@ def _finding(
 
 def _clause(pair: PairedDifference, finding: Finding, reason: Reason, margin: float) -> str:
     first, second = map(method_in_sentence, (pair.first, pair.second))
+    start = first_in_sentence(pair.first)
     match reason:
         case "test":
-            return f"{first} is {finding} than {second}"
+            return f"{start} is {finding} than {second}"
         case "within_margin":
             alike = less_than(margin, pair.metric)
-            return f"{first} and {second} cannot be told apart: they {alike}"
+            return f"{start} and {second} cannot be told apart: they {alike}"
         case "few_seeds":
             return (
                 f"The order of {first} and {second} is not known with "

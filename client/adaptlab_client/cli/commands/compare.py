@@ -172,7 +172,7 @@ def _print_detail(
     """Print pairs, intervals over all seeds, diagnoses and warnings."""
     for cell in found.cells:
         _print_lines("Pairs", verdict_lines(found, cell))
-        _print_lines("Mean over all seeds, with failures that none showed", _all_seeds(cell))
+        _print_lines("Right items over all seeds, with failures that none showed", _all_seeds(cell))
     _print_lines("Diagnosis", (entry.diagnosis.text for entry in table.diagnoses))
     _print_lines("To decide it, extend the study by", _next_runs(table))
     place = (table.base_model, table.task)
