@@ -47,7 +47,7 @@ LOCK := $(UV) pip compile -q pyproject.toml --extra server --universal -p 3.11 -
 .PHONY: help setup helm demo test test-all long kernels check generate bench sbom offline lint types imports drift audit
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(INSTALLED) ## Make .venv and install adaptlab with everything pinned
 
@@ -67,7 +67,7 @@ test: setup ## Test every promise once, in 8 minutes on two cores (ARGS=… goes
 
 test-all: test long kernels ## Test everything, in 25 minutes
 
-long: setup
+long: setup ## Test what `make test` leaves out
 	$(PYTEST) --part long $(ARGS)
 
 # Sums are added in another order on another processor, so what holds only here must fail here too.

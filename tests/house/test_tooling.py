@@ -10,7 +10,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-TARGETS = ("setup", "helm", "demo", "test", "walk", "kernels", "check", "generate", "sbom", "bench")
+TARGETS = (
+    *("setup", "helm", "demo", "test", "test-all", "kernels", "check", "generate", "sbom", "bench"),
+)
 WITH_TORCH = ("core/adaptlab/engine/", "core/adaptlab/theory/")
 
 
@@ -37,12 +39,19 @@ def test_make_demo_hands_on_what_was_asked_for(repository: Path) -> None:
 def test_ci_runs_exactly_the_suite_that_everybody_runs(repository: Path) -> None:
     script = (repository / ".ci" / "run").read_text()
     assert "set -euo pipefail" in script
-    assert [line.split()[:2] for line in script.splitlines() if line.startswith("make ")] == [
-        ["make", "helm"],
-        ["make", "test"],
-        ["make", "kernels"],
-        ["make", "check"],
+    commands = [line for line in script.splitlines() if line.startswith("make ")]
+    assert [line.removesuffix(" < /dev/null").split()[1:] for line in commands] == [
+        ["helm"],
+        ["test", "test-all"],
+        ["check"],
     ]
+
+
+def test_all_tests_are_the_short_the_long_and_the_kernels(repository: Path) -> None:
+    command = ["make", "--dry-run", "test", "test-all"]
+    run = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True)
+    parts = re.findall(r"pytest -n 4 .*--part (\w+)", run.stdout)
+    assert (parts, "ATEN_CPU_CAPABILITY" in run.stdout) == (["short", "long"], True)
 
 
 def test_the_tests_under_other_kernels_run_where_each_is_named(repository: Path) -> None:

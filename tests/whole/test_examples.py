@@ -32,6 +32,7 @@ def base(client: Client) -> JobView:
     return client.jobs.wait(client.jobs.submit(BASE).id, timeout=PATIENCE)
 
 
+@pytest.mark.long("long trainings")
 @pytest.mark.parametrize("method", ["prefix_tuning", "lora"])
 def test_a_search_with_optuna_finds_the_best_on_validation_with_equal_effort(
     client: Client, base: JobView, method: str

@@ -103,6 +103,7 @@ def test_the_commands_in_their_order_plan_run_compare_and_extend_the_study(follo
     assert "8 new jobs and 8 existing ones" in extension
 
 
+@pytest.mark.long("walks through commands and documents")
 def test_the_written_page_has_a_row_for_each_score_and_its_pictures(followed: Followed):
     folder = followed.folder
     rows = list(csv.DictReader((folder / "mixture.csv").read_text().splitlines()))
@@ -117,6 +118,7 @@ def test_the_written_page_has_a_row_for_each_score_and_its_pictures(followed: Fo
     assert all(picture.read_text().startswith("<svg") for picture in pictures)
 
 
+@pytest.mark.long("walks through commands and documents")
 def test_the_bundle_is_valid_and_its_text_the_same_when_written_again(followed: Followed):
     folder = followed.folder
     assert "the bundle is valid" in followed.printed[-1]
