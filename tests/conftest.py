@@ -26,7 +26,7 @@ from tests.making import a_base_model, a_made_up_ledger
 from tests.shapes import begin_module, begin_test, check_shapes
 from tests.shared import shared_database_url, shared_sessions, shared_settings
 from tests.sharing import FilesAndFolders
-from tests.sorting import keep_part, pytest_addoption
+from tests.sorting import keep_part, pytest_addoption, pytest_collect_directory
 from tests.standstills import (
     pytest_runtest_protocol,
     pytest_runtest_setup,
@@ -45,6 +45,7 @@ from adaptlab_stack.servers import Servers, embedded_servers
 # Found here by pytest.
 __all__ = [
     "pytest_addoption",
+    "pytest_collect_directory",
     "pytest_runtest_protocol",
     "pytest_runtest_setup",
     "pytest_sessionfinish",
@@ -130,10 +131,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesAn
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run slow folders first, so that none starts when the rest is done."""
+    """Run slow folders first, so that none starts when the rest is done.
+
+    The order is that of all processes, whichever files each began with.
+    """
     keep_part(config, items)
     order = {name: number for number, name in enumerate(SLOW_FOLDERS)}
-    items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
+    items.sort(key=lambda item: (order.get(item.path.parent.name, len(order)), item.path))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -5,8 +5,10 @@ cases stay in `make test`, and with `but="each"` so many that every value of eve
 one of them (each-choice coverage, Ammann and Offutt 1994).
 """
 
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,27 @@ EACH = "each"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--part`, by which the Makefile chooses."""
     parser.addoption("--part", choices=PARTS, help="run the short or the long tests alone")
+
+
+class Rotated(pytest.Dir):
+    """A folder of which each process of tests begins with another part.
+
+    Modules that were never collected are compiled by the first process that meets them, and read by
+    the others. In one order, all processes would compile all of them.
+    """
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        children = [*super().collect()]
+        number = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+        first = len(children) * number // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        return children[first:] + children[:first]
+
+
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect folders in parts, if several processes do."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return None
+    return Rotated.from_parent(parent, path=path)
 
 
 def keep_part(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -61,7 +84,7 @@ def _with_each(cases: Sequence[pytest.Item]) -> list[pytest.Item]:
 
 
 def _values(item: pytest.Item) -> Iterator[tuple[str, object]]:
-    """Yield the parameters of a case with their values, or their numbers."""
+    """Yield the parameters of a case with their values, or the objects' ids."""
     spec = getattr(item, "callspec", None)
     for name, value in spec.params.items() if spec else ():
-        yield name, value if isinstance(value, str | int | float) else spec.indices[name]
+        yield name, value if isinstance(value, str | int | float) else id(value)
