@@ -155,7 +155,7 @@ def test_pages_of_archived_jobs_continue_as_they_began(api: TestClient, base: No
     assert api.get(f"/v1/jobs?page_size=2&page_token={token}").status_code == 422
 
 
-@pytest.mark.long("many bad inputs", but=6)
+@pytest.mark.long("many bad inputs", but=12)
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [

@@ -236,6 +236,13 @@ def test_a_body_over_the_limit(api: TestClient) -> None:
         assert str(2**20) in answer.json()["detail"]
 
 
+def test_a_body_that_announces_too_much_is_not_waited_for(api: TestClient) -> None:
+    announced = {**JSON, "Content-Length": str(2**21)}
+    answer = api.post("/v1/jobs", content=document(), headers=announced)
+    assert answer.status_code == 413
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
 ADDRESSES = {
     "/nowhere": 404,
     "/v1": 404,

@@ -139,6 +139,19 @@ def test_equal_methods_are_seldom_told_apart() -> None:
     assert wrong / STUDIES <= 0.075
 
 
+@pytest.mark.parametrize(
+    ("tail", "most"), [(0.03, 0), (0.025, 3), (0.02, 3), (0.01, 6), (0.005, 11)]
+)
+def test_the_error_is_shared_by_all_that_may_beat_the_best(tail: float, most: int) -> None:
+    """Each of k - 1 others has 5 % / (k - 1), and one of a pair half of 5 %."""
+    rows = {f"m{n}": seeds_of([0.8] * 5) for n in range(12)}
+    one = Lead(two_part=tail, ranks=tail, wins=1 / 32, losses=1 / 32)
+    counts = range(2, len(rows) + 1)
+    candidates = [{name: rows[name] for name in [*rows][:count]} for count in counts]
+    shown = [BestSet(some, rows, lambda *_: one).beats("m0", "m1") for some in candidates]
+    assert shown == [count <= most for count in counts]
+
+
 def test_a_difference_from_the_leader_is_corrected_for_its_choice() -> None:
     assert of_leaders(0.95, 1) == of_leaders(0.95, 2) == 0.95
     assert of_leaders(0.95, 6) == pytest.approx(0.99)

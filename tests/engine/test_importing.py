@@ -18,6 +18,7 @@ from tests.engine.imported import SAMPLES, placed, resolved
 from tests.engine.making import Remembering
 from tests.engine.published import gpt2, llama, randomised, their_output
 from tests.folders import QUERY, WEIGHTS, a_qwen3_folder
+from tests.texts import a_byte_pair_tokeniser, reviews
 from transformers import PreTrainedModel
 
 from adaptlab.engine.digits import make_items, target_rows
@@ -361,6 +362,18 @@ def test_weights_that_are_not_finite_are_refused_in_the_run(folder: Path, scratc
     spec = resolved(folder)  # the headers tell nothing of it
     with pytest.raises(BadModelFolder, match=f"{QUERY} holds values that are not finite"):
         imported(spec, folder, scratch)
+
+
+def test_a_tokeniser_that_the_library_reads_otherwise_is_not_imported(
+    tmp_path: Path, scratch: Path
+) -> None:
+    folder = a_qwen3_folder(tmp_path / "qwen3", vocabulary=320)
+    texts = [record["text"] for record in reviews(60)]
+    (folder / "tokenizer.json").write_bytes(a_byte_pair_tokeniser(texts))
+    own = {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": True}
+    (folder / "tokenizer_config.json").write_text(json.dumps(own))
+    with pytest.raises(BadModelFolder, match=r"with tokenizer_config\.json as"):
+        imported(resolved(folder), folder, scratch)
 
 
 def test_without_a_folder_nothing_can_be_imported(folder: Path, scratch: Path) -> None:

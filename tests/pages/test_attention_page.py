@@ -19,7 +19,7 @@ from adaptlab.measurements.theory_report import Check
 from adaptlab.specs.resolved import UnreadSpec, read_resolved
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.tasks.digit_images import DigitImages
-from adaptlab_answers.drawable_maps import without_padding
+from adaptlab_answers.drawable_maps import is_drawable, without_padding
 from adaptlab_api.app import create_app
 from adaptlab_api.pages.attention import patches, view
 from adaptlab_api.pages.attention.flow import layer_flow
@@ -294,6 +294,29 @@ def test_a_map_that_was_believed_before_is_not_drawn(
         assert answer.status_code in (200, 204), (path, answer.status_code)
         assert len(answer.content) < 2**19
     assert visitor.get(f"/v1{job}/attention").status_code == 200
+
+
+FORM, SIZE = (2, 2, 2, 19, 19), 2 * 8 * 19 * 19 + 128
+"""A map of 16-bit numbers, and the size of its file with the head."""
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "learned", "start"),
+    [
+        ((2, 2), SIZE, 0, 0),
+        ((), SIZE, 0, 0),
+        ((2, -2, 2, 19, 19), SIZE, 0, 0),
+        ((2, 2, 2, 19, 20), SIZE, 0, 0),
+        ((2, 2, 2, 19, 10**6), 10**12, 0, 0),
+        *((FORM, SIZE, learned, 0) for learned in (-1, 19)),
+        *((FORM, SIZE, 0, start) for start in (-1, 19)),
+    ],
+)
+def test_a_map_that_does_not_fit_its_file_is_not_drawn(
+    shape: tuple[int, ...], size: int, learned: int, start: int
+) -> None:
+    assert is_drawable(FORM, SIZE, 18, 18)
+    assert not is_drawable(shape, size, learned, start)
 
 
 def test_the_flow_into_label_words_is_the_mean_of_the_maps(

@@ -9,6 +9,8 @@ from adaptlab.text.chat import BadChat, ChatTemplate
 
 TALK = (Message(role="user", content="Hi"), Message(role="assistant", content="me"))
 LONG = "{% set long = ('a' * 1000) * 1000 %}"
+HALF = "{% set half = ('a' * 1000) * 20 %}"
+"""So short that only what a call makes of it is too long."""
 NESTED = (
     "{% set n = namespace(x=['ab']) %}"
     "{% for _ in range(40) %}{% set n.x = [n.x, n.x] %}{% endfor %}"
@@ -25,6 +27,8 @@ HOSTILE = [
     "{{ ['a']|map('center', 1000000000)|list }}",
     "{{ ('a'|attr('ljust'))(1000000000) }}",
     "{% set f = 'a'.ljust %}{{ f(1000000000) }}",
+    HALF + "{{ half.replace('a', half) }}",
+    HALF + "{{ half|replace('a', half) }}",
     LONG + "{{ long.replace('a', long) }}",
     LONG + "{{ long.replace('', long) }}",
     LONG + "{{ long|replace('a', long) }}",
@@ -90,7 +94,7 @@ def rendered(template: str) -> str:
     return ChatTemplate(chat).turn(TALK).text
 
 
-@pytest.mark.long("many bad inputs", but=6)
+@pytest.mark.long("many bad inputs", but=42)
 @pytest.mark.parametrize("template", HOSTILE)
 def test_no_step_makes_more_than_the_limit(template: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

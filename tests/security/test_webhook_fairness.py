@@ -18,6 +18,7 @@ from tests.receiving import Receiver, a_webhook, open_to_loopback, receiving
 
 from adaptlab_db.tables import WebhookDelivery
 from adaptlab_services.settings import Settings
+from adaptlab_services.webhooks import claims
 from adaptlab_services.webhooks.addresses import AddressRules
 from adaptlab_services.webhooks.delivering import Deliveries
 from adaptlab_services.webhooks.sending import Request, send
@@ -93,6 +94,22 @@ def test_silent_receivers_of_one_project_delay_no_other(
         is_over.set()
         thread.join()
         deliveries.close()
+
+
+def test_projects_with_much_to_send_leave_room_for_another(sessions: Sessions, silent: str) -> None:
+    """Though their messages alone would fill what a process sends at once."""
+    with sessions.begin() as session:
+        for number in range(claims.MOST_AT_ONCE // claims.MOST_PER_PROJECT):
+            busy = a_project(session, f"busy-{number}")
+            webhook = a_webhook(session, silent, project_id=busy)
+            messages_due(session, webhook, busy, claims.MOST_PER_PROJECT)
+    with sessions.begin() as session:
+        other = a_project(session, "other")
+        messages_due(session, a_webhook(session, silent, project_id=other), other, 1)
+    with sessions.begin() as session:
+        claimed = claims.claim(session)
+    assert len(claimed) == claims.MOST_AT_ONCE
+    assert other in {one.project_id for one in claimed}
 
 
 @pytest.mark.parametrize("name", ["internal.example", "database.local"])

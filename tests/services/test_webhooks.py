@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import func, select, text, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import Run, run_all
-from tests.making import a_base_model, a_job, a_study_spec
+from tests.making import a_base_model, a_job, a_project, a_study_spec
 from tests.receiving import (
     SECRET,
     Receiver,
@@ -57,10 +57,10 @@ def settings(settings: Settings) -> Settings:
     return open_to_loopback(settings)
 
 
-def end_job(sessions: Sessions, state: str = "succeeded") -> UUID:
+def end_job(sessions: Sessions, state: str = "succeeded", project: str = "default") -> UUID:
     """A job that ends now, as a worker ends it."""
     with sessions.begin() as session:
-        job_id = a_job(session, state="running")
+        job_id = a_job(session, state="running", project=project)
     with sessions.begin() as session:
         assert transition(session, job_id, to=state, from_states=["running"])  # pyright: ignore[reportArgumentType]
     return job_id
@@ -123,6 +123,19 @@ def test_only_what_a_webhook_asks_for_is_sent(
     deliver(sessions, settings)
     assert receiver.received == []
     assert outcomes(sessions) == []
+
+
+def test_two_projects_whose_jobs_end_together_hear_of_their_own(
+    sessions: Sessions, settings: Settings, receiver: Receiver
+) -> None:
+    with sessions.begin() as session:
+        for name in ("default", "other"):
+            a_webhook(session, f"{receiver.url}/{name}", project_id=a_project(session, name))
+    for name in ("default", "other"):
+        end_job(sessions, project=name)
+    deliver(sessions, settings)
+    heard = sorted((one.path, one.message["data"]["project"]) for one in receiver.received)
+    assert heard == [("/hook/default", "default"), ("/hook/other", "other")]
 
 
 def test_a_failed_attempt_is_repeated_with_the_same_id(
