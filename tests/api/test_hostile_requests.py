@@ -96,6 +96,7 @@ def refused(answer: Answer, what: object) -> None:
     assert problem["request_id"] == answer.headers["x-request-id"], what
 
 
+@pytest.mark.long("many bad inputs")
 def test_bodies_that_are_no_strict_json(
     api: TestClient, operations: list[Operation], known: dict[str, str]
 ) -> None:

@@ -173,7 +173,7 @@ def test_lawful_lives_break_nothing(sessions: Sessions, histories: dict[str, UUI
     assert found(sessions) == set()
 
 
-@pytest.mark.long("tests of tests", but=4)
+@pytest.mark.long("tests of tests", but=1)
 @pytest.mark.parametrize("what", PLANTED)
 def test_a_planted_violation_is_found(
     what: str, sessions: Sessions, histories: dict[str, UUID]

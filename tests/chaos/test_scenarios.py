@@ -40,7 +40,7 @@ def test_nothing_is_lost_and_nothing_done_twice(scenario: Scenario, lab: Lab, fo
     assert outcome.attempts >= outcome.jobs
 
 
-@pytest.mark.long("chaos at length", but=1)
+@pytest.mark.long("chaos at length")
 @pytest.mark.parametrize(
     "scenario",
     [one for one in SCENARIOS if one.name not in LONG_TO_CATCH],

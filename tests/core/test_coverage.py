@@ -45,6 +45,7 @@ def test_a_table_is_false_in_one_of_twenty_at_most(name: str, seeds: int) -> Non
     assert found["differences missed"] / found["differences"] <= TOLERATED
 
 
+@pytest.mark.long("many simulated studies", but=1)
 @pytest.mark.parametrize(
     ("name", "seeds", "least"),
     [

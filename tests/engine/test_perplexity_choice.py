@@ -103,7 +103,7 @@ def test_exact_match_and_perplexity_choose_different_rates(
     assert chosen == {"exact_match": {KEEPS}, "perplexity": {LEARNS}}
 
 
-@pytest.mark.long("long trainings", but=1)
+@pytest.mark.long("long trainings")
 @pytest.mark.parametrize("selection", ["per_seed", "pooled"])
 def test_rungs_keep_the_lowest_perplexity(
     data: Stored, base: Base, selection: str, tmp_path: Path

@@ -114,7 +114,7 @@ def adapting(data: Stored, base: Resolved) -> Resolved:
     return resolve(AdaptSpec.model_validate(spec), facts, data.datasets)
 
 
-@pytest.mark.long("long trainings", but=1)
+@pytest.mark.long("long trainings")
 @pytest.mark.parametrize("at_once", [None, 7])
 def test_an_adaptation_measures_it_attached_and_alone(
     data: Stored,

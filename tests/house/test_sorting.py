@@ -80,9 +80,10 @@ def parts(repository: Path) -> Iterator[str]:
                 yield ".".join(inside.parts)
 
 
-def trees(repository: Path) -> Iterator[ast.Module]:
-    for path in sorted((repository / "tests").rglob("*.py")):
-        yield ast.parse(path.read_text())
+@pytest.fixture(scope="module")
+def trees(repository: Path) -> list[ast.Module]:
+    """The files of tests, parsed."""
+    return [ast.parse(path.read_text()) for path in sorted((repository / "tests").rglob("*.py"))]
 
 
 def last_words(part: str) -> tuple[str, str]:
@@ -98,9 +99,11 @@ def words(tree: ast.Module) -> Iterator[str]:
             yield from re.findall(r"\w+", node.value.replace("-", "_"))
 
 
-def test_every_part_of_the_product_has_tests_that_are_not_long(repository: Path) -> None:
+def test_every_part_of_the_product_has_tests_that_are_not_long(
+    repository: Path, trees: list[ast.Module]
+) -> None:
     """Pages and plug-ins, which no test imports, are at least named."""
-    short = [tree for tree in trees(repository) if has_short_tests(tree)]
+    short = [tree for tree in trees if has_short_tests(tree)]
     reached = {name.rpartition(".")[0] for tree in short for name in imported(tree)}
     missing = [part for part in dict.fromkeys(parts(repository)) if part not in reached]
     named = {part for tree in short for word in words(tree) for part in (word, *word.split("_"))}
@@ -108,8 +111,8 @@ def test_every_part_of_the_product_has_tests_that_are_not_long(repository: Path)
     assert [part for part in missing if not named & {*last_words(part)}] == []
 
 
-def test_what_is_left_to_the_long_tests_has_a_reason(repository: Path) -> None:
-    marks = (mark for tree in trees(repository) for mark in long_marks([*decorations(tree)]))
+def test_what_is_left_to_the_long_tests_has_a_reason(trees: list[ast.Module]) -> None:
+    marks = (mark for tree in trees for mark in long_marks([*decorations(tree)]))
     reasons = {ast.literal_eval(mark.args[0]) for mark in marks}
     assert reasons == REASONS
 

@@ -30,6 +30,7 @@ def test_every_operation_answers_as_it_is_described(client: TestClient) -> None:
     assert len(found.asked) > 40
 
 
+@pytest.mark.long("tests of tests")
 def test_an_answer_that_is_not_described_is_found(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

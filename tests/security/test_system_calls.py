@@ -117,6 +117,7 @@ def test_a_trainer_with_a_gpu_shares_memory(receiver: Path) -> None:
     assert tried["shared segment"] == FORBIDDEN
 
 
+@pytest.mark.long("every combination")
 def test_threads_that_are_pinned_by_the_environment_start() -> None:
     """OpenMP would end the process: its call can also pin other processes."""
     given = {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores", "OMP_NUM_THREADS": "2"}

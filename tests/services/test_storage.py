@@ -480,7 +480,7 @@ while True:
 """
 
 
-@pytest.mark.long("chaos at length", but=1)
+@pytest.mark.long("chaos at length")
 @pytest.mark.parametrize("name", ["postgres", "directory"])
 def test_a_writer_that_is_killed_leaves_nothing_damaged(
     in_store: Callable[[StoreName], Sessions],

@@ -36,6 +36,7 @@ def test_an_old_directory_gets_the_passwords_that_it_has_not(tmp_path: Path) -> 
     assert json.loads(directory.credentials_file.read_text()) == asdict(found)
 
 
+@pytest.mark.long("every migration path")
 def test_an_old_cluster_gets_the_roles_when_it_is_started_and_migrated(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with embedded_servers(data, durable=False) as servers:

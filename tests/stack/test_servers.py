@@ -181,6 +181,7 @@ def owners_below(folder: Path) -> set[int]:
     return {path.lstat().st_uid for path in (folder, *folder.rglob("*"))}
 
 
+@pytest.mark.long("every migration path")
 @pytest.mark.usefixtures("as_root")
 def test_an_older_cluster_of_nobody_gets_a_user_of_its_own(
     open_path: Path, initialised_at: Callable[[Path], Path]

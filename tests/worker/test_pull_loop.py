@@ -107,6 +107,7 @@ def test_a_signal_saves_the_run_and_the_next_worker_goes_on_from_there(
     assert allocation["partition"] == "gpu"
 
 
+@pytest.mark.long("chaos at length")
 def test_a_second_signal_ends_the_worker_at_once_but_not_within_five_seconds(
     processes: Processes, sessions: Sessions, watched: Watched
 ) -> None:

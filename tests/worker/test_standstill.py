@@ -172,6 +172,7 @@ def test_a_trainer_that_waits_for_no_word_would_go_on(control: Control) -> None:
         process.wait(1.5)
 
 
+@pytest.mark.long("chaos at length")
 def test_a_worker_that_lives_says_so_even_when_it_has_nothing_to_do(
     control: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,7 +260,7 @@ def a_run(control: Control, until: float | None = None) -> RunRequest:
 # --- a database that is away ----------------------------------------------------------------------
 
 
-@pytest.mark.long("chaos at length", but=1)
+@pytest.mark.long("chaos at length")
 @pytest.mark.parametrize(("ride_through", "goes_on"), [("900", True), ("0", False)])
 def test_an_outage_longer_than_the_lease_costs_a_running_job_nothing(
     processes: Processes,

@@ -231,7 +231,7 @@ def test_a_worker_that_is_asked_to_end_does_not_wait_for_a_stubborn_trainer(
     assert_given_back(job_id, processes.worker("stubborn"), sessions, watched)
 
 
-@pytest.mark.long("chaos at length", but=1)
+@pytest.mark.long("chaos at length")
 @pytest.mark.parametrize(
     ("options", "number"), [((), signal.SIGUSR2), (("--save-within", "60"), signal.SIGTERM)]
 )
