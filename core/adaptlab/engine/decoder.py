@@ -505,9 +505,12 @@ class _Model:
         return fused_attention(stream.queries, stream.own, before, place)
 
     def mixed(
-        self, name: str, gathered: Float[Tensor, "R B Q HD"], rows: slice
+        self, name: str, gathered: Float[Tensor, "G B Q HD"], rows: slice
     ) -> Float[Tensor, "R B Q HD"]:
-        """Return what a layer's content has read, as a method changes it."""
+        """Return what a layer's content has read, as a method changes it.
+
+        A change belongs to each replicate, so groups become replicates.
+        """
         mix = self.attachments.mixes.get(f"{name}.mix")
         if mix is None:
             return gathered
