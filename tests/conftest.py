@@ -26,7 +26,7 @@ from tests.making import a_base_model, a_made_up_ledger
 from tests.shapes import begin_module, begin_test, check_shapes
 from tests.shared import shared_database_url, shared_sessions, shared_settings
 from tests.sharing import FilesAndFolders
-from tests.sorting import keep_part, pytest_addoption, pytest_collect_directory
+from tests.sorting import keep_part, pytest_addoption, pytest_make_collect_report
 from tests.standstills import (
     pytest_runtest_protocol,
     pytest_runtest_setup,
@@ -45,7 +45,7 @@ from adaptlab_stack.servers import Servers, embedded_servers
 # Found here by pytest.
 __all__ = [
     "pytest_addoption",
-    "pytest_collect_directory",
+    "pytest_make_collect_report",
     "pytest_runtest_protocol",
     "pytest_runtest_setup",
     "pytest_sessionfinish",

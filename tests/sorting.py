@@ -7,8 +7,7 @@ one of them (each-choice coverage, Ammann and Offutt 1994).
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Generator, Iterable, Iterator, Sequence
 
 import pytest
 
@@ -21,25 +20,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", choices=PARTS, help="run the short or the long tests alone")
 
 
-class Rotated(pytest.Dir):
-    """A folder of which each process of tests begins with another part.
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let each process of tests begin with another part of a folder.
 
     Modules that were never collected are compiled by the first process that meets them, and read by
     the others. In one order, all processes would compile all of them.
     """
-
-    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        children = [*super().collect()]
-        number = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
-        first = len(children) * number // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-        return children[first:] + children[:first]
-
-
-def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Collect folders in parts, if several processes do."""
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        return None
-    return Rotated.from_parent(parent, path=path)
+    report = yield
+    process = os.environ.get("PYTEST_XDIST_WORKER")
+    if process is not None and isinstance(collector, pytest.Dir):
+        number = int(process.removeprefix("gw"))
+        first = len(report.result) * number // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        report.result = [*report.result[first:], *report.result[:first]]
+    return report
 
 
 def keep_part(config: pytest.Config, items: list[pytest.Item]) -> None:
