@@ -73,11 +73,11 @@ STATEMENTS = (
         """
     INSERT INTO job_metrics (job_id, project_id, name, seeds, values, items, n, mean, sd, low,
         high, min, max)
-    SELECT id, project_id, name, ARRAY[0, 1, 2], ARRAY[share - 0.01, share, share + 0.01],
+    SELECT id, project_id, metric, ARRAY[0, 1, 2], ARRAY[share - 0.01, share, share + 0.01],
         ARRAY[1000, 1000, 1000], 3, share, 0.01, share - 0.02, share + 0.02, share - 0.01,
         share + 0.01
-    FROM jobs, unnest(%(metrics)s::text[]) AS name,
-        LATERAL (SELECT 0.05 + 0.9 * ('x' || left(md5(id::text || name), 6))::bit(24)::int
+    FROM jobs, unnest(%(metrics)s::text[]) AS metric,
+        LATERAL (SELECT 0.05 + 0.9 * ('x' || left(md5(id::text || metric), 6))::bit(24)::int
             / 16777216.0) AS given (share)
     WHERE state = 'succeeded'""",
     ),
