@@ -15,7 +15,9 @@ from tests.comparing import Run, run_all
 from tests.text_studies import BY_PERPLEXITY, PERPLEXITY, RECORDS, a_text_study, measure
 
 from adaptlab.bundle.checking import check_bundle
+from adaptlab.measurements.results import Measure, MetricFloor
 from adaptlab.metrics.perplexity import LARGEST_PERPLEXITY
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.statistics.distributions import student_quantile
 from adaptlab_client import Client
 from adaptlab_db.tables import StudyPass
@@ -130,3 +132,28 @@ def test_a_question_chooses_the_rate_of_the_lowest(client: Client, sessions: Ses
         ("sweep", 0.001, 0.01, 0.1),
         ("evidence", 0.01),
     }
+
+
+def test_pairs_and_diagnoses_are_about_it(client: Client, sessions: Sessions) -> None:
+    """Half of the items are right with every method."""
+    client.datasets.upload_records("reviews", RECORDS)
+    client.studies.create(a_text_study(BY_PERPLEXITY))
+    floor = MetricFloor(value=40.0, kind="base_alone")
+
+    def run_of(spec: ResolvedSpec) -> Run:
+        value = 12.0 if (spec.method or {}).get("name") == "lora" else 39.0
+        measure = Measure(metric="perplexity", value=value, floor=floor)
+        return Run(right=200, figures=lambda seed: {"measures": (measure,)})
+
+    run_all(sessions, run_of)
+    (table,) = client.studies.comparison("texts").tables
+    assert table.comparison is not None
+    (pair,) = table.comparison.cells[0].verdicts
+    assert (pair.pair.metric, abs(pair.pair.difference)) == (
+        "perplexity",
+        pytest.approx(math.log(39 / 12)),
+    )
+    (one,) = table.diagnoses
+    assert one.label == "prefix_tuning at 64"
+    assert "The floor, which needs no training, is 40." in one.diagnosis.reasons
+    assert any("scores 39 on the test items" in reason for reason in one.diagnosis.reasons)

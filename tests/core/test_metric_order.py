@@ -1,12 +1,15 @@
 """The best set by a task's own metric, and what must not make one."""
 
+import json
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from tests.core.scoring import scores
 
+from adaptlab.charts.differences import pairwise_differences
 from adaptlab.comparisons.comparison import ComparisonCell, compare
 from adaptlab.comparisons.report import report_of
 from adaptlab.measurements.item_statistics import as_text, packed
@@ -216,3 +219,18 @@ def test_a_table_by_a_metric_has_no_cheapest_method_by_right_items() -> None:
     assert (by_metric.cheapest, by_metric.crossings) == (None, ())
     plain = [one.model_copy(update={"metric": None, "measured": ()}) for one in rows]
     assert compare("text", plain, reference="full_finetuning").cheapest is not None
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "largest"),
+    [("perplexity", "nats per token", 0.58), ("token_f1", "points of token F1", 395)],
+)
+def test_the_chart_of_differences_has_the_unit_of_the_metric(
+    metric: str, unit: str, largest: float
+) -> None:
+    rows = row("lora", LORA, metric), row("prefix_tuning", PREFIX, metric)
+    chart = json.dumps(pairwise_differences(cell_of(*rows), margin=0.01))
+    assert f"first minus second, {unit}" in chart
+    assert max(map(float, re.findall(r'"difference": ([0-9.]+)', chart))) == pytest.approx(
+        largest, rel=0.01
+    )

@@ -98,3 +98,8 @@ def test_the_name_of_a_dataset_in_a_label_keeps_its_underscores():
     title = formats.task_title
     assert title("text_classification of my_reviews") == "text classification of my_reviews"
     assert [title("sort_ascending"), title(None)] == ["sort ascending", "–"]
+
+
+def test_a_difference_is_in_points_or_a_factor_of_a_perplexity() -> None:
+    texts = [formats.difference(0.05, metric) for metric in (None, "chrf", "perplexity")]
+    assert texts == ["+5.0", "+5.0", "×0.951"]

@@ -11,12 +11,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tests.stand_ins import Observer, checkpoint_of
-from tests.worker.runners import Given, complete, finish, runner
+from tests.worker.runners import Given, complete, finish, refusal, runner
 
 from adaptlab.measurements.results import CheckpointWritten, TrainingSaved
 from adaptlab.plugins.adaptation import AdapterFile
@@ -62,22 +61,22 @@ def _report(given: Given) -> dict[str, Any]:
         "files": sorted(str(Path(f"/proc/self/fd/{fd}").readlink()) for fd in _descriptors()),
         "limits": {name: resource.getrlimit(getattr(resource, name))[1] for name in LIMITS},
         "oom": Path("/proc/self/oom_score_adj").read_text().strip(),
-        "worker_environment": _refusal(lambda: (parent / "environ").read_bytes()),
-        "worker_files": _refusal(lambda: (parent / "fd" / "1").readlink()),
-        "beside": _refusal(lambda: beside.write_text("x")),
-        "network": _refusal(lambda: socket.create_connection(("127.0.0.1", NO_PORT))),
+        "worker_environment": refusal(lambda: (parent / "environ").read_bytes()),
+        "worker_files": refusal(lambda: (parent / "fd" / "1").readlink()),
+        "beside": refusal(lambda: beside.write_text("x")),
+        "network": refusal(lambda: socket.create_connection(("127.0.0.1", NO_PORT))),
         "network_of_a_child": subprocess.run([sys.executable, "-c", KNOCK], check=False).returncode,
-        "local_socket": _refusal(lambda: socket.socket(socket.AF_UNIX).close()),
-        "leave_the_group": _refusal(lambda: subprocess.run(["true"], start_new_session=True)),
+        "local_socket": refusal(lambda: socket.socket(socket.AF_UNIX).close()),
+        "leave_the_group": refusal(lambda: subprocess.run(["true"], start_new_session=True)),
         "trace": _trace(),
-        "signal": _refusal(lambda: os.kill(os.getppid(), 0)),
+        "signal": refusal(lambda: os.kill(os.getppid(), 0)),
         "signal_to_a_child": subprocess.run(["sh", "-c", "kill $$"], check=False).returncode,
         "dumpable": ctypes.CDLL(None).prctl(PR_GET_DUMPABLE, 0, 0, 0, 0),
         "temporary": _temporary_file(),
         "own": str(given.scratch),
-        "become_root": _refusal(lambda: os.setuid(0) if os.geteuid() else os.setuid(65534)),
+        "become_root": refusal(lambda: os.setuid(0) if os.geteuid() else os.setuid(65534)),
         "bases": [base.read_bytes().decode() for base in given.bases],
-        "base": [_refusal(lambda base=base: base.write_text("poison")) for base in given.bases],
+        "base": [refusal(lambda base=base: base.write_text("poison")) for base in given.bases],
     }
 
 
@@ -103,15 +102,6 @@ def _descriptors() -> list[int]:
 def _status() -> dict[str, str]:
     lines = Path("/proc/self/status").read_text().splitlines()
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
-
-
-def _refusal(deed: Callable[[], object]) -> str:
-    """The name of the error that a deed ends in, or `done`."""
-    try:
-        deed()
-    except OSError as error:
-        return type(error).__name__
-    return "done"
 
 
 def _tell(name: str, value: object) -> None:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.worker.runners import Given, finish, runner
+from tests.worker.runners import Given, finish, refusal, runner
 
 Outcomes = Mapping[str, str]
 
@@ -23,7 +23,7 @@ def attack(given: Given) -> None:
     control = Path(os.environ["RUNNER_CONTROL"])
     targets = json.loads((control / "targets").read_text())
     outcomes = attempts_on([int(target) for target in targets["processes"]])
-    outcomes |= {f"enter {path}": _outcome(lambda path=path: _enter(Path(path)))
+    outcomes |= {f"enter {path}": refusal(lambda path=path: _enter(Path(path)))
                  for path in targets["groups"]}  # fmt: skip
     (control / "report.partial").write_text(json.dumps(outcomes))
     (control / "report.partial").rename(control / "report")
@@ -33,7 +33,7 @@ def attack(given: Given) -> None:
 def attempts_on(processes: list[int]) -> dict[str, str]:
     """Try to signal, limit, slow down, pin and read each process."""
     return {
-        f"{name} {process}": _outcome(lambda deed=deed, process=process: deed(process))
+        f"{name} {process}": refusal(lambda deed=deed, process=process: deed(process))
         for process in processes
         for name, deed in ATTEMPTS.items()
     }
@@ -50,14 +50,6 @@ ATTEMPTS: Mapping[str, Callable[[int], object]] = {
 
 def _enter(group: Path) -> None:
     (group / "cgroup.procs").write_text("0")
-
-
-def _outcome(deed: Callable[[], object]) -> str:
-    try:
-        deed()
-    except OSError as error:
-        return type(error).__name__
-    return "done"
 
 
 if __name__ == "__main__":

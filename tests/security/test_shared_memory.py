@@ -5,13 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.making import a_resolved_spec
 from tests.worker.conftest import ROOT
+from tests.worker.endings import end_by_a_run
 
 from adaptlab_worker.confinement import Limits
-from adaptlab_worker.errors import TrainerGone
 from adaptlab_worker.memory_kills import MemoryKills
-from adaptlab_worker.protocol import RunRequest
 from adaptlab_worker.run_failures import trainer_gone
 from adaptlab_worker.scratch import SlotFolders
 from adaptlab_worker.shared_memory import shared_bytes
@@ -34,18 +32,11 @@ def test_a_run_that_shares_too_much_memory_is_ended_for_it(
         with folders.attempt("job-1") as given:
             assert trainer.await_ready(lambda: False)
             run = trainer.make_run_folder(given)
-            trainer.send(RunRequest(run="1", resolved=a_resolved_spec(), bases=(), scratch=run))
-            with pytest.raises(TrainerGone, match="all of its memory is 1,024") as gone:
-                wait_for_its_end(trainer)
+            gone = end_by_a_run(trainer, run, "all of its memory is 1,024")
     finally:
         trainer.close()
-    assert trainer_gone(gone.value, 3, MemoryKills()).reason == "out_of_memory"
+    assert trainer_gone(gone, 3, MemoryKills()).reason == "out_of_memory"
     assert shared_bytes(trainer.pid) == 0, "its children have ended too"
-
-
-def wait_for_its_end(trainer: TrainerProcess) -> None:
-    while True:
-        trainer.receive(60)
 
 
 def test_shared_memory_of_a_group_is_summed() -> None:

@@ -339,3 +339,12 @@ def _wait_for(name: str, should_stop: Callable[[], bool]) -> None:
             raise TrainingStopped
         assert time.monotonic() < deadline, f"{name} never came"
         time.sleep(0.01)  # how a run spends its time, not how it is synchronised
+
+
+def refusal(deed: Callable[[], object]) -> str:
+    """The name of the error that a deed ends in, or `done`."""
+    try:
+        deed()
+    except OSError as error:
+        return type(error).__name__
+    return "done"

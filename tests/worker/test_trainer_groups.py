@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.making import a_resolved_spec
 from tests.worker.conftest import ROOT
+from tests.worker.endings import end_by_a_run
 
 from adaptlab.control_groups import controllers, delegated_group
 from adaptlab_worker.confinement import Limits
 from adaptlab_worker.errors import TrainerGone
 from adaptlab_worker.memory_kills import MemoryKills
-from adaptlab_worker.protocol import RunRequest
 from adaptlab_worker.run_failures import trainer_gone
 from adaptlab_worker.trainer_groups import TrainerGroups, set_limits, trainer_groups
 from adaptlab_worker.trainer_process import TrainerOptions, TrainerProcess
@@ -100,11 +99,6 @@ def a_trainer(group: Path, runner: str, monkeypatch: pytest.MonkeyPatch) -> Trai
     limits, groups = Limits(memory_bytes=GIB), trainer_groups(os.getpid(), group)
     assert groups is not None
     return TrainerProcess(TrainerOptions(runner=runner, limits=limits, groups=groups))
-
-
-def wait_for_its_end(trainer: TrainerProcess) -> None:
-    while True:
-        trainer.receive(60)
 
 
 def groups_in(group: Path) -> list[str]:
@@ -192,12 +186,10 @@ def test_processes_of_a_run_that_need_too_much_together_end_it_as_out_of_memory(
         assert trainer.await_ready(lambda: False)
         run = trainer.run_folder(Path("given"))
         run.mkdir()
-        trainer.send(RunRequest(run="1", resolved=a_resolved_spec(), bases=(), scratch=run))
-        with pytest.raises(TrainerGone, match="together they needed more than") as gone:
-            wait_for_its_end(trainer)
+        gone = end_by_a_run(trainer, run, "together they needed more than")
     finally:
         trainer.close()
-    assert trainer_gone(gone.value, 3, MemoryKills()).reason == "out_of_memory"
+    assert trainer_gone(gone, 3, MemoryKills()).reason == "out_of_memory"
     assert groups_in(group) == []
 
 

@@ -56,8 +56,8 @@ def pairwise_differences(
     ordered = sorted(cell.verdicts, key=lambda verdict: _ORDER[verdict.finding])
     metric = metric_named(ordered[0].pair.metric)
     unit = "points of accuracy" if metric is None else metric.axis_title
-    per_axis = 100.0 if metric is None else metric.per_axis
-    rows: list[Json] = [*_rows(ordered, cell, per_axis)]
+    factor = 100.0 if metric is None else metric.axis_factor
+    rows: list[Json] = [*_rows(ordered, cell, factor)]
     return {
         **frame(title, palette),
         "width": width,
@@ -65,14 +65,14 @@ def pairwise_differences(
         "description": f"Differences of {len(rows)} pairs of methods, in {unit}.",
         "layer": [
             _stripes(len(rows), palette),
-            *_ground(per_axis * margin, palette),
+            *_ground(factor * margin, palette),
             *_intervals(rows, palette, unit),
             *_names(rows, palette),
         ],
     }
 
 
-def _rows(verdicts: Sequence[Verdict], cell: ComparisonCell, per_axis: float) -> Iterator[Chart]:
+def _rows(verdicts: Sequence[Verdict], cell: ComparisonCell, factor: float) -> Iterator[Chart]:
     names = {row.label: row.method for row in cell.rows}
     for number, verdict in enumerate(verdicts):
         pair = better_first(verdict)
@@ -81,9 +81,9 @@ def _rows(verdicts: Sequence[Verdict], cell: ComparisonCell, per_axis: float) ->
         yield {
             "number": number,
             "pair": f"{first}  −  {second}",
-            "difference": per_axis * pair.difference,
-            "low": per_axis * pair.low,
-            "high": per_axis * pair.high,
+            "difference": factor * pair.difference,
+            "low": factor * pair.low,
+            "high": factor * pair.high,
             "finding": FINDINGS[_ORDER[verdict.finding]],
         }
 

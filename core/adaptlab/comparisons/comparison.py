@@ -299,7 +299,7 @@ class _Cell:
         eligible = [row for row in self.rows if self._is_eligible(row)]
         alone = [row for row in eligible if row.label not in self.same]
         samples = {row.label: table.samples[row.label] for row in self.measured}
-        self.candidates = {row.label: samples[row.label] for row in alone if row in self.measured}
+        self.candidates = {row.label: samples[row.label] for row in alone if row.label in samples}
         self.set = BestSet(self.candidates, samples, table.lead)
 
     def _is_eligible(self, row: Scores) -> bool:

@@ -37,8 +37,8 @@ class Perplexity(Metric):
     limits: ClassVar[tuple[float, float]] = (1.0, LARGEST_PERPLEXITY)
     lower_is_better: ClassVar[bool] = True
     step: ClassVar[str] = "%"
-    axis: ClassVar[str] = "nats per token"
-    per_axis: ClassVar[float] = 1.0
+    axis_unit: ClassVar[str] = "nats per token"
+    axis_factor: ClassVar[float] = 1.0
 
     def of_sums(self, sums: "NDArray[np.float64]") -> "NDArray[np.float64]":
         import numpy as np

@@ -44,8 +44,8 @@ class Metric(ABC):
         learnable_from: the part of the way from the floor to the best value from which the best
             method has learned a task. It is small, because few texts allow a perfect value.
         step: the unit of a margin between two methods.
-        axis: the unit of differences on the scale of tests, in charts.
-        per_axis: units of the axis per unit of that scale.
+        axis_unit: the unit of differences in charts.
+        axis_factor: the factor from the scale of tests to that unit.
     """
 
     name: ClassVar[str]
@@ -57,8 +57,8 @@ class Metric(ABC):
     lower_is_better: ClassVar[bool] = False
     learnable_from: ClassVar[float] = 0.1
     step: ClassVar[str] = "points"
-    axis: ClassVar[str] = "points"
-    per_axis: ClassVar[float] = 100.0
+    axis_unit: ClassVar[str] = "points"
+    axis_factor: ClassVar[float] = 100.0
 
     @abstractmethod
     def of_sums(self, sums: "NDArray[np.float64]") -> "NDArray[np.float64]":
@@ -154,7 +154,7 @@ class Metric(ABC):
     @property
     def axis_title(self) -> str:
         """The unit of differences in charts."""
-        return f"{self.axis} of {self.in_sentence}" if self.is_share else self.axis
+        return f"{self.axis_unit} of {self.in_sentence}" if self.is_share else self.axis_unit
 
     @property
     def is_share(self) -> bool:

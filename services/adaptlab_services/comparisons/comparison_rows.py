@@ -13,7 +13,7 @@ from adaptlab.comparisons.comparability import ComparedJob
 from adaptlab.comparisons.comparison_warnings import ComparisonWarning, imported_base
 from adaptlab.comparisons.diagnosis_evidence import trial_evidence
 from adaptlab.comparisons.diagnosis_rows import MeasuredRow, repeated_rows
-from adaptlab.comparisons.metric_order import metric_row, own_sample
+from adaptlab.comparisons.metric_order import MetricRow, metric_row, own_sample
 from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence
 from adaptlab.comparisons.scores import score_changes
 from adaptlab.comparisons.table_comparison import (
@@ -341,10 +341,11 @@ def forgetting(row: Row) -> MethodForgetting | None:
     return MethodForgetting(method=row.method, label=row.label, budget=row.budget, changes=changes)
 
 
-def metric(row: Row, level: float) -> MethodMetric | None:
+def metric(row: Row, level: float, ordered: MetricRow | None) -> MethodMetric | None:
     """Return the task's metric of a row, None if it is the compared score.
 
-    Limits are those of a typical seed at this level, None if not all seeds have the metric.
+    Limits are those of a typical seed at this level, None if not all seeds have the metric. They
+    are taken from the row's place in an order; a voided table has none, and they are computed.
     """
     if (name := row.metric) is None:
         return None
@@ -353,17 +354,17 @@ def metric(row: Row, level: float) -> MethodMetric | None:
     values = [(seed, value) for seed, value in measured if value is not None]
     if not values:
         return None
-    scores = row.scores()
-    has_all = scores is not None and scores.metric is not None
-    limits = metric_row(scores, own_sample(scores), level) if scores and has_all else None
+    scores = None if ordered else row.scores()
+    if scores is not None and scores.metric is not None:
+        ordered = metric_row(scores, own_sample(scores), level)
     return MethodMetric(
         method=row.method,
         label=row.label,
         budget=row.budget,
         metric=name,
         mean=math.fsum(value for _, value in values) / len(values),
-        low=limits and limits.low,
-        high=limits and limits.high,
+        low=ordered and ordered.low,
+        high=ordered and ordered.high,
         seed_scores=tuple(SeedScore(seed=seed, score=value) for seed, value in values),
     )
 

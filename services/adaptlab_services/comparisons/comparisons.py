@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.comparisons.comparability import comparability
 from adaptlab.comparisons.comparison import Comparison, compare
+from adaptlab.comparisons.metric_order import MetricRow
 from adaptlab.comparisons.row_names import first_in_sentence
 from adaptlab.comparisons.table_comparison import MissingScores, TableComparison, with_reports
 from adaptlab.studies.study_plan import SkippedCell
@@ -242,7 +243,8 @@ def compared_table(table: ComparedTable, strictness: Strictness) -> TableCompari
     comparison = _comparison(table, reference, strictness)
     missing = [gap for row in table.rows for gap in missing_scores(row)]
     forgotten = (forgetting(row) for row in table.rows)
-    metrics = (metric(row, strictness.level) for row in table.rows)
+    ordered = _ordered_by_metric(comparison)
+    metrics = (metric(row, strictness.level, ordered.get(row.label)) for row in table.rows)
     found = TableComparison(
         base_model=table.base_model,
         task=table.task,
@@ -257,6 +259,13 @@ def compared_table(table: ComparedTable, strictness: Strictness) -> TableCompari
         seen=table.seen,
     )
     return with_reports(found)
+
+
+def _ordered_by_metric(comparison: Comparison | None) -> dict[str, MetricRow]:
+    """Return the rows of a table's orders by the task's metric, by label."""
+    cells = () if comparison is None else comparison.cells
+    orders = (cell.by_metric for cell in cells if cell.by_metric is not None)
+    return {row.label: row for order in orders for row in order.rows}
 
 
 def _comparison(
