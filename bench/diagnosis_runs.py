@@ -6,6 +6,7 @@ three seeds, for S and for 2 S steps. The file is written after every run.
 """
 
 import argparse
+import hashlib
 import math
 import tempfile
 import time
@@ -25,6 +26,7 @@ from adaptlab.measurements.results import (
     ReplicatesDecided,
 )
 from adaptlab.plugins.registry import as_json
+from adaptlab.runs.inputs import NOTHING_PLACED, LocalFile, PlacedInputs
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import ResolvedAdapt, spec_digest
 from adaptlab.specs.spec import AdaptSpec, PretrainSpec
@@ -145,7 +147,9 @@ def _key(one: Measured) -> tuple[str, str, str]:
     return one.base, one.task, one.run
 
 
-def _base(name: str, folder: Path) -> tuple[BaseModelFacts, tuple[Path, ...], tuple[float, ...]]:
+def _base(
+    name: str, folder: Path
+) -> tuple[BaseModelFacts, tuple[LocalFile, ...], tuple[float, ...]]:
     description = BASES[name]
     spec = PretrainSpec.model_validate(
         {
@@ -158,7 +162,7 @@ def _base(name: str, folder: Path) -> tuple[BaseModelFacts, tuple[Path, ...], tu
         }
     )
     resolved, heard = resolve(spec, None), _Listening()
-    run(resolved, (), folder, heard, "cpu")
+    run(resolved, NOTHING_PLACED, folder, heard, "cpu")
     facts = BaseModelFacts(
         name=name,
         digest=spec_digest(resolved),
@@ -166,13 +170,13 @@ def _base(name: str, folder: Path) -> tuple[BaseModelFacts, tuple[Path, ...], tu
         task=resolved.task,
         replicates=SEEDS,
     )
-    files = tuple(e.path for e in heard.events if isinstance(e, CheckpointWritten))
+    files = tuple(_local(e.path) for e in heard.events if isinstance(e, CheckpointWritten))
     scores = [e.evaluation for e in heard.events if isinstance(e, Evaluated)]
     return facts, files, tuple(one.accuracy for one in scores if one.task == resolved.task)
 
 
 def _runs(
-    base: str, facts: BaseModelFacts, files: tuple[Path, ...], wanted: Sequence[str] | None
+    base: str, facts: BaseModelFacts, files: tuple[LocalFile, ...], wanted: Sequence[str] | None
 ) -> Iterator[Measured]:
     for suffix, training in _settings():
         for task, name, method, budget in _wanted(base):
@@ -207,10 +211,14 @@ def _curve(trials: Sequence[TrialEvidence]) -> str:
     return " ".join(f"{rate:g}:{mean:.2f}" for rate, mean in zip(rates, means, strict=True))
 
 
-def _measured(base: str, name: str, spec: ResolvedAdapt, files: tuple[Path, ...]) -> Measured:
+def _local(path: Path) -> LocalFile:
+    return LocalFile(sha256=hashlib.sha256(path.read_bytes()).hexdigest(), path=path)
+
+
+def _measured(base: str, name: str, spec: ResolvedAdapt, files: tuple[LocalFile, ...]) -> Measured:
     heard = _Listening()
     with tempfile.TemporaryDirectory() as scratch:
-        run(spec, files, Path(scratch), heard, "cpu")
+        run(spec, PlacedInputs(bases=files), Path(scratch), heard, "cpu")
     (ended,) = (e.replicates for e in heard.events if isinstance(e, ReplicatesDecided))
     points = [p for e in heard.events if isinstance(e, Metrics) for p in e.points]
     halves: dict[int, float] = {}

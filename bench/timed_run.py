@@ -11,6 +11,7 @@ from adaptlab.engine.compiled import compile_kernels
 from adaptlab.engine.observer import Command, Observer
 from adaptlab.engine.run import run as train
 from adaptlab.measurements.results import Event, Progress, TrainingSaved
+from adaptlab.runs.inputs import PlacedInputs
 from adaptlab.specs.resolved import Resolved
 from adaptlab_worker.trainer import warm_up
 
@@ -54,7 +55,7 @@ class TimedObserver:
 
 def run(
     spec: Resolved,
-    bases: tuple[Path, ...],
+    inputs: PlacedInputs,
     scratch: Path,
     observer: Observer,
     **given: Any,  # passed on
@@ -63,7 +64,7 @@ def run(
     _warm()
     timed, begin = TimedObserver(observer), time.time()
     try:
-        train(spec, bases, scratch, timed, **given)
+        train(spec, inputs, scratch, timed, **given)
     finally:
         noted = {"steps": timed.steps, "saves": timed.saves, "telling": timed.telling}
         noted |= {"begin": begin, "end": time.time()}

@@ -62,7 +62,7 @@ def test_it_takes_its_job_and_no_other(
     assert lease.job_id == mine
     assert worker.claim().status_code == 204, "the other one is for others"
     assert job(sessions, first).state == "queued"
-    base = f"/v1/leases/{lease.id}/artifacts/{lease.bases[0].sha256}"
+    base = f"/v1/leases/{lease.id}/artifacts/{lease.inputs.bases[0].sha256}"
     assert worker.get(base, attempt=1).status_code == 200
     assert worker.under(lease, "heartbeat", {"step": 1}).json() == {"command": "continue"}
     for _ in range(2):  # the answer may have been lost

@@ -61,9 +61,11 @@ def test_a_job_is_taken_with_its_base_and_kept_by_heartbeats(
         a_base_model(session)
         job_id = a_job(session)
     lease = cluster.claimed()
-    assert (lease.job_id, lease.attempt, lease.resume) == (job_id, 1, None)
+    assert (lease.job_id, lease.attempt, lease.inputs.resume) == (job_id, 1, None)
     assert str(job(sessions, job_id).worker_id) == cluster.id
-    fetched = cluster.get(f"/v1/leases/{lease.id}/artifacts/{lease.bases[0].sha256}", attempt=1)
+    fetched = cluster.get(
+        f"/v1/leases/{lease.id}/artifacts/{lease.inputs.bases[0].sha256}", attempt=1
+    )
     assert fetched.content == b"weights of seed 0"
     beat = cluster.under(lease, "heartbeat", {"step": 3})
     assert beat.json() == {"command": "continue"}
@@ -190,7 +192,7 @@ def test_a_worker_fetches_what_its_run_needs_and_nothing_else(
         a_job(session)
         others = ArtifactStore(session).write([b"of others"]).sha256
     lease = cluster.claimed()
-    for base in lease.bases:
+    for base in lease.inputs.bases:
         path = f"/v1/leases/{lease.id}/artifacts/{base.sha256}"
         assert cluster.get(path, attempt=1).status_code == 200
     for sha256 in (others, "f" * 64):

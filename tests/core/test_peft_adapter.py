@@ -26,7 +26,7 @@ from tests.peft_folders import (
 
 from adaptlab.errors import BadAdapter, NoPeftForm
 from adaptlab.exchange import adapter_folder
-from adaptlab.exchange.adapter_folder import PlacedAdapter, read_adapter
+from adaptlab.exchange.adapter_folder import read_adapter, read_placed
 from adaptlab.exchange.peft_adapter import imported_adapter
 from adaptlab.exchange.peft_methods import lora_from_peft
 from adaptlab.exchange.plugins import Adapter
@@ -38,6 +38,7 @@ from adaptlab.methods.lora import Lora, SitesOverride
 from adaptlab.methods.prefix_tuning import PrefixTuning
 from adaptlab.plugins.family import Family
 from adaptlab.weights.model_folder import check_folder
+from adaptlab.weights.placed_folder import PlacedFolder
 
 MINIGPT2 = GPT2(layers=2, width=8, heads=2).resolved(11, 9)
 C_ATTN = "base_model.model.transformer.h.{}.attn.c_attn.{}.weight"
@@ -355,16 +356,16 @@ def test_a_link_out_of_the_root_is_not_followed(tmp_path: Path) -> None:
 
 def test_every_byte_counts_for_the_fingerprint(tmp_path: Path) -> None:
     folder = a_peft_folder(tmp_path / "lora")
-    placed = PlacedAdapter(path=folder, name="models/lora", files=read_adapter(folder).files)
-    placed.read()
+    placed = PlacedFolder(path=folder, name="models/lora", files=read_adapter(folder).files)
+    read_placed(placed)
     tensors = lora_tensors()
     tensors[KEY.format(layer=0, module="q_proj", kind="lora_A")][0, 0] += 1
     save_file(tensors, folder / ADAPTER_WEIGHTS)
     with pytest.raises(BadAdapter, match=f"models/lora is not as it was .*: {ADAPTER_WEIGHTS}"):
-        placed.read()
+        read_placed(placed)
     (folder / ADAPTER_CONFIG).write_text(json.dumps({**LORA, "lora_alpha": 5}))
     with pytest.raises(BadAdapter, match=rf"{ADAPTER_CONFIG} \(.*, {ADAPTER_WEIGHTS} \("):
-        placed.read()
+        read_placed(placed)
 
 
 @pytest.mark.parametrize(

@@ -173,8 +173,8 @@ def test_the_api_may_do_what_workers_ask_of_it(
         ledger.release(claim, "preempted")
         again = ledger.claim(worker, ["cpu"])
         assert again is not None
-        assert again.resume is not None
-        assert b"".join(ledger.fetch_artifact(again, again.resume.sha256)) == b"two"
+        assert again.inputs.resume is not None
+        assert b"".join(ledger.fetch_artifact(again, again.inputs.resume.state.sha256)) == b"two"
         keep_checkpoints(ledger, again)
         assert ledger.heartbeat(again, 4) == "continue"
         assert ledger.finish(again) == ("cpu",)

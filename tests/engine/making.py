@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
+from tests.engine.running import run
 
 from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.items import Items
 from adaptlab.engine.making import make_items
 from adaptlab.engine.observer import Command
 from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.run import run
 from adaptlab.engine.starting import initial_trainables
 from adaptlab.families.formal import AttentionLayer, Formal, Head, LinearLayer, ReluLayer
 from adaptlab.families.gpt2 import GPT2

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 from tests.engine.making import Remembering
+from tests.engine.running import run
 from tests.engine.text_jobs import pretraining
 from tests.texts import Stored, stored
 
-from adaptlab.engine.run import run
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import CheckpointWritten, ReplicateResult, ReplicatesDecided
 from adaptlab.specs.resolve import BaseModelFacts, resolve

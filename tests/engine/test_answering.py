@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from tests.engine.making import SMALL_OF_EACH, Remembering, bert, made_base
+from tests.engine.running import run
 from tests.engine.text_jobs import agreements
 from tests.engine.tiny import adapting, pretraining
 from tests.texts import CLASSIFICATION, COMPLETION, Stored, reviews, stored, without
@@ -16,7 +17,6 @@ from adaptlab.engine.answering import given_answers, greedy
 from adaptlab.engine.making import make_items
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.run import run
 from adaptlab.engine.starting import initial_trainables
 from adaptlab.measurements.reported_answers import answer_excerpt, prompt_excerpt
 from adaptlab.measurements.reports import Expected

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 from tests.engine.judging import outcomes
 from tests.engine.making import Remembering, base_tensors, perturbed, trainables
+from tests.engine.running import run
 from tests.engine.text_jobs import MINIGPT, agreements, planned, pretraining
 from tests.texts import CLASSIFICATION, QUIZ, Stored, quizzes, reviews, stored, without
 
@@ -16,7 +17,6 @@ from adaptlab.engine.answering import given_answers
 from adaptlab.engine.evaluate import judged
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.run import run
 from adaptlab.engine.texts import chosen_items, items_of_step, texts_of
 from adaptlab.engine.word_choice import ChoiceItems, WordItems
 from adaptlab.measurements.reports import Expected

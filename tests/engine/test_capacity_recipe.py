@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.core.planning import pretrained
 from tests.engine.making import Remembering, made_base
+from tests.engine.running import run
 
-from adaptlab.engine.run import run
 from adaptlab.measurements.results import Evaluated, TheoryChecked
 from adaptlab.reproductions.recipe import PRESETS
 from adaptlab.reproductions.recipe_study import recipe_named

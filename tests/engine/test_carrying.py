@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import load_file
 from tests.engine.making import Remembering, made_base
 from tests.engine.plain import plain_logits
+from tests.engine.running import local, run
 from tests.engine.text_models import folder_maker
 from tests.texts import CLASSIFICATION, reviews, stored
 
 from adaptlab.engine.digits import make_items
-from adaptlab.engine.run import run
 from adaptlab.errors import BadCheckpoint, InvalidSpec
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.measurements.reports import Expected
@@ -25,12 +25,12 @@ from adaptlab.measurements.results import (
     NotCarried,
     ReplicatesDecided,
 )
+from adaptlab.runs.inputs import PlacedOtherWeights
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolved import ResolvedAdapt, read_resolved, spec_digest, write_resolved
 from adaptlab.specs.spec import AdaptSpec, ModelFolder, PretrainSpec
 from adaptlab.tasks.sort_ascending import SortAscending
 from adaptlab.weights.model_folder import check_folder
-from adaptlab.weights.placed_folder import PlacedBase
 
 QUERY = {"name": "episodes", "shots": 0, "labels": "fixed", "map_seed": 1}
 SORT = {"name": "sort_ascending", "length": 3, "alphabet": 4}
@@ -45,9 +45,9 @@ class Made:
     files: tuple[Path, ...]
 
     @property
-    def placed(self) -> PlacedBase:
+    def placed(self) -> PlacedOtherWeights:
         """The base as another one on which a job is evaluated."""
-        return PlacedBase(name=self.facts.name, files=self.files)
+        return PlacedOtherWeights(name=self.facts.name, bases=tuple(map(local, self.files)))
 
 
 def made(folder: Path, name: str, width: int, seeds: int, task: dict[str, Any], steps: int) -> Made:
@@ -242,7 +242,7 @@ def test_a_prompt_of_bytes_is_carried_as_text_or_reported(tmp_path: Path):
     )
     spec = resolve(asked, facts, data.datasets, others=(other,))
     seen = Remembering()
-    placed = (PlacedBase(name="other", folder=folder),)
+    placed = (PlacedOtherWeights(name="other", folder=folder),)
     run(spec, files, tmp_path, seen, "cpu", datasets=(data.path,), others=placed)
     assert Expected.of(spec).problems(seen.events) == ()
     (decided,) = seen.of(ReplicatesDecided)

@@ -14,12 +14,12 @@ from tests.chats import (
     chats,
 )
 from tests.engine.making import Remembering
+from tests.engine.running import local, run
 from tests.folders import a_qwen3_folder
 from tests.texts import Stored, adaptation_of, stored, without
 from transformers import PreTrainedTokenizerFast
 
 from adaptlab.engine.datasets import read_datasets
-from adaptlab.engine.run import run
 from adaptlab.engine.texts import texts_of
 from adaptlab.errors import BadModelFolder, InvalidSpec
 from adaptlab.measurements.results import Evaluated
@@ -70,7 +70,7 @@ def test_prompts_and_answers_are_the_library_s(
 ):
     folder = a_folder(tmp_path / "model", template, apart=apart)
     resolved = adaptation(data, folder, **LONG)
-    task = resolved.task.with_texts(read_datasets(resolved, (data.path,), folder).texts)
+    task = resolved.task.with_texts(read_datasets(resolved, (local(data.path),), folder).texts)
     assert isinstance(task, TextTask)
     texts = texts_of(task)
     library = PreTrainedTokenizerFast.from_pretrained(folder.path)

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 import torch
 from tests.engine.making import Remembering
+from tests.engine.running import run
 from tests.engine.text_jobs import pretraining
 from tests.pictures import image_records
 from tests.texts import CLASSIFICATION, reviews, stored, without
 
 from adaptlab.engine.images import images_of
 from adaptlab.engine.making import clusters_of
-from adaptlab.engine.run import run
 from adaptlab.errors import InvalidSpec
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import Evaluated, Event, ItemsShown

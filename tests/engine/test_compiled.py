@@ -23,6 +23,7 @@ from tests.engine.making import (
     trainables,
 )
 from tests.engine.resumed import spec
+from tests.engine.running import run
 from torch import Tensor
 from torch.nn import functional
 
@@ -34,7 +35,6 @@ from adaptlab.engine.cross_entropy import MOST_CLASSES, cross_entropy
 from adaptlab.engine.dropout import TrainingStep, dropped
 from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.model import Model
-from adaptlab.engine.run import run
 from adaptlab.errors import KernelsMissing
 from adaptlab.measurements.results import CheckpointWritten, Started
 

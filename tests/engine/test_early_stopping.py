@@ -11,6 +11,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tests.engine.making import Remembering, made_base
+from tests.engine.running import run
 from tests.engine.stopping import Counting, changed, curves, decided, points
 from tests.engine.tiny import adapting, pretraining
 from torch import Tensor
@@ -18,7 +19,6 @@ from torch import Tensor
 from adaptlab.engine.allocate import allocate
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import make_plan
-from adaptlab.engine.run import run
 from adaptlab.engine.train import Training
 from adaptlab.errors import TrainingStopped
 from adaptlab.measurements.results import (

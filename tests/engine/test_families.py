@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.engine.making import SMALL_OF_EACH, Remembering
+from tests.engine.running import run
 
-from adaptlab.engine.run import run
 from adaptlab.measurements.results import AttentionCaptured, CheckpointWritten, Evaluated, Metrics
 from adaptlab.plugins.family import FAMILIES
 from adaptlab.specs.resolve import BaseModelFacts, resolve

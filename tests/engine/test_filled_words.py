@@ -10,6 +10,7 @@ import torch
 import transformers
 from tests.engine.judging import outcomes
 from tests.engine.making import Remembering, perturbed, trainables
+from tests.engine.running import local, run
 from tests.engine.text_jobs import agreements
 from tests.engine.text_models import each_method_on, folder_maker, head_job
 from tests.texts import (
@@ -33,7 +34,6 @@ from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.making import make_items
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.run import run
 from adaptlab.engine.texts import items_of_step, texts_of
 from adaptlab.engine.word_choice import ChoiceItems
 from adaptlab.measurements.reports import Expected
@@ -84,7 +84,7 @@ def planned(
     budget = {"trainable_parameters": None if method in UNMEASURED else 700}
     family = check_folder(folder.path).family
     resolved = head_job(data, family, task=dict(task), method=method, budget=budget, **members)
-    contents = read_datasets(resolved, (data.path,), folder)
+    contents = read_datasets(resolved, (local(data.path),), folder)
     return make_plan(resolved, "cpu", contents.lists, contents.texts)
 
 

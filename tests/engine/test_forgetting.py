@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 from tests.engine.making import Remembering, made_base
+from tests.engine.running import run
 
 from adaptlab.engine.model import Model
-from adaptlab.engine.run import run
 from adaptlab.measurements.results import Evaluated, Evaluation
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.task import TASKS

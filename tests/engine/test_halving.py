@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.engine.making import Remembering, adaptation, made_base
+from tests.engine.running import run
 from tests.engine.stopping import Counting, changed, curves, decided, points
 from tests.engine.tiny import adapting, pretraining
 from torch import Tensor
@@ -20,7 +21,6 @@ from adaptlab.engine.descent import Descent
 from adaptlab.engine.digits import Items
 from adaptlab.engine.halving import losers
 from adaptlab.engine.outcome import TrainingOutcome
-from adaptlab.engine.run import run
 from adaptlab.engine.standing import Standings
 from adaptlab.errors import TrainingDiverged, TrainingStopped
 from adaptlab.measurements.results import (

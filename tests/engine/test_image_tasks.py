@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 from tests.engine.image_models import a_tiny_vit
 from tests.engine.making import Remembering, trainables
+from tests.engine.running import run
 from torch import Tensor
 from transformers import ViTForImageClassification
 
@@ -20,7 +21,6 @@ from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.making import make_items, scored_items
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.run import run
 from adaptlab.engine.tasks import digit_images
 from adaptlab.engine.train import Training
 from adaptlab.errors import BadDataset, InvalidSpec

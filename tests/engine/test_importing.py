@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from tests.engine.imported import SAMPLES, placed, resolved
 from tests.engine.making import Remembering
 from tests.engine.published import gpt2, llama, randomised, their_output
+from tests.engine.running import run
 from tests.folders import QUERY, WEIGHTS, a_qwen3_folder
 from tests.texts import a_byte_pair_tokeniser, reviews
 from transformers import PreTrainedModel
@@ -24,7 +25,6 @@ from transformers import PreTrainedModel
 from adaptlab.engine.digits import make_items, target_rows
 from adaptlab.engine.huggingface import load_folder, mapped_tensors
 from adaptlab.engine.making import ITEM_SEED, as_digit_task
-from adaptlab.engine.run import run
 from adaptlab.errors import BadModelFolder, OutOfMemory, TrainingStopped
 from adaptlab.measurements.results import (
     AnswersGiven,

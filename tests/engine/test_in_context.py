@@ -8,6 +8,7 @@ import pytest
 import torch
 from tests.engine.judging import outcomes
 from tests.engine.making import Remembering, base_tensors, episodes_base
+from tests.engine.running import run
 from tests.texts import (
     CLASSIFICATION,
     COMPLETION,
@@ -24,7 +25,6 @@ from adaptlab.engine.demonstrating import demonstrations
 from adaptlab.engine.digits import make_items
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.run import run
 from adaptlab.engine.texts import texts_of
 from adaptlab.errors import InvalidSpec
 from adaptlab.families.gpt2 import GPT2

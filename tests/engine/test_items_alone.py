@@ -11,6 +11,7 @@ import pytest
 import torch
 from tests.engine.library_models import HEADLESS, MODELS, architecture
 from tests.engine.published import gpt2, llama, mistral, qwen2
+from tests.engine.running import local
 from tests.engine.text_models import ENCODERS, HEAD_TASK, folder_maker, head_job
 from tests.texts import CLASSIFICATION, Stored, reviews, stored, without
 from torch import Tensor
@@ -86,7 +87,7 @@ def adapted(data: Stored, folder: PlacedFolder, scored: str, method: Any) -> Mod
     task = AS_HEADS if scored == "head" else WORD_TASK
     budget = {"trainable_parameters": 2000}
     resolved = head_job(data, family, task=task, method=method, budget=budget, seeds=1)
-    contents = read_datasets(resolved, (data.path,), folder)
+    contents = read_datasets(resolved, (local(data.path),), folder)
     plan = make_plan(resolved, "cpu", contents.lists, contents.texts)
     base = BaseWeights((), folder).read(plan, plan.spec.base_replicates, plan.dtype)
     start = allocate(plan.trained_shapes, plan.replicate_seeds, base, plan.dtype).tensors

@@ -13,19 +13,19 @@ import torch
 from safetensors.torch import load_file, save_file
 from scipy import stats
 from tests.engine.making import SMALL, SMALL_OF_EACH, Remembering
+from tests.engine.running import local, run
 from torch import Tensor
 
 from adaptlab.engine.attachments import Attachments
-from adaptlab.engine.run import run
 from adaptlab.errors import BadCheckpoint, InvalidSpec
 from adaptlab.families.formal import AttentionLayer, Formal, Head
 from adaptlab.measurements.results import TheoryChecked
 from adaptlab.measurements.theory_report import Check
-from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.task import TASKS
 from adaptlab.plugins.theory_check import Measured
+from adaptlab.runs.inputs import PlacedAdapterFile
 from adaptlab.specs.resolve import BaseModelFacts, resolve
 from adaptlab.specs.resolve_theory import adaptation_of, resolve_theory
 from adaptlab.specs.spec import AdaptSpec, TheorySpec
@@ -58,7 +58,7 @@ class Bench:
         self.bases = [random_base(self.family, seed) for seed in range(self.replicates)]
         self.files = tuple(self.save(f"base-{i}", b.weights) for i, b in enumerate(self.bases))
         self.adaptations: list[Measured] = []
-        self.adapters: list[AdapterFile] = []
+        self.adapters: list[PlacedAdapterFile] = []
 
     @property
     def facts(self) -> BaseModelFacts:
@@ -95,11 +95,11 @@ class Bench:
         place = len(self.adaptations) - 1
         path = self.save(f"adapter-{place}-{seed}", tensors)
         self.adapters = [a for a in self.adapters if (a.adaptation, a.seed) != (place, seed)]
-        self.adapters.append(AdapterFile(adaptation=place, seed=seed, path=path))
+        self.adapters.append(PlacedAdapterFile(adaptation=place, seed=seed, tensors=local(path)))
 
     def prefix(self, place: int) -> Attachments:
         """The prefix that is in a file."""
-        rows = load_file(self.adapters[place].path)
+        rows = load_file(self.adapters[place].tensors.path)
         return Attachments(attention_inputs={n: t.double()[None] for n, t in rows.items()})
 
     def measure(self, *checks: object, **changes: object) -> dict[str, Check]:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from tests.engine.making import Remembering, episodes_base
+from tests.engine.running import run
 
-from adaptlab.engine.run import run
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import ReplicatesDecided
 from adaptlab.plugins.method import METHODS

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.engine.making import Remembering
+from tests.engine.running import run
 from tests.engine.sign_texts import (
     LABELS,
     VALIDATION,
@@ -18,7 +19,6 @@ from tests.engine.sign_texts import (
 from tests.engine.text_jobs import pretraining
 from tests.texts import COMPLETION, Stored, reviews, stored
 
-from adaptlab.engine.run import run
 from adaptlab.measurements.results import CheckpointWritten, Metrics, ReplicateResult
 
 ALWAYS_NEGATIVE = 0.8, (2 * 0.8 / 1.8) / 2

@@ -7,11 +7,11 @@ import pytest
 import torch
 from tests.engine.judging import outcomes
 from tests.engine.making import Remembering
+from tests.engine.running import run
 from tests.engine.text_jobs import agreements, planned, pretraining
 from tests.texts import QUIZ, Stored, joined, quizzes, stored, without
 
 from adaptlab.engine.evaluate import judged
-from adaptlab.engine.run import run
 from adaptlab.engine.texts import items_of_step, texts_of
 from adaptlab.engine.word_choice import WordItems
 from adaptlab.measurements.reports import Expected

@@ -13,6 +13,7 @@ from tests.engine.imported import placed, resolved
 from tests.engine.library_models import MODELS
 from tests.engine.making import Remembering
 from tests.engine.published import gpt2, llama, pair, randomised
+from tests.engine.running import run
 from tests.folders import a_qwen3_folder
 from torch import Tensor
 
@@ -23,7 +24,6 @@ from adaptlab.engine.memory import saved_bytes
 from adaptlab.engine.nf4 import LEVELS, Packed
 from adaptlab.engine.plan import make_plan
 from adaptlab.engine.plugins import ENGINE_FAMILIES
-from adaptlab.engine.run import run
 from adaptlab.errors import InvalidSpec, OutOfMemory
 from adaptlab.measurements.results import (
     AttentionCaptured,

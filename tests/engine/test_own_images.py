@@ -8,12 +8,12 @@ import pytest
 import torch
 from tests.engine.image_models import a_tiny_vit
 from tests.engine.making import Remembering
+from tests.engine.running import run
 from tests.pictures import drawn, image_records
 from tests.texts import Stored, stored
 
 from adaptlab.engine.images import images_of
 from adaptlab.engine.making import make_items
-from adaptlab.engine.run import run
 from adaptlab.errors import BadDataset
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import AttentionCaptured, Evaluated, ItemsShown

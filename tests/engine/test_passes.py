@@ -16,6 +16,7 @@ from tests.engine.making import (
     perturbed,
     trainables,
 )
+from tests.engine.running import run
 from tests.engine.tiny import pretraining
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
@@ -25,7 +26,6 @@ from adaptlab.engine.chunks import BACKWARD, BUFFERS
 from adaptlab.engine.model import Model
 from adaptlab.engine.passes import arranged, cuts
 from adaptlab.engine.plan import Plan
-from adaptlab.engine.run import run
 from adaptlab.engine.train import Training
 from adaptlab.errors import OutOfMemory, is_out_of_memory
 from adaptlab.measurements.results import CheckpointWritten, Finished, Metrics, ReplicatesDecided

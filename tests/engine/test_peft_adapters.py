@@ -23,12 +23,12 @@ from tests.engine.library_models import MODELS as LIBRARY_MODELS
 from tests.engine.making import Remembering
 from tests.engine.peft_adapters import METHODS, drawn, exported, written
 from tests.engine.published import Pair, gpt2, llama, pair
+from tests.engine.running import run
 from tests.peft_folders import ADAPTER_WEIGHTS, a_peft_folder, lora_tensors
 from torch import Tensor
 
-from adaptlab.engine.run import run
 from adaptlab.errors import BadAdapter
-from adaptlab.exchange.adapter_folder import PlacedAdapter, read_adapter
+from adaptlab.exchange.adapter_folder import read_adapter
 from adaptlab.exchange.peft_adapter import imported_adapter
 from adaptlab.exchange.plugins import Adapter
 from adaptlab.measurements.reports import Expected
@@ -44,6 +44,7 @@ from adaptlab.specs.cost import Load, work
 from adaptlab.specs.resolve import BaseModelFacts, resolve_adapter
 from adaptlab.specs.resolved import ResolvedAdapt
 from adaptlab.specs.spec import AdaptSpec, ModelFolder
+from adaptlab.weights.placed_folder import PlacedFolder
 
 # peft 0.21 uses a property that transformers 5.23 has renamed; we can fix neither.
 # It also warns that an adapter at a tied head cannot be merged, which nobody does here.
@@ -284,7 +285,7 @@ def evaluated(spec: ResolvedAdapt, both: Pair, folder: Path, scratch: Path) -> R
     base, observer = scratch / "base-0.safetensors", Remembering()
     save_file({name: tensor.clone() for name, tensor in both.ours.tensors.items()}, base)
     assert spec.adapter is not None
-    placed = PlacedAdapter(path=folder, name=spec.adapter.folder, files=spec.adapter.files)
+    placed = PlacedFolder(path=folder, name=spec.adapter.folder, files=spec.adapter.files)
     run(spec, (base,), scratch, observer, "cpu", adapter=placed, clock=lambda: 0.0)
     return observer
 

@@ -17,6 +17,7 @@ from tests.engine.making import (
     perturbed,
     trainables,
 )
+from tests.engine.running import run
 from tests.engine.tiny import pretraining
 
 from adaptlab.engine import bfloat16_cost as bfloat16_cost_module
@@ -32,7 +33,6 @@ from adaptlab.engine.optim import AdamW
 from adaptlab.engine.passes import passes
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.rounding import rounded_products
-from adaptlab.engine.run import run
 from adaptlab.errors import InvalidSpec
 from adaptlab.measurements.results import ReplicatesDecided, Started
 from adaptlab.specs.resolve import resolve

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from tests.engine.making import Remembering
+from tests.engine.running import run
 from tests.engine.text_jobs import pretraining
 from tests.engine.text_models import HEAD_TASK, folder_maker, head_job
 from tests.texts import CLASSIFICATION, COMPLETION, QUIZ, quizzes, reviews, stored, without
 
-from adaptlab.engine.run import run
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import AnswersGiven, Evaluated, ItemsShown
 from adaptlab.weights.model_folder import check_folder

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.engine.making import ANYWHERE, SMALL_OF_EACH, Remembering, made_base
+from tests.engine.running import run
 from tests.making import a_pretrain_document, an_adapt_document
 
-from adaptlab.engine.run import run
 from adaptlab.measurements.reported_attention import LARGEST_HEADER, is_map_file
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import AttentionCaptured, CheckpointWritten

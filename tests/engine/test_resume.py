@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.engine.making import Remembering
 from tests.engine.resumed import STEPS, spec
+from tests.engine.running import run
 
-from adaptlab.engine.run import run
 from adaptlab.engine.training_state import read_state
 from adaptlab.errors import BadCheckpoint, TrainingStopped
 from adaptlab.measurements.results import (

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from tests.engine.imported import placed, resolved
 from tests.engine.making import Remembering
+from tests.engine.running import run
 from tests.folders import a_qwen3_folder
 
-from adaptlab.engine.run import run
 from adaptlab.measurements.results import CheckpointWritten, TrainingSaved
 from adaptlab.specs.cost import work
 from adaptlab.specs.resolve import BaseModelFacts, resolve

@@ -9,9 +9,9 @@ import pytest
 import torch
 from tests.engine.making import DIGIT_TASKS, Remembering
 from tests.engine.plain_tasks import plain_answer, plain_counted, plain_draw, plain_share
+from tests.engine.running import run
 
 from adaptlab.engine.digits import items_of, make_items, split_of, target_rows
-from adaptlab.engine.run import run
 from adaptlab.engine.tasks.mixture import drawn_tasks
 from adaptlab.measurements.results import AttentionCaptured, Evaluated, Split
 from adaptlab.plugins.task import DigitTask

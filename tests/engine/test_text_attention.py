@@ -9,11 +9,11 @@ import pytest
 import torch
 import transformers
 from tests.engine.making import Remembering
+from tests.engine.running import run
 from tests.engine.text_models import HEAD_TASK, folder_maker, head_job
 from tests.texts import CLASSIFICATION, COMPLETION, Stored, reviews, stored, without
 
 from adaptlab.engine.library_model import Float64
-from adaptlab.engine.run import run
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import AnswersGiven, AttentionCaptured, ItemsShown
 from adaptlab.specs.resolved import ResolvedAdapt

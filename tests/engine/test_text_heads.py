@@ -11,6 +11,7 @@ import torch
 import transformers
 from safetensors import safe_open
 from tests.engine.making import SMALL, Remembering
+from tests.engine.running import local, run
 from tests.engine.text_models import (
     ENCODERS,
     HEAD_TASK,
@@ -30,7 +31,6 @@ from adaptlab.engine.loss import mean_losses
 from adaptlab.engine.making import make_items
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.run import run
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.llama import Llama
 from adaptlab.families.transformers import Transformers
@@ -60,7 +60,7 @@ def planned(data: Stored, folder: PlacedFolder, method: str | dict[str, object])
     fixed = ("bitfit", "full_finetuning")
     budget = {"trainable_parameters": None if method in fixed else 700}
     resolved = head_job(data, family, method=method, budget=budget)
-    contents = read_datasets(resolved, (data.path,), folder)
+    contents = read_datasets(resolved, (local(data.path),), folder)
     return make_plan(resolved, "cpu", contents.lists, contents.texts)
 
 

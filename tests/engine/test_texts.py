@@ -7,6 +7,7 @@ import pytest
 import torch
 from tests.engine.judging import outcomes
 from tests.engine.making import Remembering
+from tests.engine.running import run
 from tests.texts import (
     CLASSIFICATION,
     COMPLETION,
@@ -23,7 +24,6 @@ from adaptlab.engine.items import Items
 from adaptlab.engine.making import items_of_steps, make_items
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.run import run
 from adaptlab.engine.starting import initial_trainables
 from adaptlab.engine.texts import STEPS_SORTED, right_choices, text_items, texts_of
 from adaptlab.errors import InvalidSpec, TrainingStopped

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tests.engine.making import Remembering
+from tests.engine.running import run
 from tests.folders import a_qwen3_folder
 from tests.texts import (
     CLASSIFICATION,
@@ -21,7 +22,6 @@ from tests.texts import (
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from adaptlab.engine.counter import mixed
-from adaptlab.engine.run import run
 from adaptlab.errors import BadModelFolder
 from adaptlab.measurements.results import Evaluated
 from adaptlab.records.record import Record

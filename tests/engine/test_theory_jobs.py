@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from tests.engine.making import Remembering
+from tests.engine.running import run
 from tests.making import a_pretrain_document
 
-from adaptlab.engine.run import run
 from adaptlab.errors import TrainingStopped
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import CheckpointWritten, Finished, TheoryChecked

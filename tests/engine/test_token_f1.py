@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tests.engine.making import Remembering
+from tests.engine.running import run
 from tests.engine.text_jobs import pretraining
 from tests.texts import COMPLETION, Stored, reviews, stored
 
@@ -16,7 +17,6 @@ from adaptlab.engine.evaluate import judged
 from adaptlab.engine.measuring import statistics_of
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import make_plan
-from adaptlab.engine.run import run
 from adaptlab.measurements.item_statistics import as_text, from_text, packed, unpacked
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import (

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import torch
 from tests.engine.making import Remembering, base_tensors, made_base, rounding, trainables
+from tests.engine.running import run
 from tests.engine.searching import TRAINING, at_rates, losses_of, plan_of, searched
 from tests.engine.tiny import pretraining
 
 from adaptlab.engine.checkpoint import read_tensors
 from adaptlab.engine.evaluate import judged
 from adaptlab.engine.model import Model
-from adaptlab.engine.run import run
 from adaptlab.engine.token_search import Vocabulary
 from adaptlab.engine.train import Training
 from adaptlab.errors import InvalidSpec, TrainingStopped

@@ -18,6 +18,7 @@ from tests.engine.making import (
     perturbed,
     trainables,
 )
+from tests.engine.running import run
 from tests.engine.tiny import TASK, adapting, pretraining
 
 from adaptlab.engine.allocate import Trainables
@@ -27,7 +28,6 @@ from adaptlab.engine.making import ITEM_SEED, make_items
 from adaptlab.engine.model import Model
 from adaptlab.engine.optim import AdamW, schedule_factor
 from adaptlab.engine.plan import make_plan
-from adaptlab.engine.run import run
 from adaptlab.errors import InvalidSpec, TrainingDiverged, TrainingStopped
 from adaptlab.measurements.results import (
     AttentionCaptured,

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 from tests.engine.making import Remembering
+from tests.engine.running import run
 from tests.engine.tiny import pretraining
 
 from adaptlab.engine import meter
 from adaptlab.engine.memory import forget_peak, held_bytes, peak_bytes
 from adaptlab.engine.meter import Meter
-from adaptlab.engine.run import run
 from adaptlab.errors import TrainingStopped
 from adaptlab.measurements.results import Finished, TrainingSaved
 from adaptlab.specs.resolve import resolve

@@ -24,10 +24,10 @@ from tests.engine.making import (
     single,
     trainables,
 )
+from tests.engine.running import run
 
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.run import run
 from adaptlab.errors import InvalidSpec
 from adaptlab.measurements.results import CheckpointWritten
 from adaptlab.methods.prefix_tuning import PrefixTuning

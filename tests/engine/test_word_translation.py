@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 from tests.engine.making import Remembering
+from tests.engine.running import run
 
 from adaptlab.engine.digits import items_of, make_items
-from adaptlab.engine.run import run
 from adaptlab.errors import BadDataset, InvalidSpec
 from adaptlab.measurements.results import Evaluated, Split
 from adaptlab.plugins.dataset import Triple, content_of, word_list

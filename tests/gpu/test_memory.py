@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from tests.engine.making import Remembering, adaptation, base_tensors, items, trainables
+from tests.engine.running import run
 from tests.engine.tiny import pretraining
 from tests.gpu.both import CLOSE, CUDA, furthest, on_gpu, trained, warm_up
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -17,7 +18,6 @@ from adaptlab.engine.chunks import BUFFERS
 from adaptlab.engine.memory import all_bytes, forget_peak, held_bytes, peak_bytes
 from adaptlab.engine.passes import passes
 from adaptlab.engine.plan import Plan
-from adaptlab.engine.run import run
 from adaptlab.engine.step_graph import use_graphs
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.families.transformers import Transformers

@@ -9,12 +9,12 @@ from tests.engine.four_bits import a_job, restored
 from tests.engine.imported import placed, resolved
 from tests.engine.making import Remembering
 from tests.engine.published import llama, randomised
+from tests.engine.running import run
 from tests.folders import a_qwen3_folder
 from tests.gpu.both import CLOSE, CUDA, furthest
 
 from adaptlab.engine import nf4
 from adaptlab.engine.nf4 import Packed
-from adaptlab.engine.run import run
 from adaptlab.engine.step_graph import use_graphs
 from adaptlab.measurements.results import CheckpointWritten, Evaluated
 from adaptlab.specs.resolved import ResolvedImport

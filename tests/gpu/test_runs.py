@@ -10,6 +10,7 @@ from tests.engine.imported import placed, resolved
 from tests.engine.library_models import MODELS
 from tests.engine.making import Remembering, made_base
 from tests.engine.published import pair, randomised
+from tests.engine.running import run
 from tests.engine.tiny import TASK, adapting, pretraining
 from tests.gpu.both import CUDA, furthest
 from transformers import PreTrainedModel
@@ -17,7 +18,6 @@ from transformers import PreTrainedModel
 from adaptlab.engine.attachments import NOTHING_ATTACHED
 from adaptlab.engine.capture import Recorder
 from adaptlab.engine.plugins import ENGINE_FAMILIES
-from adaptlab.engine.run import run
 from adaptlab.errors import TrainingStopped
 from adaptlab.measurements.results import (
     AttentionCaptured,

@@ -8,12 +8,12 @@ from safetensors.torch import load_file
 from tests.engine.image_models import IMAGES
 from tests.engine.making import Remembering, made_base
 from tests.engine.published import randomised
+from tests.engine.running import run
 from tests.engine.text_jobs import pretraining
 from tests.engine.text_models import folder_maker, head_job
 from tests.gpu.both import furthest
 from tests.texts import CLASSIFICATION, COMPLETION, Stored, reviews, stored
 
-from adaptlab.engine.run import run
 from adaptlab.engine.step_graph import use_graphs
 from adaptlab.measurements.results import CheckpointWritten, Evaluated
 from adaptlab.specs.resolve import BaseModelFacts, resolve

@@ -18,7 +18,7 @@ from tests.stand_ins import Observer, checkpoint_of
 from tests.worker.runners import Given, complete, finish, refusal, runner
 
 from adaptlab.measurements.results import CheckpointWritten, TrainingSaved
-from adaptlab.plugins.adaptation import AdapterFile
+from adaptlab.runs.inputs import PlacedInputs
 from adaptlab.specs.resolved import Resolved
 
 MIB = 2**20
@@ -138,18 +138,16 @@ def remove_elsewhere(given: Given) -> None:
 
 def tell_resume(
     spec: Resolved,
-    bases: tuple[Path, ...],
+    inputs: PlacedInputs,
     scratch: Path,
     observer: Observer,
-    *,
-    resume: Path | None = None,
-    adapters: tuple[AdapterFile, ...] = (),
     **_: object,
 ) -> None:
     """Tells what it was given to go on from, and to measure."""
-    files = [*bases, *(adapter.path for adapter in adapters), *([resume] if resume else [])]
-    _tell(f"given-{time.monotonic_ns()}", [file.read_bytes().decode() for file in files])
-    complete(spec, bases, scratch, observer)
+    state = [inputs.resume.state] if inputs.resume else []
+    files = [*inputs.bases, *(adapter.tensors for adapter in inputs.adapters), *state]
+    _tell(f"given-{time.monotonic_ns()}", [file.path.read_bytes().decode() for file in files])
+    complete(spec, inputs, scratch, observer)
 
 
 @runner

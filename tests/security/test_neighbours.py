@@ -129,7 +129,7 @@ def attack(
     (control / "targets").write_text(json.dumps(targets))
     with trainer._folders.attempt("job-1") as given:  # pyright: ignore[reportPrivateUsage]
         run = trainer.make_run_folder(given)
-        trainer.send(RunRequest(run="1", resolved=a_resolved_spec(), bases=(), scratch=run))
+        trainer.send(RunRequest(run="1", resolved=a_resolved_spec(), scratch=run))
         message: Message | None = None
         while not isinstance(message, Ended):
             message = trainer.receive(60)

@@ -27,6 +27,7 @@ from tests.worker.conftest import (
 )
 
 from adaptlab.measurements.results import CheckpointWritten
+from adaptlab.runs.inputs import LocalFile, PlacedInputs
 from adaptlab_db.tables import Checkpoint
 from adaptlab_services.settings import Settings
 from adaptlab_worker import own_users
@@ -318,7 +319,12 @@ def carry_out(
             base.chmod(0o600)
             folder = trainer.make_run_folder(given)
             trainer.send(
-                RunRequest(run="1", resolved=a_resolved_spec(), bases=(base,), scratch=folder)
+                RunRequest(
+                    run="1",
+                    resolved=a_resolved_spec(),
+                    inputs=PlacedInputs(bases=(LocalFile(sha256="0" * 64, path=base),)),
+                    scratch=folder,
+                )
             )
             while True:
                 message = trainer.receive(60)

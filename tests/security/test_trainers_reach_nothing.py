@@ -17,6 +17,7 @@ from tests.making import a_resolved_spec
 from tests.worker.conftest import ROOT
 
 import adaptlab_worker
+from adaptlab.runs.inputs import LocalFile, PlacedInputs
 from adaptlab_services.settings import Settings
 from adaptlab_stack.servers import embedded_servers
 from adaptlab_worker import confinement, landlock, slot_settings, trainer_user
@@ -130,7 +131,12 @@ def attack(scene: Scene, user: str) -> Outcomes:
             assert trainer.await_ready(lambda: False)
             run = trainer.make_run_folder(given)
             trainer.send(
-                RunRequest(run="1", resolved=a_resolved_spec(), bases=(base,), scratch=run)
+                RunRequest(
+                    run="1",
+                    resolved=a_resolved_spec(),
+                    inputs=PlacedInputs(bases=(LocalFile(sha256="0" * 64, path=base),)),
+                    scratch=run,
+                )
             )
             ended = _ended(trainer)
             assert ended.outcome == "finished", ended.error

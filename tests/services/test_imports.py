@@ -92,7 +92,7 @@ def test_an_adaptation_waits_for_an_import_and_then_runs(
     claim = a_claim(ledger)
     assert claim.resolved_spec.model_folder is not None
     assert claim.resolved_spec.model_folder.folder == "models/llama"
-    assert claim.model_folder == claim.resolved_spec.model_folder
+    assert claim.inputs.folder == claim.resolved_spec.model_folder
     assert ledger.finish(claim) == ("cpu",)
     assert state(sessions, waiting) == "queued"
 
@@ -107,7 +107,7 @@ def test_an_adaptation_reads_the_folder_of_its_base_model_and_nothing_stored(
     ledger.finish(imported)
     claim = a_claim(ledger)
     assert claim.resolved_spec.kind == "adapt"
-    assert (claim.bases, claim.model_folder) == ((), imported.model_folder)
+    assert (claim.inputs.bases, claim.inputs.folder) == ((), imported.inputs.folder)
     assert LeaseView.of(claim).claim() == claim
     with sessions.begin() as session:
         assert session.scalars(select(func.count()).select_from(Artifact)).one() == 0
@@ -132,8 +132,8 @@ def test_a_base_model_that_was_copied_is_still_read_from_the_copy(
     keep_checkpoints(ledger, imported)
     ledger.finish(imported)
     claim = a_claim(ledger)
-    assert [base.replicate for base in claim.bases] == [0]
-    assert claim.model_folder is None
+    assert len(claim.inputs.bases) == 1
+    assert claim.inputs.folder is None
     with sessions.begin() as session:
         assert base_models.get(session, "llama").folder is None
     shutil.rmtree(folder)

@@ -92,8 +92,8 @@ def test_a_claim_tells_the_worker_what_to_do(sessions: Sessions, ledger: Databas
     claim = a_claim(ledger)
     assert (claim.job_id, claim.attempt, claim.max_seconds) == (job_id, 1, 77)
     assert claim.resolved_spec == a_resolved_spec(spec)
-    assert [b.replicate for b in claim.bases] == [0, 1]
-    fetched = [b"".join(ledger.fetch_artifact(claim, b.sha256)) for b in claim.bases]
+    assert len(claim.inputs.bases) == 2
+    fetched = [b"".join(ledger.fetch_artifact(claim, b.sha256)) for b in claim.inputs.bases]
     assert fetched == [b"weights of seed 0", b"weights of seed 1"]
 
 
@@ -115,7 +115,7 @@ def test_a_job_that_is_claimed_runs_and_its_base_stays_as_it_was(
 
 def test_a_pretraining_job_has_no_bases(sessions: Sessions, ledger: DatabaseLedger) -> None:
     new_job(sessions, spec=a_pretrain_spec())
-    assert a_claim(ledger).bases == ()
+    assert a_claim(ledger).inputs.bases == ()
 
 
 @pytest.mark.parametrize(

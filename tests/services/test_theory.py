@@ -21,13 +21,13 @@ from tests.making import (
 from adaptlab.errors import InvalidSpec
 from adaptlab.measurements.results import CheckpointWritten, TheoryChecked
 from adaptlab.measurements.theory_report import Check
+from adaptlab.runs.inputs import AdapterFile, InputFile
 from adaptlab.specs.spec import AnySpec, JobSpec
 from adaptlab_answers.jobs import JobView
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.jobs import jobs, lists
 from adaptlab_services.jobs.lists import JobQuery
 from adaptlab_services.lifecycle import events
-from adaptlab_services.lifecycle.claims import AdapterWeights
 from adaptlab_services.results import results
 
 Sessions = sessionmaker[Session]
@@ -132,11 +132,14 @@ def test_an_adaptation_is_waited_for_and_its_chosen_tensors_come_with_the_claim(
     assert ledger.finish(claim) == ("cpu",)
     measures = a_claim(ledger)
     assert measures.job_id == waiting.id
-    assert [base.replicate for base in measures.bases] == [0, 1]
-    sha256 = list(files.values())
-    assert measures.adapters == (AdapterWeights(0, 0, sha256[0]), AdapterWeights(0, 2, sha256[1]))
+    assert len(measures.inputs.bases) == 2
+    first, third = (
+        AdapterFile(adaptation=0, seed=seed, tensors=InputFile(sha256=sha256))
+        for seed, sha256 in zip((0, 2), files.values(), strict=True)
+    )
+    assert measures.inputs.adapters == (first, third)
     create(sessions, measuring(adapted.id, replicates=2))
-    assert a_claim(ledger).adapters == (AdapterWeights(0, 0, sha256[0]),), "of seeds 0 and 1"
+    assert a_claim(ledger).inputs.adapters == (first,), "of seeds 0 and 1"
 
 
 def test_one_that_is_there_is_not_waited_for(sessions: Sessions) -> None:

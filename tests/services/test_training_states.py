@@ -10,10 +10,11 @@ from tests.ledgers import WAYS, ledger_by
 from tests.making import a_claim, a_job, an_adapt_spec, an_environment, metric_points
 
 from adaptlab.measurements.results import Metrics, Started, TrainingSaved
+from adaptlab.runs.inputs import InputFile, SavedTraining
 from adaptlab_db.tables import Artifact, Job, JobEvent, MetricPoint, TrainingState
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.leases.leases import DatabaseLedger, Ledger
-from adaptlab_services.lifecycle.claims import Claim, SavedTraining
+from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]
@@ -62,12 +63,12 @@ def test_only_the_newest_state_of_a_job_is_kept(
 def test_the_next_attempt_goes_on_from_it_with_the_curve_up_to_there(
     sessions: Sessions, ledger: DatabaseLedger, claim: Claim
 ):
-    assert claim.resume is None
+    assert claim.inputs.resume is None
     sha256 = save(ledger, claim, 5, b"five")
     ledger.release(claim, "preempted")
     again = a_claim(ledger)
     assert again.attempt == 2
-    assert again.resume == SavedTraining(5, sha256)
+    assert again.inputs.resume == SavedTraining(step=5, state=InputFile(sha256=sha256))
     assert b"".join(ledger.fetch_artifact(again, sha256)) == b"five"
     with sessions.begin() as session:
         steps = select(MetricPoint.step).where(MetricPoint.attempt == 2).order_by(MetricPoint.step)
@@ -129,7 +130,7 @@ def test_a_state_whose_bytes_are_damaged_is_not_gone_on_from(
     with sessions.begin() as session:
         damaged = {"state": "quarantined", "reason": "its bytes have another SHA-256."}
         session.execute(update(Artifact).where(Artifact.sha256 == sha256).values(damaged))
-    assert a_claim(ledger).resume is None, "from the first step rather than not at all"
+    assert a_claim(ledger).inputs.resume is None, "from the first step rather than not at all"
     with sessions.begin() as session:
         assert session.scalar(select(Job.step)) == 0
         events = select(JobEvent.data).where(JobEvent.type == "running")

@@ -8,6 +8,7 @@ import pytest
 import torch
 from tests.engine.making import Remembering
 from tests.engine.plain import plain_logits
+from tests.engine.running import run
 from tests.making import a_pretrain_document
 from tests.texts import (
     CLASSIFICATION,
@@ -20,7 +21,6 @@ from tests.texts import (
 from torch import Tensor
 from torch.nn import functional
 
-from adaptlab.engine.run import run
 from adaptlab.errors import InvalidSpec
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.measurements.reports import Expected

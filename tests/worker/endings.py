@@ -12,7 +12,7 @@ from adaptlab_worker.trainer_process import TrainerProcess
 
 def end_by_a_run(trainer: TrainerProcess, run: Path, match: str) -> TrainerGone:
     """Start a run in its folder, and return the error in which it ends."""
-    trainer.send(RunRequest(run="1", resolved=a_resolved_spec(), bases=(), scratch=run))
+    trainer.send(RunRequest(run="1", resolved=a_resolved_spec(), scratch=run))
     with pytest.raises(TrainerGone, match=match) as gone:
         _listen(trainer)
     return gone.value

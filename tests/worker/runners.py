@@ -37,9 +37,9 @@ from adaptlab.measurements.results import (
     ReplicatesDecided,
     Started,
 )
+from adaptlab.runs.inputs import PlacedInputs
 from adaptlab.specs.resolved import Resolved, write_resolved
 from adaptlab.specs.spec import ResolvedSpec
-from adaptlab.weights.placed_folder import PlacedFolder
 
 if TYPE_CHECKING:
     from adaptlab.engine.observer import Command
@@ -53,10 +53,14 @@ class Given:
     """The arguments of a run, without those that only the engine needs."""
 
     spec: ResolvedSpec
-    bases: tuple[Path, ...]
+    inputs: PlacedInputs
     scratch: Path
     observer: Observer
-    folder: PlacedFolder | None
+
+    @property
+    def bases(self) -> tuple[Path, ...]:
+        """The files of the base model's replicates."""
+        return tuple(base.path for base in self.inputs.bases)
 
 
 def runner(carry_out: Callable[[Given], None]) -> Callable[..., None]:
@@ -65,14 +69,12 @@ def runner(carry_out: Callable[[Given], None]) -> Callable[..., None]:
     @wraps(carry_out)
     def called(
         spec: Resolved,
-        bases: tuple[Path, ...],
+        inputs: PlacedInputs,
         scratch: Path,
         observer: Observer,
-        *,
-        folder: PlacedFolder | None = None,
         **_: object,
     ) -> None:
-        carry_out(Given(write_resolved(spec), bases, scratch, observer, folder))
+        carry_out(Given(write_resolved(spec), inputs, scratch, observer))
 
     return called
 
@@ -225,17 +227,17 @@ def environment(given: Given) -> None:
 def folder(given: Given) -> None:
     """Reports its model folder, and what it can see of the roots."""
     _start(given)
-    assert given.folder is not None
-    _note("folder", f"{given.folder.path}\n{os.environ.get('ADAPTLAB_MODEL_ROOTS', '')}")
+    assert given.inputs.folder is not None
+    _note("folder", f"{given.inputs.folder.path}\n{os.environ.get('ADAPTLAB_MODEL_ROOTS', '')}")
 
 
 def held_elsewhere(
-    spec: Resolved, bases: tuple[Path, ...], scratch: Path, observer: "EngineObserver", **named: Any
+    spec: Resolved, inputs: PlacedInputs, scratch: Path, observer: "EngineObserver", **named: Any
 ) -> None:
     """The engine, which waits for `go` after a score on another base model."""
     from adaptlab.engine.run import run  # loads torch
 
-    run(spec, bases, scratch, _HeldElsewhere(observer), **named)
+    run(spec, inputs, scratch, _HeldElsewhere(observer), **named)
 
 
 @dataclass(frozen=True)

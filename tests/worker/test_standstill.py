@@ -251,7 +251,6 @@ def a_run(control: Control, until: float | None = None) -> RunRequest:
     return RunRequest(
         run="run",
         resolved=a_resolved_spec(a_pretrain_spec(seeds=1)),
-        bases=(),
         scratch=control.folder,
         until=until,
     )

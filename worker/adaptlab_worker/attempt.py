@@ -1,6 +1,5 @@
 """One attempt at one job: follow the trainer, stop it, record the end."""
 
-import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,17 +7,15 @@ from pathlib import Path
 from typing import Literal
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.exchange.adapter_folder import PlacedAdapter
 from adaptlab.measurements.results import Allocation, Event, Progress, Started
-from adaptlab.plugins.adaptation import AdapterFile
-from adaptlab.specs.resolved import datasets_of, readable
+from adaptlab.runs.inputs import InputFile, LocalFile, placed
 from adaptlab.specs.spec import ModelFolder
-from adaptlab.weights.placed_folder import PlacedBase, PlacedFolder
+from adaptlab.weights.placed_folder import PlacedFolder
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable, ReportRefused
 from adaptlab_services.leases.leases import Ledger
-from adaptlab_services.lifecycle.claims import BaseWeights, Claim
+from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots
-from adaptlab_worker.errors import DamagedArtifact, TrainerGone
+from adaptlab_worker.errors import TrainerGone
 from adaptlab_worker.heartbeat import Heartbeat
 from adaptlab_worker.patience import Patience, StallTimer
 from adaptlab_worker.protocol import (
@@ -127,6 +124,8 @@ class Attempt:
 
     def carry_out(self, trainer: TrainerProcess, cache: AssetCache, scratch: Path) -> Ended:
         """Run the job and record its end; return the end of the run itself."""
+        if (resume := self._claim.inputs.resume) is not None:
+            log.info("attempt %s resumes after step %d", self._name, resume.step)
         recorder = Recorder(self._ledger, self._claim, scratch, trainer.run_folder(scratch))
         self._heartbeat.start(on_news=trainer.wake)
         recorder.start()
@@ -146,21 +145,17 @@ class Attempt:
         self, trainer: TrainerProcess, recorder: Recorder, cache: AssetCache, scratch: Path
     ) -> Ended:
         try:
-            folder = self._place_folder(cache, scratch)
-            adapter = self._place_adapter(cache, scratch / "adapter")
-            bases = self._fetch_bases(cache, scratch)
+            inputs = placed(
+                self._claim.inputs,
+                lambda artifact, name: self._place_file(cache, artifact, scratch / name),
+                lambda folder, name: self._place_folder(cache, folder, scratch / name),
+            )
             trainer.memory_kills.forget_earlier()
             trainer.send(
                 RunRequest(
                     run=self._name,
                     resolved=self._claim.resolved_spec,
-                    bases=bases,
-                    adapters=self._fetch_adapters(cache, scratch),
-                    datasets=self._fetch_datasets(cache, scratch),
-                    others=self._fetch_others(cache, scratch),
-                    resume=self._fetch_state(scratch),
-                    folder=folder,
-                    adapter=adapter,
+                    inputs=inputs,
                     scratch=trainer.make_run_folder(scratch),  # after all its inputs are there
                     save_seconds=self._save_seconds,
                     memory_bytes=self._memory_bytes,
@@ -178,116 +173,26 @@ class Attempt:
             log.exception("attempt %s cannot go on", self._name)
             return not_begun(error)
 
-    def _fetch_bases(self, cache: AssetCache, scratch: Path) -> tuple[Path, ...]:
-        """Fetch the files of the base model's replicates, in order."""
-        return self._fetch_replicates(cache, scratch, "base", self._claim.bases)
+    def _place_file(self, cache: AssetCache, artifact: InputFile, file: Path) -> LocalFile:
+        """Fetch an artifact to a file."""
+        self._persevere(lambda: cache.place(artifact.sha256, self._fetch, file))
+        return LocalFile(sha256=artifact.sha256, path=file)
 
-    def _fetch_others(self, cache: AssetCache, scratch: Path) -> tuple[PlacedBase, ...]:
-        """Fetch other base models on which the run is evaluated.
-
-        Raises:
-            InvalidSpec: this worker lacks the folder of one.
-        """
-        return tuple(
-            PlacedBase(
-                name=other.name,
-                files=self._fetch_replicates(cache, scratch, f"other-{place}", other.bases),
-                folder=self._place_model(cache, scratch / f"other-{place}", other.folder),
-            )
-            for place, other in enumerate(self._claim.others)
-        )
-
-    def _fetch_replicates(
-        self, cache: AssetCache, scratch: Path, name: str, bases: Sequence[BaseWeights]
-    ) -> tuple[Path, ...]:
-        files: list[Path] = []
-        for base in sorted(bases, key=lambda weights: weights.replicate):
-            file = scratch / f"{name}-{base.replicate}.safetensors"
-            self._place(cache, base.sha256, file)
-            files.append(file)
-        return tuple(files)
-
-    def _fetch_adapters(self, cache: AssetCache, scratch: Path) -> tuple[AdapterFile, ...]:
-        """Fetch the files of the adaptations to measure."""
-        files: list[AdapterFile] = []
-        for adapter in self._claim.adapters:
-            file = scratch / f"adapter-{adapter.adaptation}-{adapter.seed}.safetensors"
-            self._place(cache, adapter.sha256, file)
-            files.append(AdapterFile(adaptation=adapter.adaptation, seed=adapter.seed, path=file))
-        return tuple(files)
-
-    def _fetch_datasets(self, cache: AssetCache, scratch: Path) -> tuple[Path, ...]:
-        """Fetch the datasets of the job's tasks; a digest is an artifact's name."""
-        files: list[Path] = []
-        for dataset in datasets_of(readable(self._claim.resolved_spec)):
-            file = scratch / f"dataset-{dataset.digest}.jsonl"
-            self._place(cache, dataset.digest, file)
-            files.append(file)
-        return tuple(files)
-
-    def _fetch_state(self, scratch: Path) -> Path | None:
-        """Fetch the saved state to resume from, if there is one."""
-        if self._claim.resume is None:
-            return None
-        log.info("attempt %s resumes after step %d", self._name, self._claim.resume.step)
-        file = scratch / "resume.safetensors"
-        sha256 = self._claim.resume.sha256
-
-        def write() -> None:
-            digest = hashlib.sha256()
-            with file.open("wb") as target:
-                for chunk in self._fetch(sha256):
-                    digest.update(chunk)
-                    target.write(chunk)
-            if digest.hexdigest() != sha256:
-                raise DamagedArtifact(f"Artifact {sha256} arrived with another SHA-256.")
-
-        self._persevere(write)
-        return file
-
-    def _place_folder(self, cache: AssetCache, scratch: Path) -> PlacedFolder | None:
-        """Return the model folder that the run reads; an uploaded one is fetched.
+    def _place_folder(self, cache: AssetCache, needed: ModelFolder, path: Path) -> PlacedFolder:
+        """Return a folder below a root, or an uploaded one, fetched to `path`.
 
         Raises:
             InvalidSpec: this worker lacks it.
         """
-        return self._place_model(cache, scratch / "model", self._claim.model_folder)
-
-    def _place_model(
-        self, cache: AssetCache, path: Path, needed: ModelFolder | None
-    ) -> PlacedFolder | None:
-        if needed is None:
-            return None
-        if needed.stored:
-            self._place_files(cache, path, needed)
-        else:
-            path = self._roots.locate(needed.folder)
-        return PlacedFolder(path=path, name=needed.folder, files=needed.files)
-
-    def _place_adapter(self, cache: AssetCache, path: Path) -> PlacedAdapter | None:
-        """Return the folder of an imported adapter.
-
-        An uploaded one is fetched to `path`.
-
-        Raises:
-            InvalidSpec: this worker lacks it.
-        """
-        needed = self._claim.resolved_spec.adapter
-        if needed is None:
-            return None
         within = None
         if needed.stored:
-            self._place_files(cache, path, needed)
+            path.mkdir()
+            for file in needed.stored:
+                self._place_file(cache, InputFile(sha256=file.sha256), path / file.name)
         else:
             located = self._roots.located(needed.folder)
             path, within = located.place, located.root
-        return PlacedAdapter(path=path, name=needed.folder, files=needed.files, within=within)
-
-    def _place_files(self, cache: AssetCache, path: Path, needed: ModelFolder) -> None:
-        """Fetch the files of an uploaded folder to a new folder."""
-        path.mkdir()
-        for file in needed.stored:
-            self._place(cache, file.sha256, path / file.name)
+        return PlacedFolder(path=path, name=needed.folder, files=needed.files, within=within)
 
     def _fetch(self, sha256: str) -> Iterator[bytes]:
         for chunk in self._ledger.fetch_artifact(self._claim, sha256):
@@ -295,9 +200,6 @@ class Attempt:
             if self._cause is not None:
                 raise _MustStop
             yield chunk
-
-    def _place(self, cache: AssetCache, sha256: str, file: Path) -> None:
-        self._persevere(lambda: cache.place(sha256, self._fetch, file))
 
     def _persevere(self, fetch: Callable[[], None]) -> None:
         """Fetch, with retries while the ledger is unreachable."""

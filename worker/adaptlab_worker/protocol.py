@@ -8,12 +8,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from adaptlab.exchange.adapter_folder import PlacedAdapter
 from adaptlab.measurements.results import Event
-from adaptlab.plugins.adaptation import AdapterFile
+from adaptlab.runs.inputs import NOTHING_PLACED, PlacedInputs
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.values import Value
-from adaptlab.weights.placed_folder import PlacedBase, PlacedFolder
 
 ENGINE = "adaptlab.engine.run:run"
 LARGEST_FRAME = 64 * 2**20  # bytes; tokens and summaries of 64 long inputs are well below it
@@ -27,27 +25,17 @@ FailureReason = Literal[
 class RunRequest(Value):
     """A request to run one attempt.
 
-    `bases` are the files of the base model's replicates, in order, `adapters` those of adaptations
-    that theory checks measure, and `datasets` the words of tasks. `others` are other base models on
-    which the run is evaluated. `resume` is the saved state to
-    resume from, `save_seconds` the time between saved states. `folder` is the model folder of an
-    import, or of a base model whose weights are not stored, and `adapter` that of an imported
-    adapter. `memory_bytes` limits the run's memory;
-    None for most of what is free. `until` is the monotonic time by which a strict run must have
-    ended unless `LeaseKept` extends it; None for other runs.
+    `inputs` are its files and folders on this machine, and `save_seconds` is the time between
+    saved states. `memory_bytes` limits the run's memory; None for most of what is free. `until` is
+    the monotonic time by which a strict run must have ended unless `LeaseKept` extends it; None for
+    other runs.
     """
 
     request: Literal["run"] = "run"
     run: str
     resolved: ResolvedSpec
-    bases: tuple[Path, ...]
-    adapters: tuple[AdapterFile, ...] = ()
-    datasets: tuple[Path, ...] = ()
-    others: tuple[PlacedBase, ...] = ()
+    inputs: PlacedInputs = NOTHING_PLACED
     scratch: Path
-    resume: Path | None = None
-    folder: PlacedFolder | None = None
-    adapter: PlacedAdapter | None = None
     save_seconds: float = 30.0
     memory_bytes: int | None = None
     until: float | None = None

@@ -36,12 +36,10 @@ from adaptlab.errors import (
     is_disk_full,
     is_out_of_memory,
 )
-from adaptlab.exchange.adapter_folder import PlacedAdapter
 from adaptlab.loading import uncollected
 from adaptlab.measurements.results import Event, MetricPoint, Metrics, Progress, TrainingSaved
-from adaptlab.plugins.adaptation import AdapterFile
+from adaptlab.runs.inputs import NOTHING_PLACED, PlacedInputs
 from adaptlab.specs.resolved import Resolved, readable
-from adaptlab.weights.placed_folder import PlacedBase, PlacedFolder
 from adaptlab_services import log_formats
 from adaptlab_worker.alarm import Alarm
 from adaptlab_worker.protocol import (
@@ -75,16 +73,10 @@ class Runner(Protocol):
     def __call__(
         self,
         spec: Resolved,
-        bases: tuple[Path, ...],
+        inputs: PlacedInputs,
         scratch: Path,
         observer: "PipeObserver",
         *,
-        resume: Path | None = None,
-        folder: PlacedFolder | None = None,
-        adapter: PlacedAdapter | None = None,
-        adapters: tuple[AdapterFile, ...] = (),
-        datasets: tuple[Path, ...] = (),
-        others: tuple[PlacedBase, ...] = (),
         clock: Callable[[], float] | None = None,
         memory_bytes: int | None = None,
     ) -> None:
@@ -292,7 +284,7 @@ def warm_up(runner: Runner) -> None:
     """Run a tiny job, so that no user's job waits for lazy loading."""
     try:
         with tempfile.TemporaryDirectory(prefix="adaptlab-warm-up-") as folder:
-            runner(tiny_run(), (), Path(folder), SilentObserver())
+            runner(tiny_run(), NOTHING_PLACED, Path(folder), SilentObserver())
     except Exception:
         log.exception("the warm-up failed; jobs are taken anyway")
 
@@ -336,15 +328,9 @@ def carry_out(runner: Runner, request: RunRequest, observer: PipeObserver) -> En
         with temporary_files_below(request.scratch), told_to_the_end(observer):
             runner(
                 readable(request.resolved),
-                request.bases,
+                request.inputs,
                 request.scratch,
                 observer,
-                resume=request.resume,
-                folder=request.folder,
-                adapter=request.adapter,
-                adapters=request.adapters,
-                datasets=request.datasets,
-                others=request.others,
                 clock=time.perf_counter,
                 memory_bytes=request.memory_bytes,
             )

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -14,6 +13,7 @@ from adaptlab.engine.memory import all_bytes
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.tensors import Float
 from adaptlab.errors import BadModelFolder, OutOfMemory
+from adaptlab.runs.inputs import LocalFile
 from adaptlab.specs.quantised import base_bytes
 from adaptlab.weights.model_folder import CheckedFolder
 from adaptlab.weights.placed_folder import PlacedFolder
@@ -28,7 +28,7 @@ class BaseWeights:
     the process may have.
     """
 
-    files: tuple[Path, ...] = ()
+    files: tuple[LocalFile, ...] = ()
     folder: PlacedFolder | None = None
     memory_bytes: int | None = None
 
@@ -49,7 +49,7 @@ class BaseWeights:
             OutOfMemory: the model in the folder is larger than the memory.
         """
         if self.folder is None:
-            files = tuple(self.files[replicate] for replicate in replicates)
+            files = tuple(self.files[replicate].path for replicate in replicates)
             read = read_bases(files, plan.family.shape(), plan.device, dtype)
             tensors = {name: tensor for name, tensor in read.items() if name in plan.shape.tensors}
         else:

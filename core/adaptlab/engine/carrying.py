@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -23,22 +22,20 @@ from adaptlab.measurements.report_bounds import LONGEST_TEXT, storable
 from adaptlab.measurements.results import Evaluated, NotCarried, ReplicateResult
 from adaptlab.plugins.hard_prompt import PROMPT, HardPrompt
 from adaptlab.plugins.text_task import TextTask
+from adaptlab.runs.inputs import PlacedInputs
 from adaptlab.specs.resolve import content_length
 from adaptlab.specs.resolved import OtherBase, ResolvedAdapt
 from adaptlab.text.mapping import NotText, mapped
-from adaptlab.weights.placed_folder import PlacedBase
 
 
 def carried(
     plan: Plan,
     chosen: Sequence[ReplicateResult],
-    placed: Sequence[PlacedBase],
-    datasets: Sequence[Path] = (),
+    inputs: PlacedInputs,
     memory_bytes: int | None = None,
 ) -> Iterator[Evaluated | NotCarried]:
     """Yield the scores of what the replicates have found on other bases.
 
-    `placed` are the weights of the other bases, and `datasets` the files of the tasks' datasets.
     Each base is scored with what was found and alone, on the job's evaluation tasks.
 
     Raises:
@@ -46,16 +43,16 @@ def carried(
     """
     spec = plan.spec
     assert isinstance(spec, ResolvedAdapt)
-    where = {base.name: base for base in placed}
+    where = {base.name: base for base in inputs.others}
     for other in spec.evaluation_bases:
         if (base := where.get(other.name)) is None:
             raise BadCheckpoint(
                 f"The worker did not report where the base model {other.name} is. Update the "
                 "worker."
             )
-        source = BaseWeights(base.files, base.folder, memory_bytes)
+        source = BaseWeights(base.bases, base.folder, memory_bytes)
         moved = spec.on(other)
-        contents = read_datasets(moved, datasets, base.folder)
+        contents = read_datasets(moved, inputs.datasets, base.folder)
         there = make_plan(moved, str(plan.device), contents.lists, contents.texts)
         yield from _on(other, _Carrier(plan, there, chosen), source)
         source.check_unchanged()

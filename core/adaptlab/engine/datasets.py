@@ -1,13 +1,12 @@
 """The content of datasets, read from files."""
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from adaptlab.errors import BadModelFolder
 from adaptlab.plugins.dataset import RecordsReference, WordList, read_words
 from adaptlab.plugins.text_task import TextTask
+from adaptlab.runs.inputs import LocalFile
 from adaptlab.specs.resolved import Resolved, datasets_of, tasks_of
 from adaptlab.text.chat import PLAIN_TEMPLATE, ChatTemplate, read_chat_template
 from adaptlab.text.folder_tokeniser import TOKENISER_FILES, folder_tokeniser
@@ -30,7 +29,7 @@ class Contents:
 
 
 def read_datasets(
-    spec: Resolved, files: Iterable[Path], folder: PlacedFolder | None = None
+    spec: Resolved, files: Iterable[LocalFile], folder: PlacedFolder | None = None
 ) -> Contents:
     """Read the datasets of a job's tasks.
 
@@ -41,7 +40,7 @@ def read_datasets(
         BadDataset: the content of a word list is not canonical.
         BadModelFolder: the folder has no tokeniser or chat template that can be read.
     """
-    paths = {_digest(file): file for file in files}
+    paths = {file.sha256: file.path for file in files}
     lists, texts = dict[str, WordList](), dict[str, TextSource]()
     tokeniser: Tokeniser | None = None
     reads_texts = any(isinstance(task, TextTask) for task in tasks_of(spec))
@@ -76,11 +75,6 @@ def _chat_template(folder: PlacedFolder | None) -> ChatTemplate:
         )
     files = {name: read_text_file(folder.path, name, folder.within) for name in sorted(present)}
     return read_chat_template(files)
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _tokeniser(spec: Resolved, folder: PlacedFolder | None) -> Tokeniser:

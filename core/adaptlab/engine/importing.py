@@ -16,7 +16,7 @@ from adaptlab.engine.plan import Plan
 from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.engine.tensors import Float
 from adaptlab.errors import BadAdapter, BadModelFolder
-from adaptlab.exchange.adapter_folder import PlacedAdapter
+from adaptlab.exchange.adapter_folder import read_placed
 from adaptlab.exchange.peft_adapter import imported_adapter
 from adaptlab.measurements.results import ReplicateResult
 from adaptlab.text.tokeniser import FILE as TOKENISER
@@ -61,7 +61,7 @@ def imported_model(plan: Plan, folder: PlacedFolder | None, memory_bytes: int | 
     return Model(plan, {}, weights)
 
 
-def adapted_model(plan: Plan, placed: PlacedAdapter | None, source: BaseWeights) -> Model:
+def adapted_model(plan: Plan, placed: PlacedFolder | None, source: BaseWeights) -> Model:
     """Return the base model with the adapter of a folder, as if trained.
 
     The adapter's tensors have the shape [1, ...].
@@ -75,7 +75,7 @@ def adapted_model(plan: Plan, placed: PlacedAdapter | None, source: BaseWeights)
         )
     base = source.read(plan, plan.spec.base_replicates, plan.dtype)
     adapter = imported_adapter(
-        plan.family, placed.read(), lambda name: base[name][0].float().cpu().numpy()
+        plan.family, read_placed(placed), lambda name: base[name][0].float().cpu().numpy()
     )
     if adapter.method != plan.method:
         raise BadAdapter(

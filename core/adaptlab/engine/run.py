@@ -32,7 +32,6 @@ from adaptlab.engine.scoring import score
 from adaptlab.engine.starting import initial_trainables
 from adaptlab.engine.train import Training
 from adaptlab.errors import TrainingDiverged, TrainingStopped
-from adaptlab.exchange.adapter_folder import PlacedAdapter
 from adaptlab.measurements.results import (
     Environment,
     Evaluated,
@@ -41,69 +40,58 @@ from adaptlab.measurements.results import (
     ReplicatesDecided,
     Started,
 )
-from adaptlab.plugins.adaptation import AdapterFile
+from adaptlab.runs.inputs import LocalFile, PlacedInputs, SavedTraining
 from adaptlab.specs.resolved import Resolved, ResolvedImport, ResolvedTheory, evaluation_bases
 from adaptlab.theory.runner import run_checks
-from adaptlab.weights.placed_folder import PlacedBase, PlacedFolder
 
 
 def run(
     spec: Resolved,
-    bases: tuple[Path, ...],
+    inputs: PlacedInputs,
     scratch: Path,
     observer: Observer,
     device: str = "auto",
-    resume: Path | None = None,
     *,
-    folder: PlacedFolder | None = None,
-    adapter: PlacedAdapter | None = None,
-    adapters: tuple[AdapterFile, ...] = (),
-    datasets: tuple[Path, ...] = (),
-    others: tuple[PlacedBase, ...] = (),
     clock: Clock | None = None,
     memory_bytes: int | None = None,
 ) -> None:
     """Train, select trials, evaluate, record attention, write checkpoints.
 
-    An import reads all weights in `folder` instead of training, and stores none. An imported
-    adapter is read from the folder `adapter`, and stored like a trained one. Theory checks train
+    An import reads all weights in its folder instead of training, and stores none. An imported
+    adapter is read from its folder, and stored like a trained one. Theory checks train
     nothing and run on the CPU, each in its own precision.
 
-    `bases` are the checkpoint files of the base model's replicates, in replicate order. A base
-    model that was imported has none: its weights are read from `folder` instead. `adapters` are the
-    adaptations to measure; `datasets` are the files of the datasets that tasks need, and `others`
-    the weights of other base models on which an adaptation is evaluated. Output files are written
-    to `scratch`. `resume` is a saved state of the same spec: training continues after its last
-    step, with the results of an uninterrupted run. With a `clock` in seconds, the usage is reported
-    last. Replicates that do not fit in `memory_bytes` together are trained in several passes; the
-    default limit is most of the free memory.
+    Output files are written to `scratch`. With a saved state of the same spec among the inputs,
+    training continues after its last step, with the results of an uninterrupted run. With a `clock`
+    in seconds, the usage is reported last. Replicates that do not fit in `memory_bytes` together
+    are trained in several passes; the default limit is most of the free memory.
 
     Raises `TrainingDiverged`, `TrainingStopped`, `OutOfMemory`, `BadCheckpoint`, `BadModelFolder`,
     `BadAdapter`, `BadDataset` or `InvalidSpec`, after reporting what was measured until then.
     """
-    base = BaseWeights(bases, folder, memory_bytes)
+    base = BaseWeights(inputs.bases, inputs.folder, memory_bytes)
     is_theory = isinstance(spec, ResolvedTheory)
-    contents = read_datasets(spec, datasets, folder)
+    contents = read_datasets(spec, inputs.datasets, inputs.folder)
     plan = make_plan(spec, "cpu" if is_theory else device, contents.lists, contents.texts)
     meter = None if clock is None else Meter(plan.device, clock)
     plan = _started(plan, observer, clock)
     with rounded_products(rounded=False):  # torch rounds those of convolutions by default
         if isinstance(spec, ResolvedTheory):
-            run_checks(plan, base, adapters, observer)
+            run_checks(plan, base, inputs.adapters, observer)
         else:
             if isinstance(spec, ResolvedImport):
-                model = imported_model(plan, folder, memory_bytes)
+                model = imported_model(plan, inputs.folder, memory_bytes)
                 chosen = _as_found(plan, observer)
             elif spec.trains:
-                model, chosen = _trained(plan, base, scratch, observer, resume, meter)
+                model, chosen = _trained(plan, base, scratch, observer, inputs.resume, meter)
             else:
-                model = adapted_model(plan, adapter, base)
+                model = adapted_model(plan, inputs.adapter, base)
                 chosen = _as_found(plan, observer)
             if not isinstance(spec, ResolvedImport):
                 _keep(model, chosen, scratch, observer)
             _report(plan, model, chosen, scratch, observer)
             del model  # so that no two base models are in memory
-            _carry(plan, chosen, others, datasets, memory_bytes, observer)
+            _carry(plan, chosen, inputs, memory_bytes, observer)
     base.check_unchanged()
     _finish(meter, observer)
 
@@ -126,15 +114,14 @@ def _started(plan: Plan, observer: Observer, clock: Clock | None) -> Plan:
 def _carry(
     plan: Plan,
     chosen: tuple[ReplicateResult, ...],
-    others: tuple[PlacedBase, ...],
-    datasets: tuple[Path, ...],
+    inputs: PlacedInputs,
     memory_bytes: int | None,
     observer: Observer,
 ) -> None:
     """Evaluate what was found on other base models."""
     if not evaluation_bases(plan.spec):
         return
-    for event in carried(plan, chosen, others, datasets, memory_bytes):
+    for event in carried(plan, chosen, inputs, memory_bytes):
         observer.emit(event)
         if observer.command() == "stop":
             raise TrainingStopped("The run was asked to stop during its evaluation.")
@@ -160,7 +147,7 @@ def _trained(
     source: BaseWeights,
     scratch: Path,
     observer: Observer,
-    resume: Path | None,
+    resume: SavedTraining[LocalFile] | None,
     meter: Meter | None,
 ) -> tuple[Model, tuple[ReplicateResult, ...]]:
     """Train; return the selected replicates' model and all selected results."""
@@ -170,7 +157,7 @@ def _trained(
     model = Model(plan, base, trainables.tensors)
     training = Training(plan, model, trainables, observer, limit)
     if resume is not None:
-        training.restore(resume)
+        training.restore(resume.state.path)
     if meter is not None:
         meter.begin_training()
     outcome = training.run(scratch)

@@ -13,7 +13,7 @@ from adaptlab.weights.folder_files import FolderFiles, PlainFolder
 from adaptlab.weights.huggingface import LARGEST_JSON, PICKLES, json_object
 from adaptlab.weights.model_folder import ModelFile
 from adaptlab.weights.numbers import numbers
-from adaptlab.weights.placed_folder import Placed
+from adaptlab.weights.placed_folder import PlacedFolder
 from adaptlab.weights.weights_file import (
     LARGEST_HEADER,
     LENGTH_BYTES,
@@ -68,28 +68,26 @@ def read_adapter_files(files: FolderFiles) -> AdapterFolder:
     return AdapterFolder(config, tensors, tuple(_file(*file) for file in read.items()), dtypes)
 
 
-class PlacedAdapter(Placed):
-    """A PEFT folder, whose adapter is read where it is."""
+def read_placed(folder: PlacedFolder) -> AdapterFolder:
+    """Read a folder, if it is still the one that was submitted.
 
-    def read(self) -> AdapterFolder:
-        """Read the folder, if it is still the one that was submitted.
+    Raises:
+        BadAdapter: a file is missing, cannot be read or has changed.
+    """
+    try:
+        present = read_adapter(folder.path, folder.within)
+    except BadAdapter as error:
+        raise _changed(folder, str(error)) from error
+    if changes := folder.changes(present.files):
+        raise _changed(folder, changes)
+    return present
 
-        Raises:
-            BadAdapter: a file is missing, cannot be read or has changed.
-        """
-        try:
-            present = read_adapter(self.path, self.within)
-        except BadAdapter as error:
-            raise self._refusal(str(error)) from error
-        if changes := self.changes(present.files):
-            raise self._refusal(changes)
-        return present
 
-    def _refusal(self, details: str) -> BadAdapter:
-        return BadAdapter(
-            f"The folder {self.name} is not as it was when the job was created. {details} "
-            "Restore it and retry the job, or submit the adapter again."
-        )
+def _changed(folder: PlacedFolder, details: str) -> BadAdapter:
+    return BadAdapter(
+        f"The folder {folder.name} is not as it was when the job was created. {details} "
+        "Restore it and retry the job, or submit the adapter again."
+    )
 
 
 def _content(files: FolderFiles, name: str, most: int) -> bytes:

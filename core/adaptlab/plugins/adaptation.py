@@ -1,6 +1,5 @@
 """Trained adaptations as theory checks refer to them."""
 
-from pathlib import Path
 from uuid import UUID
 
 from adaptlab.values import Value
@@ -23,14 +22,3 @@ class Adaptation(Value):
     task: dict[str, object]
     seeds: tuple[int, ...]
     base_replicates: tuple[int, ...]
-
-
-class AdapterFile(Value):
-    """A safetensors file with the trained tensors of one replicate.
-
-    `adaptation` is the index of the adaptation in the resolved spec.
-    """
-
-    adaptation: int
-    seed: int
-    path: Path

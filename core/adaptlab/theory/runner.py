@@ -10,14 +10,14 @@ from adaptlab.engine.plan import Plan
 from adaptlab.errors import TrainingStopped
 from adaptlab.measurements.results import TheoryChecked
 from adaptlab.measurements.theory_report import Check
-from adaptlab.plugins.adaptation import AdapterFile
+from adaptlab.runs.inputs import PlacedAdapterFile
 from adaptlab.theory.observation import FrozenBase
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.subject import Subject
 
 
 def run_checks(
-    plan: Plan, base: BaseWeights, adapters: tuple[AdapterFile, ...], observer: Observer
+    plan: Plan, base: BaseWeights, adapters: tuple[PlacedAdapterFile, ...], observer: Observer
 ) -> None:
     """Measure the checks of the plan's spec.
 
@@ -40,7 +40,7 @@ def _reports(plan: Plan, subject: Subject) -> Iterator[Check]:
         yield from MEASURES.get(check.name)(check.with_texts(plan.texts), subject)
 
 
-def _subject(plan: Plan, base: BaseWeights, adapters: tuple[AdapterFile, ...]) -> Subject:
+def _subject(plan: Plan, base: BaseWeights, adapters: tuple[PlacedAdapterFile, ...]) -> Subject:
     """Load the base replicates that are needed, in float64."""
     needed = {*plan.spec.base_replicates}
     for adaptation in plan.spec.adaptations:

@@ -14,10 +14,10 @@ from adaptlab.engine.making import ITEM_SEED, as_digit_task
 from adaptlab.engine.model import shown
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.plugins.adaptation import AdapterFile
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.task import Task
 from adaptlab.plugins.theory_check import Measured
+from adaptlab.runs.inputs import PlacedAdapterFile
 from adaptlab.theory.observation import FrozenBase
 
 MOST_ELEMENTS = 2**24
@@ -81,7 +81,7 @@ class Subject:
     replicates: tuple[FrozenBase, ...]
     seed: int
     adaptations: tuple[Measured, ...] = ()
-    files: tuple[AdapterFile, ...] = ()
+    files: tuple[PlacedAdapterFile, ...] = ()
     bases: Mapping[int, FrozenBase] = field(default_factory=dict[int, FrozenBase])
 
     @property
@@ -89,7 +89,7 @@ class Subject:
         """The first replicate, for a check that declares that it needs a base."""
         return self.replicates[0]
 
-    def by_adaptation(self) -> Iterator[tuple[str, tuple[AdapterFile, ...]]]:
+    def by_adaptation(self) -> Iterator[tuple[str, tuple[PlacedAdapterFile, ...]]]:
         """Yield each adaptation's files, with a suffix for report names.
 
         Raises:
@@ -102,12 +102,14 @@ class Subject:
                 raise InvalidSpec(Problem("/adaptation", "nothing_trained", detail))
             yield ("" if len(self.adaptations) == 1 else f".adaptation-{place}"), files
 
-    def load(self, file: AdapterFile) -> Adapted:
+    def load(self, file: PlacedAdapterFile) -> Adapted:
         """Load the replicate of a file; may raise `BadCheckpoint`."""
         measured = self.adaptations[file.adaptation]
         base = self.bases[measured.base_replicates[measured.seeds.index(file.seed)]]
         shapes = measured.method.tensors(base.family.shape())
-        tensors = read_tensors(file.path, {name: tensor.shape for name, tensor in shapes.items()})
+        tensors = read_tensors(
+            file.tensors.path, {name: tensor.shape for name, tensor in shapes.items()}
+        )
         trained = {name: tensor.double().unsqueeze(0) for name, tensor in tensors.items()}
         return Adapted(
             measured=measured,

@@ -20,8 +20,8 @@ DIGITS = 12
 """The digits of a digest that are shown."""
 
 
-class Placed(Value):
-    """A folder that is read where it is.
+class PlacedFolder(Value):
+    """The folder of a model or adapter that is read where it is.
 
     `path` is its place on this machine and `name` is `ALIAS/SUB/PATH`, which users see. `files` are
     its files when the job was created. A file outside `within` is not opened.
@@ -52,21 +52,8 @@ class Placed(Value):
         ]
         return f"Changed since then: {', '.join(changed[:MOST_NAMED])}." if changed else ""
 
-
-def _difference(expected: ModelFile | None, found: ModelFile | None) -> str:
-    """Return how a file differs, in words."""
-    if found is None:
-        return "missing"
-    if expected is None:
-        return "new"
-    return f"digest {found.digest[:DIGITS]}, was {expected.digest[:DIGITS]}"
-
-
-class PlacedFolder(Placed):
-    """The folder of an imported model, whose weights are read where they are."""
-
     def checked(self) -> CheckedFolder:
-        """Return the folder, if it is still the one that was imported.
+        """Return the folder of a model, if it is still the one that was imported.
 
         Raises:
             BadModelFolder: a file is missing, cannot be read or has changed.
@@ -94,9 +81,10 @@ class PlacedFolder(Placed):
         )
 
 
-class PlacedBase(Value):
-    """The weights of another base model: its stored files, or its folder."""
-
-    name: str
-    files: tuple[Path, ...] = ()
-    folder: PlacedFolder | None = None
+def _difference(expected: ModelFile | None, found: ModelFile | None) -> str:
+    """Return how a file differs, in words."""
+    if found is None:
+        return "missing"
+    if expected is None:
+        return "new"
+    return f"digest {found.digest[:DIGITS]}, was {expected.digest[:DIGITS]}"

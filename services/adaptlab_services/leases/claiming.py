@@ -1,6 +1,6 @@
 """Claims: the choice of a job for a worker, and the answer to the worker."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -11,7 +11,6 @@ from sqlalchemy import (
     BindParameter,
     ColumnElement,
     Double,
-    ScalarSelect,
     Select,
     Update,
     bindparam,
@@ -20,16 +19,16 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects.postgresql import aggregate_order_by
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session
 
-from adaptlab.specs.resolved import datasets_of, readable
-from adaptlab.specs.spec import ModelFolder, ResolvedSpec
-from adaptlab_db.tables import BaseModel, Checkpoint, Job, TrainingState
+from adaptlab.errors import InvalidSpec
+from adaptlab.specs.spec import ResolvedSpec
+from adaptlab_db.tables import Job
+from adaptlab_services.leases import run_inputs
 from adaptlab_services.leases.foreseen import ends_within
 from adaptlab_services.leases.next_job import next_job
-from adaptlab_services.lifecycle import adaptations, training_states, workers
-from adaptlab_services.lifecycle.claims import BaseWeights, Claim, OtherWeights
+from adaptlab_services.lifecycle import training_states, workers
+from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.lifecycle.transitions import Change, Moved, move
 from adaptlab_services.limits import limits
 
@@ -139,141 +138,31 @@ def _to_running(worker_id: UUID, claim_id: UUID, lease_seconds: float) -> Change
 def claim_of(session: Session, taken: Moved, claim_id: UUID, lease_seconds: float) -> Claim:
     """Return the claim of a job.
 
-    Raises `ValidationError` for a spec that cannot be read.
+    Raises `ValidationError` or `InvalidSpec` for a spec that cannot be read.
     """
-    job = session.execute(_needed(), {"job": taken.job_id}).one()
-    resolved = ResolvedSpec.model_validate(job.resolved_spec)
+    job = session.execute(_claimed(), {"job": taken.job_id}).one()
     # Only an earlier attempt can have saved a state.
     is_first = taken.attempt == 1
+    resume = None if is_first else training_states.take_over(session, taken.job_id, taken.attempt)
     return Claim(
         job_id=taken.job_id,
         attempt=taken.attempt,
         claim_id=claim_id,
-        resolved_spec=resolved,
+        resolved_spec=ResolvedSpec.model_validate(job.resolved_spec),
         max_seconds=job.max_seconds,
-        bases=tuple(BaseWeights(replicate, sha256) for replicate, sha256 in job.bases or ()),
-        model_folder=_folder(job, resolved),
         lease_seconds=lease_seconds,
-        resume=None
-        if is_first
-        else training_states.take_over(session, taken.job_id, taken.attempt),
-        adapters=tuple(adaptations.weights(session, resolved)),
-        others=tuple(_others(session, taken.job_id, resolved)),
+        inputs=run_inputs.of_job(session, taken.job_id, job, resume),
         strict=job.self_fence == "strict",
     )
 
 
-def _folder(job: Any, resolved: ResolvedSpec) -> ModelFolder | None:  # a row of `_needed`
-    """Return the folder from which a run reads weights, if there is one."""
-    if not job.bases and job.base_folder is not None:
-        return ModelFolder.model_validate(job.base_folder)
-    return resolved.model_folder
-
-
-def to_fetch(session: Session, job_id: UUID) -> frozenset[str]:
-    """Return the SHA-256 of everything that a run needs.
-
-    These are the weights, the datasets, the files of an uploaded model folder and the saved state.
-    """
-    job = session.execute(_needed(), {"job": job_id}).one()
-    resolved = ResolvedSpec.model_validate(job.resolved_spec)
-    folder = _folder(job, resolved)
-    saved = select(TrainingState.artifact_sha256).where(TrainingState.job_id == job_id)
-    return frozenset(
-        [
-            *(sha256 for _, sha256 in job.bases or ()),
-            *(
-                weights.sha256
-                for other in _others(session, job_id, resolved)
-                for weights in other.bases
-            ),
-            *(adapter.sha256 for adapter in adaptations.weights(session, resolved)),
-            *(dataset.digest for dataset in datasets_of(readable(resolved))),
-            *(file.sha256 for file in (folder.stored if folder else ())),
-            *(file.sha256 for file in (resolved.adapter.stored if resolved.adapter else ())),
-            *session.scalars(saved),
-        ]
-    )
-
-
 @cache
-def _needed() -> Select[*tuple[Any, ...]]:  # columns of several types
+def _claimed() -> Select[*tuple[Any, ...]]:  # columns of several types
     fence = Job.spec[("resources", "self_fence")].astext.label("self_fence")
-    columns = (
-        *(Job.resolved_spec, Job.max_seconds, fence),
-        *(_bases().label("bases"), _base_folder().label("base_folder")),
-    )
-    return select(*columns).where(Job.id == bindparam("job"))
+    return run_inputs.needed(Job.max_seconds, fence)
 
 
-def _bases() -> ScalarSelect[Any]:
-    """Select the stored weights of a job's base model, if any.
-
-    They come from the last attempt at training it.
-    """
-    maker = aliased(Job)
-    pair = func.jsonb_build_array(Checkpoint.replicate, Checkpoint.artifact_sha256)
-    return (
-        select(func.jsonb_agg(aggregate_order_by(pair, Checkpoint.replicate)))
-        .select_from(BaseModel)
-        .join(maker, maker.id == BaseModel.job_id)
-        .join(Checkpoint, (Checkpoint.job_id == maker.id) & (Checkpoint.attempt == maker.attempt))
-        .where(_is_base_model(), Checkpoint.kind == "base_model")
-        .correlate(Job)
-        .scalar_subquery()
-    )
-
-
-def _others(session: Session, job_id: UUID, resolved: ResolvedSpec) -> Iterator[OtherWeights]:
-    """Yield the weights of other base models on which a job is evaluated."""
-    names = [other.name for other in resolved.evaluation_bases]
-    if not names:
-        return
-    stored: dict[str, list[BaseWeights]] = {name: [] for name in names}
-    for name, replicate, sha256 in session.execute(_stored(), {"job": job_id, "names": names}):
-        stored[name].append(BaseWeights(replicate, sha256))
-    for other in resolved.evaluation_bases:
-        bases = tuple(stored[other.name])
-        yield OtherWeights(other.name, bases, None if bases else other.folder)
-
-
-@cache
-def _stored() -> Select[str, int, str]:
-    """Select the stored weights of named base models in a job's project."""
-    maker = aliased(Job)
-    return (
-        select(BaseModel.name, Checkpoint.replicate, Checkpoint.artifact_sha256)
-        .select_from(Job)
-        .join(BaseModel, BaseModel.project_id == Job.project_id)
-        .join(maker, maker.id == BaseModel.job_id)
-        .join(Checkpoint, (Checkpoint.job_id == maker.id) & (Checkpoint.attempt == maker.attempt))
-        .where(
-            Job.id == bindparam("job"),
-            BaseModel.name.in_(bindparam("names", expanding=True)),
-            Checkpoint.kind == "base_model",
-        )
-        .order_by(BaseModel.name, Checkpoint.replicate)
-    )
-
-
-def _base_folder() -> ScalarSelect[Any]:
-    """The model folder that a job's base model was imported from, if it was."""
-    maker = aliased(Job)
-    return (
-        select(maker.resolved_spec["model_folder"])
-        .select_from(BaseModel)
-        .join(maker, maker.id == BaseModel.job_id)
-        .where(_is_base_model())
-        .correlate(Job)
-        .scalar_subquery()
-    )
-
-
-def _is_base_model() -> ColumnElement[bool]:
-    return (BaseModel.name == Job.base_model) & (BaseModel.project_id == Job.project_id)
-
-
-def unreadable(error: ValidationError) -> Change:
+def unreadable(error: ValidationError | InvalidSpec) -> Change:
     """Return the end of a job that no worker of this version can run."""
     detail = f"This version cannot read the stored spec. Create the job again. {error}"
     return Change("failed", "system_error", detail)

@@ -9,15 +9,10 @@ from pydantic import Field
 
 from adaptlab.measurements.results import AttentionCaptured, CheckpointWritten, Event, TrainingSaved
 from adaptlab.printable import OneLine
-from adaptlab.specs.spec import ModelFolder, Queue, ResolvedSpec
+from adaptlab.runs.inputs import NeededInputs
+from adaptlab.specs.spec import Queue, ResolvedSpec
 from adaptlab.values import Value
-from adaptlab_services.lifecycle.claims import (
-    AdapterWeights,
-    BaseWeights,
-    Claim,
-    OtherWeights,
-    SavedTraining,
-)
+from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.lifecycle.transitions import LONGEST_ERROR, Reason
 
 MOST_EVENTS = 10_000
@@ -76,11 +71,9 @@ class NewLease(Value):
 class LeaseView(Value):
     """A lease on a job, with everything that the worker needs to run it.
 
-    The lease ends `lease_seconds` after the claim and after each heartbeat. `bases` are the stored
-    weights of the base model's replicates; if they are not stored, `model_folder` has them, below a
-    model root of the worker. `others` are other base models on which the job is evaluated.
-    `adapters` are those of adaptations that are measured, and `resume` is the state that an earlier
-    attempt saved. With `strict`, the run must end before the lease does.
+    The lease ends `lease_seconds` after the claim and after each heartbeat. `inputs` are all files
+    and folders that the run reads; a folder without stored files is below a model root of the
+    worker. With `strict`, the run must end before the lease does.
     """
 
     id: UUID
@@ -89,11 +82,7 @@ class LeaseView(Value):
     lease_seconds: float
     max_seconds: int
     resolved_spec: ResolvedSpec
-    bases: tuple[BaseWeights, ...]
-    model_folder: ModelFolder | None = None
-    adapters: tuple[AdapterWeights, ...]
-    others: tuple[OtherWeights, ...] = ()
-    resume: SavedTraining | None
+    inputs: NeededInputs
     strict: bool
 
     @classmethod
@@ -106,11 +95,7 @@ class LeaseView(Value):
             lease_seconds=claim.lease_seconds,
             max_seconds=claim.max_seconds,
             resolved_spec=claim.resolved_spec,
-            bases=claim.bases,
-            model_folder=claim.model_folder,
-            adapters=claim.adapters,
-            others=claim.others,
-            resume=claim.resume,
+            inputs=claim.inputs,
             strict=claim.strict,
         )
 
@@ -123,11 +108,7 @@ class LeaseView(Value):
             lease_seconds=self.lease_seconds,
             resolved_spec=self.resolved_spec,
             max_seconds=self.max_seconds,
-            bases=self.bases,
-            model_folder=self.model_folder,
-            resume=self.resume,
-            adapters=self.adapters,
-            others=self.others,
+            inputs=self.inputs,
             strict=self.strict,
         )
 

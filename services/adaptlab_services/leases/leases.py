@@ -30,6 +30,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 
+from adaptlab.errors import InvalidSpec
 from adaptlab.measurements.results import Event
 from adaptlab_answers.server import WorkerLoad
 from adaptlab_db.artifacts import ArtifactStore, StoredArtifact, streamed
@@ -280,7 +281,7 @@ class DatabaseLedger:
                         if readable is not None and not needed <= {*readable}:
                             raise _RootUnread(readable)
                     return claim
-                except ValidationError as error:
+                except (ValidationError, InvalidSpec) as error:
                     move(session, [Job.id == taken.job_id], claiming.unreadable(error))
 
     def stand_back(self, worker_id: UUID, why: str) -> None:

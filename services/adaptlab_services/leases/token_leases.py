@@ -18,7 +18,7 @@ from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Attempt, Job, Worker
 from adaptlab_db.visibility import VISIBLE
 from adaptlab_services.errors import Conflict, LeaseLost, NotFound
-from adaptlab_services.leases import claiming
+from adaptlab_services.leases import run_inputs
 from adaptlab_services.leases.lease_views import NewLease
 from adaptlab_services.lifecycle.claims import Lease, held
 from adaptlab_services.people.tokens import Principal
@@ -94,7 +94,7 @@ def file_of(session: Session, lease: Lease, sha256: str) -> StoredFile:
     Raises `LeaseLost` and `NotFound`.
     """
     check_held(session, lease)
-    if sha256 not in claiming.to_fetch(session, lease.job_id):
+    if sha256 not in run_inputs.to_fetch(session, lease.job_id):
         raise NotFound("artifact", sha256)
     size = ArtifactStore(session).size(sha256)
     return StoredFile(sha256=sha256, size=size, filename=sha256, media_type=MEDIA_TYPE)

@@ -12,8 +12,7 @@ from adaptlab.specs.resolve_theory import adaptation_of
 from adaptlab.specs.resolved import ResolvedAdapt, readable
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_db.job_states import LOST_STATES
-from adaptlab_db.tables import BaseModel, Checkpoint, Job
-from adaptlab_services.lifecycle.claims import AdapterWeights
+from adaptlab_db.tables import BaseModel, Job
 from adaptlab_services.people import access
 
 
@@ -81,23 +80,6 @@ def are_ready(session: Session, asked: Sequence[UUID]) -> bool:
     """Return True if the trained tensors of all these adaptations are there."""
     states = session.scalars(select(Job.state).where(Job.id.in_(asked)))
     return all(state == "succeeded" for state in states)
-
-
-def weights(session: Session, resolved: ResolvedSpec) -> Iterator[AdapterWeights]:
-    """Yield the tensors that the checks of a job measure.
-
-    They are those of the replicate selected per seed. A seed that could not be trained has none.
-    """
-    for place, measured in enumerate(resolved.adaptations):
-        rows = session.execute(
-            select(Checkpoint.seed, Checkpoint.artifact_sha256)
-            .join(Job, (Job.id == Checkpoint.job_id) & (Job.attempt == Checkpoint.attempt))
-            .where(Job.id == measured.job, Checkpoint.kind == "adapter")
-            .where(Checkpoint.seed.in_(measured.seeds))
-            .order_by(Checkpoint.replicate)
-        )
-        for seed, sha256 in rows:
-            yield AdapterWeights(adaptation=place, seed=seed, sha256=sha256)
 
 
 def _problems(asked: UUID, job: Job | None, pointer: str) -> Iterator[Problem]:

@@ -5,49 +5,9 @@ from uuid import UUID
 
 from sqlalchemy import BindParameter, ColumnElement, Integer, Uuid, bindparam
 
-from adaptlab.specs.spec import ModelFolder, ResolvedSpec
+from adaptlab.runs.inputs import NOTHING_NEEDED, NeededInputs
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_db.tables import Job
-
-
-@dataclass(frozen=True, slots=True)
-class BaseWeights:
-    """The weights of one replicate of a base model, as an artifact."""
-
-    replicate: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class OtherWeights:
-    """The weights of another base model on which a job is evaluated.
-
-    `bases` are those of its replicates in order. They are empty if its weights are in `folder`.
-    """
-
-    name: str
-    bases: tuple[BaseWeights, ...] = ()
-    folder: ModelFolder | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AdapterWeights:
-    """The trained tensors of one seed of a measured adaptation.
-
-    The tensors are an artifact. `adaptation` is the index of the adaptation in the resolved spec,
-    from 0.
-    """
-
-    adaptation: int
-    seed: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class SavedTraining:
-    """The saved state of a training after `step` steps, as an artifact."""
-
-    step: int
-    sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +33,14 @@ class Claim(Lease):
     """A lease, with the work that it is for.
 
     Attributes:
-        bases: the stored weights of the base model's replicates in order; empty for a job that
-            creates one, and for a base model whose weights are in its folder.
-        model_folder: the folder from which the run reads weights: that of an import, or of a base
-            model whose weights are not stored.
-        adapters: the adaptations that theory checks measure; empty for any other job.
-        others: other base models on which the job is evaluated.
-        resume: the state that an earlier attempt saved; None starts from the first step.
+        inputs: everything that the run reads.
         strict: whether the run must end before the lease does, because two runs at once would do
             harm; see `resources.self_fence`.
     """
 
     resolved_spec: ResolvedSpec
     max_seconds: int
-    bases: tuple[BaseWeights, ...]
-    model_folder: ModelFolder | None = None
-    resume: SavedTraining | None = None
-    adapters: tuple[AdapterWeights, ...] = ()
-    others: tuple[OtherWeights, ...] = ()
+    inputs: NeededInputs = NOTHING_NEEDED
     strict: bool = False
 
 

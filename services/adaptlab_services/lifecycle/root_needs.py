@@ -7,6 +7,7 @@ from uuid import UUID
 from sqlalchemy import Select, exists, select
 from sqlalchemy.orm import Session
 
+from adaptlab.runs.inputs import folders_of
 from adaptlab_db.job_states import PENDING_STATES
 from adaptlab_db.tables import Checkpoint, Job, Worker
 from adaptlab_services.lifecycle.claims import Claim
@@ -29,9 +30,7 @@ IS_READABLE = """NOT EXISTS (
 
 def roots_of(claim: Claim) -> frozenset[str]:
     """Return the aliases of the roots that a claimed job needs."""
-    others = (other.folder for other in claim.others)
-    folders = (claim.model_folder, claim.resolved_spec.adapter, *others)
-    return frozenset(_alias(one.folder) for one in folders if one is not None)
+    return frozenset(_alias(needed.folder) for needed in folders_of(claim.inputs))
 
 
 def readable_by(session: Session, worker_id: UUID) -> Sequence[str] | None:

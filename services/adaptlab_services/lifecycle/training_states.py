@@ -11,9 +11,10 @@ from sqlalchemy import ColumnElement, ScalarSelect, delete, func, literal, selec
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.orm import Session
 
+from adaptlab.runs.inputs import InputFile, SavedTraining
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Artifact, Job, MetricPoint, TrainingState
-from adaptlab_services.lifecycle.claims import Lease, SavedTraining
+from adaptlab_services.lifecycle.claims import Lease
 
 
 def save(session: Session, lease: Lease, step: int, sha256: str) -> None:
@@ -32,7 +33,7 @@ def save(session: Session, lease: Lease, step: int, sha256: str) -> None:
         ArtifactStore(session).discard(replaced)
 
 
-def take_over(session: Session, job_id: UUID, attempt: int) -> SavedTraining | None:
+def take_over(session: Session, job_id: UUID, attempt: int) -> SavedTraining[InputFile] | None:
     """Return the state for a new attempt, and copy the curves up to it.
 
     The attempt resumes from that state. None if there is no state or its bytes are damaged; the
@@ -66,7 +67,7 @@ def take_over(session: Session, job_id: UUID, attempt: int) -> SavedTraining | N
         .values(step=state.step)
         .execution_options(synchronize_session=False)
     )
-    return SavedTraining(state.step, state.artifact_sha256)
+    return SavedTraining(step=state.step, state=InputFile(sha256=state.artifact_sha256))
 
 
 def saved_step(job_id: ColumnElement[UUID]) -> ScalarSelect[Any]:

@@ -7,7 +7,7 @@ import torch
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.measurements.theory_report import Check
-from adaptlab.plugins.adaptation import AdapterFile
+from adaptlab.runs.inputs import PlacedAdapterFile
 from adaptlab.theory.clusters import prefix_clusters, random_clusters
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.subject import Adapted, Subject, tokens_of
@@ -35,7 +35,7 @@ def _groups(check: Clusters, subject: Subject) -> Iterator[Group]:
     """Yield the groups of trained prefixes to distinguish."""
     there = {(file.adaptation, file.seed): file for file in subject.files}
     for group in check.groups(subject.adaptations):
-        files: list[AdapterFile] = [there[place] for place in group if place in there]
+        files: list[PlacedAdapterFile] = [there[place] for place in group if place in there]
         if len(files) >= FEWEST:
             yield tuple(subject.load(file) for file in files)
 

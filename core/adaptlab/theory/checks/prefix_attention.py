@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean, stdev
 
 from adaptlab.measurements.theory_report import Check
-from adaptlab.plugins.adaptation import AdapterFile
+from adaptlab.runs.inputs import PlacedAdapterFile
 from adaptlab.statistics.distributions import student_quantile
 from adaptlab.theory.learned_attention import LearnedAttention, learned_attention
 from adaptlab.theory.plugins import MEASURES
@@ -59,7 +59,7 @@ def _limits(each: Sequence[Layers]) -> dict[str, float]:
     }
 
 
-def _of(check: PrefixAttention, subject: Subject, file: AdapterFile) -> Layers:
+def _of(check: PrefixAttention, subject: Subject, file: PlacedAdapterFile) -> Layers:
     adapted = subject.load(file)
     parts = adapted.parts(check.samples)
     return learned_attention(adapted.base, parts, adapted.attached, adapted.last_of_question)

@@ -1,0 +1,4 @@
+"""What a run needs.
+
+Imports `specs` and the wings below it.
+"""
