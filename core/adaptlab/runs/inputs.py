@@ -7,7 +7,7 @@ manifest in between does not name its fields.
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from adaptlab.specs.spec import ModelFolder
 from adaptlab.values import Value
@@ -119,7 +119,8 @@ def placed(
         if isinstance(value, Value):
             return {member: place(each, f"{name}-{member}") for member, each in value}
         if isinstance(value, tuple):
-            return tuple(place(each, f"{name}-{number}") for number, each in enumerate(value))
+            members = cast("tuple[object, ...]", value)
+            return tuple(place(each, f"{name}-{number}") for number, each in enumerate(members))
         return value
 
     return PlacedInputs.model_validate(place(needed, "input"))
@@ -132,5 +133,5 @@ def _found(value: object) -> Iterator[InputFile | ModelFolder]:
         for _, each in value:
             yield from _found(each)
     elif isinstance(value, tuple):
-        for each in value:
+        for each in cast("tuple[object, ...]", value):
             yield from _found(each)
