@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter
 
 from adaptlab_api.answers.problems import ProblemDocument
-from adaptlab_api.requests.describing import behind_the_gate, security_schemes
+from adaptlab_api.requests.describing import behind_the_gate, shared_parts, with_shared_errors
 from adaptlab_api.requests.routing import API_PREFIX, ApiRoute
 from adaptlab_services.settings import Settings
 
@@ -52,14 +52,11 @@ def describe(app: FastAPI) -> Document:
             for name, adapter in route.bodies.items():
                 schemas |= _body_schemas(name, adapter)
     schemas |= _body_schemas("ProblemDocument", TypeAdapter(ProblemDocument), suffix="")
-    document["components"] = {
-        "schemas": dict(sorted(schemas.items())),
-        "securitySchemes": security_schemes(),
-    }
+    document["components"] = {"schemas": dict(sorted(schemas.items())), **shared_parts()}
     for path, operations in document["paths"].items():
-        if path.startswith(API_PREFIX):
-            for method, operation in operations.items():
-                operations[method] = behind_the_gate(operation)
+        for method, operation in operations.items():
+            gated = behind_the_gate(operation) if path.startswith(API_PREFIX) else operation
+            operations[method] = with_shared_errors(gated)
     return document
 
 
