@@ -4,16 +4,13 @@
 exits with 1 if the file differs from the routes.
 """
 
-import os
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
 import yaml
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter
 
 from adaptlab_api.answers.problems import ProblemDocument
@@ -58,45 +55,6 @@ def describe(app: FastAPI) -> Document:
             gated = behind_the_gate(operation) if path.startswith(API_PREFIX) else operation
             operations[method] = with_shared_errors(gated)
     return document
-
-
-def described_once(app: FastAPI) -> bytes:
-    """Return the document as JSON; the first one serves for the whole process.
-
-    It depends on the code alone. Only the text is kept: the dictionaries would be several MB.
-    """
-    if not _MADE:
-        _MADE.append(bytes(JSONResponse(app.openapi()).body))
-    return _MADE[0]
-
-
-_MADE: list[bytes] = []
-
-
-def described_apart(app: FastAPI) -> bytes:
-    """Return the same, made by a fork of this process.
-
-    Making it takes 9 MB, of which the process that makes it gives little back. It must not have
-    other threads yet; if it has, or cannot fork, it makes the document itself.
-    """
-    if _MADE or threading.active_count() > 1 or not hasattr(os, "fork"):
-        return described_once(app)
-    reading, writing = os.pipe()
-    maker = os.fork()
-    if maker == 0:
-        status = 1
-        try:
-            with os.fdopen(writing, "wb") as pipe:
-                pipe.write(described_once(app))
-            status = 0
-        finally:
-            os._exit(status)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        text = pipe.read()
-    if os.waitpid(maker, 0)[1] == 0:
-        _MADE.append(text)
-    return described_once(app)
 
 
 def undeployed() -> FastAPI:

@@ -1,13 +1,10 @@
 """The description matches the server, and the committed file matches it."""
 
-import os
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from fastapi import FastAPI
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from adaptlab_api import openapi
@@ -85,23 +82,3 @@ def test_the_body_of_a_job_is_the_schema_of_the_spec(document: dict[str, Any]) -
     kinds = set(schemas["JobSpec"]["discriminator"]["mapping"])
     assert kinds == {"pretrain", "import", "adapt", "theory"}
     assert "learning_rate" in schemas["TrainingSpec-Input"]["properties"]
-
-
-@pytest.mark.parametrize("can_be_made_apart", [True, False])
-def test_a_server_has_its_document_made_by_another_process(
-    monkeypatch: pytest.MonkeyPatch, *, can_be_made_apart: bool
-) -> None:
-    own = os.getpid()
-
-    def made(_: FastAPI) -> bytes:
-        if kept:
-            return kept[0]
-        if os.getpid() != own and not can_be_made_apart:
-            raise MemoryError
-        return b"%d" % os.getpid()
-
-    kept: list[bytes] = []
-    monkeypatch.setattr(openapi, "_MADE", kept)
-    monkeypatch.setattr(openapi, "described_once", made)
-    monkeypatch.setattr(threading, "active_count", lambda: 1)
-    assert (openapi.described_apart(FastAPI()) != b"%d" % own) == can_be_made_apart
