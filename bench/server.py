@@ -53,7 +53,7 @@ def measure() -> Section:
                 f"{spread(overheads, 'ms')}, 9 of 10 under {quantile(overheads, 0.9):.0f} ms",
                 "p50 150 ms",
             ),
-            Figure("API, resident", "", f"{memory['api']:.0f} MB", "under 150 MB"),
+            Figure("API, resident", "", f"{memory['api']:.0f} MB", "under 256 MB"),
             Figure("idle worker's parent, resident", "", f"{memory['worker']:.0f} MB", "120 MB"),
         ),
     )

@@ -167,10 +167,10 @@ def bury(*_: object) -> None:
 
 
 def make_routes() -> None:
-    """Read and describe all routes once, so that the API's children have them."""
-    from adaptlab_api.openapi import described_once, undeployed
+    """Read all routes once, so that the API's children have them."""
+    from adaptlab_api.openapi import undeployed
 
-    described_once(undeployed())
+    undeployed()
 
 
 def keep(asked: Mapping[str, Any], passed: Sequence[int], parent: int) -> None:

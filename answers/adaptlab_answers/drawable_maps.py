@@ -3,19 +3,16 @@
 Earlier versions stored maps without checking their shape.
 """
 
-from __future__ import annotations  # array types; numpy is loaded only to draw
-
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adaptlab.measurements.reported_attention import NUMBER_BYTES
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Number = TypeVar("Number", np.float16, np.float64)
+Number = TypeVar("Number", np.float16, np.float64)
 
 AXES = 5
 MOST_CHOICES = 1024

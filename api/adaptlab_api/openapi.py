@@ -4,20 +4,17 @@
 exits with 1 if the file differs from the routes.
 """
 
-import os
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
 import yaml
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter
 
 from adaptlab_api.answers.problems import ProblemDocument
-from adaptlab_api.requests.describing import behind_the_gate, security_schemes
+from adaptlab_api.requests.describing import behind_the_gate, shared_parts, with_shared_errors
 from adaptlab_api.requests.routing import API_PREFIX, ApiRoute
 from adaptlab_services.settings import Settings
 
@@ -52,54 +49,12 @@ def describe(app: FastAPI) -> Document:
             for name, adapter in route.bodies.items():
                 schemas |= _body_schemas(name, adapter)
     schemas |= _body_schemas("ProblemDocument", TypeAdapter(ProblemDocument), suffix="")
-    document["components"] = {
-        "schemas": dict(sorted(schemas.items())),
-        "securitySchemes": security_schemes(),
-    }
+    document["components"] = {"schemas": dict(sorted(schemas.items())), **shared_parts()}
     for path, operations in document["paths"].items():
-        if path.startswith(API_PREFIX):
-            for method, operation in operations.items():
-                operations[method] = behind_the_gate(operation)
+        for method, operation in operations.items():
+            gated = behind_the_gate(operation) if path.startswith(API_PREFIX) else operation
+            operations[method] = with_shared_errors(gated)
     return document
-
-
-def described_once(app: FastAPI) -> bytes:
-    """Return the document as JSON; the first one serves for the whole process.
-
-    It depends on the code alone. Only the text is kept: the dictionaries would be several MB.
-    """
-    if not _MADE:
-        _MADE.append(bytes(JSONResponse(app.openapi()).body))
-    return _MADE[0]
-
-
-_MADE: list[bytes] = []
-
-
-def described_apart(app: FastAPI) -> bytes:
-    """Return the same, made by a fork of this process.
-
-    Making it takes 9 MB, of which the process that makes it gives little back. It must not have
-    other threads yet; if it has, or cannot fork, it makes the document itself.
-    """
-    if _MADE or threading.active_count() > 1 or not hasattr(os, "fork"):
-        return described_once(app)
-    reading, writing = os.pipe()
-    maker = os.fork()
-    if maker == 0:
-        status = 1
-        try:
-            with os.fdopen(writing, "wb") as pipe:
-                pipe.write(described_once(app))
-            status = 0
-        finally:
-            os._exit(status)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        text = pipe.read()
-    if os.waitpid(maker, 0)[1] == 0:
-        _MADE.append(text)
-    return described_once(app)
 
 
 def undeployed() -> FastAPI:

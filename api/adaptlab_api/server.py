@@ -1,30 +1,25 @@
 """Serving with uvicorn, and stopping within seconds despite open streams."""
 
 import asyncio
-import ctypes
 import gc
 import signal
 import socket
-import sys
 import time
 from contextlib import suppress
 from email.utils import formatdate
 from pathlib import Path
-from types import FrameType, FunctionType
-from typing import clear_overloads
+from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.server import ServerState
 
 from adaptlab.loading import uncollected
-from adaptlab_api.answers.memory import give_memory_back
 from adaptlab_api.answers.state import Resources
 from adaptlab_api.app import create_app
 from adaptlab_api.doors.http_protocol import MOST_HEADER_BYTES, PatientProtocol, ProxiedProtocol
 from adaptlab_api.doors.listening import Listening
 from adaptlab_api.doors.nearest_proxy import NearestProxy
-from adaptlab_api.openapi import described_apart
 from adaptlab_services.server import logs
 from adaptlab_services.settings import Settings
 
@@ -36,13 +31,6 @@ LEAVE_SIGNAL = signal.SIGUSR2
 LEAVE_SECONDS = 60
 # Between checks for a signal that another thread received; a stop may take longer.
 TICK_SECONDS = 2.0
-OURS = "adaptlab"  # how the names of our packages begin
-# From malloc.h.
-M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD = -8, -3, -1
-# Bytes from which a freed block returns to the system. Not fewer: asyncio reads 256 KiB at a time,
-# and an upload is stored in rows of 1 MiB. New memory for every read took a third of an upload's
-# time, and for every row a twelfth.
-LARGE = 1280 * 1024
 COLLECTED_AFTER = 5000  # objects
 
 
@@ -150,8 +138,6 @@ def serve(listening: Listening, inherited: int | None = None) -> None:
         UnsafeAddress: if tokens would cross a network unencrypted.
     """
     listening.check()
-    _use_little_memory()
-    _leave_out_pydantic_v1()
     sockets = None if inherited is None else [socket.socket(fileno=inherited)]
     settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
     logs.set_up(settings)
@@ -166,52 +152,15 @@ def serve(listening: Listening, inherited: int | None = None) -> None:
         behind_proxy=listening.behind_proxy,
     )
     signal.signal(LEAVE_SIGNAL, server.leave_without_haste)
-    app.state.description = described_apart(app)
-    _give_back_memory()
+    _collect_rarely()
     asyncio.run(server.serve(sockets))
 
 
-def _use_little_memory() -> None:
-    """Make glibc use one heap for all threads and return freed memory.
+def _collect_rarely() -> None:
+    """Collect the garbage of requests after `COLLECTED_AFTER` objects.
 
-    This saves 10 MB and 1 MB. The threads already wait for each other because of Python's lock.
-    Without glibc this does nothing.
+    By default this happened several times per page of a list and took 5 % of its time.
     """
-    tune = getattr(ctypes.CDLL(None), "mallopt", None)
-    if tune is not None:
-        tune(M_ARENA_MAX, 1)
-        tune(M_MMAP_THRESHOLD, LARGE)
-        tune(M_TRIM_THRESHOLD, LARGE)
-
-
-def _leave_out_pydantic_v1() -> None:
-    """Hide the first version of pydantic from FastAPI; saves 2 MB.
-
-    FastAPI loads it only to warn of models of that version.
-    """
-    sys.modules.setdefault("pydantic.v1", None)  # pyright: ignore[reportArgumentType] - as documented for imports
-
-
-def _forget_docstrings() -> None:
-    """Delete the docstrings of other packages; requests reuse the 5 MB.
-
-    Ours describe the routes.
-    """
-    for one in gc.get_objects():
-        if isinstance(one, FunctionType | type) and not str(one.__module__).startswith(OURS):
-            with suppress(AttributeError, TypeError):  # classes written in C
-                one.__doc__ = None
-
-
-def _give_back_memory() -> None:
-    """Free memory after loading; saves 2 MB.
-
-    Half of it are overloads, which Python keeps for type checkers.
-    The garbage of requests is collected after `COLLECTED_AFTER` objects. By default this happened
-    several times per page of a list and took 5 % of its time.
-    """
-    clear_overloads()
-    _forget_docstrings()
-    give_memory_back()
+    gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECTED_AFTER)

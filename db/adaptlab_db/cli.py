@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from adaptlab_db.errors import TablesTooOld
 from adaptlab_db.migrate import upgrade
 from adaptlab_db.role_passwords import RolePasswords
 from adaptlab_db.roles import make_logins
@@ -38,5 +39,8 @@ def migrate(
     passwords = RolePasswords.given(os.environ)
     if passwords is not None:
         make_logins(database_url, passwords)
-    upgrade(database_url, revision)
+    try:
+        upgrade(database_url, revision)
+    except TablesTooOld as error:
+        raise typer.BadParameter(str(error), param_hint="--database-url") from error
     typer.echo(f"The tables are at {revision}.")

@@ -2,6 +2,11 @@
 
 from adaptlab.errors import AdaptlabError
 
+OLDEST = "0052"
+"""The oldest revision that can be upgraded. Those before it had smaller numbers."""
+LAST_OF_0_1 = "d3549c1f"
+"""The last commit with the revisions before `OLDEST`."""
+
 
 class ArtifactNotFound(AdaptlabError):
     """No artifact has this digest."""
@@ -25,6 +30,18 @@ class ArtifactGone(AdaptlabError):
         self.sha256 = sha256
         self.state = state
         self.reason = reason
+
+
+class TablesTooOld(AdaptlabError):
+    """The tables are of a revision that this version cannot upgrade."""
+
+    def __init__(self, revision: str) -> None:
+        super().__init__(
+            f"The tables are at revision {revision}, before {OLDEST}, the oldest that this "
+            "version upgrades: run `adaptlab up`, `migrate` or `restore` of the commit "
+            f"{LAST_OF_0_1} first."
+        )
+        self.revision = revision
 
 
 class BytesMissing(AdaptlabError):

@@ -19,6 +19,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, make_url, text
 
+from adaptlab_db.errors import OLDEST, TablesTooOld
 from adaptlab_db.roles import Psycopg, grant_rights
 from adaptlab_db.session import create_engine, normalised_url
 from adaptlab_db.tables import Table
@@ -33,10 +34,20 @@ def upgrade(url: str, revision: str = "head") -> None:
 
     If several processes try, one does and all return. The roles of the API and the workers, if they
     exist, get the rights of that revision.
+
+    Raises:
+        TablesTooOld: an earlier version has to upgrade the database first.
     """
     with _locked(url) as connection:
+        refuse_too_old(MigrationContext.configure(connection).get_current_revision())
         command.upgrade(_configuration(connection), revision)
         grant_rights(_driver(connection), str(connection.engine.url.database))
+
+
+def refuse_too_old(revision: str | None) -> None:
+    """Raise `TablesTooOld` for a revision before the oldest one here."""
+    if revision is not None and revision.isdecimal() and int(revision) < int(OLDEST):
+        raise TablesTooOld(revision)
 
 
 def downgrade(url: str, revision: str) -> None:

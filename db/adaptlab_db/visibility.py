@@ -77,7 +77,7 @@ OPEN = frozenset({
 
 _SHARED_JOBS = table(
     "shared_jobs", column("project_id", BigInteger), column("job_id", Uuid)
-)  # a view, see the migration 0045
+)  # a view, see migrations/initial/functions.sql
 _GUARD = "adaptlab_guard"
 _UNTOLD = "nothing"
 _PARENTS: Mapping[str, Any] = {  # Any: classes of tables

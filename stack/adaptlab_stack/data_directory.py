@@ -137,22 +137,11 @@ class DataDirectory:
             os.close(descriptor)
 
     def credentials(self) -> Credentials:
-        """Return the passwords of the servers, each created on first use.
-
-        A directory of an earlier version has fewer; the others are added.
-        """
-        stored: dict[str, str] = {}
-        if self.credentials_file.exists():
-            stored = json.loads(self.credentials_file.read_text())
-        credentials = Credentials(
-            **{
-                field.name: stored.get(field.name) or secrets.token_urlsafe(24)
-                for field in fields(Credentials)
-            }
-        )
-        if asdict(credentials) != stored:
-            write_private(self.credentials_file, json.dumps(asdict(credentials)))
-        return credentials
+        """Return the passwords of the servers, created on first use."""
+        if not self.credentials_file.exists():
+            created = {field.name: secrets.token_urlsafe(24) for field in fields(Credentials)}
+            write_private(self.credentials_file, json.dumps(created))
+        return Credentials(**json.loads(self.credentials_file.read_text()))
 
     def write_state(self, state: StackState) -> None:
         """Publish the servers' addresses and the running processes."""

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from adaptlab.errors import BadSettings
+from adaptlab_db.errors import TablesTooOld
 from adaptlab_db.migrate import upgrade
 from adaptlab_db.role_passwords import RolePasswords
 from adaptlab_db.roles import make_logins
@@ -30,6 +31,6 @@ def prepare(database_url: str, data_dir: Path) -> None:
 if __name__ == "__main__":
     try:
         Settings()  # pyright: ignore[reportCallIssue] - from the environment, as in other processes
-    except BadSettings as error:
+        prepare(os.environ["ADAPTLAB_DATABASE_URL"], Path(os.environ["ADAPTLAB_DATA_DIR"]))
+    except (BadSettings, TablesTooOld) as error:
         sys.exit(str(error))
-    prepare(os.environ["ADAPTLAB_DATABASE_URL"], Path(os.environ["ADAPTLAB_DATA_DIR"]))

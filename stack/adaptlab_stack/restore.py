@@ -10,7 +10,7 @@ from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_db.artifacts import stores_of
-from adaptlab_db.migrate import upgrade
+from adaptlab_db.migrate import refuse_too_old, upgrade
 from adaptlab_db.session import close
 from adaptlab_db.stores.store import POSTGRES
 from adaptlab_db.tables import Artifact, Job, Upload, Worker
@@ -47,8 +47,10 @@ def restore(settings: Settings, folder: Path) -> Restored:
     Raises:
         BackupFailed: the folder has no complete backup, the database is not empty, or Postgres
             refused the dump.
+        TablesTooOld: an earlier version has to restore it.
     """
     backup = _read(folder)
+    refuse_too_old(backup.revision)
     sessions = open_sessions(settings)
     try:
         _refuse_unless_empty(sessions)

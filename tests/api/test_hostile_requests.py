@@ -54,8 +54,17 @@ class Operation:
 def operations() -> list[Operation]:
     """All operations; describing them takes a second, without settings."""
     document = undeployed().openapi()
+    shared = document["components"]["parameters"]
+
+    def written_out(described: dict[str, Any]) -> dict[str, Any]:
+        parameters = [
+            shared[one["$ref"].rsplit("/", 1)[1]] if "$ref" in one else one
+            for one in described.get("parameters", ())
+        ]
+        return described | {"parameters": parameters}
+
     return [
-        Operation(method.upper(), path, described)
+        Operation(method.upper(), path, written_out(described))
         for path, methods in document["paths"].items()
         for method, described in methods.items()
         if method in ("get", "head", "post", "put", "patch", "delete")

@@ -298,7 +298,7 @@ def test_workers_and_the_api_may_send_webhooks(
 def test_rights_follow_a_migration_and_making_roles_again_changes_only_passwords(
     database_url: str, addresses: dict[Part, str]
 ) -> None:
-    downgrade(database_url, "0012")
+    downgrade(database_url, "base")
     upgrade(database_url)
     make_logins(database_url, PASSWORDS)
     upgrade(database_url)

@@ -10,19 +10,19 @@ import json, sys
 import {module}
 print(json.dumps([name for name in {heavy!r} if name in sys.modules]))
 """
-HEAVY = ("celery", "kombu", "numpy", "scipy", "pandas", "torch", "vl_convert")
+HEAVY = ("celery", "kombu", "scipy", "pandas", "torch", "vl_convert")
 
 
 def loaded(fresh_python: Callable[[str], str], module: str) -> list[str]:
     return json.loads(fresh_python(PROBE.format(module=module, heavy=HEAVY)))
 
 
-def test_the_server_starts_without_celery_and_numpy(fresh_python: Callable[[str], str]) -> None:
+def test_the_server_starts_without_heavy_libraries(fresh_python: Callable[[str], str]) -> None:
     assert loaded(fresh_python, "adaptlab_api.server") == []
 
 
 @pytest.mark.parametrize(
-    ("module", "found"), [("adaptlab_worker.app", "celery"), ("numpy.linalg", "numpy")]
+    ("module", "found"), [("adaptlab_worker.app", "celery"), ("scipy.special", "scipy")]
 )
 def test_the_probe_sees_what_is_loaded(
     fresh_python: Callable[[str], str], module: str, found: str

@@ -20,7 +20,6 @@ from tests.making import (
 
 from adaptlab.measurements import results
 from adaptlab.statistics import seed_interval
-from adaptlab_db.migrate import downgrade, upgrade
 from adaptlab_db.tables import JobMetric
 from adaptlab_services.lifecycle.metric_summaries import CURVES, Measured, catalogue, summary
 
@@ -59,15 +58,6 @@ def some_runs(sessions: Sessions) -> None:
             fails=spec.method is not None and spec.method["name"] == "lora",
         ),
     )
-
-
-def test_jobs_from_before_have_the_same_figures(sessions: Sessions, database_url: str) -> None:
-    some_runs(sessions)
-    before = kept(sessions)
-    assert len({job for job, _ in before}) == 3
-    downgrade(database_url, "0012")
-    upgrade(database_url)
-    assert kept(sessions) == before
 
 
 def test_figures_are_of_the_chosen_trials(sessions: Sessions) -> None:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from adaptlab.measurements.results import TrainingSaved
 from adaptlab_db.artifacts import CHUNK_BYTES, ArtifactStore, streamed
-from adaptlab_db.errors import ArtifactGone
+from adaptlab_db.errors import ArtifactGone, TablesTooOld
 from adaptlab_db.migrate import drift
 from adaptlab_db.session import close
 from adaptlab_db.tables import Artifact, Checkpoint, Job, TrainingState, Worker
@@ -279,6 +279,9 @@ def test_only_a_whole_backup_is_restored(source: Settings, target: Settings, fol
     whole = contents.read_text()
     contents.write_text(whole.replace('"format": 1', '"format": 2'))
     with pytest.raises(BackupFailed, match="has the format 2"):
+        restore(target, folder)
+    contents.write_text(whole.replace('"revision": "0052"', '"revision": "0025"'))
+    with pytest.raises(TablesTooOld, match="revision 0025"):
         restore(target, folder)
     contents.write_text(whole)
     (folder / "database.dump").write_bytes(b"PGDMP")

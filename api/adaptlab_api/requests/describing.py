@@ -74,9 +74,18 @@ def bytes_body(media_type: str) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def security_schemes() -> dict[str, Any]:
-    """Return the ways to authenticate."""
-    return {BEARER: {"type": "http", "description": _TOKEN, "scheme": "bearer"}}
+def shared_parts() -> dict[str, Any]:
+    """Return what operations refer to: errors, and what the gate reads."""
+    return {
+        "responses": {kind.name: _problem(status) for status, kind in OF_STATUS.items()},
+        "parameters": {PROJECT: _project()},
+        "securitySchemes": {BEARER: {"type": "http", "description": _TOKEN, "scheme": "bearer"}},
+    }
+
+
+def with_shared_errors(operation: dict[str, Any]) -> dict[str, Any]:
+    """Return an operation's description, with its errors by reference."""
+    return operation | {"responses": _by_reference(operation["responses"])}
 
 
 def behind_the_gate(operation: dict[str, Any]) -> dict[str, Any]:
@@ -88,7 +97,7 @@ def behind_the_gate(operation: dict[str, Any]) -> dict[str, Any]:
     return {
         **operation,
         "security": [{BEARER: []}],
-        "parameters": [*others, _project(), *headers],
+        "parameters": [*others, {"$ref": f"#/components/parameters/{PROJECT}"}, *headers],
         **rest,
     }
 
@@ -111,3 +120,12 @@ def _project() -> dict[str, Any]:
 def _problem(status: int) -> dict[str, Any]:
     schema = {"$ref": "#/components/schemas/ProblemDocument"}
     return {"description": OF_STATUS[status].title, "content": {MEDIA_TYPE: {"schema": schema}}}
+
+
+def _by_reference(responses: dict[str, Any]) -> dict[str, Any]:
+    return {
+        status: {"$ref": f"#/components/responses/{OF_STATUS[int(status)].name}"}
+        if int(status) in OF_STATUS and response == _problem(int(status))
+        else response
+        for status, response in responses.items()
+    }

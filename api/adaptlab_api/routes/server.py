@@ -99,6 +99,6 @@ async def readyz(request: Request) -> Response:
 def get_description(request: Request) -> Response:
     """Get the OpenAPI document."""
     kept = request.app.state
-    if getattr(kept, "description", None) is None:  # `adaptlab api` has made it
+    if getattr(kept, "description", None) is None:
         kept.description = bytes(JSONResponse(request.app.openapi()).body)
     return Response(kept.description, media_type="application/json")

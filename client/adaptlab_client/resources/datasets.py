@@ -142,10 +142,8 @@ class Datasets:
         form: str,
         kind: DatasetKind = "words",
     ) -> DatasetView:
-        content = {"upload": str(upload.id), "format": form}
-        # Left out for words, so that servers of earlier versions accept it.
-        named = {"kind": kind} if kind != "words" else {}
-        dataset = self._keep(name, sources, content | named)
+        content = {"kind": kind, "upload": str(upload.id), "format": form}
+        dataset = self._keep(name, sources, content)
         with suppress(ApiError):  # otherwise it expires a day later
             self._uploads.delete(upload.id)
         return dataset

@@ -1,17 +1,15 @@
 """Grid of small attention patterns, one for every layer and head."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from adaptlab.charts.frame import PALETTES, Chart, Json, Palette, Theme, frame
 from adaptlab.charts.heat_maps import weight_scale
 from adaptlab.values import Value
-
-if TYPE_CHECKING:  # numpy is loaded only for drawing
-    import numpy as np
-    from numpy.typing import NDArray
 
 MOST_CELLS = 9_000
 """Cells of all patterns that a browser can draw at once. Larger patterns are drawn in blocks."""
@@ -134,8 +132,6 @@ def _frames(patterns: Sequence[HeadPattern], place: _Places, palette: Palette) -
 def _cells(
     patterns: Sequence[HeadPattern], layers: Sequence[int], heads: Sequence[int]
 ) -> Iterator[Chart]:
-    import numpy as np
-
     place = _Places(layers, heads)
     side = max(2, int((MOST_CELLS / len(patterns)) ** 0.5))
     for pattern in patterns:
@@ -156,13 +152,11 @@ def _cells(
                 }
 
 
-def coarse(weights: "NDArray[np.float64]", side: int) -> "NDArray[np.float64]":
+def coarse(weights: NDArray[np.float64], side: int) -> NDArray[np.float64]:
     """Return at most `side` × `side` blocks of a pattern.
 
     Each block has the value farthest from zero.
     """
-    import numpy as np
-
     for axis in (0, 1):
         count = weights.shape[axis]
         if count > side:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from adaptlab.errors import BadAdapter, BadModelFolder, BadWeightsFile
 from adaptlab.exchange.peft_members import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from adaptlab.exchange.plugins import Numbers
@@ -141,8 +143,6 @@ def _tensors(content: bytes) -> tuple[dict[str, Numbers], frozenset[str]]:
 
 
 def _finite(tensor: StoredTensor, content: bytes) -> Numbers:
-    import numpy as np  # loaded for numbers only
-
     with np.errstate(over="ignore"):  # from float64; infinity is refused below
         values = numbers(tensor, content[tensor.start : tensor.stop])
     if not np.isfinite(values).all():

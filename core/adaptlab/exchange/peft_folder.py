@@ -8,6 +8,8 @@ Nothing here needs torch or PEFT.
 import json
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from adaptlab.errors import BadCheckpoint, NoPeftForm
 from adaptlab.exchange.modules import PublishedModel
 from adaptlab.exchange.peft_heads import check_head, readme, with_head
@@ -112,7 +114,6 @@ def _tensors(content: bytes, method: Method, model: PublishedModel) -> dict[str,
 
 
 def _safetensors(tensors: Mapping[str, Numbers]) -> bytes:
-    import numpy as np
     from safetensors.numpy import save
 
     whole = {n: np.ascontiguousarray(t, np.float32) for n, t in sorted(tensors.items())}

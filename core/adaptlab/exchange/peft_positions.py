@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal
 
+import numpy as np
 from pydantic import Field
 
 from adaptlab.errors import BadAdapter
@@ -25,8 +26,6 @@ def moved_positions(model: PublishedModel, length: int, base: BaseTensors) -> Pe
     """
     if POSITIONS not in model.shape.tensors:
         return PeftForm({}, {})
-    import numpy as np
-
     table = base(POSITIONS)
     first = len(table) - model.shape.context  # OPT's content begins at row 2
     moved = np.zeros_like(table)
@@ -70,8 +69,6 @@ def learned_rows(
     Raises:
         BadAdapter: it has others, or the tensors are not those of such an adapter.
     """
-    import numpy as np
-
     if PROMPT not in tensors:
         raise BadAdapter(f"{ADAPTER_WEIGHTS} lacks {PROMPT}. Save the adapter again.")
     rows = tensors[PROMPT]

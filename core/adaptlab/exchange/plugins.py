@@ -5,19 +5,17 @@ The conversions go in both directions.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from adaptlab.exchange.modules import PublishedModel
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.registry import Registry
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-Numbers: TypeAlias = "NDArray[np.floating[Any]]"
+Numbers: TypeAlias = NDArray[np.floating[Any]]
 BaseTensors = Callable[[str], Numbers]
 """From the name of a tensor of the base model to its numbers, in our layout."""
 

@@ -8,32 +8,26 @@ import base64
 import zlib
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
 KINDS: Mapping[bytes, str] = MappingProxyType({b"B": "<u1", b"H": "<u2", b"f": "<f4"})
 
 
-def packed(statistics: "NDArray[np.float64]") -> bytes:
+def packed(statistics: NDArray[np.float64]) -> bytes:
     """Return statistics, [item, column], in as few bytes as they need."""
-    import numpy as np
-
     whole = bool((statistics == np.floor(statistics)).all() and (statistics >= 0).all())
     most = float(statistics.max(initial=0))
     kind = b"f" if not whole or most >= 2**16 else b"H" if most >= 2**8 else b"B"
     return zlib.compress(kind + statistics.astype(KINDS[kind]).tobytes())
 
 
-def unpacked(data: bytes, items: int, columns: int) -> "NDArray[np.float64]":
+def unpacked(data: bytes, items: int, columns: int) -> NDArray[np.float64]:
     """Return statistics, [item, column].
 
     Raises `ValueError` if the bytes have none of this shape.
     """
-    import numpy as np
-
     reader = zlib.decompressobj()
     try:
         raw = reader.decompress(data, 1 + 4 * items * columns)

@@ -5,13 +5,12 @@ characters without spaces, no words. Unlike a mean over items, it is one score o
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adaptlab.plugins.metric import Metric, Needs, registered
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 LONGEST = 6
 RECALL_WEIGHT = 4
@@ -47,9 +46,7 @@ class ChrF(Metric):
             found += (ours.total() if total else 0, total, (ours & theirs).total())
         return tuple(found)
 
-    def of_sums(self, sums: "NDArray[np.float64]") -> "NDArray[np.float64]":
-        import numpy as np
-
+    def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         given, right, shared = np.moveaxis(sums.reshape(*sums.shape[:-1], LONGEST, 3), -1, 0)
         known = (given > 0) & (right > 0)
         orders = np.maximum(known.sum(axis=-1), 1)

@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adaptlab.plugins.metric import Counts, Metric, Needs, registered
 from adaptlab.records.facts import MOST_CONFUSED
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 @registered
@@ -31,9 +30,7 @@ class MacroF1(Metric):
     learnable_from: ClassVar[float] = 0.5
     columns: ClassVar[int] = 2
 
-    def summed(self, statistics: "NDArray[np.float64]") -> "NDArray[np.float64]":
-        import numpy as np
-
+    def summed(self, statistics: NDArray[np.float64]) -> NDArray[np.float64]:
         labels = int(statistics.max(initial=0)) + 1
         if labels > MOST_CONFUSED:
             raise ValueError(
@@ -43,16 +40,12 @@ class MacroF1(Metric):
         every = np.eye(labels)
         return np.concatenate((every[right] * every[given], every[right], every[given]), axis=1)
 
-    def of_sums(self, sums: "NDArray[np.float64]") -> "NDArray[np.float64]":
-        import numpy as np
-
+    def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.nanmean(_scores(sums), axis=-1)
 
     def without(
-        self, total: "NDArray[np.float64]", parts: "NDArray[np.float64]"
-    ) -> "NDArray[np.float64]":
-        import numpy as np
-
+        self, total: NDArray[np.float64], parts: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         left, whole = _scores(total - parts), _scores(total)
         return np.nanmean(np.where(np.isnan(left), whole, left), axis=-1)
 
@@ -90,10 +83,8 @@ def macro_f1(counts: Counts) -> float:
     return math.fsum(scores) / len(scores)
 
 
-def _scores(sums: "NDArray[np.float64]") -> "NDArray[np.float64]":
+def _scores(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the F1 score of every label, NaN of one that no item has."""
-    import numpy as np
-
     hits, right, given = np.split(sums, 3, axis=-1)
     either = right + given
     return np.divide(2 * hits, either, out=np.full_like(hits, np.nan), where=either > 0)

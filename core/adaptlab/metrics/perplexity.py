@@ -2,14 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adaptlab.plugins.metric import Counts, Metric, Needs, registered
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 LARGEST_PERPLEXITY = 1e30
 """The perplexity of a replicate whose loss is larger or not finite."""
@@ -40,18 +38,14 @@ class Perplexity(Metric):
     axis_unit: ClassVar[str] = "nats per token"
     axis_factor: ClassVar[float] = 1.0
 
-    def of_sums(self, sums: "NDArray[np.float64]") -> "NDArray[np.float64]":
-        import numpy as np
-
+    def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         with np.errstate(divide="ignore", invalid="ignore"):
             losses = np.nan_to_num(sums[..., 0] / sums[..., 1], nan=np.inf, posinf=np.inf)
         largest = math.log(LARGEST_PERPLEXITY)
         values = np.exp(np.clip(losses, 0.0, largest))
         return np.where(losses < largest, values, LARGEST_PERPLEXITY)
 
-    def scaled(self, value: "NDArray[np.float64]") -> "NDArray[np.float64]":
-        import numpy as np
-
+    def scaled(self, value: NDArray[np.float64]) -> NDArray[np.float64]:
         return -np.log(value)
 
     def unscaled(self, value: float) -> float:

@@ -8,13 +8,12 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adaptlab.plugins.metric import Metric, Needs, registered
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 @registered
@@ -32,12 +31,10 @@ class TokenF1(Metric):
     def of_answer(self, given: str, right: str) -> tuple[float, ...]:
         return (token_f1(answer_words(given), answer_words(right)),)
 
-    def summed(self, statistics: "NDArray[np.float64]") -> "NDArray[np.float64]":
-        import numpy as np
-
+    def summed(self, statistics: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.concatenate((statistics, np.ones_like(statistics)), axis=1)
 
-    def of_sums(self, sums: "NDArray[np.float64]") -> "NDArray[np.float64]":
+    def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         return sums[..., 0] / sums[..., 1]
 
 

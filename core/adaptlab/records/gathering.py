@@ -4,6 +4,8 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.records.buckets import BUCKETS, bucket_of
 from adaptlab.records.conversations import conversation_in
@@ -253,8 +255,6 @@ def _bytes_of(value: str) -> int:
 
 def _distinct(hashes: bytearray) -> int:
     """Return how many of the hashes differ."""
-    import numpy as np  # loaded only when something is gathered: 25 MB of the API's memory
-
     pairs = np.frombuffer(bytes(hashes), np.uint64).reshape(-1, 2)
     if not len(pairs):
         return 0

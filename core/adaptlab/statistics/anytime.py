@@ -17,16 +17,14 @@ import functools
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adaptlab.statistics.counts import Counting, Gap, Seeds, counts
 from adaptlab.statistics.distributions import student_quantile
 from adaptlab.statistics.pairs import shared_seeds
 from adaptlab.statistics.scores import Scores
-
-if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
-    import numpy as np
-    from numpy.typing import NDArray
 
 STAKES = (0.4, 0.75, 0.99)
 """Shares of the capital that a bet puts on each seed."""
@@ -97,7 +95,7 @@ class Level:
     `accuracies` are those of its seeds.
     """
 
-    accuracies: "NDArray[np.float64]"
+    accuracies: NDArray[np.float64]
     item_reach: float
 
     @property
@@ -126,7 +124,7 @@ def level(scores: Scores, item_tail: float, counting: Counting = counts) -> Leve
     return Level(counted.accuracies, reach)
 
 
-def item_reach(by_item: "NDArray[np.float64]", tail: float, width: float) -> float:
+def item_reach(by_item: NDArray[np.float64], tail: float, width: float) -> float:
     """Return by how much the items' mean may exceed that of all items.
 
     It is Student's t √(v / items), with the variance v of the items' means over the seeds run. It
@@ -142,8 +140,6 @@ def item_reach(by_item: "NDArray[np.float64]", tail: float, width: float) -> flo
 
 def least_seeds(log_threshold: float) -> int:
     """Return the fewest seeds that reach a log threshold if all win."""
-    import numpy as np
-
     seeds = 1
     while _log_capital(np.ones(seeds), 1.0) < log_threshold:
         seeds += 1
@@ -155,9 +151,7 @@ def _quantile(freedom: int, tail: float) -> float:
     return student_quantile(freedom, 1 - tail)
 
 
-def _log_capital(leads: "NDArray[np.float64]", times: float) -> float:
+def _log_capital(leads: NDArray[np.float64], times: float) -> float:
     """Return the log capital of all bets on leads, [seed]."""
-    import numpy as np
-
     growth = np.log1p(np.multiply.outer(STAKES, np.sign(leads))).sum(axis=1)
     return float(np.logaddexp.reduce(times * growth + np.log(CAPITAL)))

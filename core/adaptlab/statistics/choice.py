@@ -1,18 +1,16 @@
 """The score of the best method, corrected for having been chosen."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from adaptlab.statistics.counts import Counting, counts
 from adaptlab.statistics.intervals import Fraction, Interval, mean_interval
 from adaptlab.statistics.scores import Scores
 from adaptlab.values import Value
-
-if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
-    import numpy as np
-    from numpy.typing import NDArray
 
 FOLDS = 5
 """Parts of the test items: a choice is made on four of them and scored on the fifth."""
@@ -75,8 +73,6 @@ def _optimism(rows: Sequence[Scores], best: int) -> float:
 
     It is its mean score on shared seeds minus that of choices by other outcomes.
     """
-    import numpy as np
-
     shared = [seed for seed in rows[0].seeds if all(seed in row.seeds for row in rows)]
     if len(shared) < 2:
         per_item = np.stack([row.matrix().mean(axis=0) for row in rows])[:, None, :]
@@ -89,7 +85,7 @@ def _optimism(rows: Sequence[Scores], best: int) -> float:
     return float(sums[best].sum()) / (sums.shape[1] * items) - _mean_of_choices(sums, items)
 
 
-def _mean_of_choices(sums: "NDArray[np.float64]", items: int) -> float:
+def _mean_of_choices(sums: NDArray[np.float64], items: int) -> float:
     _, seeds, folds = sums.shape
     total = 0.0
     for seed in range(seeds):

@@ -8,15 +8,13 @@ right in both, which are counted 64 at a time. `spread` of the outcomes gives th
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adaptlab.statistics.scores import Scores
 from adaptlab.statistics.spread import Spread, Squares, spread_of
 from adaptlab.statistics.unseen import Evidence, evidence
-
-if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
-    import numpy as np
-    from numpy.typing import NDArray
 
 Seeds = tuple[int, ...]
 
@@ -25,10 +23,10 @@ Seeds = tuple[int, ...]
 class Counts:
     """Right outcomes of a method by seed and item, and all of them."""
 
-    by_seed: "NDArray[np.int32]"
-    by_item: "NDArray[np.int32]"
-    words: "NDArray[np.uint64]"
-    bits: "NDArray[np.uint8]"
+    by_seed: NDArray[np.int32]
+    by_item: NDArray[np.int32]
+    words: NDArray[np.uint64]
+    bits: NDArray[np.uint8]
 
     @cached_property
     def right(self) -> int:
@@ -36,7 +34,7 @@ class Counts:
         return int(self.by_seed.sum())
 
     @cached_property
-    def accuracies(self) -> "NDArray[np.float64]":
+    def accuracies(self) -> NDArray[np.float64]:
         """The share of items that each seed answered correctly, [seed]."""
         return self.by_seed / self.by_item.size
 
@@ -56,8 +54,6 @@ class Counts:
 
     def shared(self, other: "Counts") -> int:
         """Return the number of outcomes that are right in both."""
-        import numpy as np
-
         return int(np.bitwise_count(self.words & other.words).sum())
 
 
@@ -66,8 +62,6 @@ Counting = Callable[[Scores, Seeds], Counts]
 
 def counts(scores: Scores, seeds: Seeds) -> Counts:
     """Return the counts of the outcomes of the given seeds."""
-    import numpy as np
-
     bits = scores.bits(seeds)
     packed = np.packbits(bits)
     words = np.zeros(-(-packed.size // 8) * 8, np.uint8)
@@ -120,12 +114,12 @@ class Gap:
         return (self.first.right - self.second.right) / (self.seeds * self.items)
 
     @cached_property
-    def by_seed(self) -> "NDArray[np.float64]":
+    def by_seed(self) -> NDArray[np.float64]:
         """The mean difference of each seed, [seed]."""
         return (self.first.by_seed - self.second.by_seed) / self.items
 
     @cached_property
-    def by_item(self) -> "NDArray[np.float64]":
+    def by_item(self) -> NDArray[np.float64]:
         """The mean difference on each item, [item]."""
         return (self.first.by_item - self.second.by_item) / self.seeds
 

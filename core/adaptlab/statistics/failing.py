@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
+import numpy as np
 from pydantic import Field
 
 from adaptlab.measurements.results import FloorKind, MetricFloor
@@ -65,8 +66,6 @@ def works_from(metric: Metric, floor: MetricFloor, items: int) -> float:
     As for accuracy, it is a part of the way to the best value, and more than chance alone gives; of
     a perplexity, whose chance is not known, a part of the floor's nats per token.
     """
-    import numpy as np
-
     best = metric.limits[0] if metric.lower_is_better else metric.limits[1]
     base, top = (float(metric.scaled(np.array(value))) for value in (floor.value, best))
     noise = _noise(floor.value, items) if metric.is_share else 0.0

@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from adaptlab.statistics.counts import Counting, counts
@@ -16,10 +18,6 @@ from adaptlab.statistics.spread import normal_quantile, spread
 from adaptlab.statistics.typical import Limits, ordered_limits
 from adaptlab.statistics.unseen import Evidence, evidence
 from adaptlab.values import Value
-
-if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
-    import numpy as np
-    from numpy.typing import NDArray
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
@@ -71,10 +69,8 @@ def mean_interval(scores: Scores, level: float = 0.95, counting: Counting = coun
     return _interval(ends, outcomes.accuracies.tolist(), outcomes.evidence, level)
 
 
-def _ordered(accuracies: "NDArray[np.float64]", square: float, level: float) -> Limits:
+def _ordered(accuracies: NDArray[np.float64], square: float, level: float) -> Limits:
     """Return limits between ordered seeds, with the squared reach of items."""
-    import numpy as np
-
     middle, (low, high) = float(np.median(accuracies)), ordered_limits(accuracies, level)
     return (
         middle - math.sqrt((middle - low) ** 2 + square),
@@ -105,8 +101,6 @@ def seed_interval(
     """
     limits = seed_limits(correct, total, level, effective)
     accuracies = [right / items for right, items in zip(correct, total, strict=True)]
-    import numpy as np  # loaded only when something is computed
-
     return _interval(limits, accuracies, evidence(np.asarray(accuracies)), level)
 
 

@@ -14,15 +14,13 @@ single test of it is both valid for a few seeds and strong, so a lead takes four
 import functools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adaptlab.statistics.distributions import student_quantile, student_tail, where_rising
 from adaptlab.statistics.samples import Sample, item_variance
 from adaptlab.statistics.spread import normal_quantile
-
-if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
-    import numpy as np
-    from numpy.typing import NDArray
 
 ERROR = 0.05
 """The share of tables in which the best method may be lost, or a pair may be ordered falsely."""
@@ -140,7 +138,7 @@ def unit_quantile(units: int, tail: float) -> float:
     return student_quantile(max(1, units - 1), 1 - tail)
 
 
-def _sign_tail(values: "NDArray[np.float64]", centre: float) -> float:
+def _sign_tail(values: NDArray[np.float64], centre: float) -> float:
     """Return P(at least as many of n fair coins win as seeds above `centre`).
 
     Seeds below it are near misses and count as wins if most seeds are above it and no gap between
@@ -152,14 +150,14 @@ def _sign_tail(values: "NDArray[np.float64]", centre: float) -> float:
     return sum(math.comb(seeds, count) for count in range(wins, seeds + 1)) / 2**seeds
 
 
-def _has_modes(values: "NDArray[np.float64]", centre: float) -> bool:
+def _has_modes(values: NDArray[np.float64], centre: float) -> bool:
     """Return True if the seeds on both sides of `centre` lie far apart."""
     below, above = values[values <= centre], values[values > centre]
     many = above if above.size >= below.size else below
     return float(above.min() - below.max()) > CLEAR_GAP * float(many.max() - many.min())
 
 
-def _rank_sum_tail(wins: "NDArray[np.float64]") -> float:
+def _rank_sum_tail(wins: NDArray[np.float64]) -> float:
     """Return the exact tail of the number of pairs that the first wins.
 
     Ties count half, and are treated as if there were none, which makes the tail larger.
@@ -168,10 +166,8 @@ def _rank_sum_tail(wins: "NDArray[np.float64]") -> float:
 
 
 @functools.lru_cache(maxsize=256)
-def _tails(first: int, second: int) -> "NDArray[np.float64]":
+def _tails(first: int, second: int) -> NDArray[np.float64]:
     """Return P(U ≥ u) of Mann and Whitney's U for seeds of one law, [u]."""
-    import numpy as np
-
     row = [np.ones(1) for _ in range(second + 1)]
     for ours in range(1, first + 1):
         new = [np.ones(1)]
@@ -184,7 +180,7 @@ def _tails(first: int, second: int) -> "NDArray[np.float64]":
     return np.cumsum((row[second] / row[second].sum())[::-1])[::-1]
 
 
-def _studentised_tail(wins: "NDArray[np.float64]") -> float:
+def _studentised_tail(wins: NDArray[np.float64]) -> float:
     """Return Brunner and Munzel's tail: their share of pairs won against t."""
     share, (ours, theirs) = float(wins.mean()), wins.shape
     if share <= 0.5:

@@ -5,17 +5,14 @@ perplexity. Jackknife pseudo-values make them so (Tukey 1958; Efron and Stein 19
 of N is N · value - (N - 1) · value without i, and the same holds of G groups of items.
 """
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy.typing import NDArray
 
 from adaptlab.measurements.item_statistics import from_text, unpacked
 from adaptlab.plugins.metric import METRICS, Metric
 from adaptlab.statistics.samples import Sample, residual_of
 from adaptlab.statistics.scores import Scores
 from adaptlab.statistics.spread import spread
-
-if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 def metric_sample(scores: Scores) -> Sample:
@@ -25,8 +22,6 @@ def metric_sample(scores: Scores) -> Sample:
     Of results of earlier versions, without statistics by item, the sample is about the measured
     items. Raises `ValueError` without a metric.
     """
-    import numpy as np
-
     if scores.metric is None:
         raise ValueError(f"{scores.label} has no metric beside its accuracy.")
     metric = METRICS.get(scores.metric)
@@ -49,8 +44,8 @@ def metric_sample(scores: Scores) -> Sample:
 
 
 def pseudo_values(
-    metric: Metric, statistics: "NDArray[np.float64]", clusters: tuple[int, ...] = ()
-) -> "NDArray[np.float64]":
+    metric: Metric, statistics: NDArray[np.float64], clusters: tuple[int, ...] = ()
+) -> NDArray[np.float64]:
     """Return the jackknife pseudo-values of items, or of their groups.
 
     They are on the scale of tests.
@@ -60,8 +55,6 @@ def pseudo_values(
         statistics: those of one seed, [item, column].
         clusters: the number of each item's group, from 0; empty if items are independent.
     """
-    import numpy as np
-
     parts = metric.summed(statistics)
     if clusters:
         number = np.asarray(clusters)

@@ -8,16 +8,14 @@ least one at which four of five of these futures leave one method in the set.
 import functools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
 
 from adaptlab.statistics.distributions import student_quantile
 from adaptlab.statistics.leads import FEWEST_SEEDS, unit_quantile
 from adaptlab.statistics.samples import Sample, item_variance
-
-if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
-    import numpy as np
-    from numpy.random import Generator
-    from numpy.typing import NDArray
 
 POWER = 0.8
 MOST_SEEDS = 64
@@ -39,8 +37,6 @@ def more_seeds(candidates: Sequence[Sample], tail: float) -> int | None:
     Returns:
         None if 64 seeds in all are not expected to settle it, or if too few were run to tell.
     """
-    import numpy as np
-
     run = min(one.seeds for one in candidates)
     if run < FEWEST_MEASURED:
         return max(1, FEWEST_SEEDS - run)
@@ -62,10 +58,8 @@ def _steps(least: int, most: int) -> list[int]:
     return [step for step in steps if step <= most]
 
 
-def _futures(sample: Sample, generator: "Generator") -> "NDArray[np.float64]":
+def _futures(sample: Sample, generator: Generator) -> NDArray[np.float64]:
     """Return possible means, deviations and noise of a method, [3, future]."""
-    import numpy as np
-
     freedom = sample.seeds - 1
     variance = max(float(sample.values.var(ddof=1)), LEAST_DEVIATION**2)
     variances = variance * freedom / generator.chisquare(freedom, FUTURES)
@@ -76,14 +70,12 @@ def _futures(sample: Sample, generator: "Generator") -> "NDArray[np.float64]":
 
 def _settled(
     candidates: Sequence[Sample],
-    futures: Sequence["NDArray[np.float64]"],
-    items: "NDArray[np.float64]",
+    futures: Sequence[NDArray[np.float64]],
+    items: NDArray[np.float64],
     more: int,
     tail: float,
 ) -> float:
     """Return the share of futures in which the highest beats all others."""
-    import numpy as np
-
     means = np.stack([_later_means(*two, more) for two in zip(candidates, futures, strict=True)])
     seeds = np.array([[one.seeds + more] for one in candidates])
     of_means = np.stack([future[1] for future in futures]) ** 2 / seeds
@@ -97,16 +89,14 @@ def _settled(
     return float(shown.all(axis=0).mean())
 
 
-def _later_means(sample: Sample, future: "NDArray[np.float64]", more: int) -> "NDArray[np.float64]":
+def _later_means(sample: Sample, future: NDArray[np.float64], more: int) -> NDArray[np.float64]:
     """Return the means over all seeds once `more` have been run, [future]."""
     new = future[0] + future[1] * future[2] / math.sqrt(more)
     return (sample.seeds * sample.mean + more * new) / (sample.seeds + more)
 
 
-def _items(candidates: Sequence[Sample]) -> "NDArray[np.float64]":
+def _items(candidates: Sequence[Sample]) -> NDArray[np.float64]:
     """Return the variance of items of each pair, [candidate, candidate]."""
-    import numpy as np
-
     return np.array([[item_variance(a, b) for b in candidates] for a in candidates])
 
 

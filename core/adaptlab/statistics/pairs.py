@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from adaptlab.plugins.metric import is_share, lowest_is_best
@@ -12,10 +14,6 @@ from adaptlab.statistics.samples import Sample, item_variance, sample_of
 from adaptlab.statistics.scores import Scores
 from adaptlab.statistics.typical import typical_limits, unshared_limits
 from adaptlab.values import Value
-
-if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
-    import numpy as np
-    from numpy.typing import NDArray
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 
@@ -104,7 +102,7 @@ def paired_difference(
     )
 
 
-def _by_seed(scores: Scores, sample: Sample, seeds: Sequence[int]) -> "NDArray[np.float64]":
+def _by_seed(scores: Scores, sample: Sample, seeds: Sequence[int]) -> NDArray[np.float64]:
     return sample.values[[scores.trained.index(seed) for seed in seeds]]
 
 

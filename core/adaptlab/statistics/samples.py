@@ -3,15 +3,13 @@
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adaptlab.statistics.counts import Counting, counts
 from adaptlab.statistics.scores import Scores
 from adaptlab.statistics.spread import Spread, spread
-
-if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,8 +25,8 @@ class Sample:
         items: the number of items.
     """
 
-    values: "NDArray[np.float64]"
-    by_unit: "NDArray[np.float64]"
+    values: NDArray[np.float64]
+    by_unit: NDArray[np.float64]
     residual: float
     items: int
 
@@ -50,8 +48,6 @@ class Sample:
     @cached_property
     def median(self) -> float:
         """The median score over trained seeds."""
-        import numpy as np
-
         return float(np.median(self.values))
 
     @cached_property
@@ -85,8 +81,8 @@ def sample_of(scores: Scores, counting: Counting = counts) -> Sample:
 
 
 def clustered(
-    bits: "NDArray[np.uint8] | NDArray[np.float64]", clusters: tuple[int, ...]
-) -> "NDArray[np.float64]":
+    bits: NDArray[np.uint8] | NDArray[np.float64], clusters: tuple[int, ...]
+) -> NDArray[np.float64]:
     """Return one value per seed and cluster, whose mean is the seed's mean.
 
     It is the linearised ratio of sums: the mean of all items plus G / N times the cluster's sum of
@@ -97,8 +93,6 @@ def clustered(
         bits: outcomes, [seed, item].
         clusters: the number of each item's cluster, from 0, [item].
     """
-    import numpy as np
-
     number = np.asarray(clusters)
     sizes = np.bincount(number).astype(np.float64)
     sums = np.stack([np.bincount(number, weights=row, minlength=sizes.size) for row in bits])

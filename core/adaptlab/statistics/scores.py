@@ -3,19 +3,17 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Self, TypeAlias
+from typing import Annotated, Self, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from adaptlab.measurements.results import Evaluation, FloorKind, Measure, MetricFloor
 from adaptlab.plugins.metric import METRICS, Metric, metric_named
 from adaptlab.values import Value
 
-if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
-    import numpy as np
-    from numpy.typing import NDArray
-
-Outcomes: TypeAlias = "NDArray[np.float64]"
+Outcomes: TypeAlias = NDArray[np.float64]
 """Ones and zeros, shape [seed, item]; differences of outcomes can also be -1."""
 
 
@@ -104,17 +102,13 @@ class Scores(Value):
 
         Seeds are all or the given ones, in their order.
         """
-        import numpy as np
-
         return self.bits(self.seeds if seeds is None else seeds).astype(np.float64)
 
-    def bits(self, seeds: Sequence[int]) -> "NDArray[np.uint8]":
+    def bits(self, seeds: Sequence[int]) -> NDArray[np.uint8]:
         """Return the outcomes of these seeds as bytes of 0 and 1, [seed, item].
 
         A seed without a score gets nothing right.
         """
-        import numpy as np
-
         rows = dict(zip(self.seeds, self.outcomes, strict=True))
         rows |= dict.fromkeys(self.unscored, "00" * ((self.items + 7) // 8))
         packed = np.frombuffer(bytes.fromhex("".join(rows[seed] for seed in seeds)), np.uint8)

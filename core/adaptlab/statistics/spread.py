@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adaptlab.statistics.scores import Outcomes
-
-if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
-    from numpy.typing import NDArray
 
 NORMAL = NormalDist()
 
@@ -63,8 +63,6 @@ def spread(values: "Outcomes | NDArray[Any]") -> Spread:
     n_s seeds and n_i items: seed_part = MS_s / (n_s n_i), rest = MS_r / (n_s n_i), and item_part =
     max(0, MS_i - MS_r) / (n_s n_i).
     """
-    import numpy as np
-
     seeds, items = values.shape
     mean = float(values.mean())
     by_seed, by_item = values.mean(axis=1) - mean, values.mean(axis=0) - mean

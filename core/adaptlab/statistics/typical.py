@@ -11,20 +11,18 @@ the wider of both, each with the part of the items.
 import functools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adaptlab.statistics.distributions import student_quantile
 from adaptlab.statistics.leads import unit_quantile, welch_freedom
 from adaptlab.statistics.samples import Sample, item_variance
 
-if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
-    import numpy as np
-    from numpy.typing import NDArray
-
 Limits = tuple[float, float]
 
 
-def typical_limits(values: "NDArray[np.float64]", items: float, units: int, level: float) -> Limits:
+def typical_limits(values: NDArray[np.float64], items: float, units: int, level: float) -> Limits:
     """Return the limits of the median of `values` over other seeds and items.
 
     Args:
@@ -33,8 +31,6 @@ def typical_limits(values: "NDArray[np.float64]", items: float, units: int, leve
         units: the number of items, or of clusters of items.
         level: the confidence.
     """
-    import numpy as np
-
     reach = unit_quantile(units, (1 - level) / 2) * math.sqrt(items)
     mean = float(values.mean())
     if values.size == 1:

@@ -9,11 +9,9 @@ mean, of any shape. It is Owen's (Empirical Likelihood, 2001), with 0 and 1 adde
 import functools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # numpy is loaded on first use: a server that lists jobs saves 20 MB
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
 CELLS = 256
 """Intervals between the means at which evidence is tabulated, narrower towards 0 and 1."""
@@ -33,8 +31,8 @@ class Evidence:
     """
 
     mean: float
-    above: "NDArray[np.float64]"
-    below: "NDArray[np.float64]"
+    above: NDArray[np.float64]
+    below: NDArray[np.float64]
 
     def limits(self, level: float) -> tuple[float, float]:
         """Return the limits of the mean over all seeds at confidence `level`."""
@@ -45,7 +43,7 @@ class Evidence:
         )
 
 
-def evidence(scores: "NDArray[np.float64]") -> Evidence:
+def evidence(scores: NDArray[np.float64]) -> Evidence:
     """Return the evidence of seeds' scores [seed], each between 0 and 1."""
     return Evidence(
         mean=float(scores.mean()),
@@ -55,21 +53,17 @@ def evidence(scores: "NDArray[np.float64]") -> Evidence:
 
 
 @functools.cache
-def means() -> "NDArray[np.float64]":
+def means() -> NDArray[np.float64]:
     """Return the means at which evidence is tabulated, inside (0, 1)."""
-    import numpy as np
-
     inside = np.sin(np.linspace(0, math.pi / 2, CELLS + 1)) ** 2
     return np.clip(inside, NEAREST_END, 1 - NEAREST_END)
 
 
-def _log_ratios(scores: "NDArray[np.float64]") -> "NDArray[np.float64]":
+def _log_ratios(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the log likelihood ratio of scores for each mean μ.
 
     It is the largest sum of ln(1 - λ + λ x / μ) over λ in [0, 1]; 0 from x̄ on.
     """
-    import numpy as np
-
     gains = scores[None, :] / means()[:, None] - 1  # [mean, seed]
     share = np.where(gains.sum(axis=1) > 0, 1.0, 0.0)
     with np.errstate(divide="ignore"):  # at λ = 1 a score of 0 has the slope -∞
@@ -78,7 +72,7 @@ def _log_ratios(scores: "NDArray[np.float64]") -> "NDArray[np.float64]":
     return np.maximum(0.0, np.log1p(share[:, None] * gains).sum(axis=1))
 
 
-def _best_shares(gains: "NDArray[np.float64]") -> "NDArray[np.float64]":
+def _best_shares(gains: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the λ [mean] at which the sum of ln(1 + λ gain) is largest.
 
     The slope of the sum falls from above 0 at λ = 0 to below 0 at λ = 1. Halvings come near its
@@ -87,8 +81,6 @@ def _best_shares(gains: "NDArray[np.float64]") -> "NDArray[np.float64]":
     Args:
         gains: [mean, seed].
     """
-    import numpy as np
-
     low, high = np.zeros(len(gains)), np.ones(len(gains))
     share = last = high / 2
     for step in range(HALVINGS + NEWTON_STEPS):
@@ -103,13 +95,11 @@ def _best_shares(gains: "NDArray[np.float64]") -> "NDArray[np.float64]":
     return share
 
 
-def _first_below(falling: "NDArray[np.float64]", most: float) -> float:
+def _first_below(falling: NDArray[np.float64], most: float) -> float:
     """Return the mean from which on the evidence is at most `most`.
 
     The evidence falls along `means()`.
     """
-    import numpy as np
-
     if falling[0] <= most:
         return 0.0
     return float(np.interp(-most, -falling, means()))

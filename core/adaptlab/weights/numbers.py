@@ -1,23 +1,18 @@
 """Numbers of stored tensors, without torch."""
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy.typing import NDArray
 
 from adaptlab.weights.weights_file import StoredTensor
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 
 
-def numbers(stored: StoredTensor, content: bytes) -> "NDArray[np.float32]":
+def numbers(stored: StoredTensor, content: bytes) -> NDArray[np.float32]:
     """Return a tensor of weights in float32, from its bytes in the file.
 
     numpy has no bfloat16, which is the upper half of a float32.
     """
-    import numpy as np  # loaded for numbers only
-
     if stored.dtype == "BF16":
         halves = np.frombuffer(content, "<u2").astype("<u4")
         return (halves << 16).view("<f4").reshape(stored.shape)

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -28,10 +30,6 @@ from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import BaseModel, Checkpoint, Job
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.models.stored_folder import StoredFolder
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ class BaseTensors:
         """The folder of an imported model, with its model root."""
         return None if self.folder is None else self.folder.folder
 
-    def tensor(self, name: str) -> "NDArray[np.float32]":
+    def tensor(self, name: str) -> NDArray[np.float32]:
         """Read one tensor in float32; the others are not read.
 
         Raises:
@@ -90,7 +88,7 @@ class BaseTensors:
         artifacts = ArtifactStore(self.session)
         return numbers(stored, b"".join(artifacts.read(self.sha256, stored.start, stored.stop)))
 
-    def _in_folder(self, name: str) -> "NDArray[np.float32]":
+    def _in_folder(self, name: str) -> NDArray[np.float32]:
         checked = self._checked
         stored, source = checked.sources[name]
         try:

@@ -2,24 +2,22 @@
 
 import io
 import math
-from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from adaptlab_answers.attention import MapView
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_services.results.attention_heads import MapOutline
 
-if TYPE_CHECKING:  # numpy is loaded with the first map, which saves the server 20 MB until then
-    import numpy as np
-    from numpy.typing import NDArray
-
 HEADER_BYTES = 1024  # more than the header of any array with a handful of axes
 
 
 def pattern(
     session: Session, shown: MapView | MapOutline, sample: int, layer: int, head: int
-) -> "NDArray[np.float64]":
+) -> NDArray[np.float64]:
     """Return one head's attention weights on one sample, shape [query, key].
 
     Raises:
@@ -31,7 +29,7 @@ def pattern(
 
 def patterns_of_layers(
     session: Session, shown: MapView | MapOutline, sample: int, layers: tuple[int, int]
-) -> "NDArray[np.float64]":
+) -> NDArray[np.float64]:
     """Return all heads' weights on a sample, shape [layer, head, query, key].
 
     Args:
@@ -59,10 +57,8 @@ def _check(shown: MapView | MapOutline, place: tuple[int, int, int]) -> None:
 
 def _read(
     session: Session, shown: MapView | MapOutline, sample: int, layers: tuple[int, int]
-) -> "NDArray[np.float64]":
+) -> NDArray[np.float64]:
     """Return some consecutive layers of one sample."""
-    import numpy as np
-
     start, item_type = _header(_bytes(session, shown.sha256, 0, HEADER_BYTES))
     _, depth, heads, rows, columns = shown.shape
     length = heads * rows * columns * item_type.itemsize
@@ -77,8 +73,6 @@ def _bytes(session: Session, sha256: str, start: int, stop: int) -> bytes:
 
 def _header(content: bytes) -> "tuple[int, np.dtype[np.float16]]":
     """Return the offset of the numbers in a `.npy` file, and their type."""
-    from numpy.lib import format as npy
-
     file = io.BytesIO(content)
     npy.read_magic(file)
     _, column_first, item_type = npy.read_array_header_1_0(file)

@@ -1,12 +1,12 @@
 """Charts of attention: one head, its change, one step, and all heads."""
 
-from __future__ import annotations  # array types; numpy is loaded only to draw
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from adaptlab.charts import (
@@ -27,12 +27,8 @@ from adaptlab_services.results.attention import MapFilter
 from adaptlab_services.results.attention_heads import MapOutline
 from adaptlab_services.results.attention_patterns import pattern, patterns_of_layers
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 Shown = Literal["difference", "adapted", "base"]
-Weights: TypeAlias = "NDArray[np.float64]"
+Weights: TypeAlias = NDArray[np.float64]
 UNREADABLE = (IndexError, ArtifactGone, ValueError)
 """Errors for a place outside the maps, collected bytes, and bytes that are not an array."""
 BEFORE, AFTER, AMONG = "before (base model)", "after adaptation", "after, content only"
@@ -104,8 +100,6 @@ def among_content(weights: Weights, learned: int) -> Weights:
     The last two axes of `weights` are queries and keys; the first `learned` keys are learned
     positions, which are left out before each row is rescaled to one.
     """
-    import numpy as np
-
     content = weights[..., learned:]
     total = content.sum(axis=-1, keepdims=True)
     return np.divide(content, total, out=np.zeros_like(content), where=total > 0)

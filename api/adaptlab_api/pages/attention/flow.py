@@ -1,11 +1,10 @@
 """Attention to and from the label words of demonstrations, by layer."""
 
-from __future__ import annotations  # array types; numpy is loaded only for maps
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from adaptlab.plugins.task import DigitTask
@@ -18,10 +17,6 @@ from adaptlab_api.pages.attention.view import Place
 from adaptlab_services.results import theory_reports
 from adaptlab_services.results.attention_patterns import patterns_of_layers
 from adaptlab_services.results.theory_reports import LayerSaliency
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """Attention of the class token to the patches of an image, on its picture."""
 
-from __future__ import annotations  # array types; numpy is loaded only to draw
-
 from dataclasses import dataclass
 from uuid import UUID
 

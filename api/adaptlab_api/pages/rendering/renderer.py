@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import CodeType, MappingProxyType
-from typing import Any, cast
+from types import MappingProxyType
 
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from adaptlab.errors import InvalidSpec
-from adaptlab_api.answers.memory import give_memory_back
 from adaptlab_api.doors import shown_projects
 from adaptlab_api.pages.rendering.assets import Assets
 from adaptlab_api.pages.rendering.formats import page_filters
@@ -37,20 +35,6 @@ PAGE_HEADERS: Mapping[str, str] = MappingProxyType(
 )
 
 
-class TemplateEnvironment(Environment):
-    """An environment that gives back what compiling a template took.
-
-    A page with its parts takes up to 5 MB, once, most of it for syntax trees.
-    """
-
-    def compile(self, *arguments: Any, **options: Any) -> Any:
-        """Compile a template as jinja2 does."""
-        # jinja2's method has no type for its sources.
-        compiled = super().compile(*arguments, **options)  # pyright: ignore[reportUnknownVariableType]
-        give_memory_back()
-        return cast("CodeType | str", compiled)
-
-
 @dataclass(frozen=True, slots=True)
 class Renderer:
     """The templates, the files that they refer to, and the navigation."""
@@ -62,7 +46,7 @@ class Renderer:
     @classmethod
     def load(cls, assets: Assets, navigation: tuple[NavigationGroup, ...]) -> "Renderer":
         """Load templates that escape everything and fail for undefined names."""
-        environment = TemplateEnvironment(
+        environment = Environment(
             loader=PackageLoader("adaptlab_api.pages", "templates"),
             autoescape=True,
             auto_reload=False,  # files of an installed version stay as they are

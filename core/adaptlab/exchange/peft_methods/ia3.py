@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from adaptlab.errors import BadAdapter
 from adaptlab.exchange.modules import PublishedModel
 from adaptlab.exchange.peft_members import (
@@ -33,8 +35,6 @@ def to_peft(
 
     Sites of a fused module that are not scaled have ones.
     """
-    import numpy as np
-
     scales = {name.removesuffix(".scale"): scale for name, scale in tensors.items()}
     written: dict[str, Numbers] = {}
     adapted, of_inputs = model.with_sites(scales.keys()), set[str]()
@@ -79,8 +79,6 @@ def from_peft(
     Raises:
         BadAdapter: the adapter scales anything else than keys, values and inputs of `mlp.down`.
     """
-    import numpy as np
-
     members, method = IA3Members.read(config), IA3()
     refuse_saved_modules(members)
     scales = {n: np.ones(t.shape, np.float32) for n, t in method.tensors(model.shape).items()}

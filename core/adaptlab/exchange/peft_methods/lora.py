@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from itertools import accumulate
 from typing import TypeVar
 
+import numpy as np
 from pydantic import JsonValue
 
 from adaptlab.exchange.modules import Module, PublishedModel
@@ -27,8 +28,6 @@ def to_peft(
     Its rank is the sum of theirs, and its alpha grows so that the scale stays the same. If their
     scales differ, B is multiplied by the ratio to the first one's.
     """
-    import numpy as np
-
     sites = {site.name for site in method.chosen_sites(model.shape)}
     written: dict[str, Numbers] = {}
     sizes: dict[str, tuple[int, float]] = {}
@@ -85,8 +84,6 @@ def _row_norms(module: Module, tensors: Mapping[str, Numbers], base: BaseTensors
 
     They are the learned ones, and those of the base at sites that are not adapted.
     """
-    import numpy as np
-
     learned = {part.site.name: f"{part.site.name}.magnitude" for part in module.parts}
     return np.concatenate(
         [

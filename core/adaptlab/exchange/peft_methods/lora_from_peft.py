@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, islice
 from typing import Literal, TypeVar
 
+import numpy as np
 from pydantic import Field, PositiveInt
 
 from adaptlab.errors import BadAdapter
@@ -195,8 +196,6 @@ def _active_parts(
 
     If the module has only one site, yield that one.
     """
-    import numpy as np
-
     for part in module.parts:
         if len(module.parts) == 1 or b[part.rows].any():
             yield part

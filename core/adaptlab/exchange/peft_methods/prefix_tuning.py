@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from adaptlab.errors import BadAdapter, NoPeftForm
 from adaptlab.exchange.modules import PublishedModel
 from adaptlab.exchange.peft_members import ADAPTER_CONFIG
@@ -28,8 +30,6 @@ def to_peft(
     Raises:
         NoPeftForm: the prefix is at the input of attention.
     """
-    import numpy as np
-
     if method.side == "input":
         raise NoPeftForm(
             "A prefix with `side: input` has no PEFT form, because PEFT learns keys and values "
@@ -70,8 +70,6 @@ def from_peft(
     Raises:
         BadAdapter: their shapes are not those of the model.
     """
-    import numpy as np
-
     members, width = PromptMembers.read(config), model.shape.key_value_width
     heads = width // _head_size(model)
     if members.num_attention_heads not in (None, heads):

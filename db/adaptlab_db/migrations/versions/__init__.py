@@ -1,4 +1,1 @@
-"""Revisions, one file each, numbered in order.
-
-Each goes up, down and up again in a test.
-"""
+"""Revisions, one file each, numbered in order."""

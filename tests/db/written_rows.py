@@ -1,7 +1,4 @@
-"""Rows for a database of any revision: a job in every state.
-
-Each row names every column that any revision has; those that a revision does not have are left out.
-"""
+"""Rows that are written past the services: a job in every state."""
 
 import hashlib
 import json
@@ -20,9 +17,6 @@ TASK = {"name": "sort_descending", "length": 10}
 ARTIFACT = hashlib.sha256(b"content").hexdigest()
 WORKER = uuid.UUID(int=9)
 USER = 1
-SHARED = ("users", "tokens", "memberships", "artifacts", "artifact_chunks", "workers")
-"""What is written once, by whichever revision has the table first."""
-TRAINING_BEFORE_TRIALS = {"steps": 50, "learning_rates": [0.001, 0.01], "weight_decay": 0.1}
 TRAINING = {
     "steps": 50,
     "trials": [
@@ -34,48 +28,34 @@ UNTRIED = ("waiting", "queued")
 Row = Mapping[str, object]
 
 
-def job_id(state: str, revision: str) -> uuid.UUID:
-    """The job in that state which was written by that revision."""
-    return uuid.uuid5(uuid.NAMESPACE_URL, f"{state} by {revision}")
+def job_id(state: str) -> uuid.UUID:
+    """The job in that state."""
+    return uuid.uuid5(uuid.NAMESPACE_URL, state)
 
 
-def write_rows(connection: psycopg.Connection, revision: str) -> None:
-    """Write rows into the tables of the first revision, and into studies.
-
-    Beside those that earlier revisions have written.
-    """
+def write_rows(connection: psycopg.Connection) -> None:
+    """Write rows into the tables of jobs, results and studies."""
     _write(connection, "users", [{"name": "someone"}])
     _write(connection, "tokens", [_token()])
     _write(connection, "memberships", [{"user_id": USER, "project_id": 1, "role": "operator"}])
     _write(connection, "artifacts", [{"sha256": ARTIFACT, "size": 7}])
     _write(connection, "artifact_chunks", [{"sha256": ARTIFACT, "number": 0, "content": b"c"}])
     _write(connection, "workers", [_worker()])
-    _write(connection, "jobs", [_job(state, revision) for state in JOB_STATES])
-    named = {"project_id": 1, "name": f"base of {revision}"}
-    _write(connection, "base_models", [named | {"job_id": job_id("succeeded", revision)}])
-    attempted = {state: job_id(state, revision) for state in JOB_STATES if state not in UNTRIED}
+    _write(connection, "jobs", [_job(state) for state in JOB_STATES])
+    named = {"project_id": 1, "name": "base"}
+    _write(connection, "base_models", [named | {"job_id": job_id("succeeded")}])
+    attempted = {state: job_id(state) for state in JOB_STATES if state not in UNTRIED}
     _write(connection, "attempts", [_attempt(state, job) for state, job in attempted.items()])
     for state, job in attempted.items():
         _write_measured(connection, state, job)
-    _write(connection, "studies", [_study(revision)])
-    _write(connection, "study_jobs", [_study_job(state, revision) for state in JOB_STATES])
-    _write(connection, "idempotency_keys", [_key(revision)])
-
-
-def write_import(connection: psycopg.Connection) -> None:
-    """Write a succeeded import, which has no task, from revision 0005 on."""
-    imported = {"id": job_id("import", "0005"), "kind": "import", "task": None, "method": None}
-    _write(connection, "jobs", [{**_job("succeeded", "0005"), **imported}])
-
-
-def write_words(connection: psycopg.Connection) -> None:
-    """Write a dataset of words, from revision 0008 on."""
-    words = {"triples": 2, "characters": "ab", "lengths": "{2}"}
-    _write(connection, "datasets", [_dataset("words") | words])
+    _write(connection, "studies", [_study()])
+    _write(connection, "study_jobs", [_study_job(state) for state in JOB_STATES])
+    key = {"owner_id": USER, "key": "key", "request_digest": "d", "job_id": job_id("failed")}
+    _write(connection, "idempotency_keys", [key])
 
 
 def write_records(connection: psycopg.Connection, **changes: object) -> None:
-    """Write a dataset of records, from revision 0027 on."""
+    """Write a dataset of records."""
     field = {"name": "text", "longest": 1, "empty": 0}
     columns = {
         "kind": "records",
@@ -94,21 +74,14 @@ def _dataset(name: str) -> dict[str, object]:
 
 
 def _write(connection: psycopg.Connection, table: str, rows: Sequence[Row]) -> None:
-    query = """
-        SELECT column_name FROM information_schema.columns
-        WHERE table_schema = 'public' AND table_name = %s"""
-    existing = {name for (name,) in connection.execute(query, [table])}
-    again = sql.SQL("ON CONFLICT DO NOTHING" if table in SHARED else "")
-    for row in rows if existing else ():
-        values = {name: value for name, value in row.items() if name in existing}
+    for row in rows:
         connection.execute(
-            sql.SQL("INSERT INTO {} ({}) VALUES ({}) {}").format(
+            sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(
                 sql.Identifier(table),
-                sql.SQL(", ").join(map(sql.Identifier, values)),
-                sql.SQL(", ").join(sql.Placeholder() * len(values)),
-                again,
+                sql.SQL(", ").join(map(sql.Identifier, row)),
+                sql.SQL(", ").join(sql.Placeholder() * len(row)),
             ),
-            [Jsonb(v) if isinstance(v, dict | list) else v for v in values.values()],
+            [Jsonb(v) if isinstance(v, dict | list) else v for v in row.values()],
         )
 
 
@@ -121,17 +94,11 @@ def _worker() -> Row:
     return {"id": WORKER, "host": "node", "process_id": 1, "queues": "{cpu}"}
 
 
-def _job(state: str, revision: str) -> Row:
+def _job(state: str) -> Row:
     has_ended = state in TERMINAL_STATES
-    is_first = revision < "0003"
-    resolved = {
-        "spec_version": 1 if is_first else 2,
-        "task": TASK,
-        "seeds": [5],
-        "training": TRAINING_BEFORE_TRIALS if is_first else TRAINING,
-    }
+    resolved = {"spec_version": 2, "task": TASK, "seeds": [5], "training": TRAINING}
     return {
-        "id": job_id(state, revision),
+        "id": job_id(state),
         "owner_id": USER,
         "project_id": 1,
         "state": state,
@@ -143,7 +110,7 @@ def _job(state: str, revision: str) -> Row:
         "trainable_parameters": 384,
         "spec": {"kind": "adapt"},
         "resolved_spec": resolved,
-        "spec_digest": f"digest of {state} by {revision}",
+        "spec_digest": f"digest of {state}",
         "labels": {"state": state},
         "queue": "cpu",
         "priority": 0,
@@ -207,15 +174,15 @@ def _ended() -> dict[str, object]:
     }
 
 
-def _study(revision: str) -> Row:
-    named = {"owner_id": USER, "project_id": 1, "name": f"study of {revision}"}
-    return named | {"id": job_id("study", revision), "spec": {}, "skipped": []}
+def _study() -> Row:
+    named = {"owner_id": USER, "project_id": 1, "name": "study"}
+    return named | {"id": job_id("study"), "spec": {}, "skipped": []}
 
 
-def _study_job(state: str, revision: str) -> Row:
+def _study_job(state: str) -> Row:
     return {
-        "study_id": job_id("study", revision),
-        "job_id": job_id(state, revision),
+        "study_id": job_id("study"),
+        "job_id": job_id(state),
         "base_model": "base",
         "task": json.dumps(TASK),
         "method": f"lora of {state}",
@@ -224,8 +191,3 @@ def _study_job(state: str, revision: str) -> Row:
         "over_budget": False,
         "reused": False,
     }
-
-
-def _key(revision: str) -> Row:
-    job = job_id("failed", revision)
-    return {"owner_id": USER, "key": f"of {revision}", "request_digest": "d", "job_id": job}
