@@ -10,7 +10,7 @@ from adaptlab.plugins.records_task import RecordsTask
 from adaptlab.plugins.text_task import LONGEST_ITEM
 from adaptlab.records.facts import ConversationFacts, RecordsFacts
 from adaptlab.records.label_values import are_codes
-from adaptlab.specs.resolve import resolve_task
+from adaptlab.specs.choices import resolve_task
 from adaptlab.specs.spec import Choice
 from adaptlab.text.fitting import (
     ASKS,

@@ -16,7 +16,8 @@ from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.task import TASKS
 from adaptlab.plugins.text_task import LONGEST_ITEM, TextTask
 from adaptlab.specs.budget import check_method
-from adaptlab.specs.resolve import family_shape, resolve
+from adaptlab.specs.model_shapes import family_shape
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import PretrainSpec
 from adaptlab.text.fitting import LONGEST_ANSWER, Roles
 from adaptlab_answers.documents import JsonObject

@@ -23,7 +23,6 @@ from adaptlab.measurements.results import Evaluated, NotCarried, ReplicateResult
 from adaptlab.plugins.hard_prompt import PROMPT, HardPrompt
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.runs.inputs import PlacedInputs
-from adaptlab.specs.resolve import content_length
 from adaptlab.specs.resolved import OtherBase, ResolvedAdapt
 from adaptlab.text.mapping import NotText, mapped
 
@@ -86,7 +85,7 @@ class _Carrier:
 
     def _room(self) -> int:
         """Return the tokens that fit before the longest item."""
-        return self.there.shape.context - content_length(self.there.family, self.there.task)
+        return self.there.shape.context - self.there.task.content_length(self.there.family)
 
     def _with_prompts(
         self, source: BaseWeights

@@ -39,7 +39,7 @@ from adaptlab.plugins.metric import metric_named
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.specs.curve_steps import CurveSteps
-from adaptlab.specs.resolve import family_shape, model_shape
+from adaptlab.specs.model_shapes import family_shape, model_shape
 from adaptlab.specs.resolved import (
     Resolved,
     ResolvedAdapt,

@@ -69,6 +69,16 @@ class Family(Value, ABC):
         """Return True if every position attends to all others."""
         return self.fills_in()
 
+    def padding_problem(self, code: str) -> Problem | None:
+        """Return the problem of a model that cannot leave out padding."""
+        if self.can_classify():
+            return None
+        detail = (
+            f"This {self.name} attends to all positions, and would also attend to what comes "
+            "behind a shorter text. Use a causal model or an imported encoder."
+        )
+        return Problem("", code, detail)
+
     def mask_token(self) -> int:
         """Return the id of the mask.
 

@@ -239,6 +239,26 @@ class Method(Value, ABC):
         """
         return ()
 
+    def search_problems(self, task: Task, family: Family) -> tuple[Problem, ...]:
+        """Return what a search for tokens lacks on the base model that it runs on.
+
+        Other base models, on which its tokens are only evaluated, are not asked.
+        """
+        return ()
+
+    def carried_problems(
+        self, base: str, here: ModelShape, there: ModelShape, *, is_same_text: bool
+    ) -> tuple[Problem, ...]:
+        """Return the problems of carrying tokens from a base model to another.
+
+        Args:
+            base: the name of the base model on which they are found.
+            here: its shape.
+            there: the shape of the other base model.
+            is_same_text: True if a text has the same tokens on both.
+        """
+        return ()
+
     def extra_context_tokens(self) -> int:
         """Return the positions that are added to the attention of every layer."""
         return 0

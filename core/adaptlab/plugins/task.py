@@ -11,7 +11,8 @@ from pydantic import Field
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.dataset import AnyReference, Datasets, WordList
-from adaptlab.plugins.images import ImageSize
+from adaptlab.plugins.family import Family
+from adaptlab.plugins.images import ImageSize, items_of
 from adaptlab.plugins.metric import metric_named
 from adaptlab.plugins.registry import ByName, Registry
 from adaptlab.plugins.splits import Split, enough_length, scarce_splits
@@ -29,6 +30,8 @@ class Task(Value, ABC):
     title: ClassVar[str]
     summary: ClassVar[str]
     reference: ClassVar[str]
+    needs_tokeniser: ClassVar[bool] = False
+    """True if its items are texts, which differ in length and in their tokens from base to base."""
 
     name: PluginName
 
@@ -52,6 +55,10 @@ class Task(Value, ABC):
             f"An input of {self.name} has {self.input_length()} tokens, each below "
             f"{self.input_alphabet()}."
         )
+
+    def input_problem(self) -> Problem | None:
+        """Return the reason why only its own items can be asked, None if any can."""
+        return None
 
     @abstractmethod
     def target_length(self) -> int:
@@ -121,6 +128,16 @@ class Task(Value, ABC):
         """Return the tokens that the model reads: all but the answer's last one."""
         return self.input_length() + self.target_length() - 1
 
+    def content_length(self, family: Family, length: int | None = None) -> int:
+        """Return the positions of the content of an item of `length` tokens.
+
+        By default, it is the longest item.
+        """
+        length = self.sequence_length() if length is None else length
+        if self.classes() is not None:
+            return family.positions_of(length)
+        return family.content_length(length)
+
     def class_values(self) -> tuple[str, ...]:
         """Return the answers by the outputs of a trained head.
 
@@ -169,6 +186,33 @@ class Task(Value, ABC):
     def split_problems(self, splits: tuple[Split, ...]) -> tuple[Problem, ...]:
         """Return the problem of too few items in one of these splits."""
         return ()
+
+    def reading_problem(self, family: Family) -> Problem | None:
+        """Return the problem of a model that cannot read or answer any item."""
+        if self.image() != family.image():
+            detail = (
+                f"The items of {self.name} are {items_of(self.image())}. This {family.name} reads "
+                f"{items_of(family.image())}. Use another model or another task."
+            )
+            return Problem("", "other_items", detail)
+        if self.classes() is None and not family.predicts_tokens():
+            detail = (
+                f"The model has no head that predicts tokens, which {self.name} needs. Use "
+                "text_classification with `score: head`."
+            )
+            return Problem("", "no_token_head", detail)
+        return None
+
+    def mask_problem(self, family: Family) -> Problem | None:
+        """Return the problem of a model whose mask is one of the task's tokens."""
+        mask = family.mask() if self.classes() is None else None
+        if mask is None or self.vocabulary() <= mask:
+            return None
+        detail = (
+            f"{self.name} has tokens up to {self.vocabulary() - 1}, and {mask} is the model's mask "
+            f"token. Use a task with at most {mask} tokens."
+        )
+        return Problem("", "mask_is_a_token", detail, nearest=(mask,))
 
     def settled(self, datasets: Datasets) -> "Task":
         """Return the task with everything set that follows from its dataset.
@@ -311,6 +355,15 @@ class PlainTask(DigitTask, ABC):
     def chance_loss(self) -> float:
         """Return the loss of guessing every token from the alphabet."""
         return math.log(self.alphabet)
+
+
+def only_own_items(name: str, items: str, code: str) -> Problem:
+    """Return the problem of inputs to a task whose items are given."""
+    detail = (
+        f"The items of {name} are {items}, so inputs cannot be given. Leave them out to record the "
+        "first test items."
+    )
+    return Problem("", code, detail)
 
 
 def chance_of(tokens: int, length: int) -> float:

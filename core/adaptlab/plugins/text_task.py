@@ -11,7 +11,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from adaptlab.errors import Problem
+from adaptlab.plugins.family import Family
 from adaptlab.plugins.records_task import RecordsTask, names_field, problems_of_splits
+from adaptlab.plugins.task import only_own_items
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.records.record import FieldName, Record
 from adaptlab.text.encoding import Keep
@@ -51,6 +53,7 @@ class TokenLimits(Value):
 class TextTask(RecordsTask, ABC):
     """A task whose prompts and answers are texts of records."""
 
+    needs_tokeniser: ClassVar[bool] = True
     ends: ClassVar[bool]
     """Whether the token that ends a text follows an answer."""
 
@@ -146,6 +149,43 @@ class TextTask(RecordsTask, ABC):
     def target_length(self) -> int:
         """Return the largest number of tokens of an answer; a class counts as one."""
         return self.answer_tokens() if self.classes() is None else 1
+
+    def input_problem(self) -> Problem:
+        """Return the reason why only records can be asked."""
+        return only_own_items(self.name, "records of its dataset", "inputs_of_texts")
+
+    def reading_problem(self, family: Family) -> Problem | None:
+        """Return the problem of a model that cannot answer at the place of the answer."""
+        if (problem := super().reading_problem(family)) or self.classes() is not None:
+            return problem
+        if family.fills_in():
+            return family.padding_problem("no_words_in_family") or self._filling_problem()
+        if self.text_after():
+            detail = (
+                "The model continues the prompt and reads nothing after the answer. Leave `after` "
+                "out, or use an encoder that fills masks in."
+            )
+            return Problem("/after", "nothing_read_after", detail)
+        return None
+
+    def mask_problem(self, family: Family) -> None:
+        """Return None: the mask is among the tokens of texts, for answers."""
+
+    def _filling_problem(self) -> Problem | None:
+        """Return the problem of answers that masks behind a text do not give."""
+        if not self.choices():
+            detail = (
+                f"The model fills in masks instead of continuing a text, so {self.name} needs a "
+                "decoder. Use text_classification, with label words or with `score: head`."
+            )
+            return Problem("", "no_words_from_encoders", detail)
+        if self.has_own_choices():
+            detail = (
+                "The model fills in a mask for each token of a label word, and words with fields "
+                "have different numbers of tokens. Use words without fields, or a decoder."
+            )
+            return Problem("/label/words", "own_words_from_encoders", detail)
+        return None
 
     def _own_problems(self) -> Iterator[Problem]:
         """Yield the problems that do not depend on the dataset."""

@@ -24,8 +24,8 @@ from adaptlab.specs.forward_pass import (
     model_pass,
 )
 from adaptlab.specs.halving import Stage, stages
+from adaptlab.specs.model_shapes import model_shape
 from adaptlab.specs.quantised import base_bytes, exact_scalars, largest_matrix, quantised_sites
-from adaptlab.specs.resolve import content_length, model_shape
 from adaptlab.specs.resolved import (
     Resolved,
     ResolvedAdapt,
@@ -219,7 +219,7 @@ class _Job:
         """Return the lengths of an item of a usual batch; see `_lengths`."""
         family, vocabulary = self.spec.family, self.shape.vocabulary
         length = typical_length(task, vocabulary, self.mean_bytes)
-        return self._shown(task) + content_length(family, task, length), task.target_length()
+        return self._shown(task) + task.content_length(family, length), task.target_length()
 
     def _shown(self, task: Task) -> int:
         """Return the tokens of demonstrations before the items of a task.
@@ -232,7 +232,7 @@ class _Job:
 
     def _lengths(self, task: Task) -> tuple[int, int]:
         """Return the positions of the longest item, and of its answer."""
-        return self._shown(task) + content_length(self.spec.family, task), task.target_length()
+        return self._shown(task) + task.content_length(self.spec.family), task.target_length()
 
     def _evaluation(self) -> Load:
         """Return the load of selecting trials and of all final scores."""

@@ -10,7 +10,10 @@ from adaptlab.families.formal import Formal
 from adaptlab.plugins.dataset import NO_DATASETS, Datasets
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.plugins.theory_check import THEORY_CHECKS, Measured, TheoryCheck
-from adaptlab.specs.resolve import BaseModelFacts, configured, family_shape, whole_model
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.budget import whole_model
+from adaptlab.specs.choices import configured
+from adaptlab.specs.model_shapes import family_shape
 from adaptlab.specs.resolved import ResolvedAdapt, ResolvedTheory
 from adaptlab.specs.spec import TheorySpec
 

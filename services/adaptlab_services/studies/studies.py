@@ -16,8 +16,8 @@ from adaptlab.errors import InvalidSpec
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.reproductions.recipe import RecipeRef
 from adaptlab.specs.annotations import StudyAnnotations
+from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.evaluation_warnings import evaluation_warnings
-from adaptlab.specs.resolve import BaseModelFacts
 from adaptlab.studies.few_seeds import few_seeds
 from adaptlab.studies.study import (
     QuestionSpec,
