@@ -69,6 +69,10 @@ class Demonstrations(Method, ABC):
         """Return True if every question has demonstrations of its own."""
         return self.choice == "nearest"
 
+    def reports_tokens(self) -> bool:
+        """Return True if all questions have the same demonstrations."""
+        return not self.is_chosen_by_item()
+
     def is_sized_by(self, axis: BudgetAxis) -> bool:
         """Return True unless a budget in parameters would size what trains none."""
         return axis != PARAMETERS or self.trains

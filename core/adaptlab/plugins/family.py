@@ -79,6 +79,10 @@ class Family(Value, ABC):
         )
         return Problem("", code, detail)
 
+    def attends_twice(self) -> bool:
+        """Return True if two attention layers follow each other directly."""
+        return False
+
     def mask_token(self) -> int:
         """Return the id of the mask.
 

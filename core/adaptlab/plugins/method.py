@@ -272,6 +272,14 @@ class Method(Value, ABC):
         """Return the number of demonstrations before questions, if any."""
         return None
 
+    def is_chosen_by_item(self) -> bool:
+        """Return True if every question has demonstrations of its own."""
+        return False
+
+    def reports_tokens(self) -> bool:
+        """Return True if a replicate ends with tokens before all of its questions."""
+        return self.is_search
+
     def follows_question(self) -> bool:
         """Return True if learned positions come between a question and its answer."""
         return False

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Self
+from typing import ClassVar, Self
 
 from pydantic import PrivateAttr
 
@@ -27,6 +27,8 @@ class RecordsTask(Task, ABC):
     document. A group is in one split, and what items add to an interval counts by group. Values
     that differ only in case, spaces and punctuation are one group.
     """
+
+    needs_records: ClassVar[bool] = True
 
     dataset: RecordsReference | Name | FileOfServer
     cluster: FieldName | None = None

@@ -16,7 +16,9 @@ from adaptlab.plugins.images import ImageSize, items_of
 from adaptlab.plugins.metric import metric_named
 from adaptlab.plugins.registry import ByName, Registry
 from adaptlab.plugins.splits import Split, enough_length, scarce_splits
+from adaptlab.text.lengths import MeanBytes
 from adaptlab.text.source import TextSource
+from adaptlab.text.tokeniser import Tokeniser
 from adaptlab.values import PluginName, Value
 
 
@@ -31,7 +33,9 @@ class Task(Value, ABC):
     summary: ClassVar[str]
     reference: ClassVar[str]
     needs_tokeniser: ClassVar[bool] = False
-    """True if its items are texts, which differ in length and in their tokens from base to base."""
+    """True if items are texts, which differ in length and have other tokens for other bases."""
+    needs_records: ClassVar[bool] = False
+    """True if its items are records of a dataset."""
 
     name: PluginName
 
@@ -220,6 +224,26 @@ class Task(Value, ABC):
         A dataset that is not among `datasets` stays open.
         """
         return self
+
+    def conversations(self) -> str | None:
+        """Return the field with conversations, None if items are no conversations."""
+        return None
+
+    def tokeniser(self) -> Tokeniser | None:
+        """Return the tokeniser of its texts, None if it has no texts."""
+        return None
+
+    def typical_length(self, vocabulary: int, mean_bytes: MeanBytes) -> int:
+        """Return the tokens of an item of a typical batch, with its padding.
+
+        Never above the task's limit, which is the result for other tasks and unknown datasets.
+
+        Args:
+            vocabulary: the tokens of the model. If it has no more than there are bytes, the model
+                reads bytes.
+            mean_bytes: the lengths of the fields of datasets.
+        """
+        return self.sequence_length()
 
     def datasets(self) -> tuple[AnyReference, ...]:
         """Return the datasets whose content the task's items need."""

@@ -17,9 +17,10 @@ from adaptlab.plugins.task import only_own_items
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.records.record import FieldName, Record
 from adaptlab.text.encoding import Keep
+from adaptlab.text.lengths import MeanBytes, padded_tokens, rendered_bytes
 from adaptlab.text.splitting import SplitRule, SplitsByValue, unknown_field
 from adaptlab.text.template import LONGEST_TEMPLATE, BadTemplate, Template, parsed
-from adaptlab.text.tokeniser import BYTES_VOCABULARY
+from adaptlab.text.tokeniser import BYTES_VOCABULARY, Tokeniser
 from adaptlab.values import Value
 
 LONGEST_ITEM = 8192
@@ -75,6 +76,29 @@ class TextTask(RecordsTask, ABC):
         result is None if prompts and answers are texts.
         """
         return None
+
+    def tokeniser(self) -> Tokeniser:
+        """Return the tokeniser of its texts."""
+        return self.source().tokeniser
+
+    def typical_length(self, vocabulary: int, mean_bytes: MeanBytes) -> int:
+        """Return the tokens of an item of a typical batch, with its padding."""
+        means, longest = mean_bytes(self.reference_to_records().digest), self.sequence_length()
+        used = (self.template(), *self.choices().values())
+        if means is None or not {field for text in used for field in text.fields} <= means.keys():
+            return longest
+        mean = rendered_bytes(self.template(), means) + self._answer_bytes(means)
+        return min(longest, max(padded_tokens(mean, vocabulary), self.target_length() + 1))
+
+    def _answer_bytes(self, means: Mapping[str, float]) -> float:
+        """Return the mean bytes of an answer beside its prompt; a class has none."""
+        if self.classes() is not None:
+            return 0.0
+        if words := [rendered_bytes(word, means) for word in self.choices().values()]:
+            return sum(words) / len(words)
+        if self.conversations() is not None:
+            return 0.0  # the answer is in the same field as the prompt
+        return means.get(self.answer_field()[1], 0.0)
 
     @abstractmethod
     def usual_answer(self) -> int:
@@ -155,7 +179,7 @@ class TextTask(RecordsTask, ABC):
         return only_own_items(self.name, "records of its dataset", "inputs_of_texts")
 
     def reading_problem(self, family: Family) -> Problem | None:
-        """Return the problem of a model that cannot answer at the place of the answer."""
+        """Return the problem of a model that cannot answer where answers are."""
         if (problem := super().reading_problem(family)) or self.classes() is not None:
             return problem
         if family.fills_in():

@@ -108,7 +108,7 @@ def carrying_problems(
 def _problems_on(
     other: BaseModelFacts, base: BaseModelFacts, method: Method, tasks: Sequence[Task]
 ) -> tuple[Problem, ...]:
-    """Return the first problems of another base: to answer, or to read the tokens."""
+    """Return the first problems of another base: answers, texts, then tokens."""
     own, *evaluated = tasks
     if own.classes() is not None:
         detail = "The task trains a head for classes, which no other base model has."

@@ -69,7 +69,7 @@ def _problems_of(scored: Task, own: Task | None, family: Family) -> Iterator[Pro
 
 
 def _head_problems(scored: Task, own: Task | None, family: Family) -> Iterator[Problem]:
-    """Yield the reasons why the head that the job trains does not answer a task."""
+    """Yield the reasons why the head of the job does not answer a task."""
     wanted, trained = scored.class_values(), () if own is None else own.class_values()
     if scored.classes() is None:
         if own is not None and own.classes() is not None:
