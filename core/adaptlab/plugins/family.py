@@ -3,6 +3,8 @@
 from abc import ABC, abstractmethod
 from typing import Annotated, ClassVar, Self
 
+from pydantic import ConfigDict
+
 from adaptlab.errors import Problem
 from adaptlab.plugins.images import ImageSize
 from adaptlab.plugins.registry import ByName, Registry
@@ -18,6 +20,9 @@ class Family(Value, ABC):
     reference: ClassVar[str]
     default_learning_rate: ClassVar[float]
     default_weight_decay: ClassVar[float]
+
+    # The docstring of a field describes it in the schema, for forms and pages.
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     name: PluginName
 

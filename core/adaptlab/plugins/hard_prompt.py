@@ -79,6 +79,7 @@ class FluentPromptSearch(HardPrompt, ABC):
     """
 
     fluency: float = Field(default=0.0, ge=0, lt=1, exclude_if=lambda share: share == 0)
+    """weight of the base model's own loss on the prompt"""
 
     def largest_size(self, shape: ModelShape) -> int:
         """Return the longest length; a prompt is read as a text for its fluency."""

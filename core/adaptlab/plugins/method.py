@@ -3,6 +3,8 @@
 from abc import ABC, abstractmethod
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
+from pydantic import ConfigDict
+
 from adaptlab.errors import Problem
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.registry import ByName, Registry
@@ -100,6 +102,9 @@ class Method(Value, ABC):
     """True if it only adds learned rows before the content of every layer's attention."""
     nearest_in_peft: ClassVar[str] = "lora"
     """The nearest configuration that PEFT has; it matters for methods without a PEFT form."""
+
+    # The docstring of a field describes it in the schema, for forms and pages.
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     name: PluginName
 

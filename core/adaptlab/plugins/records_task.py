@@ -31,7 +31,9 @@ class RecordsTask(Task, ABC):
     needs_records: ClassVar[bool] = True
 
     dataset: RecordsReference | Name | FileOfServer
+    """name of the dataset"""
     cluster: FieldName | None = None
+    """field that groups records which belong together, such as a document"""
 
     _source: TextSource | None = PrivateAttr(default=None)
     _problems: tuple[Problem, ...] = PrivateAttr(default=())

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.dataset import AnyReference, Datasets, WordList
@@ -36,6 +36,9 @@ class Task(Value, ABC):
     """True if items are texts, which differ in length and have other tokens for other bases."""
     needs_records: ClassVar[bool] = False
     """True if its items are records of a dataset."""
+
+    # The docstring of a field describes it in the schema, for forms and pages.
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     name: PluginName
 
@@ -343,8 +346,11 @@ class PlainTask(DigitTask, ABC):
     """
 
     length: int = Field(default=10, ge=1, le=512)
+    """digits per input"""
     alphabet: int = Field(default=8, ge=2, le=512)
+    """number of different digits"""
     few_distinct: bool = True
+    """repeated digits are common in the inputs"""
 
     def questions(self) -> QuestionLaw:
         """Return the distribution that the fields describe."""

@@ -59,7 +59,9 @@ class TextTask(RecordsTask, ABC):
     """Whether the token that ends a text follows an answer."""
 
     tokens: TokenLimits = TokenLimits()
+    """most tokens of an item"""
     splits: SplitRule = SplitsByValue()
+    """shares of training, validation and test records"""
 
     @abstractmethod
     def template(self) -> Template:
@@ -251,6 +253,7 @@ class PromptedTask(TextTask, ABC):
     """
 
     prompt: Annotated[str, Field(min_length=1, max_length=LONGEST_TEMPLATE)]
+    """text before the answer, with fields in braces: {text}"""
 
     def template(self) -> Template:
         """Return the parsed prompt."""

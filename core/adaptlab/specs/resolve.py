@@ -209,7 +209,7 @@ def _resolve_adaptation(
 
 
 def _base_tasks(base: BaseModelFacts, task: Task) -> tuple[Task, ...]:
-    """Return the tasks on which forgetting is measured, a mixture by its parts."""
+    """Return the tasks that may be forgotten, a mixture by its parts."""
     if base.task is None or task.classes() is not None:  # they need the head that is replaced
         return ()
     return base.task.parts()

@@ -1,4 +1,4 @@
-"""Training and trials of a seed: learning rates, weight decays, initial scales.
+"""Training, and trials of a seed: rates, weight decays, initial scales.
 
 The effort of a job is its number of trials and never changes silently. A number that the lists
 cannot produce is rejected, with the nearest number that they can.

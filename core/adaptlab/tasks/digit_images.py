@@ -44,6 +44,7 @@ class DigitImages(ImageTask):
 
     name: Literal["digit_images"] = "digit_images"
     digits: Annotated[tuple[Digit, ...], Field(min_length=2, max_length=10)] = tuple(range(10))
+    """the digits to tell apart"""
 
     def problems(self) -> tuple[Problem, ...]:
         if len(set(self.digits)) == len(self.digits):

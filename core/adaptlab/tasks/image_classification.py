@@ -70,10 +70,15 @@ class ImageClassification(RecordsTask, ImageTask):
 
     name: Literal["image_classification"] = "image_classification"
     image_field: FieldName = "image"
+    """field of the dataset that holds the image"""
     label: ImageLabel = ImageLabel()
+    """field of the dataset that holds the label"""
     pixels: Pixels | None = None
+    """size of the images; follows from the dataset"""
     splits: SplitRule = SplitsByValue()
+    """shares of training, validation and test records"""
     metric: LabelMetric = "accuracy"
+    """figure by which answers are scored"""
 
     def other_metric(self) -> str | None:
         return None if self.metric == "accuracy" else self.metric
