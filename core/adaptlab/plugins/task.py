@@ -86,6 +86,10 @@ class Task(Value, ABC):
         """
         return None
 
+    def written(self, tokens: Sequence[int]) -> str:
+        """Return tokens as people read them, by default as numbers."""
+        return " ".join(map(str, tokens))
+
     def also_trained(self) -> tuple[int, ...]:
         """Return the places in a question of tokens that training predicts too.
 
@@ -320,9 +324,9 @@ class DigitTask(Task, ABC):
         """Return a number that every token of an answer is below."""
 
     def written(self, tokens: Sequence[int]) -> str:
-        """Return tokens as people read them, by default as numbers."""
+        """Return tokens as the task that draws the questions writes them."""
         asker = self.asker()
-        return " ".join(map(str, tokens)) if asker is self else asker.written(tokens)
+        return super().written(tokens) if asker is self else asker.written(tokens)
 
     def vocabulary(self) -> int:
         """Return the number of tokens of questions, with headroom, and answers."""
