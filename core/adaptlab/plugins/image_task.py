@@ -31,7 +31,7 @@ class ImageTask(Task, ABC):
         """Return the number of images in a split."""
 
     @abstractmethod
-    def written(self, levels: Sequence[int]) -> str:
+    def written(self, tokens: Sequence[int]) -> str:
         """Return an image as people read it in text."""
 
     @abstractmethod
