@@ -27,7 +27,8 @@ from adaptlab.measurements.results import (
 )
 from adaptlab.plugins.registry import as_json
 from adaptlab.runs.inputs import NOTHING_PLACED, LocalFile, PlacedInputs
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt, spec_digest
 from adaptlab.specs.spec import AdaptSpec, PretrainSpec
 from adaptlab.values import Value

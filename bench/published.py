@@ -21,7 +21,8 @@ from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.transformers import Transformers
 from adaptlab.plugins.family import Family
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import AdaptSpec, Precision
 from adaptlab.tasks.sort_ascending import SortAscending
 from bench.figures import Figure, Section

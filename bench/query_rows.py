@@ -7,7 +7,8 @@ from typing import Any
 import psycopg
 from pydantic import TypeAdapter
 
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import spec_digest, write_resolved
 from adaptlab.specs.spec import AdaptSpec, AnySpec, JobSpec, PretrainSpec
 from bench.own_stack import BASE, TINY

@@ -12,7 +12,8 @@ from tests.texts import CLASSIFICATION, Stored
 
 from adaptlab.plugins.dataset import NO_DATASETS
 from adaptlab.plugins.shapes import TensorShape
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt, spec_digest, write_resolved
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Checkpoint

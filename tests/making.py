@@ -21,7 +21,9 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.code_version import code_version
 from adaptlab.measurements import results
-from adaptlab.specs.resolve import BaseModelFacts, family_shape, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.model_shapes import family_shape
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import (
     ResolvedAdapt,
     ResolvedPretrain,

@@ -21,7 +21,9 @@ from adaptlab.plugins.text_task import TextTask
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.records.gathering import Gatherer
 from adaptlab.records.record import Record
-from adaptlab.specs.resolve import BaseModelFacts, resolve, resolve_task
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.choices import resolve_task
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt
 from adaptlab.specs.spec import AdaptSpec, Choice
 from adaptlab.text.source import TextSource

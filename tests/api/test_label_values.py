@@ -13,7 +13,7 @@ from adaptlab.errors import InvalidSpec
 from adaptlab.records.gathering import Gatherer
 from adaptlab.records.reading import read_records
 from adaptlab.records.record import Record
-from adaptlab.specs.resolve import resolve_task
+from adaptlab.specs.choices import resolve_task
 from adaptlab.specs.spec import Choice
 from adaptlab.text.fitting import roles_of, task_document
 from adaptlab_client.machine.inspection import inspected

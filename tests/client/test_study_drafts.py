@@ -8,7 +8,7 @@ from tests.making import base_facts
 from tests.texts import reviews, stored
 
 from adaptlab.plugins.method import METHODS
-from adaptlab.specs.resolve import family_shape
+from adaptlab.specs.model_shapes import family_shape
 from adaptlab.text.fitting import roles_of, roles_with, task_document
 from adaptlab.weights.model_folder import check_folder
 from adaptlab_client.machine.inspection import measured

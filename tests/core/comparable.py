@@ -8,7 +8,8 @@ from tests.making import a_pretrain_document, an_adapt_document, an_environment
 from adaptlab.comparisons.comparability import ComparedJob, comparability
 from adaptlab.measurements.results import Environment
 from adaptlab.methods.lora import Lora
-from adaptlab.specs.resolve import BaseModelFacts, resolve, resolve_adapter
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve, resolve_adapter
 from adaptlab.specs.resolved import write_resolved
 from adaptlab.specs.spec import AdaptSpec, JobSpec, ModelFolder
 

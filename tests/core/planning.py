@@ -1,6 +1,7 @@
 """What a study of pretrained bases comes to."""
 
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import spec_digest
 from adaptlab.specs.spec import PretrainSpec
 from adaptlab.studies.study import StudySpec

@@ -11,7 +11,8 @@ from adaptlab.errors import InfeasibleBudget, InvalidSpec
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.plugins.method import METHODS, Method
 from adaptlab.specs.budget import budget_vector, solve
-from adaptlab.specs.resolve import budget_limit, resolve
+from adaptlab.specs.resolve import resolve
+from adaptlab.specs.sized_method import budget_limit
 from adaptlab.specs.spec import AdaptSpec, BudgetSpec
 from adaptlab.studies.study import stored_axis
 from adaptlab.studies.study_expansion import expand

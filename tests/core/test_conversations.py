@@ -13,7 +13,7 @@ from adaptlab.records.buckets import bucket_of
 from adaptlab.records.content import read_content
 from adaptlab.records.conversations import conversation_in
 from adaptlab.records.reading import read_records
-from adaptlab.specs.resolve import resolve_task
+from adaptlab.specs.choices import resolve_task
 from adaptlab.specs.spec import Choice
 
 

@@ -10,7 +10,8 @@ from tests.making import a_pretrain_spec, a_resolved_job, an_adapt_spec, base_fa
 
 from adaptlab.specs.cost import Work, work
 from adaptlab.specs.forward_pass import model_pass
-from adaptlab.specs.resolve import family_shape, resolve
+from adaptlab.specs.model_shapes import family_shape
+from adaptlab.specs.resolve import resolve
 
 # Width 8, one layer, one head, MLP of 32; 6 tokens in the vocabulary; items of 3 digits, so that
 # 5 positions are fed and 3 answer. Multiply-adds of one item:

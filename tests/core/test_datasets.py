@@ -20,7 +20,8 @@ from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.task import Task
 from adaptlab.records.buckets import BUCKETS
 from adaptlab.records.facts import FieldFacts, RecordsFacts
-from adaptlab.specs.resolve import resolve, resolve_task
+from adaptlab.specs.choices import resolve_task
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import datasets_of
 from adaptlab.specs.spec import Choice, PretrainSpec
 from adaptlab.tasks.word_translation import WordTranslation

@@ -23,7 +23,8 @@ from tests.folders import (
 
 from adaptlab.errors import BadModelFolder, InvalidSpec
 from adaptlab.plugins.registry import as_json
-from adaptlab.specs.resolve import BaseModelFacts, resolve, resolve_import
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve, resolve_import
 from adaptlab.specs.resolved import ResolvedImport, read_resolved, spec_digest, write_resolved
 from adaptlab.specs.spec import (
     AdaptSpec,

@@ -17,7 +17,8 @@ from adaptlab.methods.lora import Lora
 from adaptlab.methods.prefix_tuning import PrefixTuning
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.method import LARGE_BASE, METHODS, Method
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import AdaptSpec
 
 MEASURED = Path(__file__).parent / "measured_learning_rates.txt"

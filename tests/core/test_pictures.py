@@ -11,7 +11,7 @@ from adaptlab.errors import InvalidSpec
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.records.gathering import Gatherer
 from adaptlab.records.pictures import NotAPicture, picture_size, picture_text
-from adaptlab.specs.resolve import resolve_task
+from adaptlab.specs.choices import resolve_task
 from adaptlab.specs.spec import Choice
 from adaptlab.tasks.image_classification import ImageClassification
 from adaptlab.text.fitting import roles_of, task_document

@@ -7,9 +7,11 @@ from tests.making import a_pretrain_spec, an_adapt_spec, base_facts
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.families.llama import Llama
+from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.cost import work
+from adaptlab.specs.model_shapes import family_shape
 from adaptlab.specs.quantised import base_bytes, exact_scalars, quantised_bytes
-from adaptlab.specs.resolve import BaseModelFacts, family_shape, resolve
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt, spec_digest
 from adaptlab.specs.spec import ModelFolder
 

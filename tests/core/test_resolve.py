@@ -11,7 +11,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from adaptlab.errors import InvalidSpec, UnknownName
 from adaptlab.plugins.registry import as_json
-from adaptlab.specs.resolve import BaseModelFacts, family_shape, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.model_shapes import family_shape
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import read_resolved, spec_digest, write_resolved
 from adaptlab.specs.spec import AdaptSpec, AnySpec, JobSpec, PretrainSpec, ResolvedSpec
 from adaptlab.validation import validation_problems

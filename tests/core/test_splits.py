@@ -7,7 +7,8 @@ import pytest
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.splits import Split, scarce_splits
-from adaptlab.specs.resolve import resolve, resolve_task
+from adaptlab.specs.choices import resolve_task
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import Choice, PretrainSpec
 
 TINY: dict[str, object] = {"name": "copy", "length": 1, "alphabet": 2}

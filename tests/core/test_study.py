@@ -16,7 +16,8 @@ from adaptlab.errors import InfeasibleBudget, InvalidSpec
 from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.sizing import BudgetAxis
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import spec_digest
 from adaptlab.specs.spec import AdaptSpec
 from adaptlab.studies.study import (

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from tests.making import a_pretrain_spec, a_study_spec, base_facts
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.specs.resolve import BaseModelFacts
+from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec, changed, extended
 from adaptlab.studies.study_expansion import expand
 from adaptlab.studies.study_plan import PlannedCheck, StudyPlan

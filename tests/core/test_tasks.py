@@ -8,7 +8,8 @@ import pytest
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.task import DigitTask
-from adaptlab.specs.resolve import resolve, resolve_task
+from adaptlab.specs.choices import resolve_task
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import Choice, PretrainSpec
 
 

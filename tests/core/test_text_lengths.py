@@ -10,8 +10,8 @@ from adaptlab.specs.cost import work
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedPretrain
 from adaptlab.specs.spec import PretrainSpec
-from adaptlab.specs.text_lengths import BYTES_PER_TOKEN, PADDED, typical_length, unknown
 from adaptlab.tasks.sort_ascending import SortAscending
+from adaptlab.text.lengths import BYTES_PER_TOKEN, PADDED, unknown
 from adaptlab.text.tokeniser import BYTES_VOCABULARY
 
 PUBLISHED = 30_522
@@ -34,30 +34,30 @@ def long(document: Any, **changes: Any) -> dict[str, Any]:
 def test_a_typical_item_is_its_mean_length_and_a_share_of_padding(data: Stored) -> None:
     task = data.task(long(CLASSIFICATION))  # "{text}. It is", then one sign
     item = TEXT + len(". It is") + 1
-    assert typical_length(task, BYTES_VOCABULARY, means) == math.ceil(PADDED * item)
-    assert typical_length(task, PUBLISHED, means) == math.ceil(PADDED * item / BYTES_PER_TOKEN)
+    assert task.typical_length(BYTES_VOCABULARY, means) == math.ceil(PADDED * item)
+    assert task.typical_length(PUBLISHED, means) == math.ceil(PADDED * item / BYTES_PER_TOKEN)
     completion = data.task(long(COMPLETION, prompt="{text}{text}:"))
     twice = PADDED * (2 * TEXT + 1 + THING)
-    assert typical_length(completion, BYTES_VOCABULARY, means) == math.ceil(twice)
+    assert completion.typical_length(BYTES_VOCABULARY, means) == math.ceil(twice)
 
 
 def test_choices_with_fields_are_as_long_as_their_fields(data: Stored) -> None:
     label = {"field": "label", "words": {"neg": " no {thing}", "pos": " {thing}"}}
     task = data.task(long(CLASSIFICATION, label=label))
     item = TEXT + len(". It is") + (len(" no ") + len(" ")) / 2 + THING
-    assert typical_length(task, BYTES_VOCABULARY, means) == math.ceil(PADDED * item)
+    assert task.typical_length(BYTES_VOCABULARY, means) == math.ceil(PADDED * item)
     limit = task.sequence_length()
-    assert typical_length(task, PUBLISHED, lambda _: {"text": TEXT}) == limit, "thing is unknown"
+    assert task.typical_length(PUBLISHED, lambda _: {"text": TEXT}) == limit, "thing is unknown"
 
 
 def test_it_is_never_above_the_limit_and_the_limit_if_lengths_are_unknown(data: Stored) -> None:
     task = data.task(CLASSIFICATION)
     limit = task.sequence_length()
-    assert typical_length(task, PUBLISHED) == typical_length(task, PUBLISHED, unknown) == limit
-    assert typical_length(task, PUBLISHED, lambda _: {"thing": 1.0}) == limit
-    assert typical_length(task, PUBLISHED, lambda _: {"text": 1e6}) == limit
+    assert task.typical_length(PUBLISHED, unknown) == limit
+    assert task.typical_length(PUBLISHED, lambda _: {"thing": 1.0}) == limit
+    assert task.typical_length(PUBLISHED, lambda _: {"text": 1e6}) == limit
     digits = SortAscending()
-    assert typical_length(digits, 8, means) == digits.sequence_length()
+    assert digits.typical_length(8, means) == digits.sequence_length()
 
 
 def test_time_follows_usual_lengths_and_memory_the_limit(data: Stored) -> None:

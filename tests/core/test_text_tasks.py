@@ -22,8 +22,10 @@ from adaptlab.families.minigpt import MiniGPT
 from adaptlab.plugins.generated_words import NAME as GENERATED
 from adaptlab.records.buckets import bucket_of
 from adaptlab.records.content import read_content
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.choices import resolve_task
 from adaptlab.specs.cost import Work, work
-from adaptlab.specs.resolve import BaseModelFacts, resolve, resolve_task
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import AdaptSpec, Choice, PretrainSpec
 from adaptlab.studies.study import StudySpec
 from adaptlab.studies.study_expansion import expand

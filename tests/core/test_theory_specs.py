@@ -14,7 +14,8 @@ from tests.making import a_pretrain_spec, a_resolved_spec, an_adapt_spec, base_f
 from adaptlab.errors import InvalidSpec
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.theory_check import Measured
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolve_theory import adaptation_of, measured_base, resolve_theory
 from adaptlab.specs.resolved import ResolvedTheory, readable, spec_digest, write_resolved
 from adaptlab.specs.spec import AnySpec, JobSpec, ResolvedSpec, TheorySpec

@@ -14,7 +14,8 @@ from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.engine.train import Training
 from adaptlab.plugins.hard_prompt import PROMPT
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt
 from adaptlab.specs.spec import Trial
 

@@ -12,7 +12,8 @@ from tests.texts import Stored, stored
 
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import CheckpointWritten, ReplicateResult, ReplicatesDecided
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import Resolved, ResolvedAdapt, spec_digest
 from adaptlab.specs.spec import AdaptSpec
 

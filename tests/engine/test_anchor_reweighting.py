@@ -31,8 +31,9 @@ from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.llama import Llama
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.plugins.family import Family
+from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.budget import budget_vector
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import AdaptSpec
 
 QUERY = {

@@ -26,7 +26,8 @@ from adaptlab.measurements.results import (
     CheckpointWritten,
     Evaluated,
 )
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import AdaptSpec
 
 SAMPLES = 24

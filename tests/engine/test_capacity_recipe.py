@@ -13,7 +13,8 @@ from tests.engine.running import run
 from adaptlab.measurements.results import Evaluated, TheoryChecked
 from adaptlab.reproductions.recipe import PRESETS
 from adaptlab.reproductions.recipe_study import recipe_named
-from adaptlab.specs.resolve import family_shape, resolve
+from adaptlab.specs.model_shapes import family_shape
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolve_theory import resolve_theory
 from adaptlab.specs.spec import PretrainSpec, TheorySpec
 

@@ -26,7 +26,8 @@ from adaptlab.measurements.results import (
     ReplicatesDecided,
 )
 from adaptlab.runs.inputs import PlacedOtherWeights
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt, read_resolved, spec_digest, write_resolved
 from adaptlab.specs.spec import AdaptSpec, ModelFolder, PretrainSpec
 from adaptlab.tasks.sort_ascending import SortAscending

@@ -16,7 +16,7 @@ from adaptlab.engine.making import clusters_of
 from adaptlab.errors import InvalidSpec
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import Evaluated, Event, ItemsShown
-from adaptlab.specs.resolve import resolve_task
+from adaptlab.specs.choices import resolve_task
 from adaptlab.specs.spec import Choice
 
 GROUPED = without(CLASSIFICATION, cluster="document", splits={"test": 0.4})

@@ -10,7 +10,7 @@ from adaptlab.engine.making import items_of_steps
 from adaptlab.engine.tasks.episodes import fixed_pairs
 from adaptlab.errors import InvalidSpec
 from adaptlab.plugins.splits import EVERY_SPLIT
-from adaptlab.specs.resolve import resolve_task
+from adaptlab.specs.choices import resolve_task
 from adaptlab.specs.spec import Choice
 from adaptlab.tasks.episodes import Episodes
 

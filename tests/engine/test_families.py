@@ -11,7 +11,8 @@ from tests.engine.running import run
 
 from adaptlab.measurements.results import AttentionCaptured, CheckpointWritten, Evaluated, Metrics
 from adaptlab.plugins.family import FAMILIES
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import spec_digest
 from adaptlab.specs.spec import AdaptSpec, PretrainSpec
 

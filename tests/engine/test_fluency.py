@@ -17,7 +17,8 @@ from adaptlab.engine.library_model import Float64
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.token_search import Vocabulary
 from adaptlab.errors import InvalidSpec
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 
 MODELS = {
     "gpt2": published.MODELS["gpt2"],  # its head is the embedding

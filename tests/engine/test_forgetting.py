@@ -14,7 +14,8 @@ from adaptlab.engine.model import Model
 from adaptlab.measurements.results import Evaluated, Evaluation
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.task import TASKS
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt, readable, scored_tasks, write_resolved
 from adaptlab.specs.spec import AdaptSpec, PretrainSpec, ResolvedSpec
 

@@ -36,8 +36,9 @@ from adaptlab.plugins.family import Family
 from adaptlab.plugins.images import shade
 from adaptlab.plugins.splits import EVERY_SPLIT
 from adaptlab.records import digits_table
+from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.budget import budget_vector
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt
 from adaptlab.specs.spec import AdaptSpec
 from adaptlab.tasks.digit_images import DigitImages

@@ -39,7 +39,8 @@ from adaptlab.measurements.results import (
 )
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.task import TASKS
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedImport, spec_digest
 from adaptlab.specs.spec import AdaptSpec
 from adaptlab.weights.model_folder import check_folder

@@ -33,8 +33,9 @@ from adaptlab.families.minigpt import MiniGPT
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import Evaluated, ReplicatesDecided
 from adaptlab.plugins.family import Family
+from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.cost import work
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt
 from adaptlab.specs.spec import AdaptSpec
 from adaptlab.text.tokeniser import Tokeniser, read_tokeniser

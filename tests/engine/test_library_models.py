@@ -40,7 +40,8 @@ from adaptlab.methods.prefix_tuning import PrefixTuning
 from adaptlab.methods.soft_prompt import SoftPrompt
 from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.method import Method
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import AdaptSpec
 from adaptlab.weights.huggingface import PublishedFamily
 

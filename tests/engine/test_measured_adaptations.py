@@ -26,7 +26,8 @@ from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.task import TASKS
 from adaptlab.plugins.theory_check import Measured
 from adaptlab.runs.inputs import PlacedAdapterFile
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolve_theory import adaptation_of, resolve_theory
 from adaptlab.specs.spec import AdaptSpec, TheorySpec
 from adaptlab.theory.observation import FrozenBase, random_base

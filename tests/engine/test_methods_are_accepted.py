@@ -9,7 +9,8 @@ from tests.engine.running import run
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import ReplicatesDecided
 from adaptlab.plugins.method import METHODS
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import AdaptSpec
 
 QUERY = {"name": "episodes", "shots": 0, "labels": "fixed", "map_seed": 1}

@@ -22,7 +22,8 @@ from adaptlab.errors import InvalidSpec
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import Evaluated, ReplicatesDecided
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt
 from adaptlab.specs.spec import AdaptSpec
 

@@ -19,7 +19,9 @@ from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import AttentionCaptured, Evaluated, ItemsShown
 from adaptlab.plugins.splits import EVERY_SPLIT, Split
 from adaptlab.records.facts import RecordsFacts
-from adaptlab.specs.resolve import BaseModelFacts, resolve, resolve_task
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.choices import resolve_task
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt
 from adaptlab.specs.spec import AdaptSpec, Choice
 from adaptlab.tasks.image_classification import ImageClassification

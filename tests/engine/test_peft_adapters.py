@@ -40,8 +40,9 @@ from adaptlab.measurements.results import (
     ReplicatesDecided,
 )
 from adaptlab.methods.lora import Lora
+from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.cost import Load, work
-from adaptlab.specs.resolve import BaseModelFacts, resolve_adapter
+from adaptlab.specs.resolve import resolve_adapter
 from adaptlab.specs.resolved import ResolvedAdapt
 from adaptlab.specs.spec import AdaptSpec, ModelFolder
 from adaptlab.weights.placed_folder import PlacedFolder

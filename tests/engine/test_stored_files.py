@@ -9,8 +9,9 @@ from tests.engine.running import run
 from tests.folders import a_qwen3_folder
 
 from adaptlab.measurements.results import CheckpointWritten, TrainingSaved
+from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.cost import work
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import spec_digest
 from adaptlab.specs.spec import AdaptSpec
 

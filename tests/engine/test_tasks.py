@@ -15,7 +15,8 @@ from adaptlab.engine.digits import items_of, make_items, split_of, target_rows
 from adaptlab.engine.tasks.mixture import drawn_tasks
 from adaptlab.measurements.results import AttentionCaptured, Evaluated, Split
 from adaptlab.plugins.task import DigitTask
-from adaptlab.specs.resolve import resolve, resolve_task
+from adaptlab.specs.choices import resolve_task
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import Choice, PretrainSpec
 from adaptlab.tasks.composition import Composition
 from adaptlab.tasks.double_histogram import DoubleHistogram

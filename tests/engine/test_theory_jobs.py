@@ -11,7 +11,8 @@ from adaptlab.errors import TrainingStopped
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import CheckpointWritten, Finished, TheoryChecked
 from adaptlab.plugins.theory_check import THEORY_CHECKS
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolve_theory import resolve_theory
 from adaptlab.specs.spec import PretrainSpec, TheorySpec
 from adaptlab.theory.plugins import MEASURES

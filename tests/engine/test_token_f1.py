@@ -30,7 +30,8 @@ from adaptlab.measurements.results import (
 )
 from adaptlab.metrics.token_f1 import answer_words, token_f1
 from adaptlab.plugins.metric import METRICS
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import Resolved, spec_digest
 from adaptlab.specs.spec import AdaptSpec
 

@@ -37,7 +37,8 @@ from adaptlab.measurements.results import (
     ReplicatesDecided,
     Started,
 )
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import Trial
 
 LORA = ("q.a", "q.b", "v.a", "v.b")

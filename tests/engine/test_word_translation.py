@@ -15,7 +15,8 @@ from adaptlab.errors import BadDataset, InvalidSpec
 from adaptlab.measurements.results import Evaluated, Split
 from adaptlab.plugins.dataset import Triple, content_of, word_list
 from adaptlab.plugins.task import DigitTask
-from adaptlab.specs.resolve import resolve, resolve_task
+from adaptlab.specs.choices import resolve_task
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import Choice, PretrainSpec
 
 FEW = {"name": "word_translation", "words": 12, "longest": 6}

@@ -18,7 +18,8 @@ from tests.texts import (
 from transformers import PreTrainedModel
 
 from adaptlab.plugins.family import Family
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt
 from adaptlab.specs.spec import AdaptSpec
 from adaptlab.weights.model_folder import check_folder, fingerprint

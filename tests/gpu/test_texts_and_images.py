@@ -16,7 +16,8 @@ from tests.texts import CLASSIFICATION, COMPLETION, Stored, reviews, stored
 
 from adaptlab.engine.step_graph import use_graphs
 from adaptlab.measurements.results import CheckpointWritten, Evaluated
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import Resolved
 from adaptlab.specs.spec import AdaptSpec, PretrainSpec
 from adaptlab.weights.model_folder import check_folder, fingerprint

@@ -4,7 +4,8 @@ import pytest
 from tests.making import a_pretrain_spec, a_replicate
 
 from adaptlab.plugins.generated_words import generated_words
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import write_resolved
 from adaptlab.specs.spec import AdaptSpec, PretrainSpec, ResolvedSpec
 from adaptlab_api.pages.jobs.page import rungs, spec_facts

@@ -19,7 +19,8 @@ import pytest
 from adaptlab.families.transformers import Transformers
 from adaptlab.plugins.dataset import RecordsReference
 from adaptlab.records.gathering import Gatherer
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import AdaptSpec
 from adaptlab_stack import text_demo
 from adaptlab_stack.package_files import PackageFile, PackageUnavailable, fetched

@@ -25,7 +25,8 @@ from adaptlab.errors import InvalidSpec
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import CheckpointWritten, TheoryChecked
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolve_theory import resolve_theory
 from adaptlab.specs.resolved import datasets_of
 from adaptlab.specs.spec import PretrainSpec, TheorySpec

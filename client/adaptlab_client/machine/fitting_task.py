@@ -6,11 +6,10 @@ from typing import NamedTuple, cast
 from pydantic import JsonValue
 
 from adaptlab.figures import counted
-from adaptlab.plugins.records_task import RecordsTask
 from adaptlab.plugins.text_task import LONGEST_ITEM
 from adaptlab.records.facts import ConversationFacts, RecordsFacts
 from adaptlab.records.label_values import are_codes
-from adaptlab.specs.resolve import resolve_task
+from adaptlab.specs.choices import resolve_task
 from adaptlab.specs.spec import Choice
 from adaptlab.text.fitting import (
     ASKS,
@@ -22,7 +21,7 @@ from adaptlab.text.fitting import (
     read_fields,
     task_document,
 )
-from adaptlab.text.splitting import SplitCounts
+from adaptlab.text.splitting import EVERY_SPLIT, SplitCounts
 from adaptlab_answers.documents import JsonObject
 from adaptlab_client.machine.columns import Column, Spread
 from adaptlab_client.machine.token_counts import TokenCounter
@@ -122,8 +121,7 @@ def splits_of(task: JsonObject, facts: RecordsFacts) -> SplitCounts:
         InvalidSpec: the records do not allow the task.
     """
     resolved = resolve_task(Choice.model_validate(task), "/task", {facts.name: facts})
-    assert isinstance(resolved, RecordsTask)
-    return resolved.reference_to_records().splits
+    return SplitCounts(**{split: resolved.available(split) or 0 for split in EVERY_SPLIT})
 
 
 def _length(word: str, counter: TokenCounter | None, longest: int | None) -> int:

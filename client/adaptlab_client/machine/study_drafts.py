@@ -14,9 +14,10 @@ from adaptlab.plugins.family import AnyFamily, Family
 from adaptlab.plugins.method import LARGE_BASE, METHODS, Method
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.task import TASKS
-from adaptlab.plugins.text_task import LONGEST_ITEM, TextTask
+from adaptlab.plugins.text_task import LONGEST_ITEM
 from adaptlab.specs.budget import check_method
-from adaptlab.specs.resolve import family_shape, resolve
+from adaptlab.specs.model_shapes import family_shape
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import PretrainSpec
 from adaptlab.text.fitting import LONGEST_ANSWER, Roles
 from adaptlab_answers.documents import JsonObject
@@ -243,7 +244,7 @@ def check_methods(
         task: the task, which texts may be for.
         served: the methods of the server, empty without one.
     """
-    texts = issubclass(TASKS.get(str(task["name"])), TextTask)
+    texts = TASKS.get(str(task["name"])).needs_tokeniser
     listed = served or METHODS.names()
     for name in names:
         if name not in listed:

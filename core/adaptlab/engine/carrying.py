@@ -20,10 +20,8 @@ from adaptlab.engine.token_search import Vocabulary
 from adaptlab.errors import BadCheckpoint
 from adaptlab.measurements.report_bounds import LONGEST_TEXT, storable
 from adaptlab.measurements.results import Evaluated, NotCarried, ReplicateResult
-from adaptlab.plugins.hard_prompt import PROMPT, HardPrompt
-from adaptlab.plugins.text_task import TextTask
+from adaptlab.plugins.hard_prompt import PROMPT
 from adaptlab.runs.inputs import PlacedInputs
-from adaptlab.specs.resolve import content_length
 from adaptlab.specs.resolved import OtherBase, ResolvedAdapt
 from adaptlab.text.mapping import NotText, mapped
 
@@ -70,7 +68,7 @@ class _Carrier:
         self, source: BaseWeights
     ) -> Iterator[tuple[Model, tuple[ReplicateResult, ...]] | tuple[str, ReplicateResult]]:
         """Yield models with their replicates, or why one is left out."""
-        if isinstance(self.there.method, HardPrompt):
+        if self.there.method is not None and self.there.method.is_search:
             yield from self._with_prompts(source)
             return
         context = demonstrations(self.there, self.own)
@@ -86,7 +84,7 @@ class _Carrier:
 
     def _room(self) -> int:
         """Return the tokens that fit before the longest item."""
-        return self.there.shape.context - content_length(self.there.family, self.there.task)
+        return self.there.shape.context - self.there.task.content_length(self.there.family)
 
     def _with_prompts(
         self, source: BaseWeights
@@ -108,9 +106,9 @@ class _Carrier:
             yield Model(model.plan, model.base, {PROMPT: rows}), results
 
     def _mapped(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
-        here, there = self.own.task, self.there.task
-        if isinstance(here, TextTask) and isinstance(there, TextTask):
-            tokens = mapped(tokens, here.source().tokeniser, there.source().tokeniser)
+        here, there = self.own.task.tokeniser(), self.there.task.tokeniser()
+        if here is not None and there is not None:
+            tokens = mapped(tokens, here, there)
         for token in tokens:
             if token >= (most := self.there.shape.vocabulary):
                 raise NotText(f"it has {most} tokens and lacks token {token}")

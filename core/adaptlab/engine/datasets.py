@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from adaptlab.errors import BadModelFolder
 from adaptlab.plugins.dataset import RecordsReference, WordList, read_words
-from adaptlab.plugins.text_task import TextTask
 from adaptlab.runs.inputs import LocalFile
 from adaptlab.specs.resolved import Resolved, datasets_of, tasks_of
 from adaptlab.text.chat import PLAIN_TEMPLATE, ChatTemplate, read_chat_template
@@ -43,7 +42,7 @@ def read_datasets(
     paths = {file.sha256: file.path for file in files}
     lists, texts = dict[str, WordList](), dict[str, TextSource]()
     tokeniser: Tokeniser | None = None
-    reads_texts = any(isinstance(task, TextTask) for task in tasks_of(spec))
+    reads_texts = any(task.needs_tokeniser for task in tasks_of(spec))
     chat = _chat_template(folder) if _has_conversations(spec) else PLAIN_TEMPLATE
     for reference in datasets_of(spec):
         path = paths.get(reference.digest)
@@ -59,7 +58,7 @@ def read_datasets(
 
 
 def _has_conversations(spec: Resolved) -> bool:
-    return any(isinstance(t, TextTask) and t.conversations() is not None for t in tasks_of(spec))
+    return any(task.conversations() is not None for task in tasks_of(spec))
 
 
 def _chat_template(folder: PlacedFolder | None) -> ChatTemplate:

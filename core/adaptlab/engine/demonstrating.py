@@ -156,7 +156,8 @@ def _owners(row: Sequence[Demonstration]) -> Iterator[int]:
 
 def _begun(task: Task) -> int:
     """Return the tokens that begin every text of a task."""
-    return begun(task.source().tokeniser) if isinstance(task, TextTask) else 0
+    tokeniser = task.tokeniser()
+    return 0 if tokeniser is None else begun(tokeniser)
 
 
 def of_seed(method: Demonstrations, task: Task, chooser: Task, seed: int) -> list[Demonstration]:

@@ -25,7 +25,6 @@ from adaptlab.engine.tensors import Float, Int, Shaped
 from adaptlab.engine.token_search import TokenSearch
 from adaptlab.engine.training_state import TrainingState
 from adaptlab.errors import OutOfMemory, is_out_of_memory
-from adaptlab.specs.resolve import content_length
 
 T = TypeVar("T")
 
@@ -292,7 +291,7 @@ class Descent:
 
         Items can be shorter than those of later steps, so they are padded to the greatest length.
         """
-        longest = content_length(self._plan.family, self._plan.task)
+        longest = self._plan.task.content_length(self._plan.family)
         padded, flat = items.padded(longest), self._trainables.flat
         one = passes(self._plan, self._base, self.live, flat, self._trainables.decays, 1)
         division = fitting(

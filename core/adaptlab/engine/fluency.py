@@ -14,7 +14,7 @@ from adaptlab.engine.tensors import Float, Int
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.learned_positions import EMBEDDING
 from adaptlab.plugins.shapes import HEAD_SITE
-from adaptlab.specs.resolve import family_shape
+from adaptlab.specs.model_shapes import family_shape
 
 HEAD = f"{HEAD_SITE}.weight"
 

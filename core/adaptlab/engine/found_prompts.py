@@ -17,8 +17,6 @@ from adaptlab.engine.tensors import Float, Int
 from adaptlab.engine.token_search import Vocabulary
 from adaptlab.measurements.report_bounds import word_excerpt
 from adaptlab.measurements.results import FoundPrompt
-from adaptlab.plugins.hard_prompt import HardPrompt
-from adaptlab.plugins.text_task import TextTask
 
 
 @torch.no_grad()
@@ -38,7 +36,7 @@ def found_prompts(
             for seed in range(len(plan.seeds))
             for _ in range(plan.trials)
         )
-    if not isinstance(plan.method, HardPrompt):
+    if plan.method is None or not plan.method.is_search:
         return (None,) * plan.replicates
     vocabulary = Vocabulary.of(plan, base)
     rows = trainables.flat.unflatten(1, (-1, vocabulary.width))
@@ -89,8 +87,8 @@ def _log_perplexities(
 
 
 def _words(plan: Plan, tokens: Sequence[int]) -> tuple[str, ...]:
-    if not isinstance(plan.task, TextTask):
+    tokeniser = plan.task.tokeniser()
+    if tokeniser is None:
         task = as_digit_task(plan.task)
         return tuple(task.written((token,)) or str(token) for token in tokens)
-    tokeniser = plan.task.source().tokeniser
     return tuple(word_excerpt(tokeniser.word(token)) for token in tokens)

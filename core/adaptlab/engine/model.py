@@ -21,7 +21,6 @@ from adaptlab.engine.tensors import Float, Int
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.shapes import HEAD_SITE
 from adaptlab.plugins.task import Task
-from adaptlab.plugins.text_task import TextTask
 from adaptlab.specs.scoring_pass import items_at_once
 
 
@@ -199,7 +198,7 @@ class Model:
         if has_classes:
             return forward(family, self.base, tokens, attached, rows, recorder, training)
         # Texts, whose answers start at different places, have their masks already.
-        seen = tokens if isinstance(task, TextTask) else shown(family, tokens, asked)
+        seen = tokens if task.needs_tokeniser else shown(family, tokens, asked)
         if family.predicts_in_place():
             rows = slice((rows.start or 0) + 1, None if rows.stop is None else rows.stop + 1)
         return forward(family, self.base, seen, attached, rows, recorder, training)

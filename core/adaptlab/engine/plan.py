@@ -15,8 +15,8 @@ from adaptlab.plugins.method import Method
 from adaptlab.plugins.metric import Metric
 from adaptlab.plugins.shapes import ModelShape, TensorShape
 from adaptlab.plugins.task import Task
+from adaptlab.specs.model_shapes import model_shape
 from adaptlab.specs.quantised import quantised_sites
-from adaptlab.specs.resolve import model_shape
 from adaptlab.specs.resolved import Resolved, ResolvedTheory, Trained, scored_tasks
 from adaptlab.specs.spec import EarlyStopping, Precision, ResolvedTraining
 from adaptlab.specs.stopping import stopping_metric

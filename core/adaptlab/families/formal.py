@@ -86,14 +86,21 @@ class Formal(Family):
 
     name: Literal["formal"] = "formal"
     width: Size = 16
+    """size of the vector at each position"""
     stack: Annotated[tuple[Layer, ...], Field(min_length=1, max_length=64)] = Field(
         default_factory=_paper_stack
     )
+    """blocks of the model from first to last, as JSON"""
     attention: Literal["causal", "bidirectional"] = "causal"
+    """causal, in both directions, or none"""
     inverse_temperature: float = Field(default=1.0, ge=0, le=1e6)
+    """factor on the attention scores; larger is sharper"""
     reserved_positions: int = Field(default=0, ge=0, le=4096)
+    """position codes kept for virtual tokens"""
     vocabulary: int | Auto = AUTO
+    """number of tokens"""
     context: int | Auto = AUTO
+    """largest number of positions"""
 
     def resolved(self, vocabulary: int, context: int) -> Self:
         return self.model_copy(

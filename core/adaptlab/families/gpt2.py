@@ -67,13 +67,21 @@ class GPT2(PublishedFamily):
 
     name: Literal["gpt2"] = "gpt2"
     layers: int = Field(default=2, ge=1, le=128)
+    """number of blocks"""
     heads: int = Field(default=2, ge=1, le=256)
+    """attention heads per layer"""
     width: int = Field(default=96, ge=1, le=16384)
+    """size of the vector at each position"""
     hidden: Annotated[int, Field(ge=1, le=131072)] | Auto = AUTO
+    """width of the MLP's hidden layer"""
     tied_head: bool = True
+    """the output matrix is that of the embedding"""
     norm_epsilon: float = Field(default=1e-5, gt=0, le=1)
+    """added to the variance in each normalisation"""
     vocabulary: Annotated[int, Field(ge=1, le=10**7)] | Auto = AUTO
+    """number of tokens"""
     context: Annotated[int, Field(ge=1, le=10**6)] | Auto = AUTO
+    """largest number of positions"""
 
     def resolved(self, vocabulary: int, context: int) -> Self:
         return self.model_copy(

@@ -90,19 +90,33 @@ class Llama(PublishedFamily):
 
     name: Literal["llama"] = "llama"
     layers: int = Field(default=2, ge=1, le=256)
+    """number of blocks"""
     heads: int = Field(default=4, ge=1, le=256)
+    """attention heads per layer"""
     key_value_heads: int = Field(default=2, ge=1, le=256)
+    """heads of keys and values, shared by groups of query heads"""
     width: int = Field(default=96, ge=1, le=32768)
+    """size of the vector at each position"""
     head_size: Annotated[int, Field(ge=2, le=1024, multiple_of=2)] | Auto = AUTO
+    """width of each head; empty: width / heads"""
     hidden: Annotated[int, Field(ge=1, le=262144)] | Auto = AUTO
+    """width of the MLP's hidden layer"""
     attention_biases: AttentionBiases = "none"
+    """biases in the query, key and value matrices"""
     mlp_biases: bool = False
+    """biases in the matrices of the MLP"""
     tied_head: bool = False
+    """the output matrix is that of the embedding"""
     norm_epsilon: float = Field(default=1e-6, gt=0, le=1)
+    """added to the variance in each normalisation"""
     rotary_base: float = Field(default=10_000.0, gt=1, le=1e12)
+    """base of the angles of rotary positions"""
     rotary_scaling: RotaryScaling | None = None
+    """how rotary positions are stretched, as JSON"""
     vocabulary: Annotated[int, Field(ge=1, le=10**7)] | Auto = AUTO
+    """number of tokens"""
     context: Annotated[int, Field(ge=1, le=10**8)] | Auto = AUTO
+    """largest number of positions"""
 
     def resolved(self, vocabulary: int, context: int) -> Self:
         hidden = -(-8 * self.width // 24) * 8

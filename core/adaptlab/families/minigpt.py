@@ -37,14 +37,23 @@ class MiniGPT(Family):
 
     name: Literal["minigpt"] = "minigpt"
     layers: int = Field(default=1, ge=1, le=48)
+    """number of blocks"""
     heads: int = Field(default=1, ge=1, le=64)
+    """attention heads per layer"""
     width: int = Field(default=96, ge=1, le=4096)
+    """size of the vector at each position"""
     attention_norm: bool = True
+    """LayerNorm before attention"""
     attention: Attention = "causal"
+    """causal, in both directions, or none"""
     dropout: float = Field(default=0.0, ge=0, le=0.9)
+    """share of values set to zero while weights are trained"""
     pad_positions: int = Field(default=0, ge=0, le=4096)
+    """positions before the content that a prefix or prompt can replace"""
     vocabulary: int | Auto = AUTO
+    """number of tokens"""
     context: int | Auto = AUTO
+    """largest number of positions"""
 
     def resolved(self, vocabulary: int, context: int) -> Self:
         return self.model_copy(

@@ -139,12 +139,16 @@ class Transformers(PublishedFamily):
 
     name: Literal["transformers"] = "transformers"
     architecture: Architecture
+    """name of the architecture in the model's config.json"""
     config: Annotated[dict[str, JsonValue], AfterValidator(_is_plain)]
+    """content of the model's config.json, as JSON"""
     stored: dict[str, Shape] = Field(min_length=1, max_length=128)
+    """shape of every stored tensor, by name, as JSON"""
     preprocessor: Preprocessor | None = Field(
         default=None,
         exclude_if=lambda preprocessor: preprocessor is None,  # older jobs keep their digests
     )
+    """how the model scales images, as JSON"""
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:

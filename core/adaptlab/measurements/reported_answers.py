@@ -13,9 +13,8 @@ from adaptlab.measurements.report_bounds import (
     storable,
 )
 from adaptlab.measurements.results import AnswerText, Excerpt, ShownItem
-from adaptlab.plugins.records_task import RecordsTask
+from adaptlab.plugins.splits import EVERY_SPLIT
 from adaptlab.plugins.task import Task
-from adaptlab.plugins.text_task import TextTask
 
 LONGEST_PROMPT = 2000
 """Characters of a prompt that are kept; the rest is only counted."""
@@ -52,13 +51,10 @@ class ExpectedAnswers:
     @classmethod
     def of(cls, task: Task, shown: int) -> "ExpectedAnswers":
         """Return what is expected for a scored task of a job."""
-        if not isinstance(task, RecordsTask):
+        if not task.needs_records:
             return cls(shown, None, {})
-        splits = task.reference_to_records().splits
-        words: Mapping[str, str | None] = {}
-        if isinstance(task, TextTask):
-            words = task.listed_answers()
-        return cls(shown, splits.train + splits.validation + splits.test, words)
+        records = sum(task.available(split) or 0 for split in EVERY_SPLIT)
+        return cls(shown, records, task.listed_answers() if task.needs_tokeniser else {})
 
     def items(self, at: str, items: Sequence[ShownItem]) -> Iterator[Problem]:
         """Yield the problems of the shown items, with pointers below `at`."""

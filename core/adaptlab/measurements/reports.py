@@ -31,15 +31,11 @@ from adaptlab.measurements.reported_confusions import confusion_problems
 from adaptlab.measurements.reported_measures import measure_problems
 from adaptlab.measurements.results import LARGEST_LOSS, LEAST_LOSS, curves
 from adaptlab.measurements.theory_report import Detail
-from adaptlab.plugins.demonstrations import Demonstrations
-from adaptlab.plugins.hard_prompt import HardPrompt
-from adaptlab.plugins.image_task import ImageTask
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.metric import metric_named
 from adaptlab.plugins.registry import as_json
-from adaptlab.plugins.text_task import TextTask
 from adaptlab.specs.curve_steps import CurveSteps
-from adaptlab.specs.resolve import family_shape, model_shape
+from adaptlab.specs.model_shapes import family_shape, model_shape
 from adaptlab.specs.resolved import (
     Resolved,
     ResolvedAdapt,
@@ -224,16 +220,13 @@ class Expected:
 
     def _prompt(self, at: str, result: results.ReplicateResult) -> Iterator[Problem]:
         method, prompt = self.spec.method, result.prompt
-        is_found = isinstance(method, HardPrompt) or (
-            isinstance(method, Demonstrations) and not method.is_chosen_by_item()
-        )
-        is_found = is_found and result.selected
+        is_found = method is not None and method.reports_tokens() and result.selected
         yield from equal(at, prompt is not None, is_found, "report of a prompt")
-        if prompt is None or not isinstance(method, HardPrompt | Demonstrations):
+        if prompt is None or method is None or not (method.is_search or method.demonstrated()):
             return
         length, shape = method.extra_context_tokens(), model_shape(self.spec)
-        if isinstance(method, Demonstrations):  # they can be shorter than allowed
-            yield from count(f"{at}/tokens", len(prompt.tokens), method.demonstrated() or 0, length)
+        if fewest := method.demonstrated():  # they can be shorter than allowed
+            yield from count(f"{at}/tokens", len(prompt.tokens), fewest, length)
             length = len(prompt.tokens)
         for name in ("tokens", "words"):
             size = len(getattr(prompt, name))
@@ -243,8 +236,7 @@ class Expected:
         yield from of_words(f"{at}/words", prompt.words[:length])
         yield from number(f"{at}/log_perplexity", prompt.log_perplexity, 0, LARGEST_LOSS)
         # Demonstrations are chosen, not searched for, whatever is trained beside them.
-        is_searched = isinstance(method, HardPrompt)
-        forward, backward = method.passes(result.steps, shape) if is_searched else (0, 0)
+        forward, backward = method.passes(result.steps, shape) if method.is_search else (0, 0)
         yield from equal(f"{at}/forward_passes", prompt.forward_passes, forward, "passes")
         yield from equal(f"{at}/backward_passes", prompt.backward_passes, backward, "passes")
 
@@ -418,7 +410,7 @@ def _maps(spec: Resolved, method: Method | None) -> ExpectedMaps | None:
         target_start=spec.family.answer_start(task.input_length()),
         targets=task.target_length(),
         vocabulary=shape.vocabulary,
-        are_texts=isinstance(task, TextTask | ImageTask),
+        are_texts=task.input_problem() is not None,
         choices=len(task.listed_answers()),
     )
 

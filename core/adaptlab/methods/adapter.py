@@ -30,8 +30,11 @@ class Adapter(Method):
 
     name: Literal["adapter"] = "adapter"
     bottleneck: int | Auto = Field(default=AUTO)
+    """width of the adapter's middle layer; auto: from the budget"""
     placement: Literal["serial", "parallel"] = "serial"
+    """after each sublayer in turn, or beside it"""
     after: tuple[Literal["attn", "mlp"], ...] = Field(default=("mlp",), min_length=1, max_length=2)
+    """sublayers that an adapter follows: attention, MLP or both"""
 
     def chosen_sites(self, shape: ModelShape) -> tuple[Site, ...]:
         """Return the sublayers with an adapter."""

@@ -28,7 +28,9 @@ class AutoPrompt(HardPrompt):
 
     name: Literal["autoprompt"] = "autoprompt"
     candidates: int = Field(default=16, ge=1, le=256)
+    """tokens tried per position and step"""
     accumulation: int = Field(default=1, ge=1, le=256)
+    """steps whose gradients are added up before tokens are chosen"""
 
     def passes(self, steps: int, shape: ModelShape) -> Passes:
         rounds = steps // (self.accumulation + 1)

@@ -27,3 +27,4 @@ class AutoPromptSGD(HardPrompt):
 
     name: Literal["autoprompt_sgd"] = "autoprompt_sgd"
     noise: float = Field(default=0.0, ge=0, le=1e3)
+    """strength of the noise added to each step"""

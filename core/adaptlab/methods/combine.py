@@ -59,7 +59,9 @@ class Combine(Method):
         max_length=MOST,
         json_schema_extra={"minItems": FEWEST},  # checked in `_own_problems`, on valid parts
     )
+    """methods to train together, one per line, as JSON"""
     shares: tuple[Share, ...] | None = None
+    """weight of each part in the budget"""
 
     def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
         return {

@@ -26,4 +26,6 @@ class FluentPrompt(FluentPromptSearch):
 
     name: Literal["fluentprompt"] = "fluentprompt"
     fluency: float = Field(default=0.003, ge=0, lt=1)
+    """weight of the base model's own loss on the prompt"""
     noise: float = Field(default=1.0, ge=0, le=1e3)
+    """strength of the noise added to each step"""

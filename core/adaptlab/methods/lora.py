@@ -50,15 +50,21 @@ class Lora(Method):
 
     name: Literal["lora"] = "lora"
     rank: int | Auto = Field(default=AUTO)
+    """inner dimension of the update; auto: from the budget"""
     alpha: float = Field(default=1.0, gt=0, le=1e4)
+    """scales the update; divided by the rank"""
     sites: Sites = ("q", "v")
+    """parts of the names of matrices to adapt, such as q, v or mlp"""
     scaling: Literal["standard", "rank_stabilised"] = "standard"
+    """alpha / rank, or alpha / √rank (rank-stabilised)"""
     dora: bool = False
+    """learn the length of each row of the weights separately"""
     overrides: tuple[SitesOverride, ...] = Field(
         default=(),
         max_length=MOST_OVERRIDES,
         exclude_if=lambda overrides: not overrides,  # older jobs keep their digests
     )
+    """another rank or alpha at some of the sites, one per line, as JSON"""
 
     def rank_at(self, site: Site) -> int:
         """Return the rank of the update of a chosen site."""

@@ -24,3 +24,4 @@ class Pez(FluentPromptSearch):
 
     name: Literal["pez"] = "pez"
     distance: Literal["angle", "euclidean"] = "angle"
+    """measure by which a vector is projected to the nearest token"""

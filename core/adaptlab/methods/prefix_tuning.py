@@ -45,7 +45,9 @@ class PrefixTuning(LearnedPositions):
 
     name: Literal["prefix_tuning"] = "prefix_tuning"
     side: Literal["input", "key_value"] = "input"
+    """prefix rows as inputs of each layer, or keys and values directly"""
     reparameterisation: Reparameterisation | None = None
+    """network that generates the prefix during training, as JSON"""
 
     def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
         if self.reparameterisation is None:

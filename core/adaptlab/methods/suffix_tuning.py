@@ -30,6 +30,7 @@ class SuffixTuning(VirtualTokens):
 
     name: Literal["suffix_tuning"] = "suffix_tuning"
     scope: Literal["per_layer", "input_only"] = "per_layer"
+    """layers with learned positions: every layer, or the input only"""
 
     def follows_question(self) -> bool:
         return True

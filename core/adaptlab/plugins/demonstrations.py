@@ -39,9 +39,13 @@ class Demonstrations(Method, ABC):
     learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1e-3)
 
     demonstrations: Annotated[int, Field(ge=1, le=MOST)] | Auto = 4
+    """examples in front of each question"""
     choice: Literal["balanced", "random", "nearest"] = "balanced"
+    """balanced: as many of each label as possible; random: whichever come"""
     separator: Separator = "\n\n"
+    """text between demonstrations"""
     longest: Annotated[int, Field(ge=1, le=LONGEST)] | Auto = AUTO
+    """most tokens of one demonstration; longer ones are not drawn"""
 
     def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
         """Return no tensor: nothing is trained."""
@@ -68,6 +72,10 @@ class Demonstrations(Method, ABC):
     def is_chosen_by_item(self) -> bool:
         """Return True if every question has demonstrations of its own."""
         return self.choice == "nearest"
+
+    def reports_tokens(self) -> bool:
+        """Return True if all questions have the same demonstrations."""
+        return not self.is_chosen_by_item()
 
     def is_sized_by(self, axis: BudgetAxis) -> bool:
         """Return True unless a budget in parameters would size what trains none."""

@@ -3,6 +3,8 @@
 from abc import ABC, abstractmethod
 from typing import Annotated, ClassVar, Self
 
+from pydantic import ConfigDict
+
 from adaptlab.errors import Problem
 from adaptlab.plugins.images import ImageSize
 from adaptlab.plugins.registry import ByName, Registry
@@ -18,6 +20,9 @@ class Family(Value, ABC):
     reference: ClassVar[str]
     default_learning_rate: ClassVar[float]
     default_weight_decay: ClassVar[float]
+
+    # The docstring of a field describes it in the schema, for forms and pages.
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     name: PluginName
 
@@ -68,6 +73,20 @@ class Family(Value, ABC):
     def attends_to_all(self) -> bool:
         """Return True if every position attends to all others."""
         return self.fills_in()
+
+    def padding_problem(self, code: str) -> Problem | None:
+        """Return the problem of a model that cannot leave out padding."""
+        if self.can_classify():
+            return None
+        detail = (
+            f"This {self.name} attends to all positions, and would also attend to what comes "
+            "behind a shorter text. Use a causal model or an imported encoder."
+        )
+        return Problem("", code, detail)
+
+    def attends_twice(self) -> bool:
+        """Return True if two attention layers follow each other directly."""
+        return False
 
     def mask_token(self) -> int:
         """Return the id of the mask.

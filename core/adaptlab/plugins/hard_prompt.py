@@ -7,9 +7,11 @@ from typing import ClassVar
 from pydantic import Field
 
 from adaptlab.errors import Problem
+from adaptlab.plugins.family import Family
 from adaptlab.plugins.learned_positions import EMBEDDING, ContextPositions
 from adaptlab.plugins.method import Passes
 from adaptlab.plugins.shapes import Initialiser, ModelShape, TensorShape
+from adaptlab.plugins.task import Task
 
 PROMPT = "embed.prompt"
 
@@ -50,6 +52,19 @@ class HardPrompt(ContextPositions, ABC):
         )
         return (*problems, Problem("/method/name", "no_vocabulary", detail))
 
+    def carried_problems(
+        self, base: str, here: ModelShape, there: ModelShape, *, is_same_text: bool
+    ) -> tuple[Problem, ...]:
+        """Return the problems of another base model that lacks some of the tokens."""
+        problems = self.problems(there)
+        if problems or not is_same_text or there.vocabulary >= here.vocabulary:
+            return problems
+        detail = (
+            f"It has {there.vocabulary:,} tokens, and {self.name} chooses among the "
+            f"{here.vocabulary:,} of {base}. Use a base model with at least as many."
+        )
+        return (Problem("", "tokens_missing", detail),)
+
     def stored_bits(self, shape: ModelShape) -> int:
         """Return the bits of the tokens' numbers."""
         assert isinstance(self.length, int)
@@ -64,11 +79,22 @@ class FluentPromptSearch(HardPrompt, ABC):
     """
 
     fluency: float = Field(default=0.0, ge=0, lt=1, exclude_if=lambda share: share == 0)
+    """weight of the base model's own loss on the prompt"""
 
     def largest_size(self, shape: ModelShape) -> int:
         """Return the longest length; a prompt is read as a text for its fluency."""
         longest = super().largest_size(shape)
         return min(longest, shape.context) if self.fluency else longest
+
+    def search_problems(self, task: Task, family: Family) -> tuple[Problem, ...]:
+        """Return the problem of a model that gives prompts no perplexity."""
+        if not self.fluency or (family.predicts_next() and task.classes() is None):
+            return ()
+        detail = (
+            "The fluency of a prompt is how well the base model predicts its tokens one after the "
+            "other, which this model does not do with this task. Set fluency to 0."
+        )
+        return (Problem("/method/fluency", "no_perplexity", detail, nearest=(0,)),)
 
     def passes(self, steps: int, shape: ModelShape) -> Passes:
         """Return one pass of each kind a step, and two with fluency."""

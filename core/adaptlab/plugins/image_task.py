@@ -5,9 +5,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+from adaptlab.errors import Problem
 from adaptlab.plugins.images import ImageSize
 from adaptlab.plugins.splits import Split
-from adaptlab.plugins.task import Task
+from adaptlab.plugins.task import Task, only_own_items
 from adaptlab.records.pictures import LEVELS
 from adaptlab.records.record import Record
 
@@ -30,7 +31,7 @@ class ImageTask(Task, ABC):
         """Return the number of images in a split."""
 
     @abstractmethod
-    def written(self, levels: Sequence[int]) -> str:
+    def written(self, tokens: Sequence[int]) -> str:
         """Return an image as people read it in text."""
 
     @abstractmethod
@@ -50,6 +51,10 @@ class ImageTask(Task, ABC):
     def input_length(self) -> int:
         """Return the number of levels of an image."""
         return self.image().tokens
+
+    def input_problem(self) -> Problem:
+        """Return the reason why only its images can be asked."""
+        return only_own_items(self.name, "images of its own", "inputs_of_images")
 
     def target_length(self) -> int:
         """Return 1, for the class."""

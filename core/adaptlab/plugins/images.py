@@ -39,6 +39,11 @@ class ImageSize(NamedTuple):
         return f"{self.channels} × {self.height} × {self.width}"
 
 
+def items_of(image: ImageSize | None) -> str:
+    """Return items in words: images of a size, or tokens."""
+    return "tokens" if image is None else f"images of {image} levels"
+
+
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 HALF = 0.5

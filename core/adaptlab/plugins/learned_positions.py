@@ -31,6 +31,7 @@ class ContextPositions(Method, ABC):
     )
 
     length: int | Auto = Field(default=AUTO)
+    """learned positions; auto: from the budget"""
 
     def largest_size(self, shape: ModelShape) -> int:
         """Return the longest length; learned positions do not use up the context."""
@@ -72,6 +73,7 @@ class LearnedPositions(ContextPositions, ABC):
     learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 3.0)
     large_base_rates: ClassVar[LearningRates | None] = LearningRates(3e-2, (1e-3, 1.0))
     initial_scale: float = Field(default=1.0, gt=0, le=100)
+    """standard deviation of the first values"""
     initialisation: Initialisation = Field(
         default="normal",
         exclude_if=_is_default,  # older jobs, which had no choice, keep their digests

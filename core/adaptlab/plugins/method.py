@@ -3,6 +3,8 @@
 from abc import ABC, abstractmethod
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
+from pydantic import ConfigDict
+
 from adaptlab.errors import Problem
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.registry import ByName, Registry
@@ -100,6 +102,9 @@ class Method(Value, ABC):
     """True if it only adds learned rows before the content of every layer's attention."""
     nearest_in_peft: ClassVar[str] = "lora"
     """The nearest configuration that PEFT has; it matters for methods without a PEFT form."""
+
+    # The docstring of a field describes it in the schema, for forms and pages.
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     name: PluginName
 
@@ -239,6 +244,26 @@ class Method(Value, ABC):
         """
         return ()
 
+    def search_problems(self, task: Task, family: Family) -> tuple[Problem, ...]:
+        """Return what a search for tokens lacks on the base model that it runs on.
+
+        Other base models, on which its tokens are only evaluated, are not asked.
+        """
+        return ()
+
+    def carried_problems(
+        self, base: str, here: ModelShape, there: ModelShape, *, is_same_text: bool
+    ) -> tuple[Problem, ...]:
+        """Return the problems of carrying tokens from a base model to another.
+
+        Args:
+            base: the name of the base model on which they are found.
+            here: its shape.
+            there: the shape of the other base model.
+            is_same_text: True if a text has the same tokens on both.
+        """
+        return ()
+
     def extra_context_tokens(self) -> int:
         """Return the positions that are added to the attention of every layer."""
         return 0
@@ -251,6 +276,14 @@ class Method(Value, ABC):
     def demonstrated(self) -> int | None:
         """Return the number of demonstrations before questions, if any."""
         return None
+
+    def is_chosen_by_item(self) -> bool:
+        """Return True if every question has demonstrations of its own."""
+        return False
+
+    def reports_tokens(self) -> bool:
+        """Return True if a replicate ends with tokens before all of its questions."""
+        return self.is_search
 
     def follows_question(self) -> bool:
         """Return True if learned positions come between a question and its answer."""

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Self
+from typing import ClassVar, Self
 
 from pydantic import PrivateAttr
 
@@ -28,8 +28,12 @@ class RecordsTask(Task, ABC):
     that differ only in case, spaces and punctuation are one group.
     """
 
+    needs_records: ClassVar[bool] = True
+
     dataset: RecordsReference | Name | FileOfServer
+    """name of the dataset"""
     cluster: FieldName | None = None
+    """field that groups records which belong together, such as a document"""
 
     _source: TextSource | None = PrivateAttr(default=None)
     _problems: tuple[Problem, ...] = PrivateAttr(default=())

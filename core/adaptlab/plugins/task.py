@@ -7,15 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.dataset import AnyReference, Datasets, WordList
-from adaptlab.plugins.images import ImageSize
+from adaptlab.plugins.family import Family
+from adaptlab.plugins.images import ImageSize, items_of
 from adaptlab.plugins.metric import metric_named
 from adaptlab.plugins.registry import ByName, Registry
 from adaptlab.plugins.splits import Split, enough_length, scarce_splits
+from adaptlab.text.lengths import MeanBytes
 from adaptlab.text.source import TextSource
+from adaptlab.text.tokeniser import Tokeniser
 from adaptlab.values import PluginName, Value
 
 
@@ -29,6 +32,13 @@ class Task(Value, ABC):
     title: ClassVar[str]
     summary: ClassVar[str]
     reference: ClassVar[str]
+    needs_tokeniser: ClassVar[bool] = False
+    """True if items are texts, which differ in length and have other tokens for other bases."""
+    needs_records: ClassVar[bool] = False
+    """True if its items are records of a dataset."""
+
+    # The docstring of a field describes it in the schema, for forms and pages.
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     name: PluginName
 
@@ -53,6 +63,10 @@ class Task(Value, ABC):
             f"{self.input_alphabet()}."
         )
 
+    def input_problem(self) -> Problem | None:
+        """Return the reason why only its own items can be asked, None if any can."""
+        return None
+
     @abstractmethod
     def target_length(self) -> int:
         """Return the number of tokens of an answer."""
@@ -71,6 +85,10 @@ class Task(Value, ABC):
         The result is None if the model's own head answers, with tokens.
         """
         return None
+
+    def written(self, tokens: Sequence[int]) -> str:
+        """Return tokens as people read them, by default as numbers."""
+        return " ".join(map(str, tokens))
 
     def also_trained(self) -> tuple[int, ...]:
         """Return the places in a question of tokens that training predicts too.
@@ -121,6 +139,16 @@ class Task(Value, ABC):
         """Return the tokens that the model reads: all but the answer's last one."""
         return self.input_length() + self.target_length() - 1
 
+    def content_length(self, family: Family, length: int | None = None) -> int:
+        """Return the positions of the content of an item of `length` tokens.
+
+        By default, it is the longest item.
+        """
+        length = self.sequence_length() if length is None else length
+        if self.classes() is not None:
+            return family.positions_of(length)
+        return family.content_length(length)
+
     def class_values(self) -> tuple[str, ...]:
         """Return the answers by the outputs of a trained head.
 
@@ -170,12 +198,59 @@ class Task(Value, ABC):
         """Return the problem of too few items in one of these splits."""
         return ()
 
+    def reading_problem(self, family: Family) -> Problem | None:
+        """Return the problem of a model that cannot read or answer any item."""
+        if self.image() != family.image():
+            detail = (
+                f"The items of {self.name} are {items_of(self.image())}. This {family.name} reads "
+                f"{items_of(family.image())}. Use another model or another task."
+            )
+            return Problem("", "other_items", detail)
+        if self.classes() is None and not family.predicts_tokens():
+            detail = (
+                f"The model has no head that predicts tokens, which {self.name} needs. Use "
+                "text_classification with `score: head`."
+            )
+            return Problem("", "no_token_head", detail)
+        return None
+
+    def mask_problem(self, family: Family) -> Problem | None:
+        """Return the problem of a model whose mask is one of the task's tokens."""
+        mask = family.mask() if self.classes() is None else None
+        if mask is None or self.vocabulary() <= mask:
+            return None
+        detail = (
+            f"{self.name} has tokens up to {self.vocabulary() - 1}, and {mask} is the model's mask "
+            f"token. Use a task with at most {mask} tokens."
+        )
+        return Problem("", "mask_is_a_token", detail, nearest=(mask,))
+
     def settled(self, datasets: Datasets) -> "Task":
         """Return the task with everything set that follows from its dataset.
 
         A dataset that is not among `datasets` stays open.
         """
         return self
+
+    def conversations(self) -> str | None:
+        """Return the field with conversations, None if items are no conversations."""
+        return None
+
+    def tokeniser(self) -> Tokeniser | None:
+        """Return the tokeniser of its texts, None if it has no texts."""
+        return None
+
+    def typical_length(self, vocabulary: int, mean_bytes: MeanBytes) -> int:
+        """Return the tokens of an item of a typical batch, with its padding.
+
+        Never above the task's limit, which is the result for other tasks and unknown datasets.
+
+        Args:
+            vocabulary: the tokens of the model. If it has no more than there are bytes, the model
+                reads bytes.
+            mean_bytes: the lengths of the fields of datasets.
+        """
+        return self.sequence_length()
 
     def datasets(self) -> tuple[AnyReference, ...]:
         """Return the datasets whose content the task's items need."""
@@ -249,9 +324,9 @@ class DigitTask(Task, ABC):
         """Return a number that every token of an answer is below."""
 
     def written(self, tokens: Sequence[int]) -> str:
-        """Return tokens as people read them, by default as numbers."""
+        """Return tokens as the task that draws the questions writes them."""
         asker = self.asker()
-        return " ".join(map(str, tokens)) if asker is self else asker.written(tokens)
+        return super().written(tokens) if asker is self else asker.written(tokens)
 
     def vocabulary(self) -> int:
         """Return the number of tokens of questions, with headroom, and answers."""
@@ -275,8 +350,11 @@ class PlainTask(DigitTask, ABC):
     """
 
     length: int = Field(default=10, ge=1, le=512)
+    """digits per input"""
     alphabet: int = Field(default=8, ge=2, le=512)
+    """number of different digits"""
     few_distinct: bool = True
+    """repeated digits are common in the inputs"""
 
     def questions(self) -> QuestionLaw:
         """Return the distribution that the fields describe."""
@@ -311,6 +389,15 @@ class PlainTask(DigitTask, ABC):
     def chance_loss(self) -> float:
         """Return the loss of guessing every token from the alphabet."""
         return math.log(self.alphabet)
+
+
+def only_own_items(name: str, items: str, code: str) -> Problem:
+    """Return the problem of inputs to a task whose items are given."""
+    detail = (
+        f"The items of {name} are {items}, so inputs cannot be given. Leave them out to record the "
+        "first test items."
+    )
+    return Problem("", code, detail)
 
 
 def chance_of(tokens: int, length: int) -> float:

@@ -11,13 +11,16 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from adaptlab.errors import Problem
+from adaptlab.plugins.family import Family
 from adaptlab.plugins.records_task import RecordsTask, names_field, problems_of_splits
+from adaptlab.plugins.task import only_own_items
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.records.record import FieldName, Record
 from adaptlab.text.encoding import Keep
+from adaptlab.text.lengths import MeanBytes, padded_tokens, rendered_bytes
 from adaptlab.text.splitting import SplitRule, SplitsByValue, unknown_field
 from adaptlab.text.template import LONGEST_TEMPLATE, BadTemplate, Template, parsed
-from adaptlab.text.tokeniser import BYTES_VOCABULARY
+from adaptlab.text.tokeniser import BYTES_VOCABULARY, Tokeniser
 from adaptlab.values import Value
 
 LONGEST_ITEM = 8192
@@ -51,11 +54,14 @@ class TokenLimits(Value):
 class TextTask(RecordsTask, ABC):
     """A task whose prompts and answers are texts of records."""
 
+    needs_tokeniser: ClassVar[bool] = True
     ends: ClassVar[bool]
     """Whether the token that ends a text follows an answer."""
 
     tokens: TokenLimits = TokenLimits()
+    """most tokens of an item"""
     splits: SplitRule = SplitsByValue()
+    """shares of training, validation and test records"""
 
     @abstractmethod
     def template(self) -> Template:
@@ -72,6 +78,29 @@ class TextTask(RecordsTask, ABC):
         result is None if prompts and answers are texts.
         """
         return None
+
+    def tokeniser(self) -> Tokeniser:
+        """Return the tokeniser of its texts."""
+        return self.source().tokeniser
+
+    def typical_length(self, vocabulary: int, mean_bytes: MeanBytes) -> int:
+        """Return the tokens of an item of a typical batch, with its padding."""
+        means, longest = mean_bytes(self.reference_to_records().digest), self.sequence_length()
+        used = (self.template(), *self.choices().values())
+        if means is None or not {field for text in used for field in text.fields} <= means.keys():
+            return longest
+        mean = rendered_bytes(self.template(), means) + self._answer_bytes(means)
+        return min(longest, max(padded_tokens(mean, vocabulary), self.target_length() + 1))
+
+    def _answer_bytes(self, means: Mapping[str, float]) -> float:
+        """Return the mean bytes of an answer beside its prompt; a class has none."""
+        if self.classes() is not None:
+            return 0.0
+        if words := [rendered_bytes(word, means) for word in self.choices().values()]:
+            return sum(words) / len(words)
+        if self.conversations() is not None:
+            return 0.0  # the answer is in the same field as the prompt
+        return means.get(self.answer_field()[1], 0.0)
 
     @abstractmethod
     def usual_answer(self) -> int:
@@ -147,6 +176,43 @@ class TextTask(RecordsTask, ABC):
         """Return the largest number of tokens of an answer; a class counts as one."""
         return self.answer_tokens() if self.classes() is None else 1
 
+    def input_problem(self) -> Problem:
+        """Return the reason why only records can be asked."""
+        return only_own_items(self.name, "records of its dataset", "inputs_of_texts")
+
+    def reading_problem(self, family: Family) -> Problem | None:
+        """Return the problem of a model that cannot answer where answers are."""
+        if (problem := super().reading_problem(family)) or self.classes() is not None:
+            return problem
+        if family.fills_in():
+            return family.padding_problem("no_words_in_family") or self._filling_problem()
+        if self.text_after():
+            detail = (
+                "The model continues the prompt and reads nothing after the answer. Leave `after` "
+                "out, or use an encoder that fills masks in."
+            )
+            return Problem("/after", "nothing_read_after", detail)
+        return None
+
+    def mask_problem(self, family: Family) -> None:
+        """Return None: the mask is among the tokens of texts, for answers."""
+
+    def _filling_problem(self) -> Problem | None:
+        """Return the problem of answers that masks behind a text do not give."""
+        if not self.choices():
+            detail = (
+                f"The model fills in masks instead of continuing a text, so {self.name} needs a "
+                "decoder. Use text_classification, with label words or with `score: head`."
+            )
+            return Problem("", "no_words_from_encoders", detail)
+        if self.has_own_choices():
+            detail = (
+                "The model fills in a mask for each token of a label word, and words with fields "
+                "have different numbers of tokens. Use words without fields, or a decoder."
+            )
+            return Problem("/label/words", "own_words_from_encoders", detail)
+        return None
+
     def _own_problems(self) -> Iterator[Problem]:
         """Yield the problems that do not depend on the dataset."""
         if self.classes() is None and self.answer_tokens() >= self.tokens.longest:
@@ -187,6 +253,7 @@ class PromptedTask(TextTask, ABC):
     """
 
     prompt: Annotated[str, Field(min_length=1, max_length=LONGEST_TEMPLATE)]
+    """text before the answer, with fields in braces: {text}"""
 
     def template(self) -> Template:
         """Return the parsed prompt."""

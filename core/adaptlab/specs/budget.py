@@ -131,6 +131,20 @@ def budget_vector(
     )
 
 
+def whole_model(shape: ModelShape) -> BudgetVector:
+    """Return the cost of a model that is trained as a whole."""
+    tensors = {name: tensor.size for name, tensor in shape.tensors.items()}
+    return BudgetVector(
+        requested=None,
+        trainable_parameters=shape.parameters,
+        gap=None,
+        stored_bytes=BYTES_PER_SCALAR * shape.parameters,
+        extra_context_tokens=0,
+        flops_per_token=shape.forward_flops_per_token(),
+        tensors=tensors,
+    )
+
+
 def _missing(method: Method) -> InvalidSpec:
     return InvalidSpec(
         Problem(

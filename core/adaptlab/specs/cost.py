@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from adaptlab.plugins.demonstrations import POOL, Demonstrations
-from adaptlab.plugins.hard_prompt import HardPrompt
+from adaptlab.plugins.demonstrations import POOL
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.task import Task
 from adaptlab.specs.forward_pass import (
@@ -24,8 +23,8 @@ from adaptlab.specs.forward_pass import (
     model_pass,
 )
 from adaptlab.specs.halving import Stage, stages
+from adaptlab.specs.model_shapes import model_shape
 from adaptlab.specs.quantised import base_bytes, exact_scalars, largest_matrix, quantised_sites
-from adaptlab.specs.resolve import content_length, model_shape
 from adaptlab.specs.resolved import (
     Resolved,
     ResolvedAdapt,
@@ -38,8 +37,8 @@ from adaptlab.specs.resolved import (
 from adaptlab.specs.scoring_pass import items_at_once
 from adaptlab.specs.stopping import stopping_metric
 from adaptlab.specs.stored_files import saved_bytes, stored_bytes
-from adaptlab.specs.text_lengths import MeanBytes, typical_length, unknown
 from adaptlab.specs.trainable import Trainable, trainable_by_itself, trainable_with
+from adaptlab.text.lengths import MeanBytes, unknown
 from adaptlab.values import Value
 
 KERNELS_PER_LAYER = 30
@@ -205,7 +204,7 @@ class _Job:
 
     def _tried(self, spec: Trained) -> float:
         """Return the forward passes per step that compare prompts."""
-        if not isinstance(spec.method, HardPrompt):
+        if spec.method is None or not spec.method.is_search:
             return 0.0
         steps = spec.training.steps
         return spec.method.passes(steps, self.shape).forward / steps - 1
@@ -218,8 +217,8 @@ class _Job:
     def _usual_lengths(self, task: Task) -> tuple[int, int]:
         """Return the lengths of an item of a usual batch; see `_lengths`."""
         family, vocabulary = self.spec.family, self.shape.vocabulary
-        length = typical_length(task, vocabulary, self.mean_bytes)
-        return self._shown(task) + content_length(family, task, length), task.target_length()
+        length = task.typical_length(vocabulary, self.mean_bytes)
+        return self._shown(task) + task.content_length(family, length), task.target_length()
 
     def _shown(self, task: Task) -> int:
         """Return the tokens of demonstrations before the items of a task.
@@ -232,7 +231,7 @@ class _Job:
 
     def _lengths(self, task: Task) -> tuple[int, int]:
         """Return the positions of the longest item, and of its answer."""
-        return self._shown(task) + content_length(self.spec.family, task), task.target_length()
+        return self._shown(task) + task.content_length(self.spec.family), task.target_length()
 
     def _evaluation(self) -> Load:
         """Return the load of selecting trials and of all final scores."""
@@ -281,9 +280,7 @@ class _Job:
         The base reads every item alone, and once what each seed chooses from.
         """
         method = self.spec.method
-        if not isinstance(method, Demonstrations) or task != self.spec.task:
-            return Load()
-        if not method.is_chosen_by_item():
+        if method is None or not method.is_chosen_by_item() or task != self.spec.task:
             return Load()
         tokens, answers = self._usual_lengths(task)
         alone = tokens - self._shown(task), answers

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.shapes import ModelShape, Site
-from adaptlab.specs.resolve import family_shape
+from adaptlab.specs.model_shapes import family_shape
 
 MOVED_LOGITS, KEPT_LOGITS, SCORED_LOGITS = 12, 5, 3
 """Copies of the logits: written for a loss and its gradient, in memory then, and while scored."""

@@ -8,9 +8,11 @@ from uuid import UUID
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.families.formal import Formal
 from adaptlab.plugins.dataset import NO_DATASETS, Datasets
-from adaptlab.plugins.text_task import TextTask
 from adaptlab.plugins.theory_check import THEORY_CHECKS, Measured, TheoryCheck
-from adaptlab.specs.resolve import BaseModelFacts, configured, family_shape, whole_model
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.budget import whole_model
+from adaptlab.specs.choices import configured
+from adaptlab.specs.model_shapes import family_shape
 from adaptlab.specs.resolved import ResolvedAdapt, ResolvedTheory
 from adaptlab.specs.spec import TheorySpec
 
@@ -108,7 +110,7 @@ def _kept(
         raise ValueError("Theory checks are resolved against the adaptations that they name.")
     measured_base(spec, adaptations)
     for adaptation in adaptations:
-        if isinstance(adaptation.task, TextTask):
+        if adaptation.task.needs_tokeniser:
             detail = (
                 f"Job {adaptation.job} was adapted to texts. Theory checks measure adaptations to "
                 "generated tasks."
@@ -170,7 +172,7 @@ def _reasons_against(
     if base is None:
         detail = f"The check {check.name!r} measures a base model. Name one in base_model."
         return (Problem("/base_model", "base_model_needed", detail),)
-    if not base.has_tokeniser and any(isinstance(task, TextTask) for task in check.own_tasks()):
+    if not base.has_tokeniser and any(task.needs_tokeniser for task in check.own_tasks()):
         detail = f"{base.name!r} was imported without a tokeniser, so it cannot read texts."
         return (Problem("/base_model", "no_tokeniser", detail),)
     problems = check.problems(base.family)

@@ -1,6 +1,6 @@
 """Bytes of the files that a job stores: checkpoints and a saved state."""
 
-from adaptlab.specs.resolve import model_shape
+from adaptlab.specs.model_shapes import model_shape
 from adaptlab.specs.resolved import Resolved
 
 MOMENTS = 2

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.plugins.task import TASKS
-from adaptlab.specs.resolve import configured
+from adaptlab.specs.choices import configured
 from adaptlab.specs.spec import Choice
 
 

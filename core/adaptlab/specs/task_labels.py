@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from adaptlab.errors import UnknownName
-from adaptlab.plugins.records_task import RecordsTask
 from adaptlab.plugins.task import TASKS
 
 LONGEST_VALUE = 40
@@ -56,7 +55,7 @@ def _reads_records(task: Mapping[str, object]) -> bool:
     if "prompt" in task or "messages" in task:
         return True
     try:
-        return issubclass(TASKS.get(str(task.get("name"))), RecordsTask)
+        return TASKS.get(str(task.get("name"))).needs_records
     except UnknownName:
         return False
 

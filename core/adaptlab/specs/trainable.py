@@ -7,7 +7,7 @@ from functools import lru_cache
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.shapes import ModelShape, Site, TensorShape
-from adaptlab.specs.resolve import family_shape
+from adaptlab.specs.model_shapes import family_shape
 
 VALUES_PER_HOOKED_OUTPUT, KEPT_PER_HOOKED_OUTPUT = 12, 2
 """Scalars that a changed site computes, and keeps, for each of its outputs."""

@@ -1,4 +1,4 @@
-"""Trials of a seed: learning rates, weight decays and initial scales.
+"""Training, and trials of a seed: rates, weight decays, initial scales.
 
 The effort of a job is its number of trials and never changes silently. A number that the lists
 cannot produce is rejected, with the nearest number that they can.
@@ -9,10 +9,57 @@ from itertools import product
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.figures import counted
+from adaptlab.plugins.family import Family
 from adaptlab.plugins.method import Method, log_spaced
 from adaptlab.plugins.shapes import ModelShape
-from adaptlab.specs.spec import MOST_TRIALS, TrainingSpec, Trial, TuningSpec
+from adaptlab.specs.halving import halving_problems
+from adaptlab.specs.spec import (
+    MOST_TRIALS,
+    Halving,
+    ResolvedTraining,
+    TrainingSpec,
+    Trial,
+    TuningSpec,
+)
 from adaptlab.values import AUTO
+
+
+def tuned_training(
+    training: TrainingSpec, tuning: TuningSpec, method: Method, shape: ModelShape
+) -> ResolvedTraining:
+    """Return the training of a method with its trials.
+
+    Raises:
+        InvalidSpec: the settings contradict each other; pointers are into the spec.
+    """
+    trials = resolve_trials(training, tuning, method, shape)
+    return _resolved(training, trials, tuning.halving)
+
+
+def plain_training(training: TrainingSpec, family: Family) -> ResolvedTraining:
+    """Return the training of a whole model with a single trial.
+
+    Learning rate and weight decay are the family's by default.
+    """
+    rate, decay = training.learning_rate, training.weight_decay
+    trial = Trial(
+        learning_rate=family.default_learning_rate if rate == AUTO else rate,
+        weight_decay=family.default_weight_decay if decay == AUTO else decay,
+    )
+    return _resolved(training, (trial,))
+
+
+def _resolved(
+    training: TrainingSpec, trials: tuple[Trial, ...], halving: Halving | None = None
+) -> ResolvedTraining:
+    halved = halving_problems(training.steps, len(trials), halving)
+    if problems := (*_training_problems(training), *halved):
+        raise InvalidSpec(*problems)
+    return ResolvedTraining(
+        trials=trials,
+        halving=halving,
+        **training.model_dump(exclude={"learning_rate", "weight_decay"}),
+    )
 
 
 def resolve_trials(
@@ -145,7 +192,7 @@ def _check_number(trials: int) -> None:
         raise InvalidSpec(Problem("/tuning", "too_many_trials", detail, nearest=(MOST_TRIALS,)))
 
 
-def training_problems(training: TrainingSpec) -> Iterator[Problem]:
+def _training_problems(training: TrainingSpec) -> Iterator[Problem]:
     """Yield the problems of a training, with the nearest valid values."""
     size, parts = training.batch_size, training.accumulation
     if size % parts:

@@ -8,9 +8,12 @@ from uuid import UUID
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.dataset import Datasets
 from adaptlab.plugins.theory_check import THEORY_CHECKS, Measured, TheoryCheck
-from adaptlab.specs.resolve import BaseModelFacts, budget_limit, configured, family_shape
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.choices import configured
+from adaptlab.specs.model_shapes import family_shape
 from adaptlab.specs.resolve_theory import adaptation_of, resolve_theory
 from adaptlab.specs.resolved import spec_digest
+from adaptlab.specs.sized_method import budget_limit
 from adaptlab.specs.spec import Choice, TheorySpec
 from adaptlab.studies.study import StudyCheck, StudySpec, base_names
 from adaptlab.studies.study_methods import (

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from adaptlab.errors import InfeasibleBudget, InvalidSpec, Problem
 from adaptlab.plugins.dataset import NO_DATASETS, Datasets
 from adaptlab.plugins.task import Task
+from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.budget import check_fit
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import spec_digest
 from adaptlab.specs.spec import AdaptSpec, TuningSpec
 from adaptlab.studies.budget_tolerance import check_tolerance

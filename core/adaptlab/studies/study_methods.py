@@ -11,7 +11,7 @@ from adaptlab.plugins.dataset import Datasets
 from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.sizing import PARAMETERS
 from adaptlab.plugins.task import Task
-from adaptlab.specs.resolve import resolve_method, resolve_task
+from adaptlab.specs.choices import resolve_method, resolve_task
 from adaptlab.specs.spec import BudgetSpec, Choice, TrainingSpec, TuningSpec
 from adaptlab.specs.task_labels import label_among, numbered, records_label
 from adaptlab.studies.study import StudyMethod, StudySpec, base_names

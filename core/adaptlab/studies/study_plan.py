@@ -5,7 +5,7 @@ from typing import Literal
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
-from adaptlab.specs.resolve import BaseModelFacts
+from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolved import ResolvedAdapt, ResolvedTheory, seedless_digest, spec_digest
 from adaptlab.specs.spec import AdaptSpec, TheorySpec
 from adaptlab.values import Value

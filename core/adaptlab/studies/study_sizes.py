@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 from adaptlab.errors import InfeasibleBudget, InvalidSpec, Problem
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.sizing import PARAMETERS, UNITS, BudgetAxis
+from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.budget import Solution, budget_vector, check_axis, check_method, fit
-from adaptlab.specs.resolve import BaseModelFacts, budget_limit, family_shape
+from adaptlab.specs.model_shapes import family_shape
+from adaptlab.specs.sized_method import budget_limit
 from adaptlab.studies.study import StudySpec
 from adaptlab.studies.study_methods import StudyEntry
 from adaptlab.studies.study_plan import Role, SkippedCell

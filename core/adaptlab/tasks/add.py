@@ -17,6 +17,7 @@ class Add(PlainTask):
 
     name: Literal["add"] = "add"
     k: int = Field(default=1, ge=1, le=64)
+    """number that is added"""
 
     def answer_alphabet(self) -> int:
         return self.alphabet + self.k

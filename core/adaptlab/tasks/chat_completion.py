@@ -44,7 +44,9 @@ class ChatCompletion(TextTask):
 
     name: Literal["chat_completion"] = "chat_completion"
     messages: ConversationField
+    """field of the dataset that holds the conversations"""
     metric: AnswerMetric = "exact_match"
+    """figure by which answers are scored"""
 
     def other_metric(self) -> str | None:
         return None if self.metric == "exact_match" else self.metric

@@ -27,7 +27,9 @@ class Composition(DigitTask):
 
     name: Literal["composition"] = "composition"
     first: InnerTask = Field(default=cast("DigitTask", "sort_ascending"), validate_default=True)
+    """task whose answers are answered again, as a name or JSON"""
     then: InnerTask = Field(default=cast("DigitTask", "add"), validate_default=True)
+    """task that answers the first one's answers, as a name or JSON"""
 
     def questions(self) -> QuestionLaw:
         return self.first.questions()

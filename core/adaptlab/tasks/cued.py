@@ -31,7 +31,9 @@ class Cued(DigitTask):
 
     name: Literal["cued"] = "cued"
     task: InnerTask = Field(default=cast("DigitTask", "sort_ascending"), validate_default=True)
+    """task whose questions get the cue, as a name or JSON"""
     cue: Annotated[int, Field(ge=2, le=2048)] = 10
+    """token before every question, above those of questions and answers"""
 
     def cues(self) -> tuple[int, ...]:
         return (self.cue,)

@@ -44,6 +44,7 @@ class DigitImages(ImageTask):
 
     name: Literal["digit_images"] = "digit_images"
     digits: Annotated[tuple[Digit, ...], Field(min_length=2, max_length=10)] = tuple(range(10))
+    """the digits to tell apart"""
 
     def problems(self) -> tuple[Problem, ...]:
         if len(set(self.digits)) == len(self.digits):
@@ -64,9 +65,9 @@ class DigitImages(ImageTask):
         listed = _test_images(self.digits)
         return grey_png(bytes(LEVELS - 1 - level for level in listed[item % len(listed)]), SIDE)
 
-    def written(self, levels: Sequence[int]) -> str:
+    def written(self, tokens: Sequence[int]) -> str:
         """Return the image as lines of characters, darker for higher levels."""
-        signs = [shade(level) for level in levels]
+        signs = [shade(level) for level in tokens]
         lines = ("".join(signs[start : start + SIDE]) for start in range(0, len(signs), SIDE))
         return "\n".join(line.rstrip() for line in lines)
 

@@ -23,6 +23,7 @@ class DoubleHistogram(PlainTask):
 
     name: Literal["double_histogram"] = "double_histogram"
     length: int = Field(default=10, ge=2, le=512)  # of one digit the count is always 1
+    """digits per input"""
 
     def answer_alphabet(self) -> int:
         return self.length + 1

@@ -47,14 +47,23 @@ class Episodes(DigitTask):
 
     name: Literal["episodes"] = "episodes"
     kinds: int = Field(default=8, ge=2, le=64)
+    """number of classes, of which an episode has some"""
     words: int = Field(default=16, ge=2, le=512)
+    """number of words; of episodes, per class"""
     phrase: int = Field(default=2, ge=1, le=16)
+    """words per phrase"""
     ways: int = Field(default=2, ge=2, le=16)
+    """classes per episode"""
     shots: int = Field(default=2, ge=0, le=16)
+    """demonstrations per class"""
     labels: Labels = "random"
+    """how demonstrations define labels: random, permuted or fixed"""
     map_seed: int = Field(default=0, ge=0, le=2**31 - 1)
+    """seed of the map from inputs to answers"""
     natural_share: float = Field(default=0.5, ge=0, le=1)
+    """share of these items with one label per class in all episodes"""
     natural_items: int = Field(default=100_000, ge=0, le=2**31 - 1)
+    """first items per seed that may have one label per class"""
 
     @property
     def first_label(self) -> int:

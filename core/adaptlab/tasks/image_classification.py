@@ -70,10 +70,15 @@ class ImageClassification(RecordsTask, ImageTask):
 
     name: Literal["image_classification"] = "image_classification"
     image_field: FieldName = "image"
+    """field of the dataset that holds the image"""
     label: ImageLabel = ImageLabel()
+    """field of the dataset that holds the label"""
     pixels: Pixels | None = None
+    """size of the images; follows from the dataset"""
     splits: SplitRule = SplitsByValue()
+    """shares of training, validation and test records"""
     metric: LabelMetric = "accuracy"
+    """figure by which answers are scored"""
 
     def other_metric(self) -> str | None:
         return None if self.metric == "accuracy" else self.metric
@@ -115,7 +120,7 @@ class ImageClassification(RecordsTask, ImageTask):
             raise BadDataset(f"The image of item {item:,} is {size} instead of {self.image()}.")
         return png_of(value)
 
-    def written(self, levels: Sequence[int]) -> str:
+    def written(self, tokens: Sequence[int]) -> str:
         """Return the image as lines of characters, darker for lower levels.
 
         Channels are averaged. Of a wide image, every second, third, … pixel is shown.
@@ -126,7 +131,7 @@ class ImageClassification(RecordsTask, ImageTask):
         lines: list[str] = []
         for row in range(0, height, step):
             places = range(row * width, (row + 1) * width, step)
-            grey = (sum(levels[at::size][:channels]) // channels for at in places)
+            grey = (sum(tokens[at::size][:channels]) // channels for at in places)
             lines.append("".join(shade(level, is_light=True) for level in grey).rstrip())
         return "\n".join(lines)
 

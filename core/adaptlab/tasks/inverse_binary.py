@@ -21,3 +21,4 @@ class InverseBinary(PlainTask):
 
     name: Literal["inverse_binary"] = "inverse_binary"
     alphabet: int = Field(default=2, ge=2, le=512)
+    """number of different digits"""

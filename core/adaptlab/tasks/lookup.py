@@ -22,9 +22,13 @@ class Lookup(PlainTask):
 
     name: Literal["lookup"] = "lookup"
     length: int = Field(default=2, ge=1, le=512)
+    """digits per input"""
     few_distinct: bool = False
+    """repeated digits are common in the inputs"""
     answer_length: int = Field(default=1, ge=1, le=512)
+    """digits per answer"""
     map_seed: int = Field(default=0, ge=0, le=2**31 - 1)
+    """seed of the map from inputs to answers"""
 
     def questions(self) -> QuestionLaw:
         return QuestionLaw(self.length, self.alphabet, self.few_distinct, held_out=False)

@@ -52,7 +52,9 @@ class Mixture(DigitTask):
         max_length=16,
         json_schema_extra={"minItems": FEWEST},  # checked in `_counts`, on valid tasks
     )
+    """tasks of the mixture, one per line, as names or JSON"""
     weights: tuple[Weight, ...] | None = None
+    """share of each task among the items"""
 
     def parts(self) -> tuple[Task, ...]:
         return self.tasks

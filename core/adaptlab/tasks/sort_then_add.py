@@ -18,6 +18,7 @@ class SortThenAdd(PlainTask):
 
     name: Literal["sort_then_add"] = "sort_then_add"
     k: int = Field(default=1, ge=1, le=64)
+    """number that is added"""
 
     def answer_alphabet(self) -> int:
         return self.alphabet + self.k

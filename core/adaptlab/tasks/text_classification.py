@@ -78,10 +78,15 @@ class TextClassification(PromptedTask):
 
     name: Literal["text_classification"] = "text_classification"
     label: Label
+    """field of the dataset that holds the label"""
     score: Literal["label_words", "head"] = "label_words"
+    """answer by label words, or by a head for classes"""
     after: Annotated[str, Field(max_length=LONGEST_WORD)] = ""
+    """text after a label word that an encoder fills in, such as a full stop"""
     calibration: Literal["none", "empty_input"] = "none"
+    """correct scores of label words by those after an empty prompt"""
     metric: LabelMetric = "accuracy"
+    """figure by which answers are scored"""
 
     def other_metric(self) -> str | None:
         return None if self.metric == "accuracy" else self.metric

@@ -45,7 +45,9 @@ class TextCompletion(PromptedTask):
 
     name: Literal["text_completion"] = "text_completion"
     answer: AnswerField
+    """field of the dataset that holds the answer"""
     metric: AnswerMetric = "exact_match"
+    """figure by which answers are scored"""
 
     def other_metric(self) -> str | None:
         return None if self.metric == "exact_match" else self.metric

@@ -53,10 +53,15 @@ class WordTranslation(DigitTask):
 
     name: Literal["word_translation"] = "word_translation"
     dataset: DatasetReference | Name = generated_words.NAME
+    """name of the dataset"""
     target: Target = "german"
+    """language of the answers"""
     longest: int | None = Field(default=None, ge=1, le=LONGEST_WORD)
+    """longest word, in characters"""
     words: int | None = Field(default=None, ge=FEWEST_TRIPLES, le=MOST_TRIPLES)
+    """number of words; of episodes, per class"""
     held_out: bool = False
+    """test on words that training does not show"""
 
     _content: WordList | None = PrivateAttr(default=None)
     _problems: tuple[Problem, ...] = PrivateAttr(default=())

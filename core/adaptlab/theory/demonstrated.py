@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from adaptlab.measurements.theory_report import Check, Detail
-from adaptlab.tasks.episodes import Episodes
 from adaptlab.theory.asking import Asked, asked
 from adaptlab.theory.isolation import answers
 from adaptlab.theory.observation import FrozenBase
@@ -30,10 +29,9 @@ class View:
 
 def views(check: OnDemonstrations, subject: Subject) -> tuple[View, ...]:
     """Return every replicate of the base with every set of demonstrations."""
-    sets = 1 if isinstance(check.task, Episodes) else check.demonstration_sets
     return tuple(
         View(base, shown, permuted)
-        for seed in range(subject.seed, subject.seed + sets)
+        for seed in range(subject.seed, subject.seed + check.sets)
         for shown, permuted in [(asked(check, seed), asked(check, seed, permuted=True))]
         for base in subject.replicates
     )

@@ -108,7 +108,7 @@ def four_terms_of(missed: float, tolerance: float = ROUNDING, **details: Detail)
 
 def follows_directly(base: FrozenBase) -> bool:
     """Return True if a formal base's first two attention layers are adjacent."""
-    return isinstance(base.family, Formal) and base.family.attends_twice()
+    return base.family.attends_twice()
 
 
 def _second_of_two(base: FrozenBase) -> AttentionLayer:

@@ -54,6 +54,11 @@ class OnDemonstrations(TheoryCheck, ABC):
         return self.samples if available is None else min(self.samples, available)
 
     @property
+    def sets(self) -> int:
+        """The sets of demonstrations; episodes have their own."""
+        return 1 if isinstance(self.task, Episodes) else self.demonstration_sets
+
+    @property
     def length(self) -> int:
         """The most tokens of an item with its demonstrations."""
         if isinstance(self.task, Episodes):
@@ -62,8 +67,7 @@ class OnDemonstrations(TheoryCheck, ABC):
 
     def tokens(self, base: Family) -> int:
         """Return the tokens of all samples in all passes."""
-        sets = 1 if isinstance(self.task, Episodes) else self.demonstration_sets
-        return self.all_passes() * sets * self.items * self.length
+        return self.all_passes() * self.sets * self.items * self.length
 
     def all_passes(self) -> int:
         """Return the passes of all items."""

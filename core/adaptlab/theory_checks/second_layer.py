@@ -5,7 +5,6 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from adaptlab.errors import Problem
-from adaptlab.families.formal import Formal
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.theory_check import THEORY_CHECKS, Measured, TheoryCheck, no_prefixes
 
@@ -32,7 +31,7 @@ class SecondLayer(TheoryCheck):
 
     def problems(self, base: Family) -> tuple[Problem, ...]:
         """Return the problem of a model without adjacent attention layers."""
-        if isinstance(base, Formal) and base.attends_twice():
+        if base.attends_twice():
             return ()
         detail = (
             "The four terms are exact only for two adjacent attention layers, which this "

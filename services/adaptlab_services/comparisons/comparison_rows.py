@@ -28,7 +28,7 @@ from adaptlab.comparisons.table_comparison import (
 from adaptlab.measurements.results import Evaluation
 from adaptlab.plugins.method import Passes, methods_without_base
 from adaptlab.plugins.metric import Metric
-from adaptlab.specs.resolve import model_shape
+from adaptlab.specs.model_shapes import model_shape
 from adaptlab.specs.resolved import ResolvedAdapt, UnreadSpec
 from adaptlab.statistics import Scores, floor_of, scores_of
 from adaptlab.statistics.scores import measured_metric, nothing_right

@@ -37,7 +37,7 @@ from adaptlab.plugins.registry import as_json
 from adaptlab.specs.cost import Load, Work, work
 from adaptlab.specs.resolved import Resolved, readable
 from adaptlab.specs.spec import ResolvedSpec
-from adaptlab.specs.text_lengths import MeanBytes
+from adaptlab.text.lengths import MeanBytes
 from adaptlab_answers.jobs import Basis, Estimate
 from adaptlab_db.tables import Attempt, Job
 from adaptlab_services.models import datasets

@@ -14,8 +14,9 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
+from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.evaluation_warnings import evaluation_warnings
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolve_theory import measured_base, resolve_theory
 from adaptlab.specs.resolved import (
     Resolved,

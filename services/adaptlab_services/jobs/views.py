@@ -23,7 +23,6 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, JSONPATH
 from sqlalchemy.orm import Session
 
-from adaptlab.plugins.records_task import RecordsTask
 from adaptlab.plugins.task import TASKS
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_answers.jobs import JobSummary, JobView
@@ -74,7 +73,7 @@ def summary_rows() -> Select[*tuple[Any, ...]]:  # columns of several types
 
 def _tasks_on_records() -> tuple[str, ...]:
     """Return the names of the tasks whose specs are read for a dataset."""
-    return tuple(name for name in TASKS.names() if issubclass(TASKS.get(name), RecordsTask))
+    return tuple(name for name in TASKS.names() if TASKS.get(name).needs_records)
 
 
 @cache

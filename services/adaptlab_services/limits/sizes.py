@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.figures import counted
-from adaptlab.specs.resolve import family_shape
+from adaptlab.specs.model_shapes import family_shape
 from adaptlab.specs.resolved import (
     Resolved,
     ResolvedImport,

@@ -15,7 +15,8 @@ from adaptlab.errors import (
 from adaptlab.exchange.adapter_folder import AdapterFolder, read_adapter_files
 from adaptlab.exchange.peft_adapter import imported_adapter
 from adaptlab.exchange.peft_members import ADAPTER_CONFIG
-from adaptlab.specs.resolve import BaseModelFacts, resolve_adapter
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve_adapter
 from adaptlab.specs.resolved import ResolvedAdapt, ResolvedImport, ResolvedPretrain
 from adaptlab.specs.spec import UPLOADED, AdaptSpec, ModelFolder
 from adaptlab.values import AUTO

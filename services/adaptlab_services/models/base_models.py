@@ -23,7 +23,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session, aliased, sessionmaker
 
 from adaptlab.errors import InvalidSpec, Problem, UnknownName
-from adaptlab.specs.resolve import BaseModelFacts
+from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolved import ResolvedImport, ResolvedPretrain
 from adaptlab.weights.model_folder import TOKENISER
 from adaptlab_answers.models import BaseModelLinks, BaseModelView

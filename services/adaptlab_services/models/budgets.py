@@ -11,13 +11,9 @@ from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.sizing import BudgetAxis
 from adaptlab.specs.budget import budget_vector, solve
-from adaptlab.specs.resolve import (
-    budget_limit,
-    configured,
-    family_shape,
-    resolve_method,
-    resolve_task,
-)
+from adaptlab.specs.choices import configured, resolve_method, resolve_task
+from adaptlab.specs.model_shapes import family_shape
+from adaptlab.specs.sized_method import budget_limit
 from adaptlab.specs.spec import Budget, BudgetSpec, Choice, NamedChoice
 from adaptlab.values import Name, Value
 from adaptlab_answers.models import BudgetAnswer, MethodAnswer, ProblemView

@@ -23,8 +23,8 @@ from adaptlab.plugins.dataset import (
 from adaptlab.plugins.generated_words import NAME as GENERATED
 from adaptlab.plugins.generated_words import generated_words
 from adaptlab.records.facts import FieldFacts, RecordsFacts
-from adaptlab.specs.text_lengths import MeanBytes
 from adaptlab.text.fitting import ASKS, limits_in_bytes, roles_of, task_document
+from adaptlab.text.lengths import MeanBytes
 from adaptlab.values import Name, Value
 from adaptlab_answers.documents import JsonObject
 from adaptlab_answers.models import (

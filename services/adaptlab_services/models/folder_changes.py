@@ -3,7 +3,7 @@
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import BadModelFolder, InvalidSpec, Problem
-from adaptlab.specs.resolve import BaseModelFacts
+from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.spec import ModelFolder
 from adaptlab.weights.placed_folder import PlacedFolder
 from adaptlab_db.session import long_pause

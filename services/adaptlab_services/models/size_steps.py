@@ -3,7 +3,7 @@
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.sizing import PARAMETERS
-from adaptlab.specs.resolve import model_shape
+from adaptlab.specs.model_shapes import model_shape
 from adaptlab.specs.resolved import ResolvedAdapt, read_resolved
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.values import Value

@@ -25,7 +25,8 @@ from adaptlab.plugins.corpus import check_sample
 from adaptlab.plugins.task import Task
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.records.record import Record
-from adaptlab.specs.resolve import BaseModelFacts, family_shape
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.model_shapes import family_shape
 from adaptlab.specs.spec import ModelFolder
 from adaptlab.text.folder_tokeniser import TOKENISER_FILES
 from adaptlab.text.tokeniser import ByteTokeniser

@@ -15,7 +15,7 @@ from adaptlab.errors import BadAdapter, BadModelFolder, InvalidSpec, Problem
 from adaptlab.exchange.adapter_folder import read_adapter_files, unread_pickle
 from adaptlab.exchange.peft_adapter import peft_type_of
 from adaptlab.exchange.peft_members import ADAPTER_CONFIG, ADAPTER_WEIGHTS
-from adaptlab.specs.resolve import family_shape
+from adaptlab.specs.model_shapes import family_shape
 from adaptlab.specs.spec import UPLOADED, ModelFolder, StoredModelFile
 from adaptlab.values import Name, Value
 from adaptlab.weights.huggingface import (

@@ -24,7 +24,7 @@ from adaptlab.comparisons.verdict import LEAST_SEEDS, Verdict
 from adaptlab.plugins.method import METHODS
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.task import Task
-from adaptlab.specs.resolve import BaseModelFacts
+from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.spec import Choice
 from adaptlab.statistics import ChosenBest, Interval, Scores
 from adaptlab.values import AUTO

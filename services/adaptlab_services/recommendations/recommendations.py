@@ -11,7 +11,7 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.figures import percent
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.sizing import PARAMETERS
-from adaptlab.specs.resolve import resolve_task
+from adaptlab.specs.choices import resolve_task
 from adaptlab_answers.recommendations import (
     MeasuredMethod,
     ProposedJob,

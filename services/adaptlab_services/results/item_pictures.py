@@ -13,7 +13,6 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import BadDataset
 from adaptlab.plugins.image_task import ImageTask
-from adaptlab.plugins.records_task import RecordsTask
 from adaptlab.records.line_places import BLOCK, feeds_before_blocks, line_at
 from adaptlab.records.problems import NotARecord
 from adaptlab.records.record import LONGEST_LINE, Record
@@ -58,16 +57,16 @@ def image_tasks(spec: ResolvedSpec) -> dict[int, ImageTask]:
 
 def missing_reason(session: Session, task: ImageTask) -> str | None:
     """Return why none of a task's pictures can be shown, as a sentence."""
-    if not isinstance(task, RecordsTask):
+    if not (datasets := task.datasets()):
         try:
             task.picture(0, _no_record)
         except BadDataset as error:
             return str(error)
         return None
     try:
-        ArtifactStore(session).locate(task.reference_to_records().digest)
+        ArtifactStore(session).locate(datasets[0].digest)
     except (ArtifactNotFound, ArtifactGone):
-        return _gone(task)
+        return _gone(datasets[0].name)
     return None
 
 
@@ -122,13 +121,13 @@ def _no_record() -> Record:
 
 def _record_of(sessions: Sessions, place: PicturePlace) -> Record:
     """Return the record with an image; raises `BadDataset` and `NoPicture`."""
-    assert isinstance(place.task, RecordsTask)
+    (reference,) = place.task.datasets()
     if place.line is None:
         raise BadDataset(f"The line of item {place.item:,} was not recorded.")
     try:
-        return _record(sessions, place.task.reference_to_records().digest, place.line)
+        return _record(sessions, reference.digest, place.line)
     except (ArtifactNotFound, ArtifactGone) as error:
-        raise NoPicture(_gone(place.task)) from error
+        raise NoPicture(_gone(reference.name)) from error
 
 
 def _record(sessions: Sessions, digest: str, number: int) -> Record:
@@ -155,8 +154,5 @@ def _feeds(sessions: Sessions, digest: str) -> Sequence[int]:
     return feeds_before_blocks(streamed(sessions, digest))
 
 
-def _gone(task: RecordsTask) -> str:
-    return (
-        f"The dataset {task.reference_to_records().name!r} has been deleted, and with it the "
-        "pictures of its images."
-    )
+def _gone(dataset: str) -> str:
+    return f"The dataset {dataset!r} has been deleted, and with it the pictures of its images."

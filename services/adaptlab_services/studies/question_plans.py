@@ -16,7 +16,8 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.questions.passes import PassState
 from adaptlab.questions.planning import Look, NextPass, look
-from adaptlab.specs.resolve import BaseModelFacts, resolve
+from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import spec_digest, write_resolved
 from adaptlab.specs.spec import AdaptSpec, TrainingSpec, TuningSpec
 from adaptlab.studies.study import QuestionSpec, StudySpec, base_names

@@ -13,11 +13,10 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.plugins.text_task import TextTask
 from adaptlab.reproductions.recipe import RecipeRef
 from adaptlab.specs.annotations import StudyAnnotations
+from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.evaluation_warnings import evaluation_warnings
-from adaptlab.specs.resolve import BaseModelFacts
 from adaptlab.studies.few_seeds import few_seeds
 from adaptlab.studies.study import (
     QuestionSpec,
@@ -415,7 +414,7 @@ def _check_texts(
 
     No further check is begun after ten seconds, because the others wait for the lock of studies.
     """
-    texts = [job.resolved for job in plan.jobs if isinstance(job.resolved.task, TextTask)]
+    texts = [job.resolved for job in plan.jobs if job.resolved.task.needs_tokeniser]
     if not texts:
         return ()
     tasks = study_tasks(spec, datasets.known(session))

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
-from adaptlab.plugins.task import DigitTask
 from adaptlab.specs.resolved import UnreadSpec, read_resolved
 from adaptlab_answers.attention import MapView
 from adaptlab_answers.drawable_maps import without_padding
@@ -56,7 +55,7 @@ def flows(session: Session, maps: Sequence[MapView], place: Place, job: JobView)
     read = read_resolved(job.resolved_spec)
     task = None if isinstance(read, UnreadSpec) else read.task
     labels = () if task is None else task.also_trained()  # the labels of demonstrations
-    if not isinstance(task, DigitTask) or not labels or not maps:
+    if task is None or not labels or not maps:
         return None
     tokens, answering = maps[0].tokens[place.sample], maps[0].first_answer(place.sample)
     found: dict[str, tuple[Flow, ...]] = {"base": (), "adapted": ()}

@@ -20,7 +20,7 @@ from adaptlab.plugins.metric import METRICS, is_share
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.sizing import LIMITED, BudgetAxis, in_units
-from adaptlab.specs.resolve import family_shape
+from adaptlab.specs.model_shapes import family_shape
 from adaptlab_answers.jobs import Progress
 from adaptlab_api.pages.rendering.states import look
 

@@ -11,7 +11,6 @@ from adaptlab.studies.study import StudySpec
 from adaptlab_answers.models import BaseModelView, PlugIn
 from adaptlab_api.pages.rendering.examples import FIRST_JOB
 from adaptlab_api.pages.rendering.formats import integer, words
-from adaptlab_api.pages.submitting.knob_hints import KNOB_HINTS
 from adaptlab_api.pages.submitting.spec_document import Document
 from adaptlab_api.pages.submitting.spec_fields import Field, knob_fields, spec_field
 from adaptlab_api.pages.submitting.spec_form import Section
@@ -184,7 +183,7 @@ def chosen_section(what: str, at: str, chosen: Callable[[str], str], note: str) 
     listed, entry_of = _REGISTERED[what]
     name = chosen(f"{at}/name")
     try:
-        knobs = knob_fields(entry_of(name), at, KNOB_HINTS[what])
+        knobs = knob_fields(entry_of(name), at)
     except NotFound:
         knobs = ()
     choice = Field(

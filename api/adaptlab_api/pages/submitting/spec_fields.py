@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from types import MappingProxyType
 from typing import cast
 
 from pydantic import TypeAdapter
@@ -25,7 +24,6 @@ SPECS: Mapping[str, type[Value]] = {
     "theory": TheorySpec,
     "study": StudySpec,
 }
-NO_HINTS: Mapping[str, str] = MappingProxyType({})
 LONG_TEXT = 1000
 """Characters that a text of several lines, such as a prompt, may have at least."""
 AREAS: tuple[Kind, ...] = ("labels", "lines")
@@ -85,21 +83,21 @@ def spec_field(spec: str, pointer: str, **changes: object) -> Field:
     return replace(field, **changes)  # pyright: ignore[reportArgumentType] - members by name
 
 
-def knob_fields(entry: PlugIn, at: str, hints: Mapping[str, str] = NO_HINTS) -> tuple[Field, ...]:
+def knob_fields(entry: PlugIn, at: str) -> tuple[Field, ...]:
     """Return the fields of a plug-in's knobs, below its place in the spec.
 
-    A knob is described by its schema, or else by `hints`; its limits follow.
+    A knob is described by its schema; its limits follow.
     """
     members = _members(entry.knobs)
     return tuple(
-        _described(_field(f"{at}/{name}", schema, entry.knobs), schema, hints.get(name, ""))
+        _described(_field(f"{at}/{name}", schema, entry.knobs), schema)
         for name, schema in members.items()
         if name != "name"
     )
 
 
-def _described(field: Field, schema: Schema, hint: str) -> Field:
-    texts = (str(schema.get("description", hint)), field.hint)
+def _described(field: Field, schema: Schema) -> Field:
+    texts = (str(schema.get("description", "")), field.hint)
     return replace(field, hint="; ".join(text for text in texts if text))
 
 

@@ -223,7 +223,6 @@ def _file_with_fields(questions: Questions, file: "MeasuredFile", label: str | N
 def _task_by_name(questions: Questions, given: str | None) -> _Subject:
     from adaptlab.errors import InvalidSpec
     from adaptlab.plugins.task import TASKS
-    from adaptlab.plugins.text_task import TextTask
 
     def read(text: str) -> "JsonObject":
         choice = read_choice(text)
@@ -235,7 +234,7 @@ def _task_by_name(questions: Questions, given: str | None) -> _Subject:
                 " ".join(problem.detail for problem in error.problems)
                 + f" Tasks: {', '.join(TASKS.names())}."
             ) from error
-        if issubclass(plug_in, TextTask):
+        if plug_in.needs_tokeniser:
             raise UsageError(f"{task['name']} is a task of a file. Give the FILE instead of it.")
         return task
 

@@ -1,0 +1,91 @@
+"""Tasks that a job trains and scores: choice, items, and fit to the model."""
+
+from collections.abc import Iterator, Sequence
+
+from adaptlab.errors import Problem, below
+from adaptlab.plugins.dataset import Datasets
+from adaptlab.plugins.family import Family
+from adaptlab.plugins.splits import Split
+from adaptlab.plugins.task import Task
+from adaptlab.specs.choices import resolve_task
+from adaptlab.specs.model_shapes import family_shape
+from adaptlab.specs.spec import MOST_GIVEN, EvaluationSpec
+
+
+def evaluation_tasks(
+    spec: EvaluationSpec, task: Task | None, datasets: Datasets
+) -> tuple[Task, ...]:
+    """Return the tasks to score; by default the job's own task."""
+    chosen = tuple(
+        resolve_task(choice, f"/evaluation/tasks/{index}", datasets, splits=("test",))
+        for index, choice in enumerate(spec.tasks)
+    )
+    return chosen or (() if task is None else (task,))
+
+
+def at_most(samples: int, split: Split, tasks: Sequence[Task]) -> int:
+    """Return the number of items to score, no more than any of the tasks has."""
+    available = (task.available(split) for task in tasks)
+    return min((samples, *(count for count in available if count is not None)))
+
+
+def shown_items(spec: EvaluationSpec, samples: int, *, evaluations: int) -> int:
+    """Return the items of each task whose texts are recorded.
+
+    There are fewer than the spec says if the job has many evaluations.
+    """
+    return min(spec.shown, samples, MOST_GIVEN // max(1, evaluations))
+
+
+def task_problems(
+    task: Task | None, evaluated: Sequence[Task], family: Family
+) -> Iterator[Problem]:
+    """Yield the reasons why a model cannot answer its tasks.
+
+    `task` is the one that it is trained for.
+    """
+    if task is not None:
+        yield from below("/task", _problems_of(task, task, family))
+    for index, other in enumerate(evaluated):
+        if other != task:
+            yield from below(f"/evaluation/tasks/{index}", _problems_of(other, task, family))
+
+
+def _problems_of(scored: Task, own: Task | None, family: Family) -> Iterator[Problem]:
+    if unreadable := scored.reading_problem(family):
+        yield unreadable
+        return
+    yield from _head_problems(scored, own, family)
+    shape = family_shape(family)
+    for noun, needed, available in (
+        ("vocabulary", scored.vocabulary(), shape.vocabulary),
+        ("context", scored.content_length(family), shape.context),
+    ):
+        if needed > available:
+            detail = f"{scored.name} needs a {noun} of {needed}. The model has {available}."
+            yield Problem("", f"{noun}_too_small", detail, nearest=(available,))
+    if problem := scored.mask_problem(family):
+        yield problem
+
+
+def _head_problems(scored: Task, own: Task | None, family: Family) -> Iterator[Problem]:
+    """Yield the reasons why the head of the job does not answer a task."""
+    wanted, trained = scored.class_values(), () if own is None else own.class_values()
+    if scored.classes() is None:
+        if own is not None and own.classes() is not None:
+            detail = (
+                f"The task trains a head for classes, and {scored.name} needs the model's own. "
+                "Leave it out."
+            )
+            yield Problem("", "other_head", detail)
+    elif wanted != trained:
+        listed = ", ".join(map(repr, trained[:8]))
+        here = f"trains one for {listed}" if trained else "trains no head"
+        detail = (
+            f"{scored.name} is answered by a head for the classes "
+            f"{', '.join(map(repr, wanted[:8]))}, in this order. This job {here}. "
+            "Leave the task out, or train it."
+        )
+        yield Problem("", "no_such_head", detail)
+    elif problem := family.padding_problem("no_heads_in_family"):
+        yield problem
