@@ -71,6 +71,9 @@ def check(spec: Resolved, told: Remembering) -> list[float]:
     measured: list[float] = []
     for event in told.of(Evaluated):
         one = event.evaluation
+        if one.replicate:  # the first replicate answers
+            measured.append(value_of(one))
+            continue
         scores = [
             token_f1(answer_words(answer.text), answer_words(item.expected.text))
             for answer, item in zip(given[one.replicate, one.attached], shown.items, strict=True)

@@ -1,12 +1,12 @@
 """Answers that models give to the first test items, as text."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from adaptlab.engine.bases_alone import bases_alone
 from adaptlab.engine.evaluate import scored_parts
 from adaptlab.engine.grouped import lifted
 from adaptlab.engine.item_texts import ItemTexts, expected_tokens, item_texts, without_end
@@ -25,11 +25,13 @@ def shown_answers(
 ) -> Iterator[ItemsShown | AnswersGiven]:
     """Yield the shown items of every scored task, then the answers to them.
 
-    `chosen` are the rows of the model. As in scoring, an adaptation answers twice: attached and
-    detached.
+    `chosen` are the rows of the model, of which the first answers. As in scoring, an adaptation
+    answers twice: attached and detached.
     """
-    if not (count := model.plan.evaluation_shown):
+    count, chosen = model.plan.evaluation_shown, chosen[:1]
+    if not count or not chosen:
         return
+    model = model.rows([0])
     for place, task in enumerate(model.plan.evaluation_tasks()):
         texts = item_texts(task)
         document = task.model_dump(mode="json")
@@ -37,9 +39,9 @@ def shown_answers(
         given = given_answers(model, task, count, len(chosen))
         yield from _reports(place, chosen, given, attached=True)
         if model.plan.method is not None:
-            alone, rows = bases_alone(model, chosen)
-            given = given_answers(alone, task, count, len(set(rows)), attached=False)
-            yield from _reports(place, chosen, [given[row] for row in rows], attached=False)
+            alone = replace(model, trained={})
+            given = given_answers(alone, task, count, len(chosen), attached=False)
+            yield from _reports(place, chosen, given, attached=False)
 
 
 def _reports(

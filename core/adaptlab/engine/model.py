@@ -1,6 +1,6 @@
 """A forward pass bound to base weights, method and trained tensors."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -60,6 +60,16 @@ class Model:
         """The trained tensors of the method itself."""
         head = self.plan.shape.class_head
         return {name: tensor for name, tensor in self.trained.items() if name not in head}
+
+    def rows(self, rows: Sequence[int]) -> Self:
+        """Return the model of some replicates, in this order."""
+        chosen = list(rows)
+        return replace(
+            self,
+            base={name: t if len(t) == 1 else t[chosen] for name, t in self.base.items()},
+            trained={name: tensor[chosen] for name, tensor in self.trained.items()},
+            context=None if self.context is None else self.context.rows(chosen),
+        )
 
     def for_training(self) -> Self:
         """Return the model in the precision that training computes in.

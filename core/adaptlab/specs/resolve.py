@@ -31,7 +31,6 @@ from adaptlab.specs.resolved import (
     ResolvedPretrain,
 )
 from adaptlab.specs.spec import (
-    MOST_GIVEN,
     AdaptSpec,
     AttentionSpec,
     BudgetSpec,
@@ -139,7 +138,7 @@ def resolve_import(
         budget=whole_model(shape),
         evaluation_tasks=evaluated,
         evaluation_samples=samples,
-        evaluation_shown=_shown(spec, samples, evaluations=len(evaluated)),
+        evaluation_shown=min(spec.evaluation.shown, samples),
     )
 
 
@@ -275,7 +274,7 @@ def _resolve_pretraining(spec: PretrainSpec, datasets: Datasets) -> ResolvedPret
         seeds=seeds,
         evaluation_tasks=evaluated,
         evaluation_samples=samples,
-        evaluation_shown=_shown(spec, samples, evaluations=len(seeds) * len(evaluated)),
+        evaluation_shown=min(spec.evaluation.shown, samples),
         attention=_attention(spec, task, shape),
     )
 
@@ -328,7 +327,7 @@ def _resolve_adaptation(
         evaluation_tasks=evaluated,
         base_tasks=base_tasks,
         evaluation_samples=samples,
-        evaluation_shown=_shown(spec, samples, evaluations=2 * len(seeds) * len(scored)),
+        evaluation_shown=min(spec.evaluation.shown, samples),
         evaluation_bases=tuple(map(_other_base, others)),
         attention=_attention(spec, task, shape),
     )
@@ -416,14 +415,6 @@ def _at_most(samples: int, split: Split, tasks: tuple[Task, ...]) -> int:
     """Return the number of items to score, no more than any of the tasks has."""
     available = (task.available(split) for task in tasks)
     return min((samples, *(count for count in available if count is not None)))
-
-
-def _shown(spec: PretrainSpec | ImportSpec | AdaptSpec, samples: int, *, evaluations: int) -> int:
-    """Return the items of each task whose texts are recorded.
-
-    There are fewer than the spec says if the job has many evaluations.
-    """
-    return min(spec.evaluation.shown, samples, MOST_GIVEN // max(1, evaluations))
 
 
 def _check_fits(task: Task | None, evaluated: tuple[Task, ...], family: Family) -> None:
