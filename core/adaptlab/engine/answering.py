@@ -1,7 +1,8 @@
 """Answers that models give to the first test items, as text."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -10,9 +11,10 @@ from torch.nn import functional
 from adaptlab.engine.evaluate import scored_parts
 from adaptlab.engine.grouped import lifted
 from adaptlab.engine.item_texts import ItemTexts, expected_tokens, item_texts, without_end
-from adaptlab.engine.items import Answer, Items
+from adaptlab.engine.items import Items
 from adaptlab.engine.model import Model
-from adaptlab.engine.tensors import Int
+from adaptlab.engine.tensors import Bool, Float, Int
+from adaptlab.engine.token_by_token import token_by_token
 from adaptlab.measurements.results import AnswersGiven, AnswerText, ItemsShown, ReplicateResult
 from adaptlab.plugins.task import Task
 
@@ -68,12 +70,9 @@ def given_answers(
     """
     texts = item_texts(task)
     given: dict[tuple[int, int], AnswerText] = {}
-
-    def answer(items: Items) -> Tensor:
-        return model.answers(items, task=task, attached=attached)
-
+    decoding = Decoding(model, task, texts, attached=attached)
     for places, items in scored_parts(model, task, "test", count, replicates):
-        written = _answers(texts, places, items, answer)
+        written = _answers(decoding, places, items)
         for row in range(replicates):
             # Replicates whose answers cannot differ share rows, as in `lifted`.
             row_of_all = row * len(written) // replicates
@@ -82,50 +81,69 @@ def given_answers(
     return [[given[row, place] for place in range(count)] for row in range(replicates)]
 
 
-def _answers(texts: ItemTexts, places: Tensor, items: Items, answer: Answer) -> Given:
-    choice = items.choose(answer)
+def _answers(decoding: "Decoding", places: Tensor, items: Items) -> Given:
+    texts = decoding.texts
+    choice = items.choose(decoding.answer)
     if choice is not None:
         return [
             [texts.choice(item, place) for item, place in zip(places.tolist(), row, strict=True)]
             for row in choice.tolist()
         ]
-    return [
-        [texts.answer(tokens) for tokens in row] for row in decoded(texts, places, items, answer)
-    ]
+    is_right = items.right(decoding.answer(items))
+    answers = decoding.tokens(places, items, is_right)
+    return [[texts.answer(tokens) for tokens in row] for row in answers]
 
 
-def decoded(
-    texts: ItemTexts, places: Int[Tensor, "B"], items: Items, answer: Answer
-) -> list[list[list[int]]]:
-    """Return the tokens of greedy decoding without the end, by row and item.
+@dataclass(frozen=True)
+class Decoding:
+    """Greedy decoding of answers to items of one split of a task.
 
-    `places` are those of the items in the split of `texts`.
+    Without `attached`, the base model answers alone.
     """
-    room = texts.room(places)
-    draft = functional.pad(items.targets, (0, texts.width - items.targets.shape[-1]))
 
-    def logits_of(answers: Tensor, some: Tensor) -> Tensor:
+    model: Model
+    task: Task
+    texts: ItemTexts
+    attached: bool = True
+
+    def answer(self, items: Items) -> Float[Tensor, "A B M V"]:
+        """Return the logits of items' answers."""
+        return self.model.answers(items, task=self.task, attached=self.attached)
+
+    def tokens(
+        self, places: Int[Tensor, "B"], items: Items, is_right: Bool[Tensor, "R B"]
+    ) -> list[list[list[int]]]:
+        """Return the tokens of answers without the end, by row and item.
+
+        `places` are those of the items in the split of `texts`. Right answers are known, and not
+        decoded.
+        """
+        texts, wrong = self.texts, (~is_right).any(0).nonzero().flatten()
+        expected = [expected_tokens(items, place) for place in range(len(places))]
+        told = [[without_end(each, texts.end) for each in expected] for _ in is_right]
+        if not len(wrong):
+            return told
+        room = texts.room(places[wrong.cpu()])
+        asked = items.each(lambda tensor: tensor[:, wrong])
+        begun = self.model.begun(asked, room, task=self.task, attached=self.attached)
+        if begun is None:
+            draft = functional.pad(asked.targets, (0, texts.width - asked.targets.shape[-1]))
+            logits_of = partial(self._logits_of_drafts, places[wrong.cpu()], asked)
+            tokens = greedy(logits_of, draft, room, texts.end)
+        else:
+            tokens = token_by_token(begun, room, texts.end, ~is_right[:, wrong])
+        rows: list[list[list[int]]] = lifted(tokens, len(told)).tolist()
+        for row, answers in enumerate(rows):
+            for place, answer, most in zip(wrong.tolist(), answers, room.tolist(), strict=True):
+                if not is_right[row, place]:
+                    told[row][place] = without_end(answer[:most], texts.end)
+        return told
+
+    def _logits_of_drafts(
+        self, places: Tensor, items: Items, answers: Tensor, some: Tensor
+    ) -> Tensor:
         asked = items.each(lambda tensor: tensor[:, some])
-        return answer(texts.drafted(places[some.cpu()], asked, answers))
-
-    tokens: list[list[list[int]]] = greedy(logits_of, draft, room, texts.end).tolist()
-    expected = [expected_tokens(items, place) for place in range(len(places))]
-    return [
-        [
-            _ended(told, right, most, texts.end)
-            for told, right, most in zip(row, expected, room.tolist(), strict=True)
-        ]
-        for row in tokens
-    ]
-
-
-def _ended(tokens: list[int], expected: list[int], room: int, end: int | None) -> list[int]:
-    """Return the tokens of an answer without its end.
-
-    An answer whose counted tokens are right is right, whatever would follow.
-    """
-    is_right = tokens[: len(expected)] == expected
-    return without_end(expected if is_right else tokens[:room], end)
+        return self.answer(self.texts.drafted(places[some.cpu()], asked, answers))
 
 
 def greedy(

@@ -1,16 +1,14 @@
 """Statistics by item of a task's metric beside the share of right items."""
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from adaptlab.engine.answering import decoded
+from adaptlab.engine.answering import Decoding
 from adaptlab.engine.evaluate import Judged, scored_parts
-from adaptlab.engine.item_texts import ItemTexts, expected_tokens, item_texts, without_end
-from adaptlab.engine.items import Items
+from adaptlab.engine.item_texts import expected_tokens, item_texts, without_end
 from adaptlab.engine.model import Model
 from adaptlab.measurements.results import LARGEST_LOSS, Split
 from adaptlab.plugins.metric import Metric
@@ -64,41 +62,11 @@ def _of_answers(
     texts, right = item_texts(task, split), right.cpu()
     replicates, samples = right.shape
     found = np.zeros((replicates, samples, metric.columns))
-
-    def answer(items: Items) -> Tensor:
-        return model.answers(items, task=task, attached=attached)
-
+    decoding = Decoding(model, task, texts, attached=attached)
     for places, items in scored_parts(model, task, split, samples, replicates):
-        wrong = (~right[:, places]).any(0).nonzero().flatten()
-        given: Mapping[int, list[list[int]]] = {}
-        if len(wrong):
-            asked = items.each(lambda tensor, some=wrong: tensor[:, some.to(tensor.device)])
-            answers = decoded(texts, places[wrong], asked, answer)
-            given = {
-                column: [row[number] for row in answers]
-                for number, column in enumerate(wrong.tolist())
-            }
+        given = decoding.tokens(places, items, right[:, places])
         for column, place in enumerate(places.tolist()):
             expected = texts.written(without_end(expected_tokens(items, column), texts.end))
-            exact = metric.of_answer(expected, expected)
-            found[:, place] = exact
-            if column in given:
-                rows = _rows(texts, metric, given[column], expected, replicates)
-                is_wrong = (~right[:, place]).numpy()
-                found[is_wrong, place] = np.array(rows)[is_wrong]
+            for row, answers in enumerate(given):
+                found[row, place] = metric.of_answer(texts.written(answers[column]), expected)
     return found
-
-
-def _rows(
-    texts: ItemTexts,
-    metric: Metric,
-    answers: Sequence[list[int]],
-    expected: str,
-    replicates: int,
-) -> list[tuple[float, ...]]:
-    """Return the statistics of one item's answers, by replicate.
-
-    Replicates whose answers cannot differ share one, as in `lifted`.
-    """
-    found = [metric.of_answer(texts.written(tokens), expected) for tokens in answers]
-    return [found[replicate * len(found) // replicates] for replicate in range(replicates)]
