@@ -12,12 +12,13 @@ from tests.engine.text_jobs import agreements
 from tests.engine.tiny import adapting, pretraining
 from tests.texts import CLASSIFICATION, COMPLETION, Stored, reviews, stored, without
 
-from adaptlab.engine.answering import given_answers, greedy
+from adaptlab.engine.answering import given_answers
 from adaptlab.engine.making import make_items
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.engine.run import run
 from adaptlab.engine.starting import initial_trainables
+from adaptlab.engine.token_by_token import greedy
 from adaptlab.measurements.reported_answers import answer_excerpt, prompt_excerpt
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import AnswersGiven, ItemsShown

@@ -27,10 +27,10 @@ from tests.texts import COMPLETION, Stored, reviews, stored, without
 from torch import Tensor
 
 from adaptlab.engine.allocate import allocate
-from adaptlab.engine.answering import Decoding
 from adaptlab.engine.base_weights import BaseWeights
 from adaptlab.engine.datasets import read_datasets
-from adaptlab.engine.item_texts import expected_tokens, item_texts, without_end
+from adaptlab.engine.evaluate import judged
+from adaptlab.engine.item_texts import item_texts
 from adaptlab.engine.making import scored_items
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import make_plan
@@ -85,7 +85,8 @@ def logits(model: Model, items: Any, places: Tensor, *, attached: bool = True) -
     begun = model.begun(items, room, attached=attached)
     if begun is None:
         return None, None
-    steps = [begun.logits]
+    begun.cache.settle(torch.zeros_like(begun.cache.positions))
+    steps = [begun.logits[:, :, 0]]
     for _ in range(int(room.max()) - 1):
         steps.append(begun.after(steps[-1].argmax(-1)))
     found = torch.stack(steps, 2)
@@ -184,27 +185,22 @@ def test_changing_frequencies_and_masks_that_are_filled_in_have_no_cache(
     places, items = of_first(model)
     texts = item_texts(model.plan.task)
     assert model.begun(items, texts.room(places)) is None
-    is_right = torch.zeros(4, ITEMS, dtype=torch.bool)
-    assert len(Decoding(model, model.plan.task, texts).tokens(places, items, is_right)) == 4
+    found = judged(model, model.plan.task, "test", ITEMS, 4, with_answers=True)
+    assert [len(row) for row in found.told] == [ITEMS] * 4
     filled = of_digits("lora", "formal")
     places, items = of_first(filled)
     assert filled.begun(items, item_texts(filled.plan.task).room(places)) is None
 
 
 @torch.no_grad()
-def test_answers_that_differ_in_length_leave_one_by_one(
-    data: Stored, folder_of: Callable[[str], PlacedFolder]
+def test_answers_of_all_lengths_are_those_of_whole_passes(
+    data: Stored, folder_of: Callable[[str], PlacedFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = of_texts(data, folder_of("llama"), "lora")
-    places, items = of_first(model, 30)
-    texts = item_texts(model.plan.task)
-    decoding = Decoding(model, model.plan.task, texts)
-    is_right = torch.zeros(4, 30, dtype=torch.bool)
-    is_right[1, ::2] = True
-    together = decoding.tokens(places, items, is_right)
-    expected = [expected_tokens(items, place) for place in range(30)]
-    assert together[1][::2] == [without_end(each, texts.end) for each in expected][::2]
+    task = model.plan.task
+    together = judged(model, task, "test", 30, 4, with_answers=True).told
     assert len({len(answer) for row in together for answer in row}) > 2
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Model, "begun", lambda *_, **__: None)
-        assert decoding.tokens(places, items, is_right) == together
+    monkeypatch.setattr("adaptlab.engine.evaluate.items_kept_at_once", lambda *_: 4)
+    assert judged(model, task, "test", 30, 4, with_answers=True).told == together
+    monkeypatch.setattr(Model, "begun", lambda *_, **__: None)
+    assert judged(model, task, "test", 30, 4, with_answers=True).told == together

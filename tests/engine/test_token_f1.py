@@ -159,8 +159,9 @@ def test_that_of_validation_reads_the_prompts_of_validation(
         own = stored(folder, records)
         task = own.task(TASK | {"splits": {"field": "split"}})
         model = Model(make_plan(spec, "cpu"), {}, tensors)
-        metric, found = METRICS.get("token_f1"), judged(model, task, split, validated, 2)
-        return [metric.value(one) for one in statistics_of(model, task, split, metric, found)]
+        metric = METRICS.get("token_f1")
+        found = judged(model, task, split, validated, 2, with_answers=True)
+        return [metric.value(one) for one in statistics_of(task, split, metric, found)]
 
     found = measured("validation", {name: name for name in others})
     assert found == pytest.approx(measured("test", others), rel=1e-12)

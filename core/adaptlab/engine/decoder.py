@@ -171,10 +171,11 @@ def _beginning(describe: Callable[[F], Decoder]) -> Beginning:
         weights: Mapping[str, Tensor],
         tokens: Tensor,
         attachments: Attachments,
+        rows: slice,
         lengths: Tensor,
         room: int,
     ) -> Begun | None:
-        return begun(describe(family), weights, tokens, attachments, lengths, room)
+        return begun(describe(family), weights, tokens, attachments, rows, lengths, room)
 
     return begin
 
@@ -184,24 +185,22 @@ def begun(
     weights: Mapping[str, Float[Tensor, "G ..."]],
     tokens: Int[Tensor, "A B T"],
     attachments: Attachments,
+    rows: slice,
     lengths: Int[Tensor, "A B"],
     room: int,
 ) -> Begun | None:
-    """Read prompts, of which tokens has the first `lengths`; see `plugins.Beginning`."""
+    """Read tokens, and keep what attention reads of them; see `plugins.Beginning`."""
     if decoder.attention != "causal" or attachments.label_scales:
         return None
     reads: list[Read] = []
-    last = lengths - 1
-    first = int(last.min())
-    asked = replace(attachments, answer_rows=(last - first).unsqueeze(-1))
-    rows = slice(first, int(last.max()) + 1)
-    logits = decode(decoder, weights, tokens, asked, rows, None, None, reads)[:, :, 0]
+    logits = decode(decoder, weights, tokens, attachments, rows, None, None, reads)
     cache = cached(lengths, room, len(logits), reads)
     adapted = attachments.adapted(weights)
     rotary = None
     if decoder.frequencies is not None:
         rotary = Rotary.over(0, room, decoder.frequencies, adapted["embed.weight"])
-    model = _Model(decoder, adapted, attachments, None, rotary, cache=cache)
+    attached = replace(attachments, answer_rows=None)
+    model = _Model(decoder, adapted, attached, None, rotary, cache=cache)
     return Begun(logits, cache, model.next_logits)
 
 

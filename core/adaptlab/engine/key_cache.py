@@ -84,6 +84,11 @@ class KeyCache:
         for layer in self._layers:
             layer.keys, layer.values = layer.keys[rows], layer.values[rows]
 
+    def settle(self, tokens: Int[Tensor, "R C"]) -> None:
+        """Settle some more of the positions that have been read of each item."""
+        self.positions = (self.positions + tokens).clamp(max=self._room - 1)
+        self._longest = int(self.positions.max()) + 1
+
     def advance(self) -> None:
         """Settle the positions that every layer has read.
 
@@ -129,16 +134,16 @@ class KeyCache:
 
 @dataclass(frozen=True)
 class Begun:
-    """Answers that have been begun: the prompts are read.
+    """Answers that have been begun: prompts are read, and drafts of answers.
 
     Attributes:
-        logits: those of the first token of each answer.
-        cache: the keys and values of the prompts.
+        logits: those of every token of the drafts.
+        cache: the keys and values of what is read; the next positions are those behind prompts.
         after: reads one more token of each answer [R, C], and returns the logits [R, C, V] of the
             next one.
     """
 
-    logits: Float[Tensor, "R C V"]
+    logits: Float[Tensor, "R C M V"]
     cache: KeyCache
     after: Callable[[Int[Tensor, "R C"]], Float[Tensor, "R C V"]]
 

@@ -148,10 +148,11 @@ class LibraryModel:
         weights: Mapping[str, Float[Tensor, "G ..."]],
         tokens: Int[Tensor, "A B T"],
         attached: Attachments,
+        rows: slice,
         lengths: Int[Tensor, "A B"],
         room: int,
     ) -> Begun | None:
-        """Read prompts, of which tokens has the first `lengths`; see `plugins.Beginning`."""
+        """Read tokens, and keep what attention reads of them; see `plugins.Beginning`."""
         if attached.label_scales or not self._turns_alike(attached, room):
             return None
         count, device = len(tokens), tokens.device
@@ -159,16 +160,15 @@ class LibraryModel:
         longest, first = tokens.new_zeros(count, 1, room), tokens.new_zeros(count, 1, 1)
         asked = replace(attached, answer_rows=first)
         self.logits(weights, longest, asked, slice(room - 1, room), None, None, masks)
-        last, reads = lengths - 1, list[Read]()
-        first = int(last.min())
-        asked = replace(attached, answer_rows=(last - first).unsqueeze(-1))
-        rows = slice(first, int(last.max()) + 1)
-        logits = self.logits(weights, tokens, asked, rows, None, None, reads)[:, :, 0]
+        reads: list[Read] = []
+        logits = self.logits(weights, tokens, attached, rows, None, None, reads)
         reads = [replace(read, seen=mask.seen) for read, mask in zip(reads, masks, strict=True)]
         cache = cached(lengths, room, count, reads)
         adapted, positions = attached.adapted(weights), Positions.of(attached, self.family)
-        without = replace(attached, prompt=None, late_prompt=None, attention_inputs={},
-                          suffixes={}, keys_values={})  # fmt: skip
+        without = replace(
+            attached, answer_rows=None, prompt=None, late_prompt=None,
+            attention_inputs={}, suffixes={}, keys_values={},
+        )  # fmt: skip
         before = positions.first if self._has_table else positions.before
 
         def after(following: Int[Tensor, "R C"]) -> Float[Tensor, "R C V"]:

@@ -4,12 +4,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from adaptlab.engine.answering import Decoding
-from adaptlab.engine.evaluate import Judged, scored_parts
+from adaptlab.engine.evaluate import Judged
 from adaptlab.engine.item_texts import expected_tokens, item_texts, without_end
-from adaptlab.engine.model import Model
+from adaptlab.engine.making import scored_items
 from adaptlab.measurements.results import LARGEST_LOSS, Split
 from adaptlab.plugins.metric import Metric
 from adaptlab.plugins.task import Task
@@ -18,13 +16,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def statistics_of(
-    model: Model, task: Task, split: Split, metric: Metric, found: Judged, *, attached: bool = True
-) -> "NDArray[np.float64]":
+def statistics_of(task: Task, split: Split, metric: Metric, found: Judged) -> "NDArray[np.float64]":
     """Return the statistics of judged items, [replicate, item, column].
 
-    `found` has losses if the metric needs likelihoods. Without `attached`, the base model answered
-    alone.
+    `found` has losses if the metric needs likelihoods, and decoded answers if it needs answers.
     """
     match metric.needs:
         case "labels":
@@ -36,7 +31,7 @@ def statistics_of(
         case "likelihood":
             return likelihoods(found)
         case "answers":
-            return _of_answers(model, task, split, metric, found.right, attached=attached)
+            return _of_answers(task, split, metric, found)
 
 
 def likelihoods(found: Judged) -> "NDArray[np.float64]":
@@ -50,23 +45,13 @@ def likelihoods(found: Judged) -> "NDArray[np.float64]":
     return torch.stack((losses, found.counted.expand_as(losses)), -1).cpu().numpy()
 
 
-@torch.no_grad()
-def _of_answers(
-    model: Model, task: Task, split: Split, metric: Metric, right: Tensor, *, attached: bool
-) -> "NDArray[np.float64]":
-    """Return what a metric says of decoded answers.
-
-    Only items that some replicate gets wrong are decoded: the answers that are exactly right are
-    known.
-    """
-    texts, right = item_texts(task, split), right.cpu()
-    replicates, samples = right.shape
-    found = np.zeros((replicates, samples, metric.columns))
-    decoding = Decoding(model, task, texts, attached=attached)
-    for places, items in scored_parts(model, task, split, samples, replicates):
-        given = decoding.tokens(places, items, right[:, places])
+def _of_answers(task: Task, split: Split, metric: Metric, found: Judged) -> "NDArray[np.float64]":
+    """Return what a metric says of decoded answers."""
+    texts, (replicates, samples) = item_texts(task, split), found.right.shape
+    measured = np.zeros((replicates, samples, metric.columns))
+    for places, items in scored_items(task, split, samples, samples, torch.device("cpu")):
         for column, place in enumerate(places.tolist()):
             expected = texts.written(without_end(expected_tokens(items, column), texts.end))
-            for row, answers in enumerate(given):
-                found[row, place] = metric.of_answer(texts.written(answers[column]), expected)
-    return found
+            for row, answers in enumerate(found.told):
+                measured[row, place] = metric.of_answer(texts.written(answers[place]), expected)
+    return measured

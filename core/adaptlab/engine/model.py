@@ -154,7 +154,7 @@ class Model:
         task: Task | None = None,
         attached: bool = True,
     ) -> Begun | None:
-        """Read the prompts of items, whose answers have up to `room` tokens.
+        """Read items, the answers to which have up to `room` tokens; their own are drafts.
 
         Without `attached`, the base model answers alone. None if the answers cannot be decoded from
         kept keys and values; see `plugins.Beginning`.
@@ -171,10 +171,10 @@ class Model:
             attachments,
             replicates=self._replicates if attached else 1,
             answer_start=family.answer_start(scored.input_length()),
+            answer_rows=items.answer_rows,
         )
-        tokens = items.tokens[..., : int(lengths.max())]
         begin = ENGINE_BEGINNINGS.get(family.name)
-        return begin(family, self.base, tokens, attachments, lengths, longest)
+        return begin(family, self.base, items.tokens, attachments, items.span, lengths, longest)
 
     def _in_context(
         self, items: Items, task: Task | None, *, attached: bool

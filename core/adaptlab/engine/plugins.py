@@ -88,12 +88,14 @@ class Beginning(Protocol):
         weights: Mapping[str, Float[Tensor, "G ..."]],
         tokens: Int[Tensor, "A B T"],
         attachments: Attachments,
+        rows: slice,
         lengths: Int[Tensor, "A B"],
         room: int,
     ) -> Begun | None:
-        """Read prompts, of which tokens has the first `lengths`.
+        """Read tokens, and keep what attention reads of them.
 
-        Prompts and answers have at most `room` positions. None where answers cannot be decoded from
+        Prompts are the first `lengths` tokens; with answers they have at most `room` positions.
+        Logits are at the given rows, as in `Forward`. None where answers cannot be decoded from
         kept keys and values: where a later token changes what earlier positions give, and where
         attention is changed between certain tokens.
         """

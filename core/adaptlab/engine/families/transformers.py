@@ -47,14 +47,15 @@ def begin(
     weights: Mapping[str, Float[Tensor, "G ..."]],
     tokens: Int[Tensor, "A B T"],
     attachments: Attachments,
+    rows: slice,
     lengths: Int[Tensor, "A B"],
     room: int,
 ) -> Begun | None:
-    """Read prompts, of which tokens has the first `lengths`; see `plugins.Beginning`."""
+    """Read tokens, and keep what attention reads of them; see `plugins.Beginning`."""
     groups = (len(t) for t in (*weights.values(), *attachments.weights.values()))
     replicates = max(*groups, attachments.replicates)
     tokens, lengths = (grouped.lifted(each, replicates) for each in (tokens, lengths))
-    return library_model(family).begun(weights, tokens, attachments, lengths, room)
+    return library_model(family).begun(weights, tokens, attachments, rows, lengths, room)
 
 
 @ENGINE_TOKEN_STATES.register("transformers")
