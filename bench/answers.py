@@ -108,7 +108,7 @@ def _lora(replicates: int) -> Attachments:
 
 @torch.no_grad()
 def _ours(work: _Work, attached: Attachments, end: int | None) -> Iterator[Tensor]:
-    """Yield the tokens [R, C, M] of batches of prompts; nothing is known of the answers."""
+    """Yield the tokens [R, C, M] of batches of prompts without drafts."""
     replicates = attached.replicates
     at_once = items_at_once(MODEL.shape(), replicates, LONGEST + ANSWER, ANSWER)
     for first in range(0, PROMPTS, at_once):
@@ -133,7 +133,7 @@ def _ours(work: _Work, attached: Attachments, end: int | None) -> Iterator[Tenso
 
 
 def _generate(work: _Work, end: int | None) -> Callable[[], list[Tensor]]:
-    """Return a function that answers all prompts by `generate`, padded on the left."""
+    """Return a function that answers all prompts by `generate`."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(

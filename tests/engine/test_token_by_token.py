@@ -43,7 +43,7 @@ LONGROPE = {"type": "longrope", "short_factor": SHORT, "long_factor": LONG, "rop
 
 
 def phi3(short: int) -> Callable[[], Any]:
-    """Return a maker of a model whose longer items than `short` have other frequencies."""
+    """Return a maker of a model with other frequencies beyond `short`."""
     return architecture(
         "Phi3ForCausalLM", "Phi3Config", rope_parameters=LONGROPE,
         original_max_position_embeddings=short,

@@ -189,7 +189,7 @@ def begun(
     lengths: Int[Tensor, "A B"],
     room: int,
 ) -> Begun | None:
-    """Read tokens, and keep what attention reads of them; see `plugins.Beginning`."""
+    """Read tokens, and keep what attention reads; see `plugins.Beginning`."""
     if decoder.attention != "causal" or attachments.label_scales:
         return None
     reads: list[Read] = []

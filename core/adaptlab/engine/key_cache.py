@@ -35,7 +35,7 @@ class Read:
 
 @dataclass
 class _Layer:
-    """Keys and values [N, K, P+L, D]: `learned` positions P, then those of content."""
+    """Keys and values [N, K, P+L, D]: P `learned` positions, then content."""
 
     keys: Tensor
     values: Tensor
@@ -100,7 +100,7 @@ class KeyCache:
     def read(
         self, layer: int, keys: Float[Tensor, "N K 1 D"], values: Float[Tensor, "N K 1 D"]
     ) -> tuple[Float[Tensor, "N K T D"], Float[Tensor, "N K T D"], Bool[Tensor, "N 1 1 T"]]:
-        """Return all keys and values of a layer, with the given ones at the next positions.
+        """Put keys and values at the next positions; return all of a layer.
 
         The mask is true where a row attends to.
         """
@@ -123,7 +123,7 @@ class KeyCache:
         own: KeysValues,
         scale: float | None,
     ) -> Float[Tensor, "N 1 H D"]:
-        """Return what the next positions read, H heads sharing those of keys evenly."""
+        """Return what the next positions read; H heads share K evenly."""
         keys, values, seen = self.read(layer, *own)
         shared = queries.squeeze(2).unflatten(1, (keys.shape[1], -1))  # N, K, H/K, D
         mixed = functional.scaled_dot_product_attention(
@@ -149,7 +149,7 @@ class Begun:
 
 
 def cached(lengths: Int[Tensor, "A C"], room: int, replicates: int, reads: list[Read]) -> KeyCache:
-    """Return a cache of what each layer has read, which is let go of meanwhile."""
+    """Return a cache of what each layer has read, which is let go."""
     cache = KeyCache(lengths, room, replicates)
     for read in _emptied(reads):
         cache.add(read)

@@ -152,7 +152,7 @@ class LibraryModel:
         lengths: Int[Tensor, "A B"],
         room: int,
     ) -> Begun | None:
-        """Read tokens, and keep what attention reads of them; see `plugins.Beginning`."""
+        """Read tokens, and keep what attention reads; see `plugins.Beginning`."""
         if attached.label_scales or not self._turns_alike(attached, room):
             return None
         count, device = len(tokens), tokens.device
@@ -452,7 +452,7 @@ def _has_plain_softmax(options: Mapping[str, Any]) -> bool:
 def _with_learned_keys(
     at: Pass, layer: int, keys: Tensor, values: Tensor, mask: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return keys, values and mask with learned keys first; report what is read."""
+    """Return keys, values and mask with learned keys, and report them."""
     learned = at.attached.keys_values.get(f"blocks.{layer}.attn.kv")
     if learned is not None:
         more = [_for_rows(tensor, keys, at.replicates) for tensor in learned]

@@ -154,7 +154,7 @@ class Model:
         task: Task | None = None,
         attached: bool = True,
     ) -> Begun | None:
-        """Read items, the answers to which have up to `room` tokens; their own are drafts.
+        """Read items, whose answers are drafts, and have up to `room` tokens.
 
         Without `attached`, the base model answers alone. None if the answers cannot be decoded from
         kept keys and values; see `plugins.Beginning`.
@@ -179,7 +179,7 @@ class Model:
     def _in_context(
         self, items: Items, task: Task | None, *, attached: bool
     ) -> tuple[Items, LabelWords | None]:
-        """Return items behind the tokens that are read before them, and the label words there."""
+        """Return items behind their context, and the label words in it."""
         is_own = task is None or task == self.plan.own_task
         context = self.context if attached and is_own else None
         if context is None:

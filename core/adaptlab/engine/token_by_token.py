@@ -89,7 +89,7 @@ def token_by_token(
     end: int | None,
     is_open: Bool[Tensor, "R B"],
 ) -> Int[Tensor, "A B M2"]:
-    """Return the tokens of greedy decoding, one of every unfinished answer at a time.
+    """Return the tokens of greedy decoding, one per answer at a time.
 
     They are valid up to the first end token, or the first `room` of them. Up to the first token
     that differs from its draft, an answer is settled by the pass that has read the draft, and so is

@@ -51,7 +51,7 @@ def begin(
     lengths: Int[Tensor, "A B"],
     room: int,
 ) -> Begun | None:
-    """Read tokens, and keep what attention reads of them; see `plugins.Beginning`."""
+    """Read tokens, and keep what attention reads; see `plugins.Beginning`."""
     groups = (len(t) for t in (*weights.values(), *attachments.weights.values()))
     replicates = max(*groups, attachments.replicates)
     tokens, lengths = (grouped.lifted(each, replicates) for each in (tokens, lengths))
