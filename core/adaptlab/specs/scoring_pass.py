@@ -18,8 +18,12 @@ def items_kept_at_once(shape: ModelShape, replicates: int, tokens: int) -> int:
         replicates: replicates in the pass.
         tokens: positions of an item.
     """
-    read = sum(site.outputs for site in shape.layer_sites("attention_keys_values"))
-    return max(1, KEPT_AT_ONCE // max(1, 2 * read * tokens * replicates))
+    return max(1, KEPT_AT_ONCE // max(1, kept_scalars(shape) * tokens * replicates))
+
+
+def kept_scalars(shape: ModelShape) -> int:
+    """Return the scalars of keys and values of one position."""
+    return 2 * sum(site.outputs for site in shape.layer_sites("attention_keys_values"))
 
 
 def items_at_once(shape: ModelShape, replicates: int, tokens: int, answers: int) -> int:
