@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from bench import (
     added_cost,
     against_mlflow,
+    answers,
     backlog,
     blobs,
     engine,
@@ -29,6 +30,7 @@ MEASUREMENTS: Mapping[str, tuple[str, Callable[[], Section]]] = {
     "queries": (queries.TITLE, queries.measure),
     "engine": ("The engine", engine.measure),
     "published": (published.TITLE, published.measure),
+    "answers": (answers.TITLE, answers.measure),
     "gpu": (gpu.TITLE, gpu.measure),
     "statistics": (statistics.TITLE, statistics.measure),
 }

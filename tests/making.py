@@ -64,7 +64,7 @@ def a_pretrain_document(**changes: Any) -> dict[str, Any]:
         "task": {"name": "sort_ascending", "length": 3, "alphabet": 4},
         "training": {"steps": 4, "batch_size": 4},
         "seeds": 2,
-        "evaluation": {"samples": 16},
+        "evaluation": {"samples": 16, "shown": 16},
     } | changes
 
 
@@ -78,7 +78,7 @@ def an_adapt_document(**changes: Any) -> dict[str, Any]:
         "budget": {"trainable_parameters": 16},
         "training": {"steps": 4, "batch_size": 4},
         "seeds": 2,
-        "evaluation": {"samples": 16},
+        "evaluation": {"samples": 16, "shown": 16},
     } | changes
 
 
@@ -93,7 +93,7 @@ def a_study_document(**changes: Any) -> dict[str, Any]:
         "seeds": 2,
         "training": {"steps": 4, "batch_size": 4},
         "tuning": {"trials": 2},
-        "evaluation": {"samples": 16},
+        "evaluation": {"samples": 16, "shown": 16},
     } | changes
 
 

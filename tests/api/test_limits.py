@@ -273,9 +273,6 @@ def _stated(settings: Settings) -> dict[str, str]:
         "trials per job": f"{spec.MOST_TRIALS}",
         "items scored per task": f"{_most(spec.EvaluationSpec.model_fields['samples']):,}",
         "test items per task whose answers are stored": f"{spec.MOST_SHOWN}",
-        "answers that one job stores: items × seeds × tasks, base and adapted": (
-            f"{spec.MOST_GIVEN:,}"
-        ),
         "characters stored of a prompt, and of an answer": (
             f"{reported_answers.LONGEST_PROMPT:,} and {reported_answers.LONGEST_ANSWER}"
         ),

@@ -71,16 +71,6 @@ def test_a_task_with_few_items_limits_the_others(datasets: Datasets) -> None:
     assert warnings(datasets, "small") == (), "all items are scored"
 
 
-def test_answers_that_are_not_stored_are_counted(datasets: Datasets) -> None:
-    # 20,000 answers of 64 seeds on 2 tasks are 156 on each.
-    assert warnings(datasets, "large", "large", seeds=64, samples=200, shown=200) == (
-        "Answers to 156 test items per task are stored, not to 200: a job stores at most 20,000 "
-        "over its seeds and tasks. Scores do not depend on it.",
-    )
-    assert warnings(datasets, "large", "large", seeds=64, samples=200, shown=156) == ()
-    assert warnings(datasets, "large", "large", seeds=64, samples=100, shown=200) == ()
-
-
 def test_generated_items_have_no_limit(datasets: Datasets) -> None:
     digits = {"name": "sort_ascending", "length": 3, "alphabet": 4}
     spec = PretrainSpec.model_validate(

@@ -13,11 +13,12 @@ from tests.engine.text_jobs import agreements
 from tests.engine.tiny import adapting, pretraining
 from tests.texts import CLASSIFICATION, COMPLETION, Stored, reviews, stored, without
 
-from adaptlab.engine.answering import given_answers, greedy
+from adaptlab.engine.answering import given_answers
 from adaptlab.engine.making import make_items
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan, make_plan
 from adaptlab.engine.starting import initial_trainables
+from adaptlab.engine.token_by_token import greedy
 from adaptlab.measurements.reported_answers import answer_excerpt, prompt_excerpt
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import AnswersGiven, ItemsShown
@@ -79,7 +80,7 @@ def test_an_answer_to_a_text_is_the_expected_one_where_it_is_right(
     spec = resolved(TEXTS[name], data, training=training)
     told = ran(spec, tmp_path, data)
     found = agreements(told)
-    assert len(found) == 2 * SHOWN
+    assert len(found) == SHOWN, "the first replicate answers"
     assert {bit for _, bit in found} == {True, False}, "one alone would show nothing"
     assert all(equal == bit for equal, bit in found)
     assert Expected.of(spec).problems(told.events) == ()
@@ -227,14 +228,12 @@ def test_an_adaptation_answers_twice(method: str, tmp_path: Path) -> None:
     assert {(e.task_place, e.replicate, e.attached) for e in answers} == {
         (task, replicate, attached)
         for task in (0, 1)
-        for replicate in range(4)
+        for replicate in (0,)
         for attached in (True, False)
     }
     assert all(equal == bit for equal, bit in agreements(told))
     assert Expected.of(spec).problems(told.events) == ()
     by_place = {(e.task_place, e.replicate, e.attached): e.answers for e in answers}
-    assert by_place[0, 0, False] == by_place[0, 2, False], "seeds that start from one base"
-    assert by_place[0, 0, False] != by_place[0, 1, False]
     assert (by_place[0, 0, False] == by_place[0, 0, True]) == (method == "frozen")
 
 

@@ -44,12 +44,12 @@ def decided(
     counts = torch.tensor(list(chain(*right)))
 
     def judged(
-        model: Model, task: object, split: str, samples: int, replicates: int, *, with_loss: bool
+        model: Model, task: object, split: str, samples: int, replicates: int, **named: bool
     ) -> Judged:
         first = next(iter(model.trained.values())).detach().flatten(1)[:, 0].long()
         assert (split, len(first)) == ("validation", replicates)
         assert not set(first.tolist()) & set(diverged), "who has diverged is not scored"
-        assert not with_loss
+        assert not any(named.values()), "neither losses nor answers"
         return Judged(torch.arange(samples) < counts[first].unsqueeze(1))
 
     monkeypatch.setattr(standing, "judged", judged)

@@ -76,7 +76,7 @@ def job(family: Family, **changes: Any) -> ResolvedAdapt:
         "training": {"steps": 3, "batch_size": 6, "precision": "float64", "validations": 1},
         "tuning": {"learning_rates": [0.01, 0.03], "validation_samples": 4},
         "seeds": 2,
-        "evaluation": {"samples": 40},
+        "evaluation": {"samples": 40, "shown": 32},
         **changes,
     }
     return resolve(AdaptSpec.model_validate(spec), facts)

@@ -71,7 +71,7 @@ def test_its_items_are_read_with_the_answers_to_them(
     client: Client, stack: Stack, pretrained: JobView
 ) -> None:
     records, rows = reviews(400), list(client.jobs.answers(pretrained.id))
-    assert len(rows) == pretrained.resolved_spec.evaluation_shown == 32
+    assert len(rows) == pretrained.resolved_spec.evaluation_shown == 4
     for row in rows:
         assert row.line is not None
         assert row.attached is not None
@@ -81,7 +81,7 @@ def test_its_items_are_read_with_the_answers_to_them(
         assert row.attached.right == (row.attached.label == row.expected.label)
         assert row.detached is None
     (own,) = client.jobs.evaluations(pretrained.id)
-    outcomes = client.jobs.outcomes(pretrained.id, own.id).outcomes[:32]
+    outcomes = client.jobs.outcomes(pretrained.id, own.id).outcomes[:4]
     assert tuple(row.attached and row.attached.right for row in rows) == outcomes
     wrong = command(stack, "answers", str(pretrained.id), "--outcome", "wrong", "-o", "jsonl")
     assert len(wrong.stdout.splitlines()) == outcomes.count(False)
@@ -184,16 +184,16 @@ def test_an_encoder_fills_label_words_in(client: Client, uploaded: str, filling:
     scored = {e.attached: e for e in client.jobs.evaluations(adapted.id)}
     assert scored[True].correct > scored[False].correct
     rows, records = list(client.jobs.answers(adapted.id)), reviews(400)
-    assert len(rows) == adapted.resolved_spec.evaluation_shown == 32
+    assert len(rows) == adapted.resolved_spec.evaluation_shown == 4
     for row in rows:
         assert row.attached is not None
         assert row.line is not None
         assert row.expected.label == records[row.line - 1]["label"]
         assert row.attached.text == words[str(row.attached.label)]
         assert row.attached.right == (row.attached.label == row.expected.label)
-    outcomes = client.jobs.outcomes(adapted.id, scored[True].id).outcomes[:32]
+    outcomes = client.jobs.outcomes(adapted.id, scored[True].id).outcomes[:4]
     assert tuple(row.attached and row.attached.right for row in rows) == outcomes
-    base = client.jobs.outcomes(adapted.id, scored[False].id).outcomes[:32]
+    base = client.jobs.outcomes(adapted.id, scored[False].id).outcomes[:4]
     assert tuple(row.detached and row.detached.right for row in rows) == base
 
 

@@ -1,18 +1,11 @@
 """Answers that models give to the first test items, as text."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-import torch
-from torch import Tensor
-from torch.nn import functional
-
-from adaptlab.engine.bases_alone import bases_alone
-from adaptlab.engine.evaluate import scored_parts
-from adaptlab.engine.grouped import lifted
-from adaptlab.engine.item_texts import ItemTexts, expected_tokens, item_texts, without_end
-from adaptlab.engine.items import Answer, Items
+from adaptlab.engine.evaluate import judged
+from adaptlab.engine.item_texts import item_texts
 from adaptlab.engine.model import Model
-from adaptlab.engine.tensors import Int
 from adaptlab.measurements.results import AnswersGiven, AnswerText, ItemsShown, ReplicateResult
 from adaptlab.plugins.task import Task
 
@@ -25,11 +18,13 @@ def shown_answers(
 ) -> Iterator[ItemsShown | AnswersGiven]:
     """Yield the shown items of every scored task, then the answers to them.
 
-    `chosen` are the rows of the model. As in scoring, an adaptation answers twice: attached and
-    detached.
+    `chosen` are the rows of the model, of which the first answers. As in scoring, an adaptation
+    answers twice: attached and detached.
     """
-    if not (count := model.plan.evaluation_shown):
+    count, chosen = model.plan.evaluation_shown, chosen[:1]
+    if not count or not chosen:
         return
+    model = model.rows([0])
     for place, task in enumerate(model.plan.evaluation_tasks()):
         texts = item_texts(task)
         document = task.model_dump(mode="json")
@@ -37,9 +32,9 @@ def shown_answers(
         given = given_answers(model, task, count, len(chosen))
         yield from _reports(place, chosen, given, attached=True)
         if model.plan.method is not None:
-            alone, rows = bases_alone(model, chosen)
-            given = given_answers(alone, task, count, len(set(rows)), attached=False)
-            yield from _reports(place, chosen, [given[row] for row in rows], attached=False)
+            alone = replace(model, trained={})
+            given = given_answers(alone, task, count, len(chosen), attached=False)
+            yield from _reports(place, chosen, given, attached=False)
 
 
 def _reports(
@@ -55,7 +50,6 @@ def _reports(
         )
 
 
-@torch.no_grad()
 def given_answers(
     model: Model, task: Task, count: int, replicates: int, *, attached: bool = True
 ) -> Given:
@@ -65,98 +59,13 @@ def given_answers(
     of greedy decoding. Without `attached`, the base model answers alone.
     """
     texts = item_texts(task)
-    given: dict[tuple[int, int], AnswerText] = {}
-
-    def answer(items: Items) -> Tensor:
-        return model.answers(items, task=task, attached=attached)
-
-    for places, items in scored_parts(model, task, "test", count, replicates):
-        written = _answers(texts, places, items, answer)
-        for row in range(replicates):
-            # Replicates whose answers cannot differ share rows, as in `lifted`.
-            row_of_all = row * len(written) // replicates
-            for place, text in zip(places.tolist(), written[row_of_all], strict=True):
-                given[row, place] = text
-    return [[given[row, place] for place in range(count)] for row in range(replicates)]
-
-
-def _answers(texts: ItemTexts, places: Tensor, items: Items, answer: Answer) -> Given:
-    choice = items.choose(answer)
-    if choice is not None:
+    found = judged(
+        model, task, "test", count, replicates,
+        attached=attached, with_loss=False, with_answers=True,
+    )  # fmt: skip
+    if found.given is not None:
         return [
-            [texts.choice(item, place) for item, place in zip(places.tolist(), row, strict=True)]
-            for row in choice.tolist()
+            [texts.choice(item, place) for item, place in enumerate(row)]
+            for row in found.given.tolist()
         ]
-    return [
-        [texts.answer(tokens) for tokens in row] for row in decoded(texts, places, items, answer)
-    ]
-
-
-def decoded(
-    texts: ItemTexts, places: Int[Tensor, "B"], items: Items, answer: Answer
-) -> list[list[list[int]]]:
-    """Return the tokens of greedy decoding without the end, by row and item.
-
-    `places` are those of the items in the split of `texts`.
-    """
-    room = texts.room(places)
-    draft = functional.pad(items.targets, (0, texts.width - items.targets.shape[-1]))
-
-    def logits_of(answers: Tensor, some: Tensor) -> Tensor:
-        asked = items.each(lambda tensor: tensor[:, some])
-        return answer(texts.drafted(places[some.cpu()], asked, answers))
-
-    tokens: list[list[list[int]]] = greedy(logits_of, draft, room, texts.end).tolist()
-    expected = [expected_tokens(items, place) for place in range(len(places))]
-    return [
-        [
-            _ended(told, right, most, texts.end)
-            for told, right, most in zip(row, expected, room.tolist(), strict=True)
-        ]
-        for row in tokens
-    ]
-
-
-def _ended(tokens: list[int], expected: list[int], room: int, end: int | None) -> list[int]:
-    """Return the tokens of an answer without its end.
-
-    An answer whose counted tokens are right is right, whatever would follow.
-    """
-    is_right = tokens[: len(expected)] == expected
-    return without_end(expected if is_right else tokens[:room], end)
-
-
-def greedy(
-    logits_of: Callable[[Int[Tensor, "A C M"], Int[Tensor, "C"]], Tensor],
-    draft: Int[Tensor, "A B M"],
-    room: Int[Tensor, "B"],
-    end: int | None,
-) -> Int[Tensor, "R B M"]:
-    """Return the tokens of greedy decoding.
-
-    They are valid up to the first end token, or the first `room` of them. `logits_of` computes the
-    logits [R, C, M, V] of drafts of some items, given the places of these items.
-
-    Every pass predicts all positions of the unfinished items from a draft. Up to the first position
-    that differs from the draft, the prediction is that of decoding token by token, so each pass
-    settles one more token or many; the prediction is the next draft. From a right draft, one pass
-    is enough.
-
-    Source: Santilli et al. (ACL 2023), Jacobi decoding.
-    """
-    room = room.to(draft.device)
-    place = torch.arange(draft.shape[-1], device=draft.device)
-    open_items = torch.arange(draft.shape[1], device=draft.device)
-    for _ in place:
-        before = draft[:, open_items]
-        predicted = logits_of(before, open_items).argmax(-1)
-        agrees = predicted == lifted(before, len(predicted))
-        settled = agrees.cumprod(-1).sum(-1, keepdim=True) + 1
-        draft = lifted(draft, len(predicted)).clone()
-        draft[:, open_items] = predicted
-        is_end = (predicted == -1 if end is None else predicted == end) & (place < settled)
-        is_done = (settled.squeeze(-1) >= room[open_items]) | is_end.any(-1)
-        open_items = open_items[~is_done.all(0)]
-        if not len(open_items):
-            break
-    return draft
+    return [[texts.answer(tokens) for tokens in row] for row in found.told]

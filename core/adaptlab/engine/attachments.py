@@ -23,8 +23,11 @@ the product's replacement, before the bias is added."""
 InputHook = Callable[[Tensor], Tensor]
 """From the input [R, ..., I] of a linear site to its new input."""
 
-MixHook = Callable[[Tensor, slice], Tensor]
-"""From the attention output [R, B, Q, C] at the given content positions to its new value."""
+MixHook = Callable[[Tensor, slice | Tensor], Tensor]
+"""From the attention output [R, B, Q, C] at the given content positions to its new value.
+
+Where items have other positions, these are [R, B, Q].
+"""
 
 
 @dataclass(frozen=True)

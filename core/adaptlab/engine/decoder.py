@@ -54,14 +54,17 @@ from adaptlab.engine.fused_products import (
     fused_linear,
     fused_mlp,
 )
+from adaptlab.engine.key_cache import Begun, KeyCache, Read, cached
 from adaptlab.engine.plugins import (
+    ENGINE_BEGINNINGS,
     ENGINE_FAMILIES,
     ENGINE_TOKEN_STATES,
+    Beginning,
     Forward,
     PatternRecorder,
     TokenStates,
 )
-from adaptlab.engine.rotary import Rotary
+from adaptlab.engine.rotary import Rotary, RowTurns
 from adaptlab.engine.tensors import Float, Int
 from adaptlab.plugins.decoder import Attention
 from adaptlab.plugins.family import Family
@@ -134,6 +137,7 @@ def decoding(name: str) -> Callable[[Callable[[F], Decoder]], Callable[[F], Deco
     def register(describe: Callable[[F], Decoder]) -> Callable[[F], Decoder]:
         ENGINE_FAMILIES.register(name)(_forward(describe))
         ENGINE_TOKEN_STATES.register(name)(_token_states(describe))
+        ENGINE_BEGINNINGS.register(name)(_beginning(describe))
         return describe
 
     return register
@@ -161,6 +165,45 @@ def _token_states(describe: Callable[[F], Decoder]) -> TokenStates:
     return states
 
 
+def _beginning(describe: Callable[[F], Decoder]) -> Beginning:
+    def begin(
+        family: F,
+        weights: Mapping[str, Tensor],
+        tokens: Tensor,
+        attachments: Attachments,
+        rows: slice,
+        lengths: Tensor,
+        room: int,
+    ) -> Begun | None:
+        return begun(describe(family), weights, tokens, attachments, rows, lengths, room)
+
+    return begin
+
+
+def begun(
+    decoder: Decoder,
+    weights: Mapping[str, Float[Tensor, "G ..."]],
+    tokens: Int[Tensor, "A B T"],
+    attachments: Attachments,
+    rows: slice,
+    lengths: Int[Tensor, "A B"],
+    room: int,
+) -> Begun | None:
+    """Read tokens, and keep what attention reads; see `plugins.Beginning`."""
+    if decoder.attention != "causal" or attachments.label_scales:
+        return None
+    reads: list[Read] = []
+    logits = decode(decoder, weights, tokens, attachments, rows, None, None, reads)
+    cache = cached(lengths, room, len(logits), reads)
+    adapted = attachments.adapted(weights)
+    rotary = None
+    if decoder.frequencies is not None:
+        rotary = Rotary.over(0, room, decoder.frequencies, adapted["embed.weight"])
+    attached = replace(attachments, answer_rows=None)
+    model = _Model(decoder, adapted, attached, None, rotary, cache=cache)
+    return Begun(logits, cache, model.next_logits)
+
+
 def decode(
     decoder: Decoder,
     weights: Mapping[str, Float[Tensor, "G ..."]],
@@ -169,14 +212,18 @@ def decode(
     rows: slice,
     recorder: PatternRecorder | None,
     training: TrainingStep | None,
+    reads: list[Read] | None = None,
 ) -> Float[Tensor, "R B Q V"]:
-    """Return logits at the given rows; see `plugins.Forward`."""
+    """Return logits at the given rows; see `plugins.Forward`.
+
+    `reads` receives what the attention of each layer has read.
+    """
     adapted = attachments.adapted(weights)
     rotary = None
     if decoder.frequencies is not None:
         before, embeddings = _longest_learned(attachments), adapted["embed.weight"]
         rotary = Rotary.over(-before, tokens.shape[2], decoder.frequencies, embeddings)
-    model = _Model(decoder, adapted, attachments, recorder, rotary, training)
+    model = _Model(decoder, adapted, attachments, recorder, rotary, training, reads)
     kept = [EVERY_ROW] * (decoder.layers - 1) + [rows]
     again = attachments.recomputes
     if decoder.attention == "none":
@@ -241,8 +288,10 @@ class _Model:
     weights: Mapping[str, Tensor]
     attachments: Attachments
     recorder: PatternRecorder | None
-    rotary: Rotary | None
+    rotary: Rotary | RowTurns | None
     training: TrainingStep | None = None
+    reads: list[Read] | None = None
+    cache: KeyCache | None = None
 
     @property
     def answer_start(self) -> int:
@@ -327,6 +376,9 @@ class _Model:
             late = self.after(layer, virtual, [*learned, asked])
             suffix = [*suffix, virtual.own]
         learned = [*learned, *suffix]  # of content only the answer sees what comes last
+        if self.reads is not None:
+            content = content.looked_up()
+            self.reads.append(Read(content.own, learned))
         return self.after(layer, content, learned), prompt, late
 
     def stream(
@@ -449,6 +501,8 @@ class _Model:
     ) -> Float[Tensor, "R B Q HD"]:
         """Attend to learned positions and the stream's own."""
         name, rows = f"blocks.{layer}.attn", stream.rows or EVERY_ROW
+        if self.cache is not None:
+            return self.mixed(name, self.read_on(self.cache, layer, stream), rows)
         if (fused := self.fused_attention(name, stream, learned)) is not None:
             return self.mixed(name, fused, rows)
         stream = stream.looked_up()
@@ -478,6 +532,27 @@ class _Model:
         if self.recorder is not None:
             self.recorder.record(layer, pattern, scores.softmax(-1))
         return self.mixed(name, gathered, rows)
+
+    def next_logits(self, tokens: Int[Tensor, "R C"]) -> Float[Tensor, "R C V"]:
+        """Return the logits after one more token of each item in the cache."""
+        cache = self.cache
+        assert cache is not None
+        places = cache.positions
+        turns = self.rotary.at(places) if isinstance(self.rotary, Rotary) else None
+        model = replace(self, rotary=turns)
+        x = grouped.embedding(tokens.unsqueeze(-1), self.weights["embed.weight"])
+        if (table := self.weights.get("positions.weight")) is not None:
+            x = grouped.plus(x, grouped.embedding(places.unsqueeze(-1) + self.decoder.pads, table))
+        for layer in range(self.decoder.layers):
+            x = model.after(layer, model.stream(layer, x, 0, EVERY_ROW), [])
+        cache.advance()
+        return model.unembedded(x)[:, :, 0]
+
+    def read_on(self, cache: KeyCache, layer: int, stream: Stream) -> Float[Tensor, "R C 1 HD"]:
+        """Attend to what the cache has of each item, and to its next position."""
+        queries, *own = (part.flatten(0, 1) for part in (stream.queries, *stream.own))
+        mixed = cache.attend(layer, queries, (own[0], own[1]), scale=1.0)
+        return mixed.flatten(-2).unflatten(0, stream.queries.shape[:2])
 
     def fused_attention(
         self, name: str, stream: Stream, learned: list[KeysValues]
@@ -514,7 +589,8 @@ class _Model:
         mix = self.attachments.mixes.get(f"{name}.mix")
         if mix is None:
             return gathered
-        return mix(grouped.lifted(gathered, self.attachments.replicates), rows)
+        at = rows if self.cache is None else self.cache.positions.unsqueeze(-1)
+        return mix(grouped.lifted(gathered, self.attachments.replicates), at)
 
     def reweighted(
         self, name: str, stream: Stream, pattern: Float[Tensor, "R B H Q K"], learned: int = 0

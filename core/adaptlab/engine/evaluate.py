@@ -11,14 +11,16 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.grouped import lifted
+from adaptlab.engine.item_texts import item_texts
 from adaptlab.engine.items import Items
 from adaptlab.engine.making import right_places, scored_items
 from adaptlab.engine.model import Model
 from adaptlab.engine.tensors import Bool, Float, Int
+from adaptlab.engine.token_by_token import Decoding
 from adaptlab.measurements.results import Confusion, Split
 from adaptlab.plugins.task import Task
 from adaptlab.records.facts import MOST_CONFUSED
-from adaptlab.specs.scoring_pass import items_at_once
+from adaptlab.specs.scoring_pass import items_at_once, items_kept_at_once
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Judged:
         losses: the cross-entropy of all counted tokens of each item in nats; None if it was not
             asked for.
         counted: the counted tokens of each item, likewise.
+        told: the tokens of decoded answers without the end, by replicate and item; empty if they
+            were not asked for.
     """
 
     right: Bool[Tensor, "R N"]
@@ -39,6 +43,7 @@ class Judged:
     expected: Int[Tensor, "N"] | None = None
     losses: Float[Tensor, "R N"] | None = None
     counted: Float[Tensor, "N"] | None = None
+    told: Sequence[Sequence[list[int]]] = ()
 
     @property
     def loss(self) -> Float[Tensor, "R"] | None:
@@ -51,7 +56,8 @@ class Judged:
         """Return the answers of some replicates, in this order."""
         given = None if self.given is None else self.given[rows]
         losses = None if self.losses is None else self.losses[rows]
-        return Judged(self.right[rows], given, self.expected, losses, self.counted)
+        told = [self.told[row] for row in rows] if self.told else ()
+        return Judged(self.right[rows], given, self.expected, losses, self.counted, told)
 
 
 @torch.no_grad()
@@ -64,10 +70,12 @@ def judged(
     *,
     attached: bool = True,
     with_loss: bool = True,
+    with_answers: bool = False,
 ) -> Judged:
     """Return the answers to the first `samples` items.
 
-    Without `attached`, the base model answers alone. Without `with_loss`, no loss is computed.
+    Without `attached`, the base model answers alone. Without `with_loss`, no loss is computed. If
+    `with_answers`, those that are not chosen from a list are decoded.
     """
     shape, device = (replicates, samples), model.plan.device
     expected = right_places(task, split, samples)
@@ -80,8 +88,17 @@ def judged(
     def answer(items: Items) -> Tensor:
         return model.answers(items, task=task, attached=attached)
 
-    for places, items in scored_parts(model, task, split, samples, replicates):
-        if expected is None:
+    decodes = with_answers and expected is None
+    texts = item_texts(task, split) if decodes else None
+    told: list[list[list[int]]] = [[[] for _ in range(samples)] for _ in range(replicates)]
+    for places, items in scored_parts(model, task, split, samples, replicates, keeps=decodes):
+        if texts is not None:
+            begun = model.begun(items, texts.room(places), task=task, attached=attached)
+            decoding = Decoding(texts, places, items, answer, begun)
+            del begun  # so that what is kept goes before the next items are read
+            logits, found[:, places] = _decoded(decoding, told)
+            del decoding
+        elif expected is None:
             logits = answer(items)
             found[:, places] = lifted(items.right(logits, answer), replicates)
         else:
@@ -93,8 +110,23 @@ def judged(
             losses[:, places] = lifted(items.token_losses(logits).double().sum(-1), replicates)
             counted[places] = items.counted_tokens().double()
     if expected is None:
-        return Judged(found, losses=losses, counted=counted)
+        return Judged(found, losses=losses, counted=counted, told=told if decodes else ())
     return Judged(found == expected.to(device), found, expected, losses, counted)
+
+
+def _decoded(
+    decoding: Decoding, told: Sequence[list[list[int]]]
+) -> tuple[Float[Tensor, "A B M V"], Bool[Tensor, "R B"]]:
+    """Decode answers into `told`, by replicate and item of the split.
+
+    Returns the logits of the right answers, and a mask of the items that are answered correctly.
+    """
+    logits = decoding.logits
+    right = lifted(decoding.items.right(logits, decoding.answer), len(told))
+    for row, answers in zip(told, decoding.told(logits.argmax(-1), right), strict=True):
+        for place, tokens in zip(decoding.places.tolist(), answers, strict=True):
+            row[place] = tokens
+    return logits, right
 
 
 def confusion_of(task: Task, answers: Judged, row: int) -> Confusion | None:
@@ -113,11 +145,16 @@ def confusion_of(task: Task, answers: Judged, row: int) -> Confusion | None:
 
 
 def scored_parts(
-    model: Model, task: Task, split: Split, samples: int, replicates: int
+    model: Model, task: Task, split: Split, samples: int, replicates: int, *, keeps: bool = False
 ) -> Iterator[tuple[Tensor, Items]]:
-    """Yield items [1, B, ...] with their places, as many as fit in one pass."""
+    """Yield items [1, B, ...] with their places, as many as fit in one pass.
+
+    If the pass `keeps` keys and values, they have to fit as well.
+    """
     shape, device = model.plan.shape, model.plan.device
     before = 0 if model.context is None else model.context.longest
     lengths = before + task.sequence_length(), task.target_length()
     at_once = items_at_once(shape, replicates, *lengths)
+    if keeps:
+        at_once = min(at_once, items_kept_at_once(shape, replicates, lengths[0]))
     yield from scored_items(task, split, samples, at_once, device)

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import lru_cache, partial
 from importlib.metadata import version
 from typing import Any
@@ -20,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from adaptlab.engine import grouped, library_rotary, recomputing
 from adaptlab.engine.attachments import Attachments
+from adaptlab.engine.key_cache import Begun, KeyCache, Read, cached
 from adaptlab.engine.lanes import MOST_LANES
 from adaptlab.engine.library_comparison import library_config, library_module
 from adaptlab.engine.library_pass import Pass
@@ -96,11 +98,13 @@ class LibraryModel:
         rows: slice,
         recorder: PatternRecorder | None,
         taken: dict[str, Tensor] | None = None,
+        reads: list[Read] | None = None,
     ) -> Float[Tensor, "R B Q V"]:
         """Return logits at some rows, or the output of a head for classes.
 
         Rows are those of the content. Only such a head may serve more replicates than tokens have
         rows. `taken` receives what attention reads of virtual tokens; see `plugins.TokenStates`.
+        `reads` receives what the attention of each layer has read.
 
         Raises:
             BadModelFolder: the architecture's attention cannot be observed and changed.
@@ -120,20 +124,90 @@ class LibraryModel:
             kept=torch.arange(length, device=device)[rows] + positions.count,
             normed=self._normed,
             taken=taken,
+            reads=reads,
             ends=positions.count + _lengths(attached, rows, length, len(tokens), device),
         )
-        self._pass = at
-        try:
-            with _precision(at):
-                logits = self._output(tokens.flatten(0, 1), at)
-        finally:
-            self._pass = None
+        logits = self._passed(at, lambda: self._output(tokens.flatten(0, 1), at))
         if len(at.attended) != self._shape.layers:
             raise BadModelFolder(
                 f"The attention of {self.family.architecture} does not go through the registry of "
                 "transformers, so methods cannot attach to it. The model is not supported."
             )
         return logits
+
+    def _passed(self, at: Pass, compute: Callable[[], Tensor]) -> Tensor:
+        self._pass = at
+        try:
+            with _precision(at):
+                return compute()
+        finally:
+            self._pass = None
+
+    def begun(
+        self,
+        weights: Mapping[str, Float[Tensor, "G ..."]],
+        tokens: Int[Tensor, "A B T"],
+        attached: Attachments,
+        rows: slice,
+        lengths: Int[Tensor, "A B"],
+        room: int,
+    ) -> Begun | None:
+        """Read tokens, and keep what attention reads; see `plugins.Beginning`."""
+        if attached.label_scales or not self._turns_alike(attached, room):
+            return None
+        count, device = len(tokens), tokens.device
+        masks: list[Read] = []
+        longest, first = tokens.new_zeros(count, 1, room), tokens.new_zeros(count, 1, 1)
+        asked = replace(attached, answer_rows=first)
+        self.logits(weights, longest, asked, slice(room - 1, room), None, None, masks)
+        reads: list[Read] = []
+        logits = self.logits(weights, tokens, attached, rows, None, None, reads)
+        reads = [replace(read, seen=mask.seen) for read, mask in zip(reads, masks, strict=True)]
+        cache = cached(lengths, room, count, reads)
+        adapted, positions = attached.adapted(weights), Positions.of(attached, self.family)
+        without = replace(
+            attached, answer_rows=None, prompt=None, late_prompt=None,
+            attention_inputs={}, suffixes={}, keys_values={},
+        )  # fmt: skip
+        before = positions.first if self._has_table else positions.before
+
+        def after(following: Int[Tensor, "R C"]) -> Float[Tensor, "R C V"]:
+            flat = following.reshape(-1, 1)
+            one = torch.ones_like(flat)
+            at = Pass(
+                weights=adapted,
+                attached=without,
+                recorder=None,
+                replicates=count,
+                positions=Positions.of(without, self.family),
+                length=1,
+                kept=torch.zeros(1, dtype=torch.int64, device=device),
+                normed=self._normed,
+                ends=one.flatten(),
+                cache=cache,
+            )
+            options = {
+                "input_ids": flat,
+                "position_ids": cache.positions.reshape(-1, 1) + before,
+                "attention_mask": one,
+                "use_cache": False,
+                "logits_to_keep": at.kept,
+            }
+            found = self._passed(at, lambda: self._module(**options).logits)
+            cache.advance()
+            return found.unflatten(0, (count, -1))[:, :, 0]
+
+        return Begun(logits, cache, after)
+
+    @property
+    def _has_table(self) -> bool:
+        """True if positions are rows of a table."""
+        return POSITIONS in self._shape.tensors
+
+    def _turns_alike(self, attached: Attachments, room: int) -> bool:
+        """Return True if rotations do not change while an item grows to `room`."""
+        last = Positions.of(attached, self.family).before + room
+        return all(library_rotary.is_same_until(module, last) for module in self._module.modules())
 
     def _output(self, tokens: Int[Tensor, "N T"], at: Pass) -> Float[Tensor, "R B Q V"]:
         """Return the model's output, or that of a head on its states."""
@@ -166,7 +240,7 @@ class LibraryModel:
     def _after_learned(self, tokens: Int[Tensor, "N T"], at: Pass) -> dict[str, Any]:
         """Return the options of a pass with learned positions before the content."""
         length = tokens.shape[1]
-        place = at.positions.absolute if POSITIONS in self._shape.tensors else at.positions.rotary
+        place = at.positions.absolute if self._has_table else at.positions.rotary
         return {
             "inputs_embeds": self._behind_learned(self._embedding(tokens), at),
             "position_ids": place(length, tokens.device).expand(len(tokens), -1),
@@ -326,9 +400,11 @@ class LibraryModel:
 
         Learned keys are included.
         """
-        at = self._at
-        assert mask is not None, "the registered mask function makes one"
+        at, content = self._at, (keys, values)
         at.attended.add(layer)
+        if at.cache is not None:
+            return _read_on(at.cache, layer, module, (queries, *content), options)
+        assert mask is not None, "the registered mask function makes one"
         if at.attached.read is None or not self.family.is_encoder:
             mask = mask[:1]  # no item has padding before its answer, so all have the same mask
         if at.virtual:
@@ -336,15 +412,11 @@ class LibraryModel:
         if at.taken is not None:
             for part, read in (("keys", keys), ("values", values)):
                 at.taken[f"blocks.{layer}.attn.kv.{part}"] = read.transpose(1, 2).flatten(-2)
-        content = (keys, values, mask)
-        learned = at.attached.keys_values.get(f"blocks.{layer}.attn.kv")
-        if learned is not None:
-            more = [_for_rows(tensor, keys, at.replicates) for tensor in learned]
-            keys, values = torch.cat([more[0], keys], 2), torch.cat([more[1], values], 2)
-            mask = torch.cat([mask.new_ones(*mask.shape[:-1], more[0].shape[2]), mask], -1)
+        of_content = mask
+        keys, values, mask = _with_learned_keys(at, layer, keys, values, mask)
         factors = at.attached.label_factors(f"blocks.{layer}.attn", at.length, slice(None))
         plain = at.recorder is None and factors is None
-        if plain and not any(options.get(own) is not None for own in OWN_SOFTMAX):
+        if plain and _has_plain_softmax(options):
             attend: Any = _library_functions()["sdpa"]
             return attend(module, queries, keys, values, mask, is_causal=False, **options)
         output, pattern = _explicit(module, queries, keys, values, mask, options)
@@ -352,9 +424,10 @@ class LibraryModel:
             output = output + _added(pattern[..., -at.length :], values, factors)
         if at.recorder is not None:
             start, split = at.virtual, (at.replicates, -1)
-            keys, values, mask = (tensor[..., start:, :] for tensor in content)
-            asked, shown = queries[:, :, start:], mask[..., start:]
-            _, relative = _explicit(module, asked, keys, values, shown, options)
+            asked, keys, values, shown = (
+                tensor[..., start:, :] for tensor in (queries, *content, of_content)
+            )
+            _, relative = _explicit(module, asked, keys, values, shown[..., start:], options)
             whole = pattern[:, :, start:]
             at.recorder.record(layer, whole.unflatten(0, split), relative.unflatten(0, split))
         return output, pattern
@@ -370,6 +443,54 @@ class LibraryModel:
         whole[..., start:, start:] = mask[..., start:, start:]
         # Behind a causal mask no answer sees padding, and one row of the mask stands for all items.
         return whole & self._at.present[:, None, None] if self.family.is_encoder else whole
+
+
+def _has_plain_softmax(options: Mapping[str, Any]) -> bool:
+    return not any(options.get(own) is not None for own in OWN_SOFTMAX)
+
+
+def _with_learned_keys(
+    at: Pass, layer: int, keys: Tensor, values: Tensor, mask: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return keys, values and mask with learned keys, and report them."""
+    learned = at.attached.keys_values.get(f"blocks.{layer}.attn.kv")
+    if learned is not None:
+        more = [_for_rows(tensor, keys, at.replicates) for tensor in learned]
+        keys, values = torch.cat([more[0], keys], 2), torch.cat([more[1], values], 2)
+        mask = torch.cat([mask.new_ones(*mask.shape[:-1], more[0].shape[2]), mask], -1)
+    if at.reads is not None:
+        at.reads.append(_read(at, keys, values, mask))
+    return keys, values, mask
+
+
+def _read_on(
+    cache: KeyCache,
+    layer: int,
+    module: Any,
+    given: tuple[Tensor, Tensor, Tensor],
+    options: Mapping[str, Any],
+) -> tuple[Tensor, Tensor | None]:
+    """Return the output [N, 1, H, D] of a layer's attention to the cache."""
+    queries, keys, values = given
+    if _has_plain_softmax(options):
+        return cache.attend(layer, queries, (keys, values), scale=options.get("scaling")), None
+    keys, values, seen = cache.read(layer, keys, values)
+    return _explicit(module, queries, keys, values, seen, options)
+
+
+def _read(
+    at: Pass, keys: Float[Tensor, "N K T D"], values: Float[Tensor, "N K T D"], mask: Tensor
+) -> Read:
+    """Return what an attention has read, learned positions first."""
+    learned = keys.shape[2] - at.length
+
+    def split(tensor: Tensor, part: slice) -> Tensor:
+        return tensor[:, :, part].unflatten(0, (at.replicates, -1))
+
+    own, before = (
+        (split(keys, part), split(values, part)) for part in (slice(learned, None), slice(learned))
+    )
+    return Read(own, (before,) if learned else (), mask[0, 0, at.virtual :])
 
 
 def _lengths(

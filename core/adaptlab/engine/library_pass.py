@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 
 from adaptlab.engine import grouped, sites
 from adaptlab.engine.attachments import Attachments
+from adaptlab.engine.key_cache import KeyCache, Read
 from adaptlab.engine.library_positions import Positions
 from adaptlab.engine.plugins import PatternRecorder
 from adaptlab.engine.tensors import Bool, Float, Int
@@ -31,7 +32,9 @@ class Pass:
     attention sublayers with a norm before them. `inputs` are those of sublayers
     that have not given their output yet, and `attended` the layers whose attention went through our
     function. `taken` receives what attention reads of virtual tokens. `ends` are the positions that
-    are read for the answer of each row of the batch, learned ones among them.
+    are read for the answer of each row of the batch, learned ones among them. `reads` receives what
+    the attention of each layer has read. With a `cache`, each row of the batch has one position,
+    and the cache has those before it.
     """
 
     weights: Mapping[str, Float[Tensor, "G ..."]]
@@ -46,6 +49,8 @@ class Pass:
     inputs: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     attended: set[int] = field(default_factory=set[int])
     taken: dict[str, Tensor] | None = None
+    reads: list[Read] | None = None
+    cache: KeyCache | None = None
 
     @property
     def virtual(self) -> int:
@@ -162,7 +167,8 @@ class Pass:
         if mix is None:
             return gathered
         before, content = gathered[:, :, : self.virtual], gathered[:, :, self.virtual :]
-        return torch.cat([before, mix(content, slice(None))], 2)
+        rows = slice(None) if self.cache is None else self.cache.positions.unsqueeze(-1)
+        return torch.cat([before, mix(content, rows)], 2)
 
     def mlp(self, sublayer: str, rows: Float[Tensor, "N T C"], output: Tensor) -> Tensor:
         """Return the output of an MLP of experts with its attachments.

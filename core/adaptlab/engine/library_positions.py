@@ -58,13 +58,18 @@ class Positions:
         """The positions in the tensors before the content."""
         return self.suffix + self.late + self.rows + self.prompt
 
+    @property
+    def before(self) -> int:
+        """The rotary position of the first content position."""
+        return self.keys + self.rows + self.prompt
+
     def rotary(self, length: int, device: torch.device) -> Int[Tensor, "N"]:
         """Return the rotary positions of all, of which only distances count.
 
         Rows and virtual tokens stand right before the content; learned keys all stand at 0, where
         nothing is turned. A suffix and a late prompt end at the question's last token.
         """
-        first = self.keys + self.rows + self.prompt
+        first = self.before
         end = first + self.answer_start + 1
         parts = [(end - self.suffix, end), (end - self.late, end), (self.keys, first + length)]
         return torch.cat([torch.arange(*part, device=device) for part in parts])

@@ -24,6 +24,20 @@ def depends_on_length(module: Any) -> bool:
     return any(kind in (LONGROPE, DYNAMIC) for kind in every)
 
 
+def is_same_until(module: Any, position: int) -> bool:
+    """Return True if frequencies are those of short items up to a position."""
+    if not depends_on_length(module):
+        return True
+    kinds = module.rope_type
+    rope = module.config.rope_parameters
+    by_layer = kinds if isinstance(kinds, dict) else {None: kinds}
+    return all(
+        kind != LONGROPE
+        or (rope if layer is None else rope[layer])["original_max_position_embeddings"] >= position
+        for layer, kind in by_layer.items()
+    )
+
+
 @torch.no_grad()
 def turns(
     module: Any,

@@ -1,17 +1,13 @@
 """Statistics by item of a task's metric beside the share of right items."""
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from adaptlab.engine.answering import decoded
-from adaptlab.engine.evaluate import Judged, scored_parts
-from adaptlab.engine.item_texts import ItemTexts, expected_tokens, item_texts, without_end
-from adaptlab.engine.items import Items
-from adaptlab.engine.model import Model
+from adaptlab.engine.evaluate import Judged
+from adaptlab.engine.item_texts import expected_tokens, item_texts, without_end
+from adaptlab.engine.making import scored_items
 from adaptlab.measurements.results import LARGEST_LOSS, Split
 from adaptlab.plugins.metric import Metric
 from adaptlab.plugins.task import Task
@@ -20,13 +16,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def statistics_of(
-    model: Model, task: Task, split: Split, metric: Metric, found: Judged, *, attached: bool = True
-) -> "NDArray[np.float64]":
+def statistics_of(task: Task, split: Split, metric: Metric, found: Judged) -> "NDArray[np.float64]":
     """Return the statistics of judged items, [replicate, item, column].
 
-    `found` has losses if the metric needs likelihoods. Without `attached`, the base model answered
-    alone.
+    `found` has losses if the metric needs likelihoods, and decoded answers if it needs answers.
     """
     match metric.needs:
         case "labels":
@@ -38,7 +31,7 @@ def statistics_of(
         case "likelihood":
             return likelihoods(found)
         case "answers":
-            return _of_answers(model, task, split, metric, found.right, attached=attached)
+            return _of_answers(task, split, metric, found)
 
 
 def likelihoods(found: Judged) -> "NDArray[np.float64]":
@@ -52,53 +45,13 @@ def likelihoods(found: Judged) -> "NDArray[np.float64]":
     return torch.stack((losses, found.counted.expand_as(losses)), -1).cpu().numpy()
 
 
-@torch.no_grad()
-def _of_answers(
-    model: Model, task: Task, split: Split, metric: Metric, right: Tensor, *, attached: bool
-) -> "NDArray[np.float64]":
-    """Return what a metric says of decoded answers.
-
-    Only items that some replicate gets wrong are decoded: the answers that are exactly right are
-    known.
-    """
-    texts, right = item_texts(task, split), right.cpu()
-    replicates, samples = right.shape
-    found = np.zeros((replicates, samples, metric.columns))
-
-    def answer(items: Items) -> Tensor:
-        return model.answers(items, task=task, attached=attached)
-
-    for places, items in scored_parts(model, task, split, samples, replicates):
-        wrong = (~right[:, places]).any(0).nonzero().flatten()
-        given: Mapping[int, list[list[int]]] = {}
-        if len(wrong):
-            asked = items.each(lambda tensor, some=wrong: tensor[:, some.to(tensor.device)])
-            answers = decoded(texts, places[wrong], asked, answer)
-            given = {
-                column: [row[number] for row in answers]
-                for number, column in enumerate(wrong.tolist())
-            }
+def _of_answers(task: Task, split: Split, metric: Metric, found: Judged) -> "NDArray[np.float64]":
+    """Return what a metric says of decoded answers."""
+    texts, (replicates, samples) = item_texts(task, split), found.right.shape
+    measured = np.zeros((replicates, samples, metric.columns))
+    for places, items in scored_items(task, split, samples, samples, torch.device("cpu")):
         for column, place in enumerate(places.tolist()):
             expected = texts.written(without_end(expected_tokens(items, column), texts.end))
-            exact = metric.of_answer(expected, expected)
-            found[:, place] = exact
-            if column in given:
-                rows = _rows(texts, metric, given[column], expected, replicates)
-                is_wrong = (~right[:, place]).numpy()
-                found[is_wrong, place] = np.array(rows)[is_wrong]
-    return found
-
-
-def _rows(
-    texts: ItemTexts,
-    metric: Metric,
-    answers: Sequence[list[int]],
-    expected: str,
-    replicates: int,
-) -> list[tuple[float, ...]]:
-    """Return the statistics of one item's answers, by replicate.
-
-    Replicates whose answers cannot differ share one, as in `lifted`.
-    """
-    found = [metric.of_answer(texts.written(tokens), expected) for tokens in answers]
-    return [found[replicate * len(found) // replicates] for replicate in range(replicates)]
+            for row, answers in enumerate(found.told):
+                measured[row, place] = metric.of_answer(texts.written(answers[place]), expected)
+    return measured

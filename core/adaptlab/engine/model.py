@@ -1,6 +1,6 @@
 """A forward pass bound to base weights, method and trained tensors."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -13,10 +13,17 @@ from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
 from adaptlab.engine.context import Context, answering_rows
 from adaptlab.engine.dropout import TrainingStep
 from adaptlab.engine.items import Items
+from adaptlab.engine.key_cache import Begun
 from adaptlab.engine.label_words import LabelWords
 from adaptlab.engine.nearest import NearestContext
 from adaptlab.engine.plan import Plan
-from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_FOLDS, ENGINE_METHODS, PatternRecorder
+from adaptlab.engine.plugins import (
+    ENGINE_BEGINNINGS,
+    ENGINE_FAMILIES,
+    ENGINE_FOLDS,
+    ENGINE_METHODS,
+    PatternRecorder,
+)
 from adaptlab.engine.tensors import Float, Int
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.shapes import HEAD_SITE
@@ -60,6 +67,16 @@ class Model:
         head = self.plan.shape.class_head
         return {name: tensor for name, tensor in self.trained.items() if name not in head}
 
+    def rows(self, rows: Sequence[int]) -> Self:
+        """Return the model of some replicates, in this order."""
+        chosen = list(rows)
+        return replace(
+            self,
+            base={name: t if len(t) == 1 else t[chosen] for name, t in self.base.items()},
+            trained={name: tensor[chosen] for name, tensor in self.trained.items()},
+            context=None if self.context is None else self.context.rows(chosen),
+        )
+
     def for_training(self) -> Self:
         """Return the model in the precision that training computes in.
 
@@ -98,10 +115,9 @@ class Model:
         by filling in masks behind texts.
         `label_words` are those of demonstrations among the tokens.
         """
-        replicates = max((len(tensor) for tensor in self.trained.values()), default=1)
         attached = replace(
             self.attachments,
-            replicates=replicates,
+            replicates=self._replicates,
             answer_rows=answer_rows,
             read=read,
             label_words=label_words,
@@ -121,19 +137,60 @@ class Model:
 
         Without `attached`, the base model answers alone.
         """
-        is_own = task is None or task == self.plan.own_task
-        words, context = None, self.context if attached and is_own else None
-        if isinstance(context, Context):
-            items = context.before(items)
-            words = context.label_words(items)
-        elif context is not None:
-            items = context.before(items, self.question_states)
+        items, words = self._in_context(items, task, attached=attached)
         tokens, rows, each, read = items.tokens, items.span, items.answer_rows, items.read
         if not attached:
             return self.base_logits(tokens, rows, task=task, answer_rows=each, read=read)
         return self.logits(
             tokens, rows, None, training, task=task, answer_rows=each, read=read, label_words=words
         )
+
+    def begun(
+        self,
+        items: Items,
+        room: Int[Tensor, "B"],
+        *,
+        task: Task | None = None,
+        attached: bool = True,
+    ) -> Begun | None:
+        """Read items, whose answers are drafts, and have up to `room` tokens.
+
+        Without `attached`, the base model answers alone. None if the answers cannot be decoded from
+        kept keys and values; see `plugins.Beginning`.
+        """
+        family, scored = self.plan.family, task or self.plan.task
+        is_fixed = items.read is not None or scored.classes() is not None or family.fills_in()
+        if is_fixed or family.name not in ENGINE_BEGINNINGS.names():
+            return None
+        items, _ = self._in_context(items, task, attached=attached)
+        lengths = answering_rows(items)[..., 0] + 1
+        longest = int((lengths + room.to(lengths.device)).max()) - 1  # the last token is not read
+        attachments = self.attachments if attached else NOTHING_ATTACHED
+        attachments = replace(
+            attachments,
+            replicates=self._replicates if attached else 1,
+            answer_start=family.answer_start(scored.input_length()),
+            answer_rows=items.answer_rows,
+        )
+        begin = ENGINE_BEGINNINGS.get(family.name)
+        return begin(family, self.base, items.tokens, attachments, items.span, lengths, longest)
+
+    def _in_context(
+        self, items: Items, task: Task | None, *, attached: bool
+    ) -> tuple[Items, LabelWords | None]:
+        """Return items behind their context, and the label words in it."""
+        is_own = task is None or task == self.plan.own_task
+        context = self.context if attached and is_own else None
+        if context is None:
+            return items, None
+        if isinstance(context, Context):
+            items = context.before(items)
+            return items, context.label_words(items)
+        return context.before(items, self.question_states), None
+
+    @property
+    def _replicates(self) -> int:
+        return max((len(tensor) for tensor in self.trained.values()), default=1)
 
     @torch.no_grad()
     def question_states(self, items: Items) -> Float[Tensor, "G N C"]:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.dropout import TrainingStep
+from adaptlab.engine.key_cache import Begun
 from adaptlab.engine.tensors import Float, Int
 from adaptlab.plugins.registry import Registry
 from adaptlab.plugins.shapes import ModelShape
@@ -78,6 +79,29 @@ class Forward(Protocol):
         ...
 
 
+class Beginning(Protocol):
+    """The first pass of decoding with a cache."""
+
+    def __call__(
+        self,
+        family: Any,
+        weights: Mapping[str, Float[Tensor, "G ..."]],
+        tokens: Int[Tensor, "A B T"],
+        attachments: Attachments,
+        rows: slice,
+        lengths: Int[Tensor, "A B"],
+        room: int,
+    ) -> Begun | None:
+        """Read tokens, and keep what attention reads of them.
+
+        Prompts are the first `lengths` tokens; with answers they have at most `room` positions.
+        Logits are at the given rows, as in `Forward`. None where answers cannot be decoded from
+        kept keys and values: where a later token changes what earlier positions give, and where
+        attention is changed between certain tokens.
+        """
+        ...
+
+
 TokenStates = Callable[[Any, Mapping[str, Tensor], Tensor], dict[str, Tensor]]
 """From a family, base weights [1, ...] and embeddings [1, P, C] to the activations of all layers.
 
@@ -107,6 +131,9 @@ ENGINE_CUES: Registry[Cue] = Registry("engine cue", "adaptlab.engine.tasks")
 """Only tasks that put a cue before their questions have one."""
 
 ENGINE_FAMILIES: Registry[Forward] = Registry("engine family", "adaptlab.engine.families")
+ENGINE_BEGINNINGS: Registry[Beginning] = Registry("engine beginning", "adaptlab.engine.families")
+"""Only families that can decode with a cache have one."""
+
 ENGINE_TOKEN_STATES: Registry[TokenStates] = Registry(
     "engine token states", "adaptlab.engine.families"
 )

@@ -7,7 +7,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from adaptlab.engine.tensors import Float
+from adaptlab.engine.tensors import Float, Int
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,33 @@ class Rotary:
         count = x.shape[-2]
         start = first - self.first
         cosines, sines = (t[start:][rows][:count] for t in (self.cosines, self.sines))
-        low, high = x.chunk(2, -1)
-        return torch.cat([low * cosines - high * sines, high * cosines + low * sines], -1)
+        return _rotated(x, cosines, sines)
+
+    def at(self, positions: Int[Tensor, "R C"]) -> "RowTurns":
+        """Return the rotations of one position of each item."""
+        cosines, sines = (
+            t[positions - self.first][:, :, None, None] for t in (self.cosines, self.sines)
+        )
+        return RowTurns(cosines, sines)
+
+
+@dataclass(frozen=True)
+class RowTurns:
+    """Cosines and sines of one position of each item."""
+
+    cosines: Float[Tensor, "R C 1 1 F"]
+    sines: Float[Tensor, "R C 1 1 F"]
+
+    def turned(
+        self, x: Float[Tensor, "R C H 1 D"], first: int, rows: slice
+    ) -> Float[Tensor, "R C H 1 D"]:
+        """Rotate x, whatever its position in the stream."""
+        return _rotated(x, self.cosines, self.sines)
+
+
+def _rotated(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    low, high = x.chunk(2, -1)
+    return torch.cat([low * cosines - high * sines, high * cosines + low * sines], -1)
 
 
 @lru_cache(maxsize=8)  # copied to a GPU once: every pass of a training would wait for the copy

@@ -82,10 +82,13 @@ def _answers(model: Model, task: Task, replicates: int, *, attached: bool = True
     samples = model.plan.evaluation_samples
     metric = metric_named(task.other_metric())
     with_loss = not task.listed_answers()
-    found = judged(model, task, "test", samples, replicates, attached=attached, with_loss=with_loss)
+    found = judged(
+        model, task, "test", samples, replicates, attached=attached, with_loss=with_loss,
+        with_answers=metric is not None and metric.needs == "answers",
+    )  # fmt: skip
     if metric is None:
         return _Answers(found)
-    measured = statistics_of(model, task, "test", metric, found, attached=attached)
+    measured = statistics_of(task, "test", metric, found)
     return _Answers(found, metric, measured)
 
 

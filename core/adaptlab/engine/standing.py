@@ -55,12 +55,16 @@ def validation(plan: Plan, one: Pass, samples: int) -> Float[Tensor, "R 3"]:
 
     The last column is 0 if early stopping follows the loss.
     """
-    found = judged(one.model, plan.task, "validation", samples, one.cut.replicates)
+    metric = None if plan.stopping_metric is None else metric_named(plan.task.other_metric())
+    found = judged(
+        one.model, plan.task, "validation", samples, one.cut.replicates,
+        with_answers=_needs_answers(metric),
+    )  # fmt: skip
     assert found.loss is not None
     accuracy = found.right.double().mean(1)
-    other = None if plan.stopping_metric is None else _other(plan, one, found)
-    metric = torch.zeros_like(accuracy) if other is None else other
-    return torch.stack((found.loss, accuracy, metric), 1)
+    other = None if plan.stopping_metric is None else _other(plan, found)
+    column = torch.zeros_like(accuracy) if other is None else other
+    return torch.stack((found.loss, accuracy, column), 1)
 
 
 def measured_standings(plan: Plan, one: Pass) -> Float[Tensor, "R 2"]:
@@ -71,15 +75,22 @@ def measured_standings(plan: Plan, one: Pass) -> Float[Tensor, "R 2"]:
     samples, replicates = plan.trained.validation_samples, one.cut.replicates
     metric = metric_named(plan.task.other_metric())
     with_loss = metric is not None and metric.needs == "likelihood"
-    found = judged(one.model, plan.task, "validation", samples, replicates, with_loss=with_loss)
+    found = judged(
+        one.model, plan.task, "validation", samples, replicates, with_loss=with_loss,
+        with_answers=_needs_answers(metric),
+    )  # fmt: skip
     accuracy = found.right.double().mean(1)
-    other = _other(plan, one, found)
+    other = _other(plan, found)
     return torch.stack((accuracy, accuracy if other is None else other), 1)
 
 
-def _other(plan: Plan, one: Pass, found: Judged) -> Float[Tensor, "R"] | None:
+def _needs_answers(metric: Metric | None) -> bool:
+    return metric is not None and metric.needs == "answers"
+
+
+def _other(plan: Plan, found: Judged) -> Float[Tensor, "R"] | None:
     if (metric := metric_named(plan.task.other_metric())) is None:
         return None
-    measured = statistics_of(one.model, plan.task, "validation", metric, found)
+    measured = statistics_of(plan.task, "validation", metric, found)
     values = [metric.value(row) for row in measured]
     return torch.tensor(values, dtype=torch.float64, device=found.right.device)

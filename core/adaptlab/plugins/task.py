@@ -177,14 +177,13 @@ class Task(Value, ABC):
         return 0
 
     def passes_of_decoding(self) -> int:
-        """Return the usual passes in which scored answers are decoded, if any.
+        """Return the passes over all items that decoding adds to scoring.
 
-        Every pass settles at least one token of an answer. Half of the longest answer is counted,
-        because right answers need none, and others often end earlier.
+        It goes on from the pass that scores the right answers. Its tokens, one of every unfinished
+        answer at a time, together take about as long as one more pass; 0 if none is decoded.
         """
         metric = metric_named(self.other_metric())
-        is_decoded = metric is not None and metric.needs == "answers"
-        return -(-self.target_length() // 2) if is_decoded else 0
+        return int(metric is not None and metric.needs == "answers")
 
     def parts(self) -> "tuple[Task, ...]":
         """Return the tasks of a mixture, or the task itself."""

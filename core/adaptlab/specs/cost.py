@@ -34,7 +34,7 @@ from adaptlab.specs.resolved import (
     Trained,
     scored_tasks,
 )
-from adaptlab.specs.scoring_pass import items_at_once
+from adaptlab.specs.scoring_pass import items_at_once, items_kept_at_once, kept_scalars
 from adaptlab.specs.stopping import stopping_metric
 from adaptlab.specs.stored_files import saved_bytes, stored_bytes
 from adaptlab.specs.trainable import Trainable, trainable_by_itself, trainable_with
@@ -363,10 +363,14 @@ class _Job:
         """Return the scalars of the largest layer in a pass of scoring."""
         task, samples, replicates = scored
         items = min(samples, self._at_once(task, replicates))
-        lengths = self._lengths(task)
+        lengths, kept = self._lengths(task), 0
+        if task.passes_of_decoding():
+            items = min(items, items_kept_at_once(self.shape, replicates, lengths[0]))
+            kept = kept_scalars(self.shape) * lengths[0] * items * replicates
         held = self._pass(self._scoring(items, replicates, lengths)).held
         head = held.get(None, 0) * SCORED_LOGITS // MOVED_LOGITS
-        return max(head, *(values for layer, values in held.items() if layer is not None), 0)
+        layers = (values for layer, values in held.items() if layer is not None)
+        return kept + max(head, *layers, 0)
 
     def _at_once(self, task: Task, replicates: int) -> int:
         """Return the items that one pass of scoring takes."""

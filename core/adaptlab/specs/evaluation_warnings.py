@@ -1,11 +1,11 @@
-"""Warnings about test items that are there and not scored or not shown."""
+"""Warnings about test items that are there and not scored."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.task import Task
 from adaptlab.specs.resolved import Resolved, ResolvedTheory, scored_tasks
-from adaptlab.specs.spec import MOST_GIVEN, MOST_SAMPLES, EvaluationSpec
+from adaptlab.specs.spec import MOST_SAMPLES, EvaluationSpec
 from adaptlab.specs.task_labels import label_among
 
 
@@ -32,12 +32,6 @@ def _warnings(asked: EvaluationSpec, job: Resolved) -> Iterator[str]:
                 f"{samples:,} of the {count:,} test items of {label} are scored, unless "
                 f"evaluation.samples is set; it can be up to {min(count, MOST_SAMPLES):,}."
             )
-    if job.evaluation_shown < (shown := min(asked.shown, samples)):
-        yield (
-            f"Answers to {job.evaluation_shown:,} test items per task are stored, not to "
-            f"{shown:,}: a job stores at most {MOST_GIVEN:,} over its seeds and tasks. Scores "
-            "do not depend on it."
-        )
 
 
 def _test_items(tasks: Sequence[Task]) -> Mapping[str, int]:

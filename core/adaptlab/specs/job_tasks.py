@@ -9,7 +9,7 @@ from adaptlab.plugins.splits import Split
 from adaptlab.plugins.task import Task
 from adaptlab.specs.choices import resolve_task
 from adaptlab.specs.model_shapes import family_shape
-from adaptlab.specs.spec import MOST_GIVEN, EvaluationSpec
+from adaptlab.specs.spec import EvaluationSpec
 
 
 def evaluation_tasks(
@@ -27,14 +27,6 @@ def at_most(samples: int, split: Split, tasks: Sequence[Task]) -> int:
     """Return the number of items to score, no more than any of the tasks has."""
     available = (task.available(split) for task in tasks)
     return min((samples, *(count for count in available if count is not None)))
-
-
-def shown_items(spec: EvaluationSpec, samples: int, *, evaluations: int) -> int:
-    """Return the items of each task whose texts are recorded.
-
-    There are fewer than the spec says if the job has many evaluations.
-    """
-    return min(spec.shown, samples, MOST_GIVEN // max(1, evaluations))
 
 
 def task_problems(

@@ -12,7 +12,7 @@ from adaptlab.specs.base_models import BaseModelFacts, carrying_problems, text_p
 from adaptlab.specs.budget import Solution, budget_vector, whole_model
 from adaptlab.specs.captured_attention import resolve_attention
 from adaptlab.specs.choices import configured, resolve_task
-from adaptlab.specs.job_tasks import at_most, evaluation_tasks, shown_items, task_problems
+from adaptlab.specs.job_tasks import at_most, evaluation_tasks, task_problems
 from adaptlab.specs.model_shapes import family_shape
 from adaptlab.specs.quantised import POINTER, quantisation_problems
 from adaptlab.specs.resolved import NO_TRAINING, ResolvedAdapt, ResolvedImport, ResolvedPretrain
@@ -84,7 +84,7 @@ def resolve_import(
         budget=whole_model(family_shape(family)),
         evaluation_tasks=evaluated,
         evaluation_samples=samples,
-        evaluation_shown=shown_items(spec.evaluation, samples, evaluations=len(evaluated)),
+        evaluation_shown=min(spec.evaluation.shown, samples),
     )
 
 
@@ -118,7 +118,6 @@ def _resolve_pretraining(spec: PretrainSpec, datasets: Datasets) -> ResolvedPret
     _refuse(task_problems(task, evaluated, family))
     shape, seeds = family_shape(family), listed_seeds(spec.seeds)
     samples = at_most(spec.evaluation.samples, "test", evaluated)
-    evaluations = len(seeds) * len(evaluated)
     return ResolvedPretrain(
         family=family,
         task=task,
@@ -128,7 +127,7 @@ def _resolve_pretraining(spec: PretrainSpec, datasets: Datasets) -> ResolvedPret
         seeds=seeds,
         evaluation_tasks=evaluated,
         evaluation_samples=samples,
-        evaluation_shown=shown_items(spec.evaluation, samples, evaluations=evaluations),
+        evaluation_shown=min(spec.evaluation.shown, samples),
         attention=resolve_attention(spec.capture, task, shape),
     )
 
@@ -182,7 +181,6 @@ def _resolve_adaptation(
     base_tasks = _base_tasks(base, task)
     scored = (*evaluated, *(other for other in base_tasks if other not in evaluated))
     samples = at_most(spec.evaluation.samples, "test", scored)
-    evaluations = 2 * len(seeds) * len(scored)
     validated = at_most(spec.tuning.validation_samples, "validation", (task,))
     return ResolvedAdapt(
         base_model=base.name,
@@ -202,7 +200,7 @@ def _resolve_adaptation(
         evaluation_tasks=evaluated,
         base_tasks=base_tasks,
         evaluation_samples=samples,
-        evaluation_shown=shown_items(spec.evaluation, samples, evaluations=evaluations),
+        evaluation_shown=min(spec.evaluation.shown, samples),
         evaluation_bases=tuple(other.as_other() for other in others),
         attention=resolve_attention(spec.capture, task, shape),
     )

@@ -6,6 +6,25 @@ TOKENS_AT_ONCE = 2**16
 FEATURES_AT_ONCE = 2**26
 """The most scalars of one matrix product in a pass, 256 MiB in float32."""
 
+KEPT_AT_ONCE = 2**28
+"""The most scalars of keys and values that are kept for decoding, 1 GiB in float32."""
+
+
+def items_kept_at_once(shape: ModelShape, replicates: int, tokens: int) -> int:
+    """Return the number of items whose keys and values are kept at once.
+
+    Args:
+        shape: the model.
+        replicates: replicates in the pass.
+        tokens: positions of an item.
+    """
+    return max(1, KEPT_AT_ONCE // max(1, kept_scalars(shape) * tokens * replicates))
+
+
+def kept_scalars(shape: ModelShape) -> int:
+    """Return the scalars of keys and values of one position."""
+    return 2 * sum(site.outputs for site in shape.layer_sites("attention_keys_values"))
+
 
 def items_at_once(shape: ModelShape, replicates: int, tokens: int, answers: int) -> int:
     """Return the number of items that a model scores in one pass.

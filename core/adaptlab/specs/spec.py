@@ -185,8 +185,6 @@ class TuningSpec(Value):
 
 MOST_SHOWN = 200
 """The most test items of a task whose texts are recorded."""
-MOST_GIVEN = 20_000
-"""The most given answers that one job records."""
 
 
 MOST_SAMPLES = 100_000
@@ -195,13 +193,13 @@ MOST_SAMPLES = 100_000
 class EvaluationSpec(Value):
     """Tasks to score on test items after training, by default the job's own.
 
-    Of the first `shown` items of every task, prompt, expected answer and given answers are
-    recorded as text; 0 records none. There are never more than `samples`.
+    Of the first `shown` items of every task, prompt, expected answer and the answers of the first
+    replicate are recorded as text; 0 records none. There are never more than `samples`.
     """
 
     tasks: Annotated[tuple[NamedChoice, ...], Field(max_length=16)] = ()
     samples: int = Field(default=3200, ge=1, le=MOST_SAMPLES)
-    shown: int = Field(default=32, ge=0, le=MOST_SHOWN)
+    shown: int = Field(default=4, ge=0, le=MOST_SHOWN)
 
 
 MOST_OTHER_BASES = 8

@@ -114,7 +114,8 @@ def _compressing(base: FrozenBase, query: int, kept: Tensor, recorder: _Latest) 
         return keep
 
     def compress(layer: int) -> MixHook:
-        def replaced(gathered: Tensor, rows: slice) -> Tensor:
+        def replaced(gathered: Tensor, rows: slice | Tensor) -> Tensor:
+            assert isinstance(rows, slice), "whole texts are read"
             pattern = recorder.pattern
             assert pattern is not None
             assert rows.indices(pattern.shape[-1]) == (0, pattern.shape[-1], 1)

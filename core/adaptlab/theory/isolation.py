@@ -62,7 +62,8 @@ def isolating(base: FrozenBase, places: Tensor, layers: Collection[int]) -> Atta
         return keep
 
     def isolate(layer: int) -> MixHook:
-        def replaced(gathered: Tensor, rows: slice) -> Tensor:
+        def replaced(gathered: Tensor, rows: slice | Tensor) -> Tensor:
+            assert isinstance(rows, slice), "whole texts are read"
             size = gathered.shape[-1] // heads
             own = values[layer].unflatten(-1, (-1, size))
             own = own.repeat_interleave(heads // own.shape[-2], -2).flatten(-2)[:, :, rows]

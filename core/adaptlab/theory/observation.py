@@ -187,7 +187,7 @@ class _Listener:
         return hear
 
     def _mix(self, name: str) -> MixHook:
-        def hear(gathered: Tensor, rows: slice) -> Tensor:
+        def hear(gathered: Tensor, rows: slice | Tensor) -> Tensor:
             self.gathered[name] = gathered
             return gathered
 

@@ -8,8 +8,14 @@ from torch import Tensor
 from adaptlab.engine import grouped
 from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.dropout import TrainingStep
+from adaptlab.engine.key_cache import Begun
 from adaptlab.engine.library_model import library_model
-from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_TOKEN_STATES, PatternRecorder
+from adaptlab.engine.plugins import (
+    ENGINE_BEGINNINGS,
+    ENGINE_FAMILIES,
+    ENGINE_TOKEN_STATES,
+    PatternRecorder,
+)
 from adaptlab.engine.tensors import Float, Int
 from adaptlab.families.transformers import Transformers
 
@@ -33,6 +39,23 @@ def forward(
         groups += [attachments.replicates, *map(len, attachments.weights.values())]
     tokens = grouped.lifted(tokens, max(groups))
     return library_model(family).logits(weights, tokens, attachments, rows, recorder)
+
+
+@ENGINE_BEGINNINGS.register("transformers")
+def begin(
+    family: Transformers,
+    weights: Mapping[str, Float[Tensor, "G ..."]],
+    tokens: Int[Tensor, "A B T"],
+    attachments: Attachments,
+    rows: slice,
+    lengths: Int[Tensor, "A B"],
+    room: int,
+) -> Begun | None:
+    """Read tokens, and keep what attention reads; see `plugins.Beginning`."""
+    groups = (len(t) for t in (*weights.values(), *attachments.weights.values()))
+    replicates = max(*groups, attachments.replicates)
+    tokens, lengths = (grouped.lifted(each, replicates) for each in (tokens, lengths))
+    return library_model(family).begun(weights, tokens, attachments, rows, lengths, room)
 
 
 @ENGINE_TOKEN_STATES.register("transformers")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 
 from adaptlab.engine.attachments import Attachments, MixHook
@@ -22,13 +23,17 @@ def attach(method: AttentionBias, shape: ModelShape, tensors: Mapping[str, Tenso
 
 
 def _pull(shift: Tensor, strength: Tensor) -> MixHook:
-    def pulled(gathered: Tensor, rows: slice) -> Tensor:
+    def pulled(gathered: Tensor, rows: slice | Tensor) -> Tensor:
         heads, context = strength.shape[1:]
-        start, stop, step = rows.indices(context)
-        if rows == slice(None):
-            stop = gathered.shape[2]
-        share = strength[:, :, start:stop:step].sigmoid()  # R, H, Q
-        per_head = share.transpose(1, 2)[:, None, :, :, None]  # R, 1, Q, H, 1
+        if isinstance(rows, Tensor):
+            replicate = torch.arange(len(strength), device=rows.device)[:, None, None]
+            share = strength.transpose(1, 2)[replicate, rows].sigmoid()  # R, B, Q, H
+        else:
+            start, stop, step = rows.indices(context)
+            if rows == slice(None):
+                stop = gathered.shape[2]
+            share = strength[:, :, start:stop:step].sigmoid().transpose(1, 2).unsqueeze(1)
+        per_head = share.unsqueeze(-1)  # R, B or 1, Q, H, 1
         split = gathered.unflatten(-1, (heads, -1))  # R, B, Q, H, D
         target = shift.unflatten(-1, (heads, -1))[:, None, None]  # R, 1, 1, H, D
         return (split + per_head * (target - split)).flatten(-2)
